@@ -1,0 +1,3 @@
+//! The catalog: the components and recipes that are embedded in the binary, from `bundles/`. Data, no decisions.
+
+pub mod model;

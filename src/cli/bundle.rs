@@ -1,0 +1,15 @@
+//! `gpu-rollout bundle`.
+
+use super::printer::Printer;
+use crate::contract::exit::ExitCode;
+
+/// Arguments of `gpu-rollout bundle`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {}
+
+impl Arguments {
+    /// Runs the command.
+    pub fn run(self, _printer: &mut Printer) -> ExitCode {
+        ExitCode::Success
+    }
+}

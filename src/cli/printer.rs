@@ -1,0 +1,43 @@
+//! All output of the command line: standard output is data, standard error is for people.
+
+use std::io::Write;
+
+/// Where commands write. Tests hand in buffers.
+pub struct Printer {
+    output: Box<dyn Write>,
+    errors: Box<dyn Write>,
+    broken: bool,
+}
+
+impl Printer {
+    /// The process's own streams; colour only where a terminal reads it.
+    pub fn standard() -> Self {
+        Self { output: Box::new(anstream::stdout()), errors: Box::new(anstream::stderr()), broken: false }
+    }
+
+    /// Any two streams.
+    pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
+        Self { output, errors, broken: false }
+    }
+
+    /// Writes data. A reader that went away (`| head`) is no error: the rest is dropped.
+    pub fn data(&mut self, text: &str) {
+        if !self.broken && self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).is_err() {
+            self.broken = true;
+        }
+    }
+
+    /// Writes a line for people. There is nobody left to tell when standard error fails, so that is not reported.
+    pub fn note(&mut self, text: &str) {
+        // See above: the only place to report a failing standard error is standard error.
+        let _ = writeln!(self.errors, "{text}");
+    }
+
+    /// Writes an error and, if there is one, what to do about it.
+    pub fn error(&mut self, message: &str, hint: Option<&str>) {
+        self.note(&format!("error: {message}"));
+        if let Some(hint) = hint {
+            self.note(&format!("hint: {hint}"));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What both lives of the program agree on: names, duties with their rights, settings, budgets, the run record, exit codes.
+//!
+//! A leaf: it imports nothing else of this crate, and everything may import it.
+
+pub mod budget;
+pub mod count;
+pub mod duration;
+pub mod duty;
+pub mod exit;
+pub mod names;
+pub mod record;
+pub mod settings;

@@ -1,0 +1,51 @@
+//! The names that are agreed with Kubernetes, NVIDIA's operators and the hook chart. Sources stand beside each group.
+
+/// Our own prefix for labels, annotations and field managers.
+pub const PREFIX: &str = "gpu-rollout.dev";
+/// Field manager of every write of the hook.
+pub const FIELD_MANAGER: &str = "gpu-rollout";
+/// The one Lease that all hook Jobs of a cluster share …
+pub const LEASE_NAME: &str = "gpu-rollout";
+/// … and its namespace: `default` always exists, and events about nodes live there too.
+pub const LEASE_NAMESPACE: &str = "default";
+/// Environment variable that carries [`crate::contract::settings::Settings`] as JSON into the hook Job.
+pub const SETTINGS_ENV: &str = "GPU_ROLLOUT_SETTINGS";
+/// Where the kubelet reads the termination message (the Kubernetes default).
+pub const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// Set by gpu-operator on every node with an NVIDIA GPU (gpu-operator `controllers/state_manager.go`).
+pub const GPU_PRESENT_LABEL: &str = "nvidia.com/gpu.present";
+/// The driver DaemonSet's node selector.
+pub const DEPLOY_DRIVER_LABEL: &str = "nvidia.com/gpu.deploy.driver";
+/// The container toolkit DaemonSet's node selector.
+pub const DEPLOY_TOOLKIT_LABEL: &str = "nvidia.com/gpu.deploy.container-toolkit";
+/// `false`: the user keeps all operands off the node.
+pub const DEPLOY_OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
+/// State of a node in the vendor's driver upgrade (k8s-operator-libs `pkg/upgrade/consts.go`).
+pub const UPGRADE_STATE_LABEL: &str = "nvidia.com/gpu-driver-upgrade-state";
+/// The user's (or our) wish that a node is left alone.
+pub const UPGRADE_SKIP_LABEL: &str = "nvidia.com/gpu-driver-upgrade.skip";
+/// Pods with this label are never drained by the vendor's controller.
+pub const DRAIN_SKIP_LABEL: &str = "nvidia.com/gpu-driver-upgrade-drain.skip";
+/// The same for the network operator.
+pub const OFED_DRAIN_SKIP_LABEL: &str = "nvidia.com/ofed-driver-upgrade-drain.skip";
+/// All labels of node-feature-discovery start with it.
+pub const NFD_LABEL_PREFIX: &str = "feature.node.kubernetes.io/";
+
+/// The label that all driver DaemonSets and pods carry, whatever their `app` (ClusterPolicy and NVIDIADriver mode).
+pub const DRIVER_COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "nvidia-driver");
+/// `app` of the container toolkit.
+pub const TOOLKIT_APP: (&str, &str) = ("app", "nvidia-container-toolkit-daemonset");
+/// The operator's Deployment: a literal in the chart, whatever the release is called.
+pub const OPERATOR_DEPLOYMENT: &str = "gpu-operator";
+/// The operator's own ClusterPolicy: a literal in the chart.
+pub const CLUSTER_POLICY: &str = "cluster-policy";
+
+/// DRA driver name under which GPUs are published.
+pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
+/// DRA driver name for ComputeDomains.
+pub const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
+/// The container names of the DRA kubelet plugin and the driver that each one publishes.
+pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
+/// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).
+pub const DRA_NAMESPACES: [&str; 3] = ["nvidia-dra-driver-gpu", "nvidia-dra-driver", "dra-driver-nvidia-gpu"];

@@ -1,0 +1,149 @@
+//! The settings of a hook Job: made by the hook chart from its values, read by `gpu-rollout hook run` from
+//! [`crate::contract::names::SETTINGS_ENV`]. A key that is not known is an error: an older image refuses what it does not know.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::count::Count;
+use super::duty::Duty;
+
+/// The format version of settings, run record and everything else that two versions of the program may share.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Who decides when a node goes, from least to most control. Only `observe` is built; the chart and the recipe refuse the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// The vendor's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
+    #[default]
+    Observe,
+}
+
+/// What the Job waits for before it says success. Only `settled` is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gate {
+    /// The whole cohort has an outcome.
+    #[default]
+    Settled,
+}
+
+/// Whether stale DRA kubelet plugins are replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reroll {
+    /// Where a DRA driver is found and a plugin is stale.
+    #[default]
+    Auto,
+    /// Never; staleness is still reported.
+    Off,
+}
+
+/// Whether a DRA driver must be there. YAML `true` and `false` are taken as well as the words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(extend("enum" = ["auto", "true", "false", true, false]))]
+pub enum Required {
+    /// No DRA driver is fine; one that is there must serve every node that it runs on.
+    #[default]
+    Auto,
+    /// There must be one, serving every GPU node.
+    True,
+    /// What is wrong with the DRA driver is reported and never fails the run.
+    False,
+}
+
+impl<'de> Deserialize<'de> for Required {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected `auto`, `true` or `false`")]
+        enum Raw {
+            Flag(bool),
+            Word(String),
+        }
+        match Raw::deserialize(deserializer)? {
+            Raw::Flag(true) => Ok(Self::True),
+            Raw::Flag(false) => Ok(Self::False),
+            Raw::Word(word) if word == "auto" => Ok(Self::Auto),
+            Raw::Word(word) if word == "true" => Ok(Self::True),
+            Raw::Word(word) if word == "false" => Ok(Self::False),
+            Raw::Word(word) => Err(serde::de::Error::custom(format!("expected `auto`, `true` or `false`, found `{word}`"))),
+        }
+    }
+}
+
+/// All that a hook Job is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Settings {
+    /// [`FORMAT_VERSION`] of the chart that wrote them.
+    pub format_version: u32,
+    /// The trigger digest D.
+    pub digest: String,
+    /// Helm release of the hook: also the name of its Job.
+    pub release: String,
+    /// Namespace of the hook's release.
+    pub namespace: String,
+    /// Name of the run record's ConfigMap.
+    pub record: String,
+    /// The component that the hook stands for.
+    pub component: String,
+    /// That component's chart version, if the bundle says so.
+    #[serde(default)]
+    pub component_version: Option<String>,
+    /// What this Job does.
+    pub duties: Vec<Duty>,
+    /// Who decides.
+    pub mode: Mode,
+    /// What is waited for.
+    pub gate: Gate,
+    /// B in seconds: the Job's `activeDeadlineSeconds`.
+    pub budget_seconds: u64,
+    /// Seconds that one node is expected to take.
+    pub per_node_seconds: u64,
+    /// Seconds for which everything must hold before the run is called settled.
+    pub quiet_seconds: u64,
+    /// Seconds that the operator and the live custom resource get to come up and to match what the values say.
+    pub grace_seconds: u64,
+    /// Namespace of the GPU operator and its operands.
+    pub operator_namespace: String,
+    /// Name of the ClusterPolicy.
+    pub cluster_policy: String,
+    /// How many nodes may stay NotReady without failing the run.
+    pub tolerate_not_ready: Count,
+    /// The DRA driver.
+    pub dra: DraSettings,
+    /// What the component's values say that the live custom resource must come to say.
+    pub expected: Expected,
+}
+
+/// The part of [`Settings`] about the DRA driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DraSettings {
+    /// Whether stale plugins are replaced.
+    pub reroll: Reroll,
+    /// Whether there must be a DRA driver.
+    pub required: Required,
+    /// Namespaces to look in.
+    pub namespaces: Vec<String>,
+    /// How many plugins may be away at once because of us.
+    pub max_unavailable: Count,
+    /// Seconds that a replacement gets to come back and publish.
+    pub replacement_seconds: u64,
+}
+
+/// Facts that the chart reads out of the component's values at install time. `None`: the values do not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expected {
+    /// `driver.enabled`
+    #[serde(default)]
+    pub driver_enabled: Option<bool>,
+    /// `driver.version`
+    #[serde(default)]
+    pub driver_version: Option<String>,
+    /// `toolkit.version`
+    #[serde(default)]
+    pub toolkit_version: Option<String>,
+}

@@ -1,0 +1,1 @@
+//! Releases → the files of a deployer.

@@ -1,0 +1,3 @@
+//! Text → a validated recipe.
+
+pub mod model;

@@ -1,0 +1,222 @@
+//! The recipe as types: what a user may write, after merging. Formats: `design`: `apiVersion: gpu-rollout.dev/v1`, `kind: Recipe`.
+//! The JSON schema (`recipe.schema.json`) is generated from here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::contract::count::Count;
+use crate::contract::duration::Duration;
+use crate::contract::settings::{Gate, Mode, Required, Reroll};
+
+/// A recipe: which NVIDIA GPU stack, which versions, which rollout policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Recipe {
+    /// Always `gpu-rollout.dev/v1`.
+    pub api_version: ApiVersion,
+    /// Always `Recipe`.
+    pub kind: Kind,
+    /// Who it is.
+    pub metadata: Metadata,
+    /// Recipes that this one builds on, in order: names from the library or paths relative to this file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extends: Vec<String>,
+    /// Facts about the cluster that sizes come from.
+    pub cluster: Cluster,
+    /// How drivers are rolled out.
+    #[serde(default)]
+    pub rollout: Rollout,
+    /// What is deployed. Lists of `extends` are merged by component name.
+    pub components: Vec<Component>,
+}
+
+/// The format's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApiVersion {
+    /// The only one so far.
+    #[serde(rename = "gpu-rollout.dev/v1")]
+    V1,
+}
+
+/// The document's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Kind {
+    /// The only one so far.
+    Recipe,
+}
+
+/// Name of the recipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Metadata {
+    /// Lower-case letters, digits and dashes, at most 63.
+    pub name: String,
+    /// One line for `recipe list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// Facts about the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cluster {
+    /// How many nodes have GPUs. Time budgets are made from it.
+    pub gpu_nodes: u32,
+    /// Server versions that the recipe is made for, such as `>=1.32`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<String>,
+}
+
+/// How drivers are rolled out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Rollout {
+    /// The GPU driver.
+    pub gpu_driver: GpuDriver,
+    /// The DRA driver's kubelet plugins.
+    pub dra: Dra,
+}
+
+/// How the GPU driver is rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GpuDriver {
+    /// Who decides when a node goes.
+    pub mode: Mode,
+    /// The driver's version, a string: `580.10` stays `580.10`. Mapped into the chart's `driver.version`; setting both is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Limits and waits; mapped into the chart's `driver.upgradePolicy`.
+    pub policy: UpgradePolicy,
+    /// The time that one node is expected to take; budgets are made from it.
+    pub per_node: Duration,
+    /// What the hook waits for before it says success.
+    pub gate: Gate,
+    /// How long everything must hold before the rollout is called settled.
+    pub quiet: Duration,
+    /// How many nodes may stay NotReady without failing the run.
+    pub tolerate_not_ready: Count,
+}
+
+impl Default for GpuDriver {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            version: None,
+            policy: UpgradePolicy::default(),
+            per_node: Duration::from_secs(12 * 60),
+            gate: Gate::default(),
+            quiet: Duration::from_secs(15),
+            tolerate_not_ready: Count::Number(0),
+        }
+    }
+}
+
+/// The vendor's upgrade policy (gpu-operator chart, `driver.upgradePolicy`). What is absent is left to the chart's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UpgradePolicy {
+    /// How many nodes are upgraded at once; 0 is unlimited. Chart default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel_upgrades: Option<u32>,
+    /// How many nodes may be unavailable. Chart default: `25%`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Count>,
+    /// Wait for jobs before a node is touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_completion: Option<WaitForCompletion>,
+    /// Eviction of the pods that use GPUs (chart key `gpuPodDeletion`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_deletion: Option<PodDeletion>,
+    /// Drain of the whole node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
+}
+
+/// Jobs that are waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitForCompletion {
+    /// Label selector of the pods.
+    pub pod_selector: String,
+    /// How long at most. `0s` is for ever, which no Job with a budget can promise: an error with gate `settled`.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
+}
+
+/// How GPU pods are evicted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodDeletion {
+    /// Also pods without a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// How long at most. Chart default: 300 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// Also pods with `emptyDir` volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delete_empty_dir: Option<bool>,
+}
+
+/// How a node is drained.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Drain {
+    /// Whether at all. Chart default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    /// Also pods without a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// Only pods with these labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_selector: Option<String>,
+    /// How long at most. Chart default: 300 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// Also pods with `emptyDir` volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delete_empty_dir: Option<bool>,
+}
+
+/// What happens to the DRA driver's kubelet plugins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Dra {
+    /// Whether stale plugins are replaced.
+    pub reroll: Reroll,
+    /// Whether there must be a DRA driver.
+    pub required: Required,
+}
+
+/// One component of the stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Component {
+    /// Its name in the catalog.
+    pub name: String,
+    /// The chart's version, written as the chart's repository writes it. Default: the catalog's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Where it is deployed. Default: the catalog's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Values of the component's chart. Keys that the chart never reads are errors.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
+    /// `false` leaves out a component that a parent recipe brings.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub enabled: bool,
+}
+
+/// The default of [`Component::enabled`].
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_yes(flag: &bool) -> bool {
+    *flag
+}

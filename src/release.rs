@@ -1,0 +1,1 @@
+//! Recipe and catalog → ordered releases. Pure.

@@ -1,0 +1,1 @@
+//! The upgrade engine. Pure: no I/O, no clock, no Kubernetes client.

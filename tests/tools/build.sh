@@ -1,0 +1,45 @@
+#!/bin/sh
+# Builds the programs that the end-to-end tests run (API server, etcd, kwok, Helm …) from pinned Go modules, once,
+# into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
+# its line in `tools` below names what is built from it.
+# Usage: tests/tools/build.sh [NAME…]   (default: every tool of the short end-to-end set)
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
+
+kubernetes_version=$(sed -n 's/^require k8s.io\/kubernetes v//p; s/^\tk8s.io\/kubernetes v\([^ ]*\).*/\1/p' "$here/kubernetes/go.mod" | head -n 1)
+version_package=k8s.io/component-base/version
+stamp="-X $version_package.gitVersion=v$kubernetes_version -X $version_package.gitMajor=$(echo "$kubernetes_version" | cut -d. -f1) -X $version_package.gitMinor=$(echo "$kubernetes_version" | cut -d. -f2)"
+
+# module folder, binary, package
+tools() {
+  cat <<TOOLS
+etcd etcd go.etcd.io/etcd/server/v3
+kubernetes kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+kubernetes kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
+kubernetes kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
+kwok kwok sigs.k8s.io/kwok/cmd/kwok
+helm4 helm4 helm.sh/helm/v4/cmd/helm
+TOOLS
+}
+
+bin=$cache/bin
+mkdir -p "$bin"
+wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm4}
+for name in $wanted; do
+  line=$(tools | awk -v name="$name" '$2 == name')
+  [ -n "$line" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }
+  module=$(echo "$line" | cut -d' ' -f1)
+  package=$(echo "$line" | cut -d' ' -f3)
+  key=$(cat "$here/$module/go.mod" "$here/$module/go.sum" | sha256sum | cut -c1-12)
+  binary=$bin/$name-$key
+  if [ ! -x "$binary" ]; then
+    echo "building $name (once; cached in $bin) …" >&2
+    flags="-s -w"
+    [ "$module" = kubernetes ] && flags="$flags $stamp"
+    ( cd "$here/$module" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$package" )
+    mv "$binary.tmp$$" "$binary"
+  fi
+  ln -sfn "$(basename "$binary")" "$bin/$name"
+done
+echo "$bin"
