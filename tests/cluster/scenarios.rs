@@ -1,0 +1,3 @@
+//! The stories. Each one starts a stack of its own.
+
+mod trivial;
