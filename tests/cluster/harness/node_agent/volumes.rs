@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -12,6 +13,9 @@ use serde_json::json;
 
 use super::Shared;
 use super::specification::{Refusal, field_value};
+use crate::harness::wait::until;
+
+const MOUNT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A directory (or a file in it) of this machine and where the container sees it.
 pub(super) struct Mount {
@@ -88,7 +92,9 @@ async fn token(shared: &Shared, pod: &Pod) -> Result<String> {
 
 async fn config_map(shared: &Shared, pod: &Pod, name: &str, items: Option<&[KeyToPath]>, directory: &Path) -> Result<()> {
     let namespace = pod.namespace().unwrap_or_default();
-    let map = Api::<ConfigMap>::namespaced(shared.client.clone(), &namespace).get(name).await?;
+    let maps = Api::<ConfigMap>::namespaced(shared.client.clone(), &namespace);
+    // A kubelet tries again until the pod goes: a new namespace gets its CA certificate a moment after its first pod.
+    let map = until(&format!("ConfigMap {namespace}/{name}"), MOUNT_LIMIT, async || Ok(maps.get_opt(name).await?)).await?;
     let data = map.data.unwrap_or_default();
     let path = |key: &str| items.map_or(Some(key.to_owned()), |items| items.iter().find(|item| item.key == key).map(|item| item.path.clone()));
     for (key, value) in data {
