@@ -1,3 +1,15 @@
 //! Text → a validated recipe.
 
+pub mod diagnostic;
+pub mod extends;
+pub mod merge;
 pub mod model;
+pub mod nearest;
+pub mod parse;
+pub mod path;
+pub mod read;
+pub mod schema;
+pub mod shape;
+pub mod source;
+pub mod tree;
+pub mod unbuilt;

@@ -1,0 +1,5 @@
+//! The hook chart: what is generated from the program's own tables, and what real Helm makes of it.
+
+mod chart {
+    mod generated;
+}
