@@ -12,5 +12,7 @@ pub(crate) mod process;
 pub(crate) mod run_directory;
 pub(crate) mod scenario;
 pub(crate) mod stack;
+pub(crate) mod stand_in;
 pub(crate) mod tools;
+pub(crate) mod trace;
 pub(crate) mod wait;

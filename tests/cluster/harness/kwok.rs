@@ -1,5 +1,6 @@
 //! GPU nodes: kwok plays their kubelets, by the stages in `kwok/stages.yaml`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,19 +42,32 @@ pub(crate) fn start(directory: &Path, control_plane: &ControlPlane) -> Result<Pr
 
 /// Adds a node as node-feature-discovery describes it when it has NVIDIA GPUs, and returns once it is Ready.
 pub(crate) async fn add_gpu_node(client: &Client, name: &str) -> Result<()> {
+    let features = [
+        ("feature.node.kubernetes.io/pci-10de.present", "true"),
+        ("feature.node.kubernetes.io/kernel-version.full", "6.8.0-60-generic"),
+        ("feature.node.kubernetes.io/system-os_release.ID", "ubuntu"),
+        ("feature.node.kubernetes.io/system-os_release.VERSION_ID", "24.04"),
+    ];
+    add_node(client, name, &features).await
+}
+
+/// Adds a node that node-feature-discovery has said nothing about.
+pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
+    add_node(client, name, &[]).await
+}
+
+async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Result<()> {
+    let mut labels = BTreeMap::from([
+        KWOK_LABEL,
+        ("kubernetes.io/arch", "amd64"),
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", "linux"),
+    ]);
+    labels.extend(features.iter().copied());
     let nodes = Api::<Node>::all(client.clone());
     let resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
     let node = serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {
-            KWOK_LABEL.0: KWOK_LABEL.1,
-            "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": name,
-            "kubernetes.io/os": "linux",
-            "feature.node.kubernetes.io/pci-10de.present": "true",
-            "feature.node.kubernetes.io/kernel-version.full": "6.8.0-60-generic",
-            "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
-            "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
-        }},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"taints": [{"key": KWOK_TAINT, "value": "true", "effect": "NoSchedule"}]},
         "status": {"capacity": resources, "allocatable": resources, "nodeInfo": {
             "architecture": "amd64", "operatingSystem": "linux", "osImage": "Ubuntu 24.04.3 LTS", "kernelVersion": "6.8.0-60-generic",
