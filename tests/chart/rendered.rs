@@ -112,12 +112,11 @@ fn the_rights_are_those_of_the_duties() {
             assert_eq!(found, expected, "{scope:?} of {duties:?}");
             let reroll = duties.contains(&Duty::Reroll);
             let wanted: &[&str] = match scope {
-                Scope::Cluster => &[],
                 Scope::Release => &["gpu-operator"],
                 Scope::Default => &["default"],
                 Scope::Operator => &["nvidia"],
                 Scope::Dra if reroll => &gpu_rollout::contract::names::DRA_NAMESPACES,
-                Scope::Dra => &[],
+                Scope::Cluster | Scope::Dra => &[],
             };
             assert_eq!(namespaces, wanted, "{scope:?} of {duties:?}");
         }
