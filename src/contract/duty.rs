@@ -67,6 +67,7 @@ pub enum Object {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Right {
     /// `None`: every hook Job needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duty: Option<Duty>,
     /// Where the rule holds.
     pub scope: Scope,
