@@ -188,15 +188,8 @@ impl Fleet {
             (names::DEPLOY_TOOLKIT_LABEL, "true"),
             ("feature.node.kubernetes.io/pci-10de.present", "true"),
         ]);
-        let node = Node {
-            name: name.into(),
-            uid,
-            created: at(second),
-            ready: true,
-            ready_since: Some(at(second)),
-            unschedulable: false,
-            labels,
-        };
+        let node =
+            Node { name: name.into(), uid, created: at(second), ready: true, ready_since: Some(at(second)), unschedulable: false, labels };
         self.observed.nodes.insert(name.into(), node);
     }
 
@@ -244,12 +237,7 @@ impl Fleet {
         self.put(node, ("app", "plugin"), "plugin-ds", "plugin", ("gpus", String::new()), second);
         let Api::Served(slices) = &mut self.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
         slices.retain(|slice| slice.node != node);
-        slices.push(Slice {
-            driver: names::DRA_GPU_DRIVER.into(),
-            node: node.into(),
-            driver_version: Some(version.into()),
-            devices: 8,
-        });
+        slices.push(Slice { driver: names::DRA_GPU_DRIVER.into(), node: node.into(), driver_version: Some(version.into()), devices: 8 });
     }
 
     pub(crate) fn plugin_pod(&mut self, node: &str) -> &mut Pod {

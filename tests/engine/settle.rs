@@ -130,7 +130,11 @@ fn failed_nodes_fail_the_run_after_the_others_are_done() {
     fleet.pass(820);
     let verdict = fleet.decide(835).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::NodesFailed);
-    assert!(verdict.message.starts_with("gpu-1: upgrade state `upgrade-failed` (nvidia-driver-ctr: CrashLoopBackOff); what to do: "), "{}", verdict.message);
+    assert!(
+        verdict.message.starts_with("gpu-1: upgrade state `upgrade-failed` (nvidia-driver-ctr: CrashLoopBackOff); what to do: "),
+        "{}",
+        verdict.message
+    );
 }
 
 #[test]
@@ -187,7 +191,8 @@ fn without_gpu_nodes_the_operator_must_say_so_itself() {
 
 #[test]
 fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
-    let cases: [(&str, fn(&mut Fleet), ExitCode); 5] = [
+    type Change = fn(&mut Fleet);
+    let cases: [(&str, Change, ExitCode); 5] = [
         ("no CRD", |fleet| fleet.observed.cluster_policy = Api::Absent, ExitCode::ApiMissing),
         ("no object", |fleet| fleet.observed.cluster_policy = Api::Served(None), ExitCode::OperatorMissing),
         ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing),

@@ -57,7 +57,12 @@ fn view<K: DeserializeOwned, V>(object: &Value, project: impl Fn(&K) -> Option<V
 /// Applies one event to the views, as the watches do.
 fn apply(views: &mut BTreeMap<String, Value>, line: &Line) {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-    let key = format!("{}/{}/{}", text(&line.object["kind"]), text(&line.object["metadata"]["namespace"]), text(&line.object["metadata"]["name"]));
+    let key = format!(
+        "{}/{}/{}",
+        text(&line.object["kind"]),
+        text(&line.object["metadata"]["namespace"]),
+        text(&line.object["metadata"]["name"])
+    );
     if line.deleted {
         views.remove(&key);
     } else {
@@ -66,7 +71,9 @@ fn apply(views: &mut BTreeMap<String, Value>, line: &Line) {
 }
 
 fn observed(views: &BTreeMap<String, Value>) -> Observed {
-    let of = |kind: &str| views.iter().filter(move |(key, _)| key.starts_with(&format!("{kind}/"))).map(|(_, object)| object.clone()).collect::<Vec<_>>();
+    let of = |kind: &str| {
+        views.iter().filter(move |(key, _)| key.starts_with(&format!("{kind}/"))).map(|(_, object)| object.clone()).collect::<Vec<_>>()
+    };
     let with_node = |object: &Value| {
         let mut object = object.clone();
         // The traces are trimmed; what the types require is put back.
@@ -154,7 +161,9 @@ fn really_done(name: &str) -> f64 {
 
 #[test]
 fn a_driver_bump_is_not_settled_before_the_last_node_is_done() {
-    for name in ["02-driver-bump-serial", "03-driver-bump-parallel", "04-restart-only", "06-drain-pdb", "07-wait-for-jobs", "16-rollback-mid-roll"] {
+    for name in
+        ["02-driver-bump-serial", "03-driver-bump-parallel", "04-restart-only", "06-drain-pdb", "07-wait-for-jobs", "16-rollback-mid-roll"]
+    {
         let (code, second, message) = replay(name);
         assert_eq!(code, ExitCode::Success, "{name}: {message}");
         let done = really_done(name);
