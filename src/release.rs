@@ -17,7 +17,7 @@ pub mod values;
 
 pub use error::PlanError;
 pub use model::{Chart, Kind, Plan, Release};
-pub use plan::{Options, plan};
+pub use plan::{Embedded, Options, plan};
 
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -33,7 +33,14 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// An error.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), place: None, label: String::new(), related: Vec::new(), hints: Vec::new() }
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            place: None,
+            label: String::new(),
+            related: Vec::new(),
+            hints: Vec::new(),
+        }
     }
 
     /// A warning.
@@ -143,7 +150,8 @@ impl Diagnostics {
             drawn.push(origin.source);
             let source = self.sources.get(origin.source);
             let here = places.iter().filter(|(other, ..)| other.source == origin.source);
-            let annotations = here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
+            let annotations =
+                here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
             elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
         }
         elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));

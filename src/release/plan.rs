@@ -10,6 +10,7 @@ use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, namespaces, order, sources, time, values};
 use crate::catalog::model::{Component, Version};
+use crate::catalog::{self, lookup};
 use crate::contract::settings::{Gate, Required};
 use crate::recipe::model::{self as recipe, Recipe};
 
@@ -20,8 +21,45 @@ pub const GPU_OPERATOR: &str = "gpu-operator";
 pub trait Catalog {
     /// The component of that name.
     fn component(&self, name: &str) -> Option<&Component>;
-    /// The text of one of the component's files, as its `crds` name it.
-    fn file(&self, component: &str, path: &str) -> Option<&str>;
+    /// The CRD files that a bundle brings for `component` in `version` with these values, beside the components `present`.
+    fn crds<'a>(
+        &'a self,
+        component: &'a Component,
+        version: &'a Version,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>>;
+}
+
+/// One CRD file: its name and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct CrdFile<'a> {
+    /// For messages.
+    pub name: &'a str,
+    /// One or more CRDs.
+    pub text: &'a str,
+}
+
+/// The catalog that is embedded in the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Embedded;
+
+impl Catalog for Embedded {
+    fn component(&self, name: &str) -> Option<&Component> {
+        catalog::component(name)
+    }
+
+    fn crds<'a>(
+        &'a self,
+        component: &'a Component,
+        version: &'a Version,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>> {
+        let Some(component) = catalog::component(&component.name) else { return Vec::new() };
+        let Some(version) = component.version(&version.version) else { return Vec::new() };
+        component.crds(version, values, present).into_iter().map(|crd| CrdFile { name: crd.name, text: crd.text }).collect()
+    }
 }
 
 /// What the user says beside the recipe.
@@ -175,10 +213,11 @@ impl<C: Catalog> Planner<'_, C> {
         let release = format!("{component}-crds");
         let mut needed = Vec::new();
         let mut owned: Vec<Crd> = Vec::new();
-        for file in choice.details.into_iter().flat_map(|details| &details.crds) {
-            let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.clone(), reason };
-            let text = self.catalog.file(component, file).ok_or_else(|| error("is not there".to_owned()))?;
-            for crd in crds::read(text).map_err(error)? {
+        let present: Vec<&str> = self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
+        let files = choice.details.map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
+        for file in files.unwrap_or_default() {
+            let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.name.to_owned(), reason };
+            for crd in crds::read(file.text).map_err(error)? {
                 let (known_text, owner, owner_release) =
                     self.owners.entry(crd.name.clone()).or_insert_with(|| (crd.text.clone(), component.clone(), release.clone()));
                 if *known_text != crd.text {
@@ -257,7 +296,9 @@ impl<C: Catalog> Planner<'_, C> {
             ));
         }
         for choice in self.chosen {
-            if choice.known.name == GPU_OPERATOR && values::get(&choice.values, values::DRIVER_VERSION).is_none() {
+            let is_set = |path: &str| lookup(&choice.values, path).is_some();
+            let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));
+            if choice.known.name == GPU_OPERATOR && has_driver && !is_set(values::DRIVER_VERSION) {
                 self.notes.push(format!(
                     "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
                 ));

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::PlanError;
+use crate::catalog::lookup;
 use crate::catalog::model::Version;
 use crate::recipe::model::{Component, GpuDriver};
 
@@ -16,16 +17,6 @@ pub const MAX_UNAVAILABLE: &str = "driver.upgradePolicy.maxUnavailable";
 pub const WAIT_SELECTOR: &str = "driver.upgradePolicy.waitForCompletion.podSelector";
 /// Chart key of `waitForCompletion.timeout`.
 pub const WAIT_TIMEOUT: &str = "driver.upgradePolicy.waitForCompletion.timeoutSeconds";
-
-/// The value at a dotted path, if every map on the way is there.
-pub(super) fn get<'a>(values: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    let (head, rest) = path.split_once('.').map_or((path, None), |(head, rest)| (head, Some(rest)));
-    let value = values.get(head)?;
-    match rest {
-        None => Some(value),
-        Some(rest) => get(value.as_object()?, rest),
-    }
-}
 
 /// Puts `value` at a dotted path, making the maps on the way.
 ///
@@ -54,7 +45,7 @@ pub(super) fn of(component: &Component, version: Option<&Version>, driver: Optio
     let mut values = component.values.clone();
     let no_map = |path: String| PlanError::NoMap { component: component.name.clone(), path };
     for (path, expected) in version.into_iter().flat_map(|version| &version.bundle_values) {
-        match get(&values, path) {
+        match lookup(&values, path) {
             Some(found) if found != expected => {
                 return Err(PlanError::Reserved {
                     component: component.name.clone(),
@@ -68,7 +59,7 @@ pub(super) fn of(component: &Component, version: Option<&Version>, driver: Optio
         }
     }
     for (rollout, path, value) in driver.into_iter().flat_map(mapped) {
-        if get(&component.values, path).is_some() {
+        if lookup(&component.values, path).is_some() {
             return Err(PlanError::SetTwice {
                 component: component.name.clone(),
                 rollout: format!("rollout.gpuDriver.{rollout}"),
