@@ -43,8 +43,8 @@ pub struct Conflict {
 pub fn merge(layers: &[Layer]) -> Result<Node, Vec<Conflict>> {
     let mut merger = Merger { layers, conflicts: Vec::new() };
     let contributions: Vec<_> = layers.iter().enumerate().map(|(layer, each)| Contribution::root(layer, &each.node)).collect();
-    let merged = merger.merge_at(&Path::default(), &contributions);
-    match merged {
+    let tree = merger.merge_at(&Path::default(), &contributions);
+    match tree {
         Some((_, node)) if merger.conflicts.is_empty() => Ok(node),
         Some(_) | None => Err(merger.conflicts),
     }

@@ -121,7 +121,7 @@ impl Check<'_> {
             }
             Value::Bool(_) if shape.takes("boolean") => {}
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::List(_) | Value::Map(_) => {
-                self.wrong_type(path, node, shape)
+                self.wrong_type(path, node, shape);
             }
         }
     }
