@@ -49,3 +49,10 @@ pub const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
 pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
 /// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).
 pub const DRA_NAMESPACES: [&str; 3] = ["nvidia-dra-driver-gpu", "nvidia-dra-driver", "dra-driver-nvidia-gpu"];
+
+/// Labels of node-feature-discovery by which gpu-operator knows a GPU node (its `controllers/state_manager.go`).
+pub const NFD_GPU_LABELS: [&str; 3] = [
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+];

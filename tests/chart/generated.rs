@@ -16,7 +16,6 @@ fn yaml(value: &impl serde::Serialize) -> String {
 }
 
 /// Fails if the file is not what it should be, or writes it.
-#[expect(clippy::disallowed_methods, reason = "a switch of the tests")]
 fn check(name: &str, expected: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout/files").join(name);
     if std::env::var_os("UPDATE").is_some() {
@@ -44,4 +43,13 @@ fn the_contract_is_that_of_the_program() {
         "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
     });
     check("contract.yaml", &yaml(&contract));
+}
+
+#[test]
+fn chart_and_image_have_the_version_of_the_program() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = include_str!("../../charts/gpu-rollout/Chart.yaml");
+    assert!(chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")), "{chart}");
+    let dockerfile = include_str!("../../Dockerfile");
+    assert!(dockerfile.contains(&format!("\nARG VERSION={version}\n")), "{dockerfile}");
 }
