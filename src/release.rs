@@ -1,6 +1,6 @@
 //! Recipe and catalog → ordered releases. Pure: all meaning of a bundle is decided here, a deployer only writes it down.
 //!
-//! [`plan`] is the entrance. `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
+//! [`plan()`] is the entrance. `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
 //! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from.
 
 pub mod crds;

@@ -205,7 +205,11 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
         promises.iter().map(|finding| format!("{finding}\n")).collect::<String>()
     };
     insta::assert_snapshot!(broken("deploy.sh", "600 v26.3.1", "600 v26.7.0"));
-    insta::assert_snapshot!(broken("bundle-info.yaml", "version: v26.3.1", "version: v26.7.0"));
+    insta::assert_snapshot!(broken(
+        "bundle-info.yaml",
+        "nvidia/gpu-operator\n    version: v26.3.1",
+        "nvidia/gpu-operator\n    version: v26.7.0"
+    ));
     insta::assert_snapshot!(broken("004-gpu-operator-post/rollout.yaml", "budgetSeconds: 3", "budgetSeconds: 13"));
     insta::assert_snapshot!(broken("deploy.sh", "upstream 003-gpu-operator ", "# upstream 003-gpu-operator "));
     assert_eq!(broken("003-gpu-operator/values.yaml", "580.126.20", "580.126.21"), "", "an edit of values is a way to work");

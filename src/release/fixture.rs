@@ -19,6 +19,10 @@ impl Catalog for Fixture {
         self.components.iter().find(|component| component.name == name)
     }
 
+    fn repositories(&self) -> Vec<&str> {
+        vec!["jetstack", "nfd", "nvidia"]
+    }
+
     fn crds<'a>(
         &'a self,
         component: &'a Component,

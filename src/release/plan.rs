@@ -1,6 +1,6 @@
 //! The plan itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -11,6 +11,7 @@ use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, namespaces, order, sources, time, values};
 use crate::catalog::model::{Component, Version};
 use crate::catalog::{self, lookup};
+use crate::contract::duty::Duty;
 use crate::contract::settings::{Gate, Required};
 use crate::recipe::model::{self as recipe, Recipe};
 
@@ -21,6 +22,8 @@ pub const GPU_OPERATOR: &str = "gpu-operator";
 pub trait Catalog {
     /// The component of that name.
     fn component(&self, name: &str) -> Option<&Component>;
+    /// The names of all chart repositories, sorted, each once.
+    fn repositories(&self) -> Vec<&str>;
     /// The CRD files that a bundle brings for `component` in `version` with these values, beside the components `present`.
     fn crds<'a>(
         &'a self,
@@ -47,6 +50,11 @@ pub struct Embedded;
 impl Catalog for Embedded {
     fn component(&self, name: &str) -> Option<&Component> {
         catalog::component(name)
+    }
+
+    fn repositories(&self) -> Vec<&str> {
+        let names = catalog::component_names().filter_map(catalog::component).map(|component| component.repository.name.as_str());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn crds<'a>(
@@ -78,7 +86,7 @@ pub struct Options {
 pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Result<Plan, PlanError> {
     check(recipe)?;
     let chosen = choose(recipe, catalog)?;
-    check_repositories(&chosen, options)?;
+    check_repositories(catalog, options)?;
     let mut planner =
         Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new(), notes: Vec::new() };
     planner.namespaces();
@@ -144,12 +152,14 @@ fn choose<'a>(recipe: &'a Recipe, catalog: &'a impl Catalog) -> Result<Vec<Choic
     order::sort(known)?.into_iter().map(choice).collect()
 }
 
-fn check_repositories(chosen: &[Choice<'_>], options: &Options) -> Result<(), PlanError> {
-    let mut known: Vec<String> = chosen.iter().map(|choice| choice.known.repository.name.clone()).collect();
-    known.sort();
-    known.dedup();
-    match options.chart_repositories.keys().find(|name| !known.contains(name)) {
-        Some(name) => Err(PlanError::UnknownRepository { name: name.clone(), known }),
+/// A name that no component has is a mistake; one that no component of this recipe has is not: mirrors are the same for all recipes.
+fn check_repositories(catalog: &impl Catalog, options: &Options) -> Result<(), PlanError> {
+    if options.chart_repositories.is_empty() {
+        return Ok(());
+    }
+    let known = catalog.repositories();
+    match options.chart_repositories.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(PlanError::UnknownRepository { name: name.clone(), known: known.into_iter().map(str::to_owned).collect() }),
         None => Ok(()),
     }
 }
@@ -250,7 +260,8 @@ impl<C: Catalog> Planner<'_, C> {
         let name = &choice.known.name;
         let operator = self.chosen.iter().find(|choice| choice.known.name == GPU_OPERATOR);
         let dra = self.chosen.iter().find(|choice| choice.known.name == DRA_DRIVER);
-        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &hook.duties)?;
+        let work: Vec<Duty> = hook.duties.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
+        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &work)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,

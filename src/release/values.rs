@@ -18,6 +18,9 @@ pub const WAIT_SELECTOR: &str = "driver.upgradePolicy.waitForCompletion.podSelec
 /// Chart key of `waitForCompletion.timeout`.
 pub const WAIT_TIMEOUT: &str = "driver.upgradePolicy.waitForCompletion.timeoutSeconds";
 
+/// The one top-level key that the hook chart does not leave to the component.
+const OF_THE_HOOK: &str = "rollout";
+
 /// Puts `value` at a dotted path, making the maps on the way.
 ///
 /// # Errors
@@ -43,6 +46,13 @@ pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> 
 /// A value that the recipe sets in two ways, or sets against what the bundle must set.
 pub(super) fn of(component: &Component, version: Option<&Version>, driver: Option<&GpuDriver>) -> Result<Map<String, Value>, PlanError> {
     let mut values = component.values.clone();
+    if values.contains_key(OF_THE_HOOK) {
+        return Err(PlanError::Value {
+            component: component.name.clone(),
+            path: OF_THE_HOOK.to_owned(),
+            reason: "the hook shares these values and takes this key for its own settings".to_owned(),
+        });
+    }
     let no_map = |path: String| PlanError::NoMap { component: component.name.clone(), path };
     for (path, expected) in version.into_iter().flat_map(|version| &version.bundle_values) {
         match lookup(&values, path) {
