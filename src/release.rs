@@ -3,6 +3,7 @@
 //! [`plan()`] is the entrance. `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
 //! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from.
 
+pub mod catalog;
 pub mod crds;
 pub mod error;
 pub mod hook;
@@ -15,9 +16,10 @@ pub mod sources;
 pub mod time;
 pub mod values;
 
+pub use catalog::Embedded;
 pub use error::PlanError;
 pub use model::{Chart, Kind, Plan, Release};
-pub use plan::{Embedded, Options, plan};
+pub use plan::{Options, plan};
 
 #[cfg(test)]
 pub(crate) mod fixture;

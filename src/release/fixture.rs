@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::plan::{Catalog, CrdFile};
+use super::catalog::{Catalog, CrdFile};
 use crate::catalog::model::{Component, Version};
 use crate::recipe::model::Recipe;
 

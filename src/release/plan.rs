@@ -1,74 +1,23 @@
 //! The plan itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::catalog::Catalog;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, namespaces, order, sources, time, values};
+use crate::catalog::lookup;
 use crate::catalog::model::{Component, Version};
-use crate::catalog::{self, lookup};
 use crate::contract::duty::Duty;
 use crate::contract::settings::{Gate, Required};
 use crate::recipe::model::{self as recipe, Recipe};
 
 /// The component whose chart carries the driver's upgrade policy.
 pub const GPU_OPERATOR: &str = "gpu-operator";
-
-/// What the plan asks the catalog.
-pub trait Catalog {
-    /// The component of that name.
-    fn component(&self, name: &str) -> Option<&Component>;
-    /// The names of all chart repositories, sorted, each once.
-    fn repositories(&self) -> Vec<&str>;
-    /// The CRD files that a bundle brings for `component` in `version` with these values, beside the components `present`.
-    fn crds<'a>(
-        &'a self,
-        component: &'a Component,
-        version: &'a Version,
-        values: &Map<String, Value>,
-        present: &[&str],
-    ) -> Vec<CrdFile<'a>>;
-}
-
-/// One CRD file: its name and its text.
-#[derive(Clone, Copy, Debug)]
-pub struct CrdFile<'a> {
-    /// For messages.
-    pub name: &'a str,
-    /// One or more CRDs.
-    pub text: &'a str,
-}
-
-/// The catalog that is embedded in the program.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Embedded;
-
-impl Catalog for Embedded {
-    fn component(&self, name: &str) -> Option<&Component> {
-        catalog::component(name)
-    }
-
-    fn repositories(&self) -> Vec<&str> {
-        let names = catalog::component_names().filter_map(catalog::component).map(|component| component.repository.name.as_str());
-        names.collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
-    fn crds<'a>(
-        &'a self,
-        component: &'a Component,
-        version: &'a Version,
-        values: &Map<String, Value>,
-        present: &[&str],
-    ) -> Vec<CrdFile<'a>> {
-        let Some(component) = catalog::component(&component.name) else { return Vec::new() };
-        let Some(version) = component.version(&version.version) else { return Vec::new() };
-        component.crds(version, values, present).into_iter().map(|crd| CrdFile { name: crd.name, text: crd.text }).collect()
-    }
-}
 
 /// What the user says beside the recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -228,13 +177,13 @@ impl<C: Catalog> Planner<'_, C> {
         for file in files.unwrap_or_default() {
             let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.name.to_owned(), reason };
             for crd in crds::read(file.text).map_err(error)? {
-                let (known_text, owner, owner_release) =
+                let (known_text, first, owner_release) =
                     self.owners.entry(crd.name.clone()).or_insert_with(|| (crd.text.clone(), component.clone(), release.clone()));
                 if *known_text != crd.text {
-                    return Err(PlanError::CrdConflict { crd: crd.name, first: owner.clone(), second: component.clone() });
+                    return Err(PlanError::CrdConflict { crd: crd.name, first: first.clone(), second: component.clone() });
                 }
                 needed.push(owner_release.clone());
-                if owner == component {
+                if first == component {
                     owned.push(crd);
                 }
             }
