@@ -42,7 +42,7 @@ pub enum Reroll {
 /// Whether a DRA driver must be there. YAML `true` and `false` are taken as well as the words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(extend("enum" = ["auto", "true", "false", true, false]))]
+#[schemars(with = "serde_json::Value", extend("enum" = ["auto", "true", "false", true, false]))]
 pub enum Required {
     /// No DRA driver is fine; one that is there must serve every node that it runs on.
     #[default]
