@@ -8,7 +8,8 @@ use std::{env, fs};
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=bundles");
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("bundles");
+    // A build script runs in the package's folder.
+    let root = PathBuf::from("bundles");
     let mut files = Vec::new();
     collect(&root, "", &mut files)?;
     files.sort();
@@ -18,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(table, "    ({file:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/bundles/\", {file:?}))),")?;
     }
     table.push_str("]\n");
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("bundles.rs"), table)?;
+    let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?;
+    fs::write(PathBuf::from(out).join("bundles.rs"), table)?;
     Ok(())
 }
 

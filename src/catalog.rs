@@ -34,6 +34,9 @@ pub fn component_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The component with this name. Read when it is first asked for: a render needs a few of them, and every millisecond shows.
+///
+/// # Panics
+/// Never: a test reads every embedded component.
 pub fn component(name: &str) -> Option<&'static Component> {
     static READ: [OnceLock<Component>; SLOTS] = [const { OnceLock::new() }; SLOTS];
     let slot = component_names().position(|known| known == name)?;
@@ -64,6 +67,9 @@ impl Component {
     }
 
     /// The chart's default values.
+    ///
+    /// # Panics
+    /// Never: a test reads all embedded values.
     pub fn default_values(&self, version: &Version) -> Option<Map<String, Value>> {
         let text = file(&format!("components/{}/{}/values.json", self.name, version.version))?;
         Some(serde_json::from_str(text).expect("embedded values are read by the test `default_values_are_fresh`"))

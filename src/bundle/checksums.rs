@@ -43,7 +43,15 @@ fn hex(digest: &[u8]) -> String {
 
 /// The list for `files`.
 pub(super) fn write<'a>(files: impl Iterator<Item = &'a File>) -> String {
-    files.map(|file| format!("{}  {}\n", sha256(&file.content), file.path)).collect()
+    lines(files.map(|file| (file.path.as_str(), sha256(&file.content))))
+}
+
+/// One line for each path and its digest.
+pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, String)>) -> String {
+    digests.fold(String::new(), |mut text, (path, digest)| {
+        text.extend([digest.as_str(), "  ", path, "\n"]);
+        text
+    })
 }
 
 /// Reads a list: digest by path.
@@ -52,15 +60,15 @@ pub(super) fn write<'a>(files: impl Iterator<Item = &'a File>) -> String {
 /// The number of the first line that is not as [`write`] makes it, or that does not belong there.
 pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut list = BTreeMap::new();
-    let mut last = String::new();
+    let mut previous = String::new();
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let entry = line.strip_suffix('\n').and_then(|line| line.split_once("  ")).filter(|(digest, path)| {
             let is_hex = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
             let is_below = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-            is_hex && is_below && *path > last.as_str()
+            is_hex && is_below && *path > previous.as_str()
         });
         let (digest, path) = entry.ok_or(index + 1)?;
-        path.clone_into(&mut last);
+        path.clone_into(&mut previous);
         list.insert(path.to_owned(), digest.to_owned());
     }
     Ok(list)

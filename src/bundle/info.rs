@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::checksums::sha256;
+use super::checksums::{lines, sha256};
 use crate::contract::yaml;
 use crate::deployer::layout::folders;
 use crate::deployer::{Deployer, File, RenderError};
@@ -119,8 +119,8 @@ pub(super) fn file(
 }
 
 fn chart_digest(files: &[(&str, &str)]) -> String {
-    let list: BTreeMap<&str, String> = files.iter().map(|(path, text)| (*path, sha256(text.as_bytes()))).collect();
-    sha256(list.iter().map(|(path, digest)| format!("{digest}  {path}\n")).collect::<String>().as_bytes())
+    let digests: BTreeMap<&str, String> = files.iter().map(|(path, text)| (*path, sha256(text.as_bytes()))).collect();
+    sha256(lines(digests.into_iter()).as_bytes())
 }
 
 fn releases(plan: &Plan) -> Vec<ReleaseInfo> {

@@ -1,6 +1,5 @@
 //! Edits that break a promise: what the deployer's files say must fit together, whoever wrote them.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -49,24 +48,34 @@ pub(super) fn broken(directory: &Path) -> Vec<Finding> {
             Err(_) => findings.push(broken(&path, "does not hold the settings of a hook".to_owned())),
         }
     }
-    let versions: BTreeMap<&str, &str> =
-        steps.iter().filter(|step| step.kind == "upstream").filter_map(|step| Some((step.name(), step.rest.first()?.as_str()))).collect();
+    let version = |component: &str| {
+        let upstream = steps.iter().find(|step| step.kind == "upstream" && step.name() == component);
+        upstream.map(|step| step.rest.first().map_or("", String::as_str))
+    };
     // As above; an information that is no YAML is changed, and has nothing more to say.
     let info = fs::read_to_string(directory.join(INFO)).ok().and_then(|text| yaml::from_str::<Info>(&text).ok());
     for release in info.into_iter().flat_map(|info| info.releases) {
-        let component = release.component.as_deref().unwrap_or(&release.name);
-        match (versions.get(component), &release.version) {
-            (Some(deployed), Some(said)) if deployed != said => findings.push(broken(
-                INFO,
-                format!(
-                    "{} was rendered for {component} {said}, and `{DEPLOY}` deploys {deployed}; change the recipe and render again",
-                    release.name
-                ),
-            )),
-            (None, Some(_)) => {
-                findings.push(broken(DEPLOY, format!("{component} is not deployed any more, though {} belongs to it", release.name)))
+        let said = release.version.unwrap_or_default();
+        match release.kind.as_str() {
+            "upstream" => match version(&release.name) {
+                None => findings.push(broken(DEPLOY, format!("{} is not deployed any more", release.name))),
+                Some(deployed) if deployed != said => {
+                    findings.push(broken(INFO, format!("says {} {said}, and `{DEPLOY}` deploys {deployed}", release.name)));
+                }
+                Some(_) => {}
+            },
+            "crds" => {
+                let step = steps.iter().find(|step| step.kind == "crds" && step.folder == release.folder);
+                let found = step.and_then(|step| step.rest.first()).map_or("none", String::as_str);
+                let component = release.component.unwrap_or_default();
+                if let Some(deployed) = version(&component).filter(|deployed| *deployed != found) {
+                    findings.push(broken(
+                        DEPLOY,
+                        format!("deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again"),
+                    ));
+                }
             }
-            (Some(_) | None, _) => {}
+            _ => {}
         }
     }
     findings

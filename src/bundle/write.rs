@@ -54,21 +54,25 @@ impl WriteError {
     /// What to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::CrossesDevices | io::ErrorKind::ResourceBusy => {
-                    Some("a mount point cannot be replaced; name a directory inside it")
-                }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room, or choose another place with --output"),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    Some("the directory above the bundle must be writable, because the bundle is replaced as a whole")
-                }
-                _ => None,
-            },
+            Self::Io { source, .. } => io_hint(source.kind()),
             Self::NoDirectory(_) | Self::Foreign { .. } => Some("name a directory that is empty, holds a bundle or does not exist yet"),
             Self::Edited { .. } => Some("move the edits into the recipe, or throw them away with --force"),
             Self::Repository(_) | Self::CurrentDirectory(_) => Some("name a directory inside it"),
         }
     }
+}
+
+fn io_hint(kind: io::ErrorKind) -> Option<&'static str> {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
+    let hints: [(&[io::ErrorKind], &str); 3] = [
+        (&[CrossesDevices, ResourceBusy], "a mount point cannot be replaced; name a directory inside it"),
+        (&[StorageFull, QuotaExceeded], "make room, or choose another place with --output"),
+        (
+            &[PermissionDenied, ReadOnlyFilesystem],
+            "the directory above the bundle must be writable, because the bundle is replaced as a whole",
+        ),
+    ];
+    hints.into_iter().find(|(kinds, _)| kinds.contains(&kind)).map(|(_, hint)| hint)
 }
 
 fn few(names: &[String]) -> String {

@@ -62,7 +62,11 @@ fn each_crd_has_one_owner() {
 
 fn crd_names(text: &str) -> Vec<String> {
     let documents = text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"));
-    documents.map(|document| yaml::from_str::<Value>(document.trim_start_matches("---")).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    documents
+        .map(|document| {
+            yaml::from_str::<Value>(document.trim_start_matches("---")).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+        })
+        .collect()
 }
 
 #[test]

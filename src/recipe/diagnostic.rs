@@ -19,21 +19,31 @@ pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
     /// What is wrong, in one sentence without a period.
-    pub message: String,
+    pub message: Box<str>,
     /// Where; `None` if no text is to blame.
     pub place: Option<Origin>,
     /// What the marked text is.
-    pub label: String,
+    pub label: Box<str>,
     /// Other places that matter, each with what it is.
     pub related: Vec<(Origin, String)>,
     /// What to do.
     pub hints: Vec<String>,
+    /// Whether the text must not be shown.
+    pub secret: bool,
 }
 
 impl Diagnostic {
     /// An error.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), place: None, label: String::new(), related: Vec::new(), hints: Vec::new() }
+        Self {
+            severity: Severity::Error,
+            message: message.into().into(),
+            place: None,
+            label: Box::default(),
+            related: Vec::new(),
+            hints: Vec::new(),
+            secret: false,
+        }
     }
 
     /// A warning.
@@ -51,7 +61,7 @@ impl Diagnostic {
     /// Says what the marked text is.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
+        self.label = label.into().into();
         self
     }
 
@@ -59,6 +69,13 @@ impl Diagnostic {
     #[must_use]
     pub fn related(mut self, origin: Origin, label: impl Into<String>) -> Self {
         self.related.push((origin, label.into()));
+        self
+    }
+
+    /// Keeps the text out of the output: only its place is shown.
+    #[must_use]
+    pub fn secret(mut self) -> Self {
+        self.secret = true;
         self
     }
 
@@ -133,7 +150,7 @@ impl Diagnostics {
         };
         let mut elements: Vec<Element<'_>> = Vec::new();
         let mut places: Vec<(Origin, &str, AnnotationKind)> = Vec::new();
-        places.extend(diagnostic.place.map(|place| (place, diagnostic.label.as_str(), AnnotationKind::Primary)));
+        places.extend(diagnostic.place.map(|place| (place, &*diagnostic.label, AnnotationKind::Primary)));
         places.extend(diagnostic.related.iter().map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context)));
         let mut drawn = Vec::new();
         for (origin, ..) in &places {
@@ -142,12 +159,18 @@ impl Diagnostics {
             }
             drawn.push(origin.source);
             let source = self.sources.get(origin.source);
+            if diagnostic.secret {
+                let (line, column) = self.sources.line_and_column(*origin);
+                elements.push(annotate_snippets::Origin::path(source.name.as_str()).line(line).char_column(column).into());
+                continue;
+            }
             let here = places.iter().filter(|(other, ..)| other.source == origin.source);
-            let annotations = here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
+            let annotations =
+                here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
             elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
         }
         elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));
-        let group: Group<'_> = level.primary_title(diagnostic.message.as_str()).elements(elements);
+        let group: Group<'_> = level.primary_title(&*diagnostic.message).elements(elements);
         renderer.render(&[group])
     }
 }

@@ -176,10 +176,15 @@ impl Graph<'_> {
         if let Some(start) = self.stack.iter().position(|open| open == reference) {
             let mut circle: Vec<String> = self.stack[start..].iter().map(Reference::label).collect();
             circle.push(reference.label());
-            return Some(Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → "))).hint("remove one of these `extends`"));
+            return Some(
+                Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → "))).hint("remove one of these `extends`"),
+            );
         }
         if self.stack.len() >= MAX_DEPTH {
-            return Some(Diagnostic::error(format!("`extends` is more than {MAX_DEPTH} recipes deep")).hint("put fewer recipes on top of each other"));
+            return Some(
+                Diagnostic::error(format!("`extends` is more than {MAX_DEPTH} recipes deep"))
+                    .hint("put fewer recipes on top of each other"),
+            );
         }
         if self.layers.len() + self.stack.len() >= MAX_LAYERS {
             return Some(Diagnostic::error(format!("more than {MAX_LAYERS} recipes take part")).hint("extend fewer recipes"));

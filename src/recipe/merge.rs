@@ -43,8 +43,8 @@ pub struct Conflict {
 pub fn merge(layers: &[Layer]) -> Result<Node, Vec<Conflict>> {
     let mut merger = Merger { layers, conflicts: Vec::new() };
     let contributions: Vec<_> = layers.iter().enumerate().map(|(layer, each)| Contribution::root(layer, &each.node)).collect();
-    let merged = merger.merge_at(&Path::default(), &contributions);
-    match merged {
+    let tree = merger.merge_at(&Path::default(), &contributions);
+    match tree {
         Some((_, node)) if merger.conflicts.is_empty() => Ok(node),
         Some(_) | None => Err(merger.conflicts),
     }
@@ -83,7 +83,9 @@ impl Merger<'_> {
         if live.iter().all(|contribution| mergeable(path, contribution.node)) {
             let value = match winner.node.value {
                 Value::List(_) => Value::List(self.merge_components(path, &live)),
-                Value::Map(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Value::Map(self.merge_maps(path, &live)),
+                Value::Map(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                    Value::Map(self.merge_maps(path, &live))
+                }
             };
             return Some((winner.key_origin, Node { value, origin: winner.node.origin }));
         }
@@ -162,7 +164,12 @@ fn is_chart_value(path: &Path) -> bool {
 fn place(contribution: &Contribution<'_>) -> Origin {
     match contribution.node.value {
         Value::Map(_) | Value::List(_) => contribution.key_origin,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if contribution.node.origin.range().is_empty() => contribution.key_origin,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if contribution.node.origin.range().is_empty() => {
+            contribution.key_origin
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => contribution.node.origin,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,8 +35,8 @@ enum Raw {
     Bool(bool),
     Number(Number),
     String(String),
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
 struct Convert<'a> {
@@ -88,10 +88,11 @@ impl Convert<'_> {
 /// Locations carry bytes where the parser knows them, else characters.
 fn origin(location: &Location, text: &str, source: SourceId) -> Origin {
     let bytes = location.span().byte_offset().zip(location.span().byte_len());
-    let (start, length) = bytes.and_then(|(start, length)| usize::try_from(start).ok().zip(usize::try_from(length).ok())).unwrap_or_else(|| {
-        let line = usize::try_from(location.line()).unwrap_or(usize::MAX);
-        (byte_at(text, line, usize::try_from(location.column()).unwrap_or(usize::MAX)), 0)
-    });
+    let (start, length) =
+        bytes.and_then(|(start, length)| usize::try_from(start).ok().zip(usize::try_from(length).ok())).unwrap_or_else(|| {
+            let line = usize::try_from(location.line()).unwrap_or(usize::MAX);
+            (byte_at(text, line, usize::try_from(location.column()).unwrap_or(usize::MAX)), 0)
+        });
     let start = start.min(text.len());
     // A block scalar's span ends behind its last line break: the break is no part of what is shown.
     let end = start + text.get(start..(start + length).min(text.len())).map_or(0, |stretch| stretch.trim_end().len());
@@ -99,21 +100,38 @@ fn origin(location: &Location, text: &str, source: SourceId) -> Origin {
 }
 
 /// The parser's errors in words for people who write recipes.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser's enum grows with its versions; all but a few kinds are told in its own words"
+)]
 fn explain(error: &yaml::Error, text: &str, source: SourceId) -> Diagnostic {
     let (message, hint) = match error.without_snippet() {
-        yaml::Error::MultipleDocuments { .. } => {
-            ("a second document starts here".to_owned(), "a recipe is one document: remove everything from `---` on, or make it a recipe of its own and name it in `extends`")
-        }
-        yaml::Error::DuplicateMappingKey { key, .. } => {
-            (key.as_ref().map_or_else(|| "this key stands twice in the same map".to_owned(), |key| format!("the key `{key}` stands twice in the same map")), "keep one of them")
-        }
-        yaml::Error::Budget { .. } | yaml::Error::AliasReplayLimitExceeded { .. } | yaml::Error::AliasReplayStackDepthExceeded { .. } => {
-            ("the document grows beyond what a recipe may have (nodes, depth, aliases)".to_owned(), "write fewer aliases (`*name`) and less nesting")
-        }
-        yaml::Error::UnknownAnchor { .. } => ("the alias names an anchor that does not exist".to_owned(), "define it before (`&name`), or quote the text if it is meant to start with `*`"),
+        yaml::Error::MultipleDocuments { .. } => (
+            "a second document starts here".to_owned(),
+            "a recipe is one document: remove everything from `---` on, or make it a recipe of its own and name it in `extends`",
+        ),
+        yaml::Error::DuplicateMappingKey { key, .. } => (
+            key.as_ref().map_or_else(
+                || "this key stands twice in the same map".to_owned(),
+                |key| format!("the key `{key}` stands twice in the same map"),
+            ),
+            "keep one of them",
+        ),
+        yaml::Error::Budget { .. } | yaml::Error::AliasReplayLimitExceeded { .. } | yaml::Error::AliasReplayStackDepthExceeded { .. } => (
+            "the document grows beyond what a recipe may have (nodes, depth, aliases)".to_owned(),
+            "write fewer aliases (`*name`) and less nesting",
+        ),
+        yaml::Error::UnknownAnchor { .. } => (
+            "the alias names an anchor that does not exist".to_owned(),
+            "define it before (`&name`), or quote the text if it is meant to start with `*`",
+        ),
         yaml::Error::NonFiniteFloat { value, .. } => (format!("`{value}` is no finite number"), "quote it if it is a text"),
-        yaml::Error::Unexpected { expected: "string scalar", .. } => ("a key must be a plain string".to_owned(), "lists and maps cannot be keys"),
-        other => (format!("this is not YAML: {}", without_place(&other.to_string())), "check indentation, brackets and quotes around this place"),
+        yaml::Error::Unexpected { expected: "string scalar", .. } => {
+            ("a key must be a plain string".to_owned(), "lists and maps cannot be keys")
+        }
+        other => {
+            (format!("this is not YAML: {}", without_place(&other.to_string())), "check indentation, brackets and quotes around this place")
+        }
     };
     let diagnostic = Diagnostic::error(message).hint(hint);
     match error.location() {

@@ -69,10 +69,8 @@ impl Reader for Files {
         if path.is_dir() {
             return Err(ReadError::Directory);
         }
-        let file = std::fs::File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => ReadError::Missing,
-            _ => ReadError::Other(error),
-        })?;
+        let file = std::fs::File::open(path)
+            .map_err(|error| if error.kind() == std::io::ErrorKind::NotFound { ReadError::Missing } else { ReadError::Other(error) })?;
         read_limited(file)
     }
 

@@ -19,6 +19,9 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 });
 
 /// The schema as text.
+///
+/// # Panics
+/// Never: a JSON value can always be written as JSON.
 pub fn text() -> String {
     let mut text = serde_json::to_string_pretty(&*SCHEMA).expect("a JSON value can always be written as JSON");
     text.push('\n');

@@ -47,7 +47,10 @@ pub fn check_layer(node: &Node, sources: &Sources, findings: &mut Vec<Diagnostic
         if node.get(key).is_none() {
             let written = match key {
                 "metadata" => "`metadata: {name: …}`".to_owned(),
-                _ => Shape::recipe().property(key).and_then(Shape::words).map_or_else(String::new, |words| format!("`{key}: {}`", plain(words[0]))),
+                _ => Shape::recipe()
+                    .property(key)
+                    .and_then(Shape::words)
+                    .map_or_else(String::new, |words| format!("`{key}: {}`", plain(words[0]))),
             };
             findings.push(Diagnostic::error(format!("`{key}` is missing")).at(node.origin).hint(format!("add {written}")));
         }
@@ -71,7 +74,12 @@ fn complete(path: &Path, node: &Node, place: Origin, shape: Shape, findings: &mu
         Value::Map(entries) => {
             for key in shape.required().filter(|key| node.get(key).is_none()) {
                 let description = shape.property(key).and_then(Shape::description).unwrap_or_default();
-                findings.push(Diagnostic::error(format!("`{}` is missing", path.child(key))).at(place).hint(format!("set it here or in a recipe that this one extends. {description}")));
+                let what = description.split_once(". ").map_or(description.trim_end_matches('.'), |(first, _)| first);
+                findings.push(
+                    Diagnostic::error(format!("`{}` is missing ({what})", path.child(key)))
+                        .at(place)
+                        .hint("add it here, or extend a recipe that has it"),
+                );
             }
             for entry in entries {
                 if let Some(inner) = shape.property(&entry.key) {
@@ -113,7 +121,9 @@ impl Check<'_> {
                 }
             }
             Value::Bool(_) if shape.takes("boolean") => {}
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::List(_) | Value::Map(_) => self.wrong_type(path, node, shape),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::List(_) | Value::Map(_) => {
+                self.wrong_type(path, node, shape);
+            }
         }
     }
 
@@ -132,29 +142,27 @@ impl Check<'_> {
         let written = node.text().map_or_else(|| self.sources.written(node.origin).to_owned(), str::to_owned);
         if let Some(unbuilt) = unbuilt_value(path.keys(), &written) {
             self.findings.push(
-                Diagnostic::error(format!("`{path}: {written}` is not built yet ({})", unbuilt.purpose)).at(node.origin).hint(unbuilt.instead),
+                Diagnostic::error(format!("`{path}: {written}` is not built yet ({})", unbuilt.purpose))
+                    .at(node.origin)
+                    .hint(unbuilt.instead),
             );
             return;
         }
-        // `off` without quotes is a boolean for YAML parsers, and means the word.
         let known: Vec<String> = words.iter().filter(|word| word.is_string()).map(|word| plain(word)).collect();
-        if node.value == Value::Bool(false) && known.iter().any(|word| word == "off") {
-            self.findings.push(
-                Diagnostic::error(format!("`{written}` without quotes is a boolean for YAML parsers")).at(node.origin).hint("write `\"off\"`"),
-            );
-            return;
-        }
         let list = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let near = nearest(&written, known.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
         let subject = if node.entries().is_empty() && node.items().is_empty() { format!("`{written}`") } else { node.kind().to_owned() };
-        self.findings.push(Diagnostic::error(format!("`{path}` must be one of {list}, and this is {subject}")).at(node.origin).maybe_hint(near));
+        let choice = if known.len() == 1 { list } else { format!("one of {list}") };
+        self.findings.push(Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}")).at(node.origin).maybe_hint(near));
     }
 
     fn entry(&mut self, path: &Path, entry: &Entry, shape: Shape) {
         let inner = path.child(&entry.key);
         if let Some(unbuilt) = unbuilt_key(inner.keys()) {
             self.findings.push(
-                Diagnostic::error(format!("`{}` is not built yet ({})", entry.key, unbuilt.purpose)).at(entry.key_origin).hint(unbuilt.instead),
+                Diagnostic::error(format!("`{}` is not built yet ({})", entry.key, unbuilt.purpose))
+                    .at(entry.key_origin)
+                    .hint(unbuilt.instead),
             );
         } else if let Some(property) = shape.property(&entry.key) {
             self.node(&inner, &entry.node, property);
@@ -192,10 +200,16 @@ impl Check<'_> {
             let item_path = path.child(item_key(item, index));
             if !item.entries().is_empty() {
                 for key in inner.required().filter(|key| item.get(key).is_none()) {
-                    self.findings.push(Diagnostic::error(format!("this entry of `{path}` has no `{key}`")).at(item.origin).hint(format!("add `{key}: …`")));
+                    self.findings.push(
+                        Diagnostic::error(format!("this entry of `{path}` has no `{key}`")).at(item.origin).hint(format!("add `{key}: …`")),
+                    );
                 }
             } else if item.is_null() {
-                self.findings.push(Diagnostic::error(format!("this entry of `{path}` is empty")).at(item.origin).hint("remove the dash, or write something behind it"));
+                self.findings.push(
+                    Diagnostic::error(format!("this entry of `{path}` is empty"))
+                        .at(item.origin)
+                        .hint("remove the dash, or write something behind it"),
+                );
                 continue;
             }
             self.node(&item_path, item, inner);
@@ -226,7 +240,9 @@ impl Check<'_> {
         };
         let written = self.sources.written(node.origin);
         let hint = match &node.value {
-            Value::Number(_) | Value::Bool(_) if shape.name() == Some("Duration") => Some(format!("add a unit: `{written}s`, `{written}m`")),
+            Value::Number(_) | Value::Bool(_) if shape.name() == Some("Duration") => {
+                Some(format!("add a unit: `{written}s`, `{written}m`"))
+            }
             Value::Number(_) | Value::Bool(_) if shape.takes("string") => {
                 Some(format!("quote it, so that it stays as it is written: `\"{written}\"`"))
             }
@@ -234,7 +250,8 @@ impl Check<'_> {
             Value::String(text) if shape.takes("boolean") && text.parse::<bool>().is_ok() => Some(format!("remove the quotes: `{text}`")),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::List(_) | Value::Map(_) => None,
         };
-        self.findings.push(Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind())).at(node.origin).maybe_hint(hint));
+        self.findings
+            .push(Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind())).at(node.origin).maybe_hint(hint));
     }
 }
 

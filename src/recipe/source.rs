@@ -56,11 +56,15 @@ impl Sources {
         self.get(origin.source).text.get(origin.range()).unwrap_or_default()
     }
 
-    /// `name:line:column`, from 1; columns count characters.
+    /// Line and column, from 1; columns count characters.
+    pub fn line_and_column(&self, origin: Origin) -> (usize, usize) {
+        line_and_column(&self.get(origin.source).text, origin.start)
+    }
+
+    /// `name:line:column`.
     pub fn place(&self, origin: Origin) -> String {
-        let source = self.get(origin.source);
-        let (line, column) = line_and_column(&source.text, origin.start);
-        format!("{}:{line}:{column}", source.name)
+        let (line, column) = self.line_and_column(origin);
+        format!("{}:{line}:{column}", self.get(origin.source).name)
     }
 }
 

@@ -22,7 +22,8 @@ const fn value(path: &'static [&'static str], value: &'static str, purpose: &'st
 
 const MODE: &[&str] = &["rollout", "gpuDriver", "mode"];
 const GATE: &[&str] = &["rollout", "gpuDriver", "gate"];
-const ONLY_OBSERVE: &str = "write `observe` or remove the key: NVIDIA's operator drives the upgrade, the hook waits for it and re-rolls the DRA plugins";
+const ONLY_OBSERVE: &str =
+    "write `observe` or remove the key: NVIDIA's operator drives the upgrade, the hook waits for it and re-rolls the DRA plugins";
 const ONLY_SETTLED: &str = "write `settled` or remove the key";
 
 const TABLE: &[Unbuilt] = &[

@@ -43,7 +43,7 @@ fn crd(document: &str) -> Result<Crd, String> {
     for line in document.lines() {
         if top_level(line) {
             if in_metadata && !kept {
-                text.push_str(&format!("  annotations:\n    {KEEP}\n"));
+                text.extend(["  annotations:\n    ", KEEP, "\n"]);
                 kept = true;
             }
             in_metadata = line.trim_end() == "metadata:";
@@ -51,7 +51,7 @@ fn crd(document: &str) -> Result<Crd, String> {
         text.push_str(line);
         text.push('\n');
         if in_metadata && line.trim_end() == "  annotations:" {
-            text.push_str(&format!("    {KEEP}\n"));
+            text.extend(["    ", KEEP, "\n"]);
             kept = true;
         }
         if in_metadata && let Some(found) = line.strip_prefix("  name:") {

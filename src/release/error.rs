@@ -88,8 +88,8 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
-    /// `--chart-repository` names a repository that no component of the recipe uses.
-    #[error("no component of the recipe comes from chart repository `{name}`")]
+    /// `--chart-repository` names a repository that no component of the catalog uses.
+    #[error("the catalog has no chart repository `{name}`")]
     UnknownRepository {
         /// The name.
         name: String,
@@ -118,7 +118,7 @@ impl PlanError {
             Self::CrdConflict { .. } => {
                 Some("one CRD has one owner: take versions of both components that agree, or leave one component out".to_owned())
             }
-            Self::UnknownRepository { known, .. } => Some(format!("repositories of this recipe: {}", known.join(", "))),
+            Self::UnknownRepository { known, .. } => Some(format!("the repositories are {}", known.join(", "))),
             Self::Twice(_) | Self::Circle(_) | Self::NoMap { .. } | Self::Value { .. } | Self::CrdFile { .. } | Self::TooLong(_) => None,
         }
     }

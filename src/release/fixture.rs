@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::plan::Catalog;
-use crate::catalog::model::Component;
+use super::catalog::{Catalog, CrdFile};
+use crate::catalog::model::{Component, Version};
 use crate::recipe::model::Recipe;
 
 /// A catalog in memory.
@@ -19,8 +19,19 @@ impl Catalog for Fixture {
         self.components.iter().find(|component| component.name == name)
     }
 
-    fn file(&self, component: &str, path: &str) -> Option<&str> {
-        self.files.get(&(component.to_owned(), path.to_owned())).map(String::as_str)
+    fn repositories(&self) -> Vec<&str> {
+        vec!["jetstack", "nfd", "nvidia"]
+    }
+
+    fn crds<'a>(
+        &'a self,
+        component: &'a Component,
+        version: &'a Version,
+        _values: &Map<String, Value>,
+        _present: &[&str],
+    ) -> Vec<CrdFile<'a>> {
+        let text = |path: &'a String| CrdFile { name: path, text: &self.files[&(component.name.clone(), path.clone())] };
+        version.crds.iter().map(text).collect()
     }
 }
 

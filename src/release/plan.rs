@@ -4,25 +4,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::catalog::Catalog;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, namespaces, order, sources, time, values};
+use crate::catalog::lookup;
 use crate::catalog::model::{Component, Version};
+use crate::contract::duty::Duty;
 use crate::contract::settings::{Gate, Required};
 use crate::recipe::model::{self as recipe, Recipe};
 
 /// The component whose chart carries the driver's upgrade policy.
 pub const GPU_OPERATOR: &str = "gpu-operator";
-
-/// What the plan asks the catalog.
-pub trait Catalog {
-    /// The component of that name.
-    fn component(&self, name: &str) -> Option<&Component>;
-    /// The text of one of the component's files, as its `crds` name it.
-    fn file(&self, component: &str, path: &str) -> Option<&str>;
-}
 
 /// What the user says beside the recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +35,7 @@ pub struct Options {
 pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Result<Plan, PlanError> {
     check(recipe)?;
     let chosen = choose(recipe, catalog)?;
-    check_repositories(&chosen, options)?;
+    check_repositories(catalog, options)?;
     let mut planner =
         Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new(), notes: Vec::new() };
     planner.namespaces();
@@ -106,12 +101,14 @@ fn choose<'a>(recipe: &'a Recipe, catalog: &'a impl Catalog) -> Result<Vec<Choic
     order::sort(known)?.into_iter().map(choice).collect()
 }
 
-fn check_repositories(chosen: &[Choice<'_>], options: &Options) -> Result<(), PlanError> {
-    let mut known: Vec<String> = chosen.iter().map(|choice| choice.known.repository.name.clone()).collect();
-    known.sort();
-    known.dedup();
-    match options.chart_repositories.keys().find(|name| !known.contains(name)) {
-        Some(name) => Err(PlanError::UnknownRepository { name: name.clone(), known }),
+/// A name that no component has is a mistake; one that no component of this recipe has is not: mirrors are the same for all recipes.
+fn check_repositories(catalog: &impl Catalog, options: &Options) -> Result<(), PlanError> {
+    if options.chart_repositories.is_empty() {
+        return Ok(());
+    }
+    let known = catalog.repositories();
+    match options.chart_repositories.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(PlanError::UnknownRepository { name: name.clone(), known: known.into_iter().map(str::to_owned).collect() }),
         None => Ok(()),
     }
 }
@@ -175,17 +172,18 @@ impl<C: Catalog> Planner<'_, C> {
         let release = format!("{component}-crds");
         let mut needed = Vec::new();
         let mut owned: Vec<Crd> = Vec::new();
-        for file in choice.details.into_iter().flat_map(|details| &details.crds) {
-            let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.clone(), reason };
-            let text = self.catalog.file(component, file).ok_or_else(|| error("is not there".to_owned()))?;
-            for crd in crds::read(text).map_err(error)? {
-                let (known_text, owner, owner_release) =
+        let present: Vec<&str> = self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
+        let files = choice.details.map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
+        for file in files.unwrap_or_default() {
+            let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.name.to_owned(), reason };
+            for crd in crds::read(file.text).map_err(error)? {
+                let (known_text, first, owner_release) =
                     self.owners.entry(crd.name.clone()).or_insert_with(|| (crd.text.clone(), component.clone(), release.clone()));
                 if *known_text != crd.text {
-                    return Err(PlanError::CrdConflict { crd: crd.name, first: owner.clone(), second: component.clone() });
+                    return Err(PlanError::CrdConflict { crd: crd.name, first: first.clone(), second: component.clone() });
                 }
                 needed.push(owner_release.clone());
-                if owner == component {
+                if first == component {
                     owned.push(crd);
                 }
             }
@@ -211,7 +209,8 @@ impl<C: Catalog> Planner<'_, C> {
         let name = &choice.known.name;
         let operator = self.chosen.iter().find(|choice| choice.known.name == GPU_OPERATOR);
         let dra = self.chosen.iter().find(|choice| choice.known.name == DRA_DRIVER);
-        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &hook.duties)?;
+        let work: Vec<Duty> = hook.duties.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
+        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &work)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,
@@ -257,7 +256,9 @@ impl<C: Catalog> Planner<'_, C> {
             ));
         }
         for choice in self.chosen {
-            if choice.known.name == GPU_OPERATOR && values::get(&choice.values, values::DRIVER_VERSION).is_none() {
+            let is_set = |path: &str| lookup(&choice.values, path).is_some();
+            let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));
+            if choice.known.name == GPU_OPERATOR && has_driver && !is_set(values::DRIVER_VERSION) {
                 self.notes.push(format!(
                     "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
                 ));

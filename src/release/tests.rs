@@ -127,6 +127,8 @@ fn budgets_follow_nodes_pace_and_waits() {
     assert_eq!(seconds(with_policy(&wait)), 4 * (720 + 3600) + OVERHEAD_SECONDS);
     let values = json!({"rollout": {}, "components": [{"name": "gpu-operator", "values": {"driver": {"upgradePolicy": {"maxParallelUpgrades": 2}}}}]});
     assert_eq!(seconds(values), 8 * 720 + OVERHEAD_SECONDS, "limits that stand in the values count too");
+    let alone = json!({"components": [{"name": "gpu-operator"}], "rollout": {"gpuDriver": {"version": "1", "perNode": "1m"}}, "cluster": {"gpuNodes": 1}});
+    assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
     let plan = planned(json!({})).unwrap();
     let budget = &hook(&plan, "nvidia-dra-driver-gpu-post").budget;
     assert_eq!(release(&plan, "nvidia-dra-driver-gpu-post").timeout_seconds, budget.seconds + SLACK_SECONDS);
@@ -178,7 +180,7 @@ fn repositories_can_be_replaced() {
     assert_eq!(at("/charts"), Ok(Chart::File("/charts/gpu-operator-v26.3.1.tgz".to_owned())));
     let options = Options { chart_repositories: [("nvdia".to_owned(), "http://x".to_owned())].into(), ..Options::default() };
     let error = plan(&recipe(json!({})), &catalog(), &options).unwrap_err();
-    assert_eq!(error.hint().as_deref(), Some("repositories of this recipe: nvidia"));
+    assert_eq!(error.hint().as_deref(), Some("the repositories are jetstack, nfd, nvidia"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::PlanError;
 use super::values;
+use crate::catalog::lookup;
 use crate::contract::budget::{Fleet, OVERHEAD_SECONDS, deployer_timeout_seconds};
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
@@ -98,7 +99,7 @@ impl Limits {
             path: path.to_owned(),
             reason: reason.to_owned(),
         };
-        let number = |path: &str| match values::get(values, path) {
+        let number = |path: &str| match lookup(values, path) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(path, "expected a whole number of at least 0")),
         };
@@ -106,14 +107,14 @@ impl Limits {
             None => CHART_MAX_PARALLEL,
             Some(found) => u32::try_from(found).map_err(|_| wrong(values::MAX_PARALLEL, "is too large"))?,
         };
-        let selector = values::get(values, values::WAIT_SELECTOR).and_then(Value::as_str).unwrap_or_default();
+        let selector = lookup(values, values::WAIT_SELECTOR).and_then(Value::as_str).unwrap_or_default();
         let wait = if selector.is_empty() { None } else { Some(Duration::from_secs(number(values::WAIT_TIMEOUT)?.unwrap_or(0))) };
         Ok(Self { max_parallel, max_unavailable: max_unavailable(values)?, wait })
     }
 }
 
 fn max_unavailable(values: &Map<String, Value>) -> Result<Count, PlanError> {
-    let count = match values::get(values, values::MAX_UNAVAILABLE) {
+    let count = match lookup(values, values::MAX_UNAVAILABLE) {
         None | Some(Value::Null) => return Ok(CHART_MAX_UNAVAILABLE),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),

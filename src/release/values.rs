@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::PlanError;
+use crate::catalog::lookup;
 use crate::catalog::model::Version;
 use crate::recipe::model::{Component, GpuDriver};
 
@@ -17,15 +18,8 @@ pub const WAIT_SELECTOR: &str = "driver.upgradePolicy.waitForCompletion.podSelec
 /// Chart key of `waitForCompletion.timeout`.
 pub const WAIT_TIMEOUT: &str = "driver.upgradePolicy.waitForCompletion.timeoutSeconds";
 
-/// The value at a dotted path, if every map on the way is there.
-pub(super) fn get<'a>(values: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    let (head, rest) = path.split_once('.').map_or((path, None), |(head, rest)| (head, Some(rest)));
-    let value = values.get(head)?;
-    match rest {
-        None => Some(value),
-        Some(rest) => get(value.as_object()?, rest),
-    }
-}
+/// The one top-level key that the hook chart does not leave to the component.
+const OF_THE_HOOK: &str = "rollout";
 
 /// Puts `value` at a dotted path, making the maps on the way.
 ///
@@ -52,9 +46,16 @@ pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> 
 /// A value that the recipe sets in two ways, or sets against what the bundle must set.
 pub(super) fn of(component: &Component, version: Option<&Version>, driver: Option<&GpuDriver>) -> Result<Map<String, Value>, PlanError> {
     let mut values = component.values.clone();
+    if values.contains_key(OF_THE_HOOK) {
+        return Err(PlanError::Value {
+            component: component.name.clone(),
+            path: OF_THE_HOOK.to_owned(),
+            reason: "the hook shares these values and takes this key for its own settings".to_owned(),
+        });
+    }
     let no_map = |path: String| PlanError::NoMap { component: component.name.clone(), path };
     for (path, expected) in version.into_iter().flat_map(|version| &version.bundle_values) {
-        match get(&values, path) {
+        match lookup(&values, path) {
             Some(found) if found != expected => {
                 return Err(PlanError::Reserved {
                     component: component.name.clone(),
@@ -68,7 +69,7 @@ pub(super) fn of(component: &Component, version: Option<&Version>, driver: Optio
         }
     }
     for (rollout, path, value) in driver.into_iter().flat_map(mapped) {
-        if get(&component.values, path).is_some() {
+        if lookup(&component.values, path).is_some() {
             return Err(PlanError::SetTwice {
                 component: component.name.clone(),
                 rollout: format!("rollout.gpuDriver.{rollout}"),
