@@ -1,5 +1,7 @@
 //! The catalog's types: what `bundles/components/<name>/component.yaml` says of a component.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::contract::duty::Duty;
@@ -87,6 +89,9 @@ pub struct Version {
     /// Keys that the chart reads though its default values do not name them, as dotted paths.
     #[serde(default)]
     pub further_keys: Vec<String>,
+    /// Keys that people still write and that this version does not read, as dotted paths, each with what to do instead.
+    #[serde(default)]
+    pub obsolete_keys: BTreeMap<String, String>,
     /// CRD files that the component owns, relative to the version's folder; [`Component::crds`] reads them.
     #[serde(default)]
     pub crds: Vec<String>,

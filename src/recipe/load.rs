@@ -59,6 +59,7 @@ pub fn load(argument: &str, overrides: &[Override], reader: &mut dyn Reader) -> 
         Err(finding) => return Err(failed(sources, vec![finding])),
     };
     rules::check(&tree, &recipe, &sources, &mut findings);
+    findings.sort_by_key(|finding| finding.place.map(|place| (place.source, place.start)));
     let diagnostics = Diagnostics { sources, list: findings };
     if diagnostics.has_errors() {
         return Err(diagnostics);

@@ -170,3 +170,6 @@ fn place(contribution: &Contribution<'_>) -> Origin {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => contribution.node.origin,
     }
 }
+
+#[cfg(test)]
+mod tests;

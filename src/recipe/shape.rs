@@ -74,10 +74,11 @@ fn complete(path: &Path, node: &Node, place: Origin, shape: Shape, findings: &mu
         Value::Map(entries) => {
             for key in shape.required().filter(|key| node.get(key).is_none()) {
                 let description = shape.property(key).and_then(Shape::description).unwrap_or_default();
+                let what = description.split_once(". ").map_or(description.trim_end_matches('.'), |(first, _)| first);
                 findings.push(
-                    Diagnostic::error(format!("`{}` is missing", path.child(key)))
+                    Diagnostic::error(format!("`{}` is missing ({what})", path.child(key)))
                         .at(place)
-                        .hint(format!("set it here or in a recipe that this one extends. {description}")),
+                        .hint("add it here, or extend a recipe that has it"),
                 );
             }
             for entry in entries {
@@ -147,21 +148,12 @@ impl Check<'_> {
             );
             return;
         }
-        // `off` without quotes is a boolean for YAML parsers, and means the word.
         let known: Vec<String> = words.iter().filter(|word| word.is_string()).map(|word| plain(word)).collect();
-        if node.value == Value::Bool(false) && known.iter().any(|word| word == "off") {
-            self.findings.push(
-                Diagnostic::error(format!("`{written}` without quotes is a boolean for YAML parsers"))
-                    .at(node.origin)
-                    .hint("write `\"off\"`"),
-            );
-            return;
-        }
         let list = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let near = nearest(&written, known.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
         let subject = if node.entries().is_empty() && node.items().is_empty() { format!("`{written}`") } else { node.kind().to_owned() };
-        self.findings
-            .push(Diagnostic::error(format!("`{path}` must be one of {list}, and this is {subject}")).at(node.origin).maybe_hint(near));
+        let choice = if known.len() == 1 { list } else { format!("one of {list}") };
+        self.findings.push(Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}")).at(node.origin).maybe_hint(near));
     }
 
     fn entry(&mut self, path: &Path, entry: &Entry, shape: Shape) {

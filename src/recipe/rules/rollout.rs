@@ -3,10 +3,30 @@
 use super::Subject;
 use crate::contract::count::Count;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::path::Path;
 
 /// Longer than any node takes: a typing mistake.
 const LONGEST_SECONDS: u64 = 24 * 3600;
+/// The keys of the chart's `driver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not
+/// `autoUpgrade`: the mode decides about it, and `observe` leaves it to the recipe.)
+const POLICY: [(&str, &str); 5] = [
+    ("maxParallelUpgrades", "maxParallelUpgrades"),
+    ("maxUnavailable", "maxUnavailable"),
+    ("waitForCompletion", "waitForCompletion"),
+    ("gpuPodDeletion", "podDeletion"),
+    ("drain", "drain"),
+];
 const OPERATOR_VALUES: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+
+/// Where a recipe sets what the chart's value `path` says, if the recipe's own policy does.
+pub fn policy_of(component: &str, path: &Path) -> Option<Path> {
+    let ["driver", "upgradePolicy", chart, rest @ ..] = &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let (_, own) = POLICY.iter().find(|(known, _)| component == "gpu-operator" && known == chart)?;
+    let rest = rest.iter().map(|key| if *key == "timeoutSeconds" { "timeout" } else { key });
+    Some(["rollout", "gpuDriver", "policy", own].into_iter().chain(rest).collect())
+}
 
 /// Checks `rollout` against itself and against the operator's values.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
@@ -73,12 +93,8 @@ fn one_place(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         );
     }
     let policy = [&OPERATOR_VALUES[..], &["upgradePolicy"]].concat();
-    for entry in subject.at(&policy).map_or(&[][..], |node| node.entries()) {
-        // Not part of the recipe's policy: the mode decides about it, and `observe` leaves it to the recipe.
-        if entry.key == "autoUpgrade" {
-            continue;
-        }
-        let own = if entry.key == "gpuPodDeletion" { "podDeletion" } else { &entry.key };
+    for (chart, own) in POLICY {
+        let Some(entry) = subject.at(&policy).and_then(|node| node.entry(chart)) else { continue };
         let keys = ["rollout", "gpuDriver", "policy", own];
         let mut finding = Diagnostic::error(format!(
             "`driver.upgradePolicy.{}` does not belong into values: time budgets are made from the recipe's policy",
@@ -108,6 +124,6 @@ fn used(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     findings.push(
         Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
             .at(subject.place(&["rollout", "gpuDriver", key]))
-            .hint("remove it"),
+            .hint(format!("remove it; where a parent sets it, write `{key}: null`")),
     );
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Known, Subject};
+use super::{Known, Subject, rollout};
 use crate::catalog::keys::Keys;
 use crate::recipe::diagnostic::{Diagnostic, Severity};
 use crate::recipe::nearest::nearest;
@@ -85,7 +85,7 @@ impl Check<'_> {
         if let (Some(default), false) = (keys.default(), entry.node.is_null())
             && let Some((problem, hint)) = self.mismatch(path, &entry.node, default)
         {
-            let place = if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin };
+            let place = if matches!(entry.node.value, Value::Map(_) | Value::List(_)) { entry.key_origin } else { entry.node.origin };
             self.findings.push(Diagnostic::error(problem).at(place).maybe_hint(hint));
         } else if !keys.is_open() || keys.names().next().is_some() {
             self.map(path, &entry.node, keys);
@@ -127,25 +127,42 @@ impl Check<'_> {
         self.findings.push(diagnostic.at(entry.key_origin).hint(self.advice(path, &entry.key, keys)));
     }
 
+    /// The right key; and where a recipe sets it, if that is not in values.
+    fn suggestion(&self, right: &Path) -> String {
+        match rollout::policy_of(self.component.name, right) {
+            Some(policy) => format!("did you mean `{right}`? A recipe sets it as `{policy}`"),
+            None => format!("did you mean `{right}`?"),
+        }
+    }
+
     fn advice(&self, path: &Path, key: &str, keys: &Keys) -> String {
+        let wrong = path.child(key).to_string();
+        if let Some(advice) = self.component.version.and_then(|version| version.obsolete_keys.get(&wrong)) {
+            return advice.clone();
+        }
         let mut places = self.all.places_of(key);
         // Nearer relatives first: `driver.maxParallelUpgrades` means the one below `driver`.
         let shared = |place: &[String]| path.keys().iter().zip(place).take_while(|(left, right)| left == right).count();
         places.sort_by_key(|place| (std::cmp::Reverse(shared(place)), place.len()));
-        let best = places.first().filter(|place| shared(place) > 0 || path.keys().is_empty() || places.len() == 1);
-        if let Some(place) = best.filter(|place| shared(place) > 0) {
-            return format!("did you mean `{}`?", place.iter().collect::<Path>());
+        let relative = places.first().filter(|place| shared(place) > 0 || path.keys().is_empty());
+        if let Some(place) = relative {
+            return self.suggestion(&place.iter().collect());
         }
         if let Some(near) = nearest(key, keys.names()) {
-            return format!("did you mean `{}`?", path.child(near));
+            return self.suggestion(&path.child(near));
         }
-        if let Some(place) = best {
-            return format!("did you mean `{}`?", place.iter().collect::<Path>());
+        let known = known_keys(path, keys);
+        match places.as_slice() {
+            [only] => format!("there is `{}`; {known}", only.iter().collect::<Path>()),
+            _ => known,
         }
-        let known: Vec<String> = keys.names().take(LISTED_KEYS).map(|name| format!("`{name}`")).collect();
-        let rest = keys.names().count().saturating_sub(LISTED_KEYS);
-        let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
-        let place = if path.keys().is_empty() { "here".to_owned() } else { format!("below `{path}`") };
-        if known.is_empty() { format!("`{path}` is a single value") } else { format!("known {place}: {}{more}", known.join(", ")) }
     }
+}
+
+fn known_keys(path: &Path, keys: &Keys) -> String {
+    let known: Vec<String> = keys.names().take(LISTED_KEYS).map(|name| format!("`{name}`")).collect();
+    let rest = keys.names().count().saturating_sub(LISTED_KEYS);
+    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    let place = if path.keys().is_empty() { "here".to_owned() } else { format!("below `{path}`") };
+    if known.is_empty() { format!("`{path}` is a single value") } else { format!("known {place}: {}{more}", known.join(", ")) }
 }

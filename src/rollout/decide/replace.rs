@@ -138,6 +138,8 @@ impl Deciding<'_> {
         for (uid, replacement) in &mut record.replaced {
             if replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid {
                 replacement.back_at = Some(now);
+                // A slot is free: nodes that were judged before this one are to see it.
+                self.wake_at = now;
             }
         }
     }
