@@ -202,7 +202,7 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
         fs::write(output.join(path), text.replacen(from, to, 1)).unwrap();
         let findings = verify(&output).unwrap();
         let promises: Vec<&Finding> = findings.iter().filter(|finding| matches!(finding, Finding::Promise { .. })).collect();
-        promises.iter().map(|finding| format!("{finding}\n")).collect::<String>()
+        promises.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(broken("deploy.sh", "600 v26.3.1", "600 v26.7.0"));
     insta::assert_snapshot!(broken(

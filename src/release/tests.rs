@@ -18,17 +18,13 @@ fn release<'a>(plan: &'a Plan, name: &str) -> &'a Release {
 }
 
 fn upstream<'a>(plan: &'a Plan, name: &str) -> &'a Upstream {
-    match &release(plan, name).kind {
-        Kind::Upstream(upstream) => upstream,
-        other => panic!("{name} is {}", other.name()),
-    }
+    let Kind::Upstream(upstream) = &release(plan, name).kind else { panic!("{name} is of another kind") };
+    upstream
 }
 
 fn hook<'a>(plan: &'a Plan, name: &str) -> &'a Hook {
-    match &release(plan, name).kind {
-        Kind::Hook(hook) => hook,
-        other => panic!("{name} is {}", other.name()),
-    }
+    let Kind::Hook(hook) = &release(plan, name).kind else { panic!("{name} is of another kind") };
+    hook
 }
 
 fn with_policy(policy: &Value) -> Value {

@@ -102,7 +102,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
 #[test]
 fn wrong_usage_is_another_exit_code() {
     let scene = Scene::new();
-    let mut seen = String::new();
+    let mut seen = Vec::new();
     for arguments in [
         "bundle render -r base -d flux -o out",
         "bundle render -r base -d hlem -o out",
@@ -116,9 +116,9 @@ fn wrong_usage_is_another_exit_code() {
     ] {
         let output = scene.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments}");
-        seen.push_str(&format!("$ gpu-rollout {arguments}\n{}\n", std::str::from_utf8(&output.stderr).unwrap().lines().next().unwrap()));
+        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap().lines().next().unwrap()));
     }
-    snapshot!("command-usage", seen);
+    snapshot!("command-usage", seen.join("\n"));
     assert!(scene.names().is_empty());
 }
 

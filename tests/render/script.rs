@@ -105,7 +105,7 @@ fn every_release_is_deployed_in_order_with_helm_4_and_with_helm_3() {
 #[test]
 fn versions_of_helm_that_would_hang_or_lie_are_refused() {
     let scene = Scene::new();
-    let mut answers = String::new();
+    let mut answers = Vec::new();
     for version in [
         "v3.17.4",
         "v3.18.0",
@@ -137,9 +137,9 @@ fn versions_of_helm_that_would_hang_or_lie_are_refused() {
         let errors = String::from_utf8(output.stderr).unwrap();
         let answer = errors.lines().next().unwrap_or("taken").to_owned();
         assert_eq!(output.status.success(), answer == "taken", "{version}: {errors}");
-        answers.push_str(&format!("{version}: {answer}\n"));
+        answers.push(format!("{version}: {answer}"));
     }
-    snapshot!("script-helm-versions", scene.filtered(&answers));
+    snapshot!("script-helm-versions", scene.filtered(&answers.join("\n")));
     assert_eq!(scene.calls(), "", "nothing is run");
     let output = Command::new("sh").arg(scene.bundle.join("deploy.sh")).env("HELM", "/nowhere/helm").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -152,7 +152,7 @@ fn a_dry_run_prints_commands_that_do_the_same() {
     let output = scene.run("deploy.sh", &["--dry-run", "--force-conflicts"]);
     assert!(output.status.success() && scene.calls().is_empty());
     let printed = String::from_utf8(output.stdout).unwrap();
-    let commands: String = printed.lines().filter(|line| line.starts_with("  ")).map(|line| format!("{line}\n")).collect();
+    let commands = printed.lines().filter(|line| line.starts_with("  ")).collect::<Vec<_>>().join("\n");
     assert!(Command::new("sh").arg("-c").arg(&commands).output().unwrap().status.success());
     let pasted = scene.calls();
     scene.put("calls", "");
