@@ -100,7 +100,7 @@ pub fn write(tree: &Tree, output: &Path, force: bool) -> Result<Written, WriteEr
     write_with(tree, output, force, &mut write_file)
 }
 
-/// As [`write`], with the part that may fail in the middle handed in.
+/// As [`write()`], with the part that may fail in the middle handed in.
 pub(super) fn write_with(
     tree: &Tree,
     output: &Path,
