@@ -169,6 +169,10 @@ impl Diagnostics {
                 here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
             elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
         }
+        if elements.is_empty() {
+            let hints: String = diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
+            return renderer.render(&[Group::with_title(level.primary_title(&*diagnostic.message))]) + &hints;
+        }
         elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));
         let group: Group<'_> = level.primary_title(&*diagnostic.message).elements(elements);
         renderer.render(&[group])

@@ -53,7 +53,10 @@ fn leaves(loaded: &Loaded, path: &Path) -> Vec<Path> {
             collect(path, node, &mut found);
         }
     }
-    found
+    // A parent that one layer replaces as a whole shows at every value below it.
+    let is_parent = |path: &Path| found.iter().any(|other| other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys()));
+    let parents: Vec<bool> = found.iter().map(is_parent).collect();
+    found.into_iter().zip(parents).filter_map(|(path, is_parent)| (!is_parent).then_some(path)).collect()
 }
 
 fn collect(path: &Path, node: &Node, found: &mut Vec<Path>) {

@@ -105,7 +105,11 @@ fn origin(location: &Location, text: &str, source: SourceId) -> Origin {
     reason = "the parser's enum grows with its versions; all but a few kinds are told in its own words"
 )]
 fn explain(error: &yaml::Error, text: &str, source: SourceId) -> Diagnostic {
-    let (message, hint) = match error.without_snippet() {
+    let mut error = error.without_snippet();
+    while let yaml::Error::AliasError { error: inner, .. } = error {
+        error = inner;
+    }
+    let (message, hint) = match error {
         yaml::Error::MultipleDocuments { .. } => (
             "a second document starts here".to_owned(),
             "a recipe is one document: remove everything from `---` on, or make it a recipe of its own and name it in `extends`",

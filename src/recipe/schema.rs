@@ -11,7 +11,8 @@ use super::model::Recipe;
 pub const FILE: &str = "bundles/recipe.schema.json";
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let mut schema = schemars::schema_for!(Recipe).to_value();
+    // Not `to_value`: serializing puts the keys into the order in which people read schemas.
+    let mut schema = serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("$schema".to_owned(), json!({"type": "string", "description": "For editors; not used otherwise."}));
     }
