@@ -84,6 +84,7 @@ fn explain() {
     snapshot!("explain-map", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator"], "", &files));
     snapshot!("explain-default", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNode"], "", &files));
     snapshot!("explain-chart", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.values.mig.strategy"], "", &files));
+    snapshot!("explain-catalog", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.namespace"], "", &files));
     snapshot!("explain-unknown", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNod"], "", &files));
     let deleted = MINE.replace("components:", "rollout: {gpuDriver: {policy: null}}\ncomponents:");
     snapshot!("explain-deleted", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.policy"], "", &[("mine.yaml", &deleted)]));

@@ -154,3 +154,67 @@ fn the_committed_schema_is_fresh() {
     let committed = std::fs::read_to_string(schema::FILE).unwrap();
     assert!(committed == schema::text(), "{} is stale: run the tests with UPDATE=1", schema::FILE);
 }
+
+/// The charts' own default values are good values: what a bundle or a recipe sets elsewhere is left out.
+#[test]
+fn default_values_pass() {
+    for name in catalog::component_names() {
+        let component = catalog::component(name).unwrap();
+        for version in &component.versions {
+            let Some(mut values) = component.default_values(version) else { continue };
+            if let Some(operator) = values.get_mut("operator").and_then(|operator| operator.as_object_mut()) {
+                operator.shift_remove("upgradeCRD");
+            }
+            if let Some(driver) = values.get_mut("driver").and_then(|driver| driver.as_object_mut()) {
+                driver.shift_remove("upgradePolicy");
+            }
+            if let Some(switch) = values.get_mut("gpuResourcesEnabledOverride") {
+                *switch = true.into();
+            }
+            let recipe = serde_json::json!({
+                "apiVersion": "gpu-rollout.dev/v1",
+                "kind": "Recipe",
+                "metadata": {"name": "defaults"},
+                "cluster": {"gpuNodes": 4},
+                "components": [{"name": name, "version": version.version, "values": values}],
+            });
+            let text = yaml::to_string(&recipe).unwrap();
+            assert_eq!(said("-", &[], &mut Text(text.into_bytes())), "ok\n", "{name} {}", version.version);
+        }
+    }
+}
+
+/// Every file extends the next one.
+struct Chain;
+
+impl Reader for Chain {
+    fn file(&mut self, path: &str) -> Result<String, ReadError> {
+        let number: usize = path.trim_end_matches(".yaml").parse().unwrap_or_default();
+        let parents = format!("[{}.yaml, base]", number + 1);
+        Ok(format!("apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: r{number}}}\nextends: {parents}\n"))
+    }
+
+    fn standard_input(&mut self) -> Result<String, ReadError> {
+        Err(ReadError::Missing)
+    }
+}
+
+#[test]
+fn a_chain_without_end() {
+    assert!(said("0.yaml", &[], &mut Chain).starts_with(
+        "error: `extends` is more than 16 recipes deep\n --> 15.yaml:4:11\n  |\n4 | extends: [16.yaml, base]\n  |           ^^^^^^^\n"
+    ));
+}
+
+/// Both parents build on `base`; what only one of them changes is no disagreement, and the child decides where they disagree.
+#[test]
+fn a_diamond() {
+    let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut Files).unwrap().recipe;
+    assert_eq!(recipe.metadata.name, "diamond");
+    assert_eq!(recipe.cluster.gpu_nodes, 32);
+    assert_eq!(recipe.rollout.gpu_driver.version.as_deref(), Some("580.126.20"));
+    let values = serde_json::to_value(&recipe.components[0].values).unwrap();
+    let expected =
+        serde_json::json!({"dcgm": {"enabled": true}, "gdrcopy": {"enabled": false}, "driver": {"kernelModuleType": "proprietary"}});
+    assert_eq!(values, expected);
+}

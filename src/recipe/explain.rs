@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value as Json;
+
 use super::load::Loaded;
 use super::nearest::nearest;
 use super::path::Path;
@@ -115,8 +117,18 @@ fn default(loaded: &Loaded, path: &Path) -> Option<(&'static str, String)> {
         return Some(("default of the chart", key.default()?.to_string()));
     }
     let recipe = serde_json::to_value(&loaded.recipe).ok()?;
-    let value = path.keys().iter().try_fold(&recipe, |value, key| value.get(key))?;
-    Some(("default of gpu-rollout", value.to_string()))
+    let value = path.keys().iter().try_fold(&recipe, step)?;
+    let source = if path.keys()[0] == "components" { "default of the catalog" } else { "default of gpu-rollout" };
+    Some((source, value.to_string()))
+}
+
+/// Components go by name.
+fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
+    match value {
+        Json::Array(items) => items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key)),
+        Json::Object(map) => map.get(key),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => None,
+    }
 }
 
 fn hint(loaded: &Loaded, path: &Path) -> Option<String> {
