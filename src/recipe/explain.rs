@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value as Json;
+
 use super::load::Loaded;
 use super::nearest::nearest;
 use super::path::Path;
@@ -53,7 +55,10 @@ fn leaves(loaded: &Loaded, path: &Path) -> Vec<Path> {
             collect(path, node, &mut found);
         }
     }
-    found
+    // A parent that one layer replaces as a whole shows at every value below it.
+    let is_parent = |path: &Path| found.iter().any(|other| other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys()));
+    let parents: Vec<bool> = found.iter().map(is_parent).collect();
+    found.into_iter().zip(parents).filter_map(|(path, is_parent)| (!is_parent).then_some(path)).collect()
 }
 
 fn collect(path: &Path, node: &Node, found: &mut Vec<Path>) {
@@ -112,8 +117,18 @@ fn default(loaded: &Loaded, path: &Path) -> Option<(&'static str, String)> {
         return Some(("default of the chart", key.default()?.to_string()));
     }
     let recipe = serde_json::to_value(&loaded.recipe).ok()?;
-    let value = path.keys().iter().try_fold(&recipe, |value, key| value.get(key))?;
-    Some(("default of gpu-rollout", value.to_string()))
+    let value = path.keys().iter().try_fold(&recipe, step)?;
+    let source = if path.keys()[0] == "components" { "default of the catalog" } else { "default of gpu-rollout" };
+    Some((source, value.to_string()))
+}
+
+/// Components go by name.
+fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
+    match value {
+        Json::Array(items) => items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key)),
+        Json::Object(map) => map.get(key),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => None,
+    }
 }
 
 fn hint(loaded: &Loaded, path: &Path) -> Option<String> {

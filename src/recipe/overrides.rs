@@ -47,7 +47,9 @@ pub fn layer(overrides: &[Override], merged: &Node, sources: &mut Sources, findi
     for each in overrides {
         let source = sources.add(Source { name: "--set".to_owned(), text: each.typed.clone() });
         let path_end = each.typed.len() - each.value.len() - 1;
-        let typed = Typed { each, merged, key_origin: Origin { source, start: 0, end: path_end } };
+        // A finding about the path shows the path alone: the value may be a secret.
+        let path_alone = sources.add(Source { name: "--set".to_owned(), text: each.typed[..path_end].to_owned() });
+        let typed = Typed { each, merged, key_origin: Origin { source: path_alone, start: 0, end: path_end } };
         let shape = match typed.shape() {
             Ok(shape) => shape,
             Err(finding) => {

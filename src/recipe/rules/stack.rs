@@ -35,6 +35,14 @@ fn dra_driver(subject: &Subject<'_>, dra: Known<'_>, operator: Option<Known<'_>>
                 .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`"),
         );
     }
+    if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
+        findings.push(
+            Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+                .at(subject.place(&["components", dra.name]))
+                .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
+                .hint("where each node has only one of them (node selectors), this warning can stand"),
+        );
+    }
     let managed = operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
     let root = dra.value(&["nvidiaDriverRoot"]);
     if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
