@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use model::{Component, Version};
 
+pub mod hook_chart;
 pub mod keys;
 pub mod model;
 

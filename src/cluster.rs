@@ -1,1 +1,14 @@
-//! Kubernetes I/O: watches and actions. Decides nothing.
+//! Kubernetes I/O: watches that fill caches, and the few writes. Decides nothing. The only place that knows the Kubernetes client.
+
+pub mod access;
+pub mod actions;
+pub mod cache;
+pub mod call;
+pub mod client;
+pub mod events;
+pub mod follow;
+pub mod job;
+pub mod lease;
+pub mod project;
+pub mod record;
+pub mod watches;

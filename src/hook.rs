@@ -1,1 +1,84 @@
-//! observe → decide → act: one loop.
+//! The hook Job: observe → decide → act. `ARCHITECTURE.md` ("How the loop runs") says who owns which task.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+
+use crate::contract::exit::ExitCode;
+use crate::contract::record::Verdict;
+use crate::contract::settings::Settings;
+
+mod begin;
+mod clock;
+mod drive;
+mod occurrence;
+mod shutdown;
+
+pub use clock::Clock;
+pub use shutdown::Shutdown;
+
+/// Who and where this pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// UID of the Job that owns the pod.
+    pub job: String,
+    /// Name of the pod.
+    pub pod: String,
+}
+
+/// All that a run needs.
+pub struct Hook {
+    client: Client,
+    settings: Settings,
+    identity: Identity,
+    clock: Clock,
+    shutdown: Shutdown,
+}
+
+/// How a run ended, for the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The code that the process ends with.
+    pub code: ExitCode,
+    /// Why, for people: the termination message.
+    pub message: String,
+}
+
+impl Ended {
+    fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<Verdict> for Ended {
+    fn from(verdict: Verdict) -> Self {
+        Self { code: verdict.code, message: verdict.message }
+    }
+}
+
+impl Hook {
+    /// A run that has not begun.
+    pub fn new(client: Client, settings: Settings, identity: Identity, clock: Clock, shutdown: Shutdown) -> Self {
+        Self { client, settings, identity, clock, shutdown }
+    }
+
+    /// Performs the duties until there is a verdict, or a signal ends the process. Safe to run again at any moment.
+    /// RBAC: the rows of `contract/duty.rs` for the settings' duties.
+    pub async fn run(self) -> Ended {
+        let begin = begin::begin(&self);
+        let start = tokio::select! {
+            start = begin => start,
+            () = self.shutdown.requested() => return Ended::new(ExitCode::Interrupted, "ended by a signal before the run began"),
+        };
+        match start {
+            Ok(start) => drive::drive(&self, start).await,
+            Err(ended) => ended,
+        }
+    }
+
+    fn now_function(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+        let clock = self.clock.clone();
+        Arc::new(move || clock.now())
+    }
+}

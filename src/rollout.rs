@@ -1,1 +1,13 @@
-//! The upgrade engine. Pure: no I/O, no clock, no Kubernetes client.
+//! The upgrade engine. Pure: no I/O, no clock, no Kubernetes client. [`decide::decide`] takes what is observed, the settings and what
+//! is remembered, and answers with actions, waits and, at the end, a verdict. Decisions are on levels, never on edges.
+
+pub mod decide;
+pub mod estimate;
+pub mod memory;
+pub mod node;
+pub mod observed;
+pub mod plugin;
+pub mod reason;
+pub mod spec;
+pub mod stale;
+pub mod version;

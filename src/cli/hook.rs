@@ -1,15 +1,133 @@
-//! `gpu-rollout hook`.
+//! `gpu-rollout hook`: what the Job of a bundle runs inside the cluster.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use crate::cluster::client::connect;
+use crate::cluster::events::shortened;
+use crate::contract::exit::ExitCode;
+use crate::contract::names::{SETTINGS_ENV, TERMINATION_LOG};
+use crate::contract::settings::Settings;
+use crate::hook::{Clock, Ended, Hook, Identity, Shutdown};
 
 use super::printer::Printer;
-use crate::contract::exit::ExitCode;
+
+/// The kubelet reads at most so many bytes of a termination message (Kubernetes API, `terminationMessagePath`).
+const LONGEST_MESSAGE: usize = 4096;
 
 /// Arguments of `gpu-rollout hook`.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {}
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Perform the duties of the hook Job that this pod belongs to.
+    ///
+    /// The hook chart sets everything that is needed; by hand there is nothing to run here.
+    Run(RunArguments),
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// The settings as JSON; the hook chart makes them from its values.
+    #[arg(long, env = SETTINGS_ENV, hide_env_values = true, value_name = "JSON")]
+    settings: String,
+    /// UID of the Job that owns the pod.
+    #[arg(long, env = "JOB_UID", value_name = "UID")]
+    job_uid: String,
+    /// Name of the pod.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pod_name: String,
+    /// Where the last words go that `kubectl describe pod` shows.
+    #[arg(long, default_value = TERMINATION_LOG, value_name = "FILE")]
+    termination_log: PathBuf,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t, env = "GPU_ROLLOUT_LOG_FORMAT")]
+    log_format: LogFormat,
+    /// What is logged, such as `info` or `gpu_rollout=debug`.
+    #[arg(long, default_value = "info", env = "GPU_ROLLOUT_LOG", value_name = "FILTER")]
+    log: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LogFormat {
+    /// One line of words and `key=value` pairs each.
+    #[default]
+    Text,
+    /// One JSON object each.
+    Json,
+}
 
 impl Arguments {
     /// Runs the command.
-    pub fn run(self, _printer: &mut Printer) -> ExitCode {
-        ExitCode::Success
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Command::Run(arguments) = self.command;
+        arguments.run(printer)
     }
+}
+
+impl RunArguments {
+    fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { settings, job_uid, pod_name, termination_log, log_format, log } = self;
+        if let Err(error) = start_logging(log_format, &log) {
+            printer.error(&format!("`{log}` is no log filter: {error}"), Some("write for example `info` or `gpu_rollout=debug`"));
+            return ExitCode::Usage;
+        }
+        let ended = match serde_json::from_str::<Settings>(&settings) {
+            Ok(settings) => in_cluster(settings, Identity { job: job_uid, pod: pod_name }),
+            Err(error) => Ended {
+                code: ExitCode::Input,
+                message: format!(
+                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"
+                ),
+            },
+        };
+        if ended.code == ExitCode::Success {
+            printer.note(&ended.message);
+        } else {
+            printer.error(&format!("{} (exit code {}): {}", ended.code.name(), ended.code.number(), ended.message), None);
+        }
+        let text = format!("{}: {}", ended.code.name(), ended.message);
+        // Not created: outside a pod a file of that name would only lie about.
+        let written = std::fs::OpenOptions::new().write(true).truncate(true).open(&termination_log);
+        if let Err(error) = written.and_then(|mut file| file.write_all(shortened(&text, LONGEST_MESSAGE).as_bytes())) {
+            // Outside a pod there is no such file, and the message is on standard error as well.
+            tracing::debug!(%error, "no termination message");
+        }
+        ended.code
+    }
+}
+
+/// Runs the hook on a runtime of its own.
+fn in_cluster(settings: Settings, identity: Identity) -> Ended {
+    let internal = |message: String| Ended { code: ExitCode::Internal, message };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return internal(format!("unable to start: {error}")),
+    };
+    runtime.block_on(async {
+        let shutdown = match Shutdown::on_signals() {
+            Ok(shutdown) => shutdown,
+            Err(error) => return internal(format!("unable to listen to signals: {error}")),
+        };
+        match connect().await {
+            Ok(client) => Hook::new(client, settings, identity, Clock::system(), shutdown).run().await,
+            Err(error) => Ended { code: ExitCode::ApiUnreachable, message: format!("{:#}", anyhow::Error::from(error)) },
+        }
+    })
+}
+
+fn start_logging(format: LogFormat, filter: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
+    let builder = tracing_subscriber::fmt().with_env_filter(EnvFilter::try_new(filter)?).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => builder.with_ansi(false).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    Ok(())
 }

@@ -67,6 +67,7 @@ pub enum Object {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Right {
     /// `None`: every hook Job needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duty: Option<Duty>,
     /// Where the rule holds.
     pub scope: Scope,
@@ -123,9 +124,9 @@ pub const RIGHTS: &[Right] = &[
         None,
         Scope::Default,
         ("coordination.k8s.io", "leases"),
-        &["get", "update"],
+        &["get", "list", "watch", "update"],
         Object::Lease,
-        "holds the Lease, so that one hook Job acts at a time",
+        "waits for the Lease and holds it, so that one hook Job acts at a time",
     ),
     right(SETTLE, Scope::Cluster, ("", "nodes"), WATCH, Object::Any, "sees GPU nodes, their labels and the vendor's upgrade states"),
     right(SETTLE, Scope::Cluster, ("nvidia.com", "clusterpolicies"), WATCH, Object::ClusterPolicy, "sees what the operator is asked for"),

@@ -21,6 +21,8 @@ pub const DEPLOY_DRIVER_LABEL: &str = "nvidia.com/gpu.deploy.driver";
 pub const DEPLOY_TOOLKIT_LABEL: &str = "nvidia.com/gpu.deploy.container-toolkit";
 /// `false`: the user keeps all operands off the node.
 pub const DEPLOY_OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
+/// What a node's GPUs are for (`container`, `vm-passthrough`, `vm-vgpu`): only containers get the driver DaemonSet.
+pub const WORKLOAD_CONFIG_LABEL: &str = "nvidia.com/gpu.workload.config";
 /// State of a node in the vendor's driver upgrade (k8s-operator-libs `pkg/upgrade/consts.go`).
 pub const UPGRADE_STATE_LABEL: &str = "nvidia.com/gpu-driver-upgrade-state";
 /// The user's (or our) wish that a node is left alone.
@@ -49,3 +51,10 @@ pub const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
 pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
 /// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).
 pub const DRA_NAMESPACES: [&str; 3] = ["nvidia-dra-driver-gpu", "nvidia-dra-driver", "dra-driver-nvidia-gpu"];
+
+/// Labels of node-feature-discovery by which gpu-operator knows a GPU node (its `controllers/state_manager.go`).
+pub const NFD_GPU_LABELS: [&str; 3] = [
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+];

@@ -1,2 +1,98 @@
-//! The run record: what a run did, kept in the ConfigMap of its hook release. Data key `run` holds [`Run`], and
-//! `node.<name>` holds a [`NodeRecord`], so that one node's progress is one small patch.
+//! The run record: what a run did, kept in the ConfigMap of its hook release. Data key [`RUN_KEY`] holds a [`Run`], and
+//! `node.<name>` a [`NodeRecord`] for each node that the run is about, so that one node's progress is one small patch.
+//!
+//! A node's record takes some 300 bytes; a ConfigMap holds 1 MiB: room for about 3,000 nodes out of date at once.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::exit::ExitCode;
+
+/// Data key of the [`Run`].
+pub const RUN_KEY: &str = "run";
+/// Prefix of the data keys of [`NodeRecord`]s; the node's name follows (node names are valid data keys).
+pub const NODE_KEY_PREFIX: &str = "node.";
+
+/// One run of one hook Job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// [`super::settings::FORMAT_VERSION`] of the program that wrote it.
+    pub format_version: u32,
+    /// The trigger digest that the run was about.
+    pub digest: String,
+    /// UID of the Job: a replacement pod of the same Job goes on with the same run.
+    pub job: String,
+    /// When the run began.
+    pub started_at: Timestamp,
+    /// How it ended; absent while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// The code that the process ends with.
+    pub code: ExitCode,
+    /// Why, for people.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What happened to one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// UID of the Node object: a node that comes back under the same name is another node.
+    pub uid: String,
+    /// How it ended for the node; absent while the run waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// What the run waits for, or why the outcome is what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Since when `outcome` and `reason` are as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The plugins that were replaced on the node, by the UID of the pod that was deleted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub replaced: BTreeMap<String, Replacement>,
+}
+
+/// How a run ends for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Driver, toolkit and plugin are current.
+    Done,
+    /// The node left the cluster.
+    Gone,
+    /// Left as it is, for a reason that the policy tolerates.
+    Deferred,
+    /// It will not get there by itself.
+    Failed,
+}
+
+/// One replaced plugin pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replacement {
+    /// The pod's name.
+    pub pod: String,
+    /// UID of the DaemonSet that brings the replacement.
+    pub daemon_set: String,
+    /// What was running under the plugin: `<driver pod UID>/<restarts>` of driver and toolkit. At most one replacement for each.
+    pub under: String,
+    /// Why it was replaced.
+    pub cause: String,
+    /// When its deletion was decided.
+    pub at: Timestamp,
+    /// When the replacement was seen serving.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_at: Option<Timestamp>,
+}

@@ -1,0 +1,54 @@
+{{- /* What both lives of the program agree on, generated from the program's own constants. */}}
+{{- define "gpu-rollout.contract" -}}
+{{- .Files.Get "files/contract.yaml" -}}
+{{- end }}
+
+{{- define "gpu-rollout.trigger" -}}{{ .Release.Name }}-trigger{{- end }}
+{{- define "gpu-rollout.record" -}}{{ .Release.Name }}-record{{- end }}
+
+{{- /* Roles and bindings: unique in a cluster, as two releases may have a Role in one namespace. */}}
+{{- define "gpu-rollout.role" -}}gpu-rollout:{{ .Release.Namespace }}:{{ .Release.Name }}{{- end }}
+
+{{- define "gpu-rollout.operatorNamespace" -}}
+{{- .Values.rollout.operatorNamespace | default .Release.Namespace -}}
+{{- end }}
+
+{{- define "gpu-rollout.image" -}}
+{{- $image := .Values.rollout.image -}}
+{{- $tag := $image.tag -}}
+{{- if not (or $tag $image.digest) }}{{ $tag = .Chart.AppVersion }}{{ end -}}
+{{- $image.repository }}{{ with $tag }}:{{ . }}{{ end }}{{ with $image.digest }}@{{ . }}{{ end -}}
+{{- end }}
+
+{{- /*
+The trigger digest D: everything that must make the hook fire again, and nothing else. Only values and the image go in: neither the
+release's revision nor its history, neither the time nor the server's version, so that every deployer computes the same.
+*/}}
+{{- define "gpu-rollout.digest" -}}
+{{- dict "image" (include "gpu-rollout.image" .) "values" .Values | toJson | sha256sum -}}
+{{- end }}
+
+{{- define "gpu-rollout.labels" -}}
+app.kubernetes.io/name: gpu-rollout
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: hook
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{- /*
+Whether a namespace is certainly not there (or going away): "true" or empty. A lookup that finds nothing proves it only where lookups
+work at all, which the namespace `default` shows. The release's own namespace may be created after rendering and is never looked up.
+Arguments: the root context, the namespace.
+*/}}
+{{- define "gpu-rollout.namespaceIsAbsent" -}}
+{{- $root := index . 0 -}}
+{{- $namespace := index . 1 -}}
+{{- if and $root.Values.rollout.dra.skipAbsentNamespaces (ne $namespace $root.Release.Namespace) (ne $namespace "default") -}}
+{{- if lookup "v1" "Namespace" "" "default" -}}
+{{- $found := lookup "v1" "Namespace" "" $namespace -}}
+{{- if or (not $found) (eq (dig "status" "phase" "" $found) "Terminating") }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Builds the image of the hook with the Rust toolchain and buildah that are here, pulling nothing:
+#   target/image/oci     the image as an OCI layout, tagged with the version
+#   target/image/rootfs  its root file system, unpacked
+# Usage: scripts/image.sh [PROFILE]   (a cargo profile; default: release)
+set -eu
+cd "$(dirname -- "$0")/.."
+profile=${1:-release}
+image=$PWD/target/image
+
+command -v buildah >/dev/null || {
+  echo "make image: buildah is missing" >&2
+  echo "hint: apt-get install buildah (or dnf install buildah); or build with docker buildx, as docs/image.md shows" >&2
+  exit 1
+}
+triple=$(rustc -vV | sed -n 's/^host: //p')
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+
+# A target directory of its own: other flags than those of the development builds would compile those anew every time.
+# The explicit target keeps the flags away from build scripts and procedural macros, which cannot be static.
+CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
+  cargo build --profile "$profile" --locked --target "$triple"
+case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
+binary=$image/cargo/$triple/$folder/gpu-rollout
+
+if readelf --program-headers --wide "$binary" | grep -q INTERP; then
+  echo "make image: $binary asks for a dynamic loader, and the image has none" >&2
+  exit 1
+fi
+
+# Only the binary is the build context. Storage of our own: nothing is left in the user's.
+rm -rf "$image/context" "$image/oci" "$image/rootfs"
+mkdir -p "$image/context" "$image/rootfs"
+cp "$binary" "$image/context/gpu-rollout"
+chmod 755 "$image/context/gpu-rollout"
+run_buildah() {
+  buildah --storage-driver vfs --root "$image/storage" --runroot "$image/run" "$@"
+}
+# The time stamp is fixed: the same binary gives the same digest.
+run_buildah bud --quiet --isolation chroot --timestamp "${SOURCE_DATE_EPOCH:-0}" --build-arg BINARY=prebuilt \
+  --build-arg VERSION="$version" --file Dockerfile --tag "gpu-rollout:$version" "$image/context" >/dev/null
+run_buildah push --quiet "gpu-rollout:$version" "oci:$image/oci:$version"
+run_buildah rmi --all --force >/dev/null
+
+# The layers are the blobs that are compressed; manifest and configuration are JSON.
+compressed=0
+for blob in "$image"/oci/blobs/sha256/*; do
+  if gzip --test "$blob" 2>/dev/null; then
+    tar --extract --gzip --file "$blob" --directory "$image/rootfs"
+    compressed=$((compressed + $(wc -c <"$blob")))
+  fi
+done
+cmp -s "$binary" "$image/rootfs/gpu-rollout" || {
+  echo "make image: target/image/rootfs/gpu-rollout is not the binary that was built" >&2
+  exit 1
+}
+
+megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.2f MB", bytes / 1e6 }'; }
+printf 'gpu-rollout:%s (%s, %s)\n' "$version" "$profile" "$triple"
+printf '  binary            %s\n' "$(megabytes "$(wc -c <"$binary")")"
+printf '  compressed layer  %s\n' "$(megabytes "$compressed")"
+printf '  image             target/image/oci (tag %s)\n' "$version"
+printf '  root file system  target/image/rootfs\n'

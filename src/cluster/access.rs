@@ -1,0 +1,83 @@
+//! The self-check of rights: every rule of the duty table is asked for before anything is written.
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use crate::contract::duty::{Object, Right, Scope, rights};
+use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, OPERATOR_DEPLOYMENT};
+use crate::contract::settings::Settings;
+
+use super::call::{CallError, call};
+
+/// Reviews under way at once.
+const AT_ONCE: usize = 8;
+
+/// The rights that the settings' duties need and that this ServiceAccount does not have, one line each. `dra_namespaces`: those that
+/// exist. Every authenticated user may ask (`system:basic-user`); nothing is written.
+///
+/// # Errors
+/// The server could not be asked.
+pub async fn missing_rights(client: &Client, settings: &Settings, dra_namespaces: &[String]) -> Result<Vec<String>, CallError> {
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let questions: Vec<ResourceAttributes> =
+        rights(&settings.duties).flat_map(|right| questions(right, settings, dra_namespaces)).collect();
+    let answers = stream::iter(questions).map(|question| {
+        let api = api.clone();
+        async move {
+            let spec =
+                SelfSubjectAccessReviewSpec { resource_attributes: Some(question.clone()), ..SelfSubjectAccessReviewSpec::default() };
+            let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+            let answer = call(api.create(&PostParams::default(), &review)).await?;
+            Ok::<_, CallError>(if answer.status.is_some_and(|status| status.allowed) { None } else { Some(describe(&question)) })
+        }
+    });
+    let missing: Vec<Option<String>> = answers.buffered(AT_ONCE).try_collect().await?;
+    Ok(missing.into_iter().flatten().collect())
+}
+
+/// One question for each verb, namespace and name of a rule.
+fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> Vec<ResourceAttributes> {
+    let namespaces: Vec<Option<String>> = match right.scope {
+        Scope::Cluster => vec![None],
+        Scope::Release => vec![Some(settings.namespace.clone())],
+        Scope::Default => vec![Some(LEASE_NAMESPACE.to_owned())],
+        Scope::Operator => vec![Some(settings.operator_namespace.clone())],
+        Scope::Dra => dra_namespaces.iter().cloned().map(Some).collect(),
+    };
+    let names: Vec<Option<String>> = match right.object {
+        Object::Any => vec![None],
+        Object::Job => vec![Some(settings.release.clone())],
+        Object::Record => vec![Some(settings.record.clone())],
+        Object::Lease => vec![Some(LEASE_NAME.to_owned())],
+        Object::OperatorDeployment => vec![Some(OPERATOR_DEPLOYMENT.to_owned())],
+        Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
+        Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
+    };
+    let mut all = Vec::new();
+    for verb in right.verbs {
+        for namespace in &namespaces {
+            for name in &names {
+                all.push(ResourceAttributes {
+                    group: Some(right.group.to_owned()),
+                    resource: Some(right.resource.to_owned()),
+                    verb: Some((*verb).to_owned()),
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    ..ResourceAttributes::default()
+                });
+            }
+        }
+    }
+    all
+}
+
+fn describe(question: &ResourceAttributes) -> String {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let group = part(&question.group);
+    let resource = if group.is_empty() { part(&question.resource) } else { format!("{}.{group}", part(&question.resource)) };
+    let name = question.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
+    let place = question.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`")).unwrap_or_default();
+    format!("{} {resource}{name}{place}", part(&question.verb))
+}

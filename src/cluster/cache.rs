@@ -1,0 +1,98 @@
+//! Caches that watches fill: thin views by key, and whether they are in step with the API server.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// How a watch stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// Its first list is not complete.
+    #[default]
+    Starting,
+    /// What it holds is what the server had a moment ago.
+    InStep,
+    /// The server does not serve the resource.
+    Absent,
+    /// The server refuses.
+    Forbidden(String),
+    /// It failed and is being started again; what it holds may be old.
+    Failing(String),
+}
+
+#[derive(Debug)]
+struct Content<V> {
+    items: BTreeMap<String, V>,
+    health: Health,
+}
+
+/// The cache of one watch. Clones share the content.
+#[derive(Debug)]
+pub struct Table<V> {
+    content: Arc<Mutex<Content<V>>>,
+    changed: Arc<Notify>,
+}
+
+impl<V> Clone for Table<V> {
+    fn clone(&self) -> Self {
+        Self { content: Arc::clone(&self.content), changed: Arc::clone(&self.changed) }
+    }
+}
+
+impl<V: Clone + PartialEq> Table<V> {
+    /// An empty cache. `changed` is told after every change; many changes before it is looked at are one.
+    pub fn new(changed: Arc<Notify>) -> Self {
+        Self { content: Arc::new(Mutex::new(Content { items: BTreeMap::new(), health: Health::Starting })), changed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content<V>> {
+        // A panic while the lock is held ends the process (panic = abort); in tests the content is still whole.
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How its watch stands.
+    pub fn health(&self) -> Health {
+        self.lock().health.clone()
+    }
+
+    /// Everything that it holds.
+    pub fn values(&self) -> Vec<V> {
+        self.lock().items.values().cloned().collect()
+    }
+
+    /// Replaces everything: a list is complete.
+    pub fn replace(&self, items: BTreeMap<String, V>) {
+        let mut content = self.lock();
+        if content.items != items || content.health != Health::InStep {
+            content.items = items;
+            content.health = Health::InStep;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Takes over one object; `None`: it is gone, or not of interest any more.
+    pub fn set(&self, key: String, value: Option<V>) {
+        let mut content = self.lock();
+        let changed = content.items.get(&key) != value.as_ref();
+        match value {
+            Some(value) => drop(content.items.insert(key, value)),
+            None => drop(content.items.remove(&key)),
+        }
+        if changed {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Notes how the watch stands.
+    pub fn mark(&self, health: Health) {
+        let mut content = self.lock();
+        if content.health != health {
+            if health == Health::Absent {
+                content.items.clear();
+            }
+            content.health = health;
+            self.changed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The one Lease: one hook Job acts at a time in a cluster. A Lease is no fence: whoever holds it looks at [`Held::is_valid`]
+//! before each write, and the writes themselves carry preconditions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE};
+
+use super::cache::Table;
+use super::call::{CallError, call};
+use super::follow::{Selection, follow};
+
+/// How long a Lease holds without renewal: what a killed holder costs the next one.
+pub const LEASE_SECONDS: u16 = 20;
+/// How often it is renewed: two attempts may fail before it is lost.
+const RENEW: Duration = Duration::from_secs(6);
+/// The holder stops writing this long before others may take the Lease.
+const MARGIN: Duration = Duration::from_secs(4);
+/// The pause after an attempt that the API server did not take.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Who wants the Lease, and where.
+#[derive(Clone)]
+pub struct Leases {
+    client: Client,
+    identity: String,
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+/// A Lease that is held; renewed in the background until it is released or dropped.
+pub struct Held {
+    leases: Leases,
+    valid_until: watch::Receiver<Instant>,
+    renewing: tokio::task::JoinHandle<()>,
+}
+
+/// What was seen of another holder, by our own clock: other clocks are not trusted.
+struct Seen {
+    renewed: Option<MicroTime>,
+    holder: String,
+    since: Instant,
+}
+
+impl Leases {
+    /// For this holder: unique for each pod.
+    pub fn new(client: &Client, identity: &str, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        Self { client: client.clone(), identity: identity.to_owned(), now }
+    }
+
+    fn api(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), LEASE_NAMESPACE)
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime((self.now)());
+        let renewal = before.filter(|spec| spec.holder_identity.as_ref() == Some(&self.identity));
+        let transitions = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(i32::from(LEASE_SECONDS)),
+            acquire_time: renewal.and_then(|spec| spec.acquire_time.clone()).or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(if renewal.is_some() { transitions } else { transitions.saturating_add(1) }),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Waits until the Lease is free and takes it. `waiting` is told whenever another holder is seen.
+    /// RBAC: `get`, `list`, `watch`, `update` on the Lease, `create` on `leases` in `default`.
+    ///
+    /// # Errors
+    /// The server refuses for good; what passes is waited out. There is no deadline in here: the caller drops the future.
+    pub async fn acquire(&self, waiting: impl Fn(&str)) -> Result<Held, CallError> {
+        let changed = Arc::new(Notify::new());
+        let table: Table<LeaseSpec> = Table::new(Arc::clone(&changed));
+        let mut seen: Option<Seen> = None;
+        let watching = follow(self.api(), Selection::named(LEASE_NAME), table, |lease: &Lease| lease.spec.clone());
+        let mut watching = std::pin::pin!(watching);
+        loop {
+            let started = Instant::now();
+            match self.attempt(&mut seen, &waiting).await {
+                Ok(Some(lease)) => return Ok(Held::new(self.clone(), lease, started)),
+                Ok(None) => {
+                    let free_at = seen.as_ref().map_or_else(Instant::now, |seen| seen.since + Duration::from_secs(LEASE_SECONDS.into()));
+                    // The watch tells of a release at once; a holder that died says nothing, so the clock runs as well. The pause keeps
+                    // the watch's own first list from making us ask twice.
+                    tokio::select! {
+                        () = &mut watching => {}
+                        () = changed.notified() => {}
+                        () = tokio::time::sleep_until(free_at.max(Instant::now() + PAUSE)) => {}
+                    }
+                }
+                Err(error) if error.is_passing() || matches!(error, CallError::Conflict(_)) => {
+                    tracing::warn!(%error, "unable to take the Lease; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn attempt(&self, seen: &mut Option<Seen>, waiting: impl Fn(&str)) -> Result<Option<Lease>, CallError> {
+        let api = self.api();
+        let mut lease = match call(api.get(LEASE_NAME)).await {
+            Ok(lease) => lease,
+            Err(CallError::NotFound(_)) => {
+                let metadata = ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(self.spec(None)) };
+                return call(api.create(&PostParams::default(), &lease)).await.map(Some);
+            }
+            Err(error) => return Err(error),
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.clone().unwrap_or_default();
+        if !holder.is_empty() && holder != self.identity {
+            let same = seen.as_ref().filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
+            let since = same.map_or_else(Instant::now, |seen| seen.since);
+            if same.is_none() {
+                waiting(&holder);
+            }
+            *seen = Some(Seen { renewed: spec.renew_time.clone(), holder, since });
+            if since.elapsed() < Duration::from_secs(LEASE_SECONDS.into()) {
+                return Ok(None);
+            }
+        }
+        lease.spec = Some(self.spec(Some(&spec)));
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(Some)
+    }
+
+    /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
+    async fn renew(self, mut lease: Lease, valid_until: watch::Sender<Instant>) {
+        let api = self.api();
+        loop {
+            let until = *valid_until.borrow();
+            tokio::time::sleep(RENEW.min(until.saturating_duration_since(Instant::now())).max(PAUSE)).await;
+            let started = Instant::now();
+            if started >= until {
+                tracing::warn!("the Lease was lost: it could not be renewed in time");
+                return;
+            }
+            lease.spec = Some(self.spec(lease.spec.as_ref()));
+            match call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await {
+                Ok(renewed) => {
+                    lease = renewed;
+                    valid_until.send_replace(valid(started));
+                }
+                Err(error @ (CallError::Conflict(_) | CallError::NotFound(_))) => match call(api.get(LEASE_NAME)).await {
+                    // Our own update whose answer was lost, or somebody's annotation.
+                    Ok(current) if current.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity) => {
+                        lease = current;
+                    }
+                    Ok(_) | Err(CallError::NotFound(_)) => {
+                        tracing::warn!(%error, "the Lease was taken away");
+                        valid_until.send_replace(started);
+                        return;
+                    }
+                    Err(error) => tracing::warn!(%error, "unable to read the Lease"),
+                },
+                Err(error) => tracing::warn!(%error, "unable to renew the Lease; trying again"),
+            }
+        }
+    }
+}
+
+fn valid(renewed: Instant) -> Instant {
+    renewed + Duration::from_secs(LEASE_SECONDS.into()) - MARGIN
+}
+
+impl Held {
+    fn new(leases: Leases, lease: Lease, started: Instant) -> Self {
+        let (sender, valid_until) = watch::channel(valid(started));
+        let renewing = tokio::spawn(leases.clone().renew(lease, sender));
+        Self { leases, valid_until, renewing }
+    }
+
+    /// Whether it is certain that nobody else may hold it.
+    pub fn is_valid(&self) -> bool {
+        Instant::now() < *self.valid_until.borrow()
+    }
+
+    /// Waits until it has been lost.
+    pub async fn lost(&mut self) {
+        loop {
+            let until = *self.valid_until.borrow_and_update();
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                changed = self.valid_until.changed() => {
+                    if changed.is_err() {
+                        tokio::time::sleep_until(until).await;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives it back, so that the next one need not wait. A failure costs the next one [`LEASE_SECONDS`] and is only logged.
+    pub async fn release(self) {
+        self.renewing.abort();
+        if !self.is_valid() {
+            return;
+        }
+        let api = self.leases.api();
+        let released = async {
+            let mut lease = call(api.get(LEASE_NAME)).await?;
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_ref() != Some(&self.leases.identity) {
+                return Ok(());
+            }
+            spec.holder_identity = None;
+            spec.renew_time = None;
+            call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|_| ())
+        };
+        if let Err(error) = released.await {
+            let error: CallError = error;
+            tracing::warn!(%error, "unable to release the Lease; it runs out in {LEASE_SECONDS} s");
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}

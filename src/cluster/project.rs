@@ -1,0 +1,240 @@
+//! API objects → the thin views of `rollout/observed`. What is not projected is not kept.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+use crate::contract::names;
+use crate::rollout::observed::{
+    ClusterPolicy, Container, DaemonSet, Deployment, ImageSpec, Node, NvidiaDriver, Pod, Revision, Slice, UpgradePolicy,
+};
+
+fn time(time: &Time) -> Timestamp {
+    time.0
+}
+
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map(time).unwrap_or_default()
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<String> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+}
+
+fn name(metadata: &ObjectMeta) -> String {
+    metadata.name.clone().unwrap_or_default()
+}
+
+fn uid(metadata: &ObjectMeta) -> String {
+    metadata.uid.clone().unwrap_or_default()
+}
+
+/// A node. All its labels are kept: node selectors of DaemonSets may name any.
+pub fn node(object: &core::Node) -> Option<Node> {
+    let metadata = &object.metadata;
+    let ready = object.status.iter().flat_map(|status| status.conditions.iter().flatten()).find(|condition| condition.type_ == "Ready");
+    Some(Node {
+        name: name(metadata),
+        uid: uid(metadata),
+        created: created(metadata),
+        ready: ready.is_some_and(|condition| condition.status == "True"),
+        ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+        unschedulable: object.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
+        labels: metadata.labels.clone().unwrap_or_default(),
+    })
+}
+
+/// A Deployment.
+pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
+    let status = object.status.clone().unwrap_or_default();
+    Some(Deployment {
+        replicas: object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+        updated: status.updated_replicas.unwrap_or(0),
+        available: status.available_replicas.unwrap_or(0),
+        observed: status.observed_generation >= object.metadata.generation,
+    })
+}
+
+/// A DaemonSet.
+pub fn daemon_set(object: &apps::DaemonSet) -> Option<DaemonSet> {
+    let metadata = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let pod = spec.template.spec.as_ref()?;
+    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let status = object.status.as_ref();
+    Some(DaemonSet {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: name(metadata),
+        uid: uid(metadata),
+        owner: controller(metadata),
+        observed: status.and_then(|status| status.observed_generation) >= metadata.generation,
+        on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete"),
+        deleting: metadata.deletion_timestamp.is_some(),
+        desired: status.map_or(0, |status| status.desired_number_scheduled),
+        template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default(),
+        node_selector: pod.node_selector.clone().unwrap_or_default(),
+        images: containers.map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+    })
+}
+
+/// A ControllerRevision.
+pub fn revision(object: &apps::ControllerRevision) -> Option<Revision> {
+    let metadata = &object.metadata;
+    let hash = metadata.labels.as_ref()?.get("controller-revision-hash")?;
+    Some(Revision { owner: controller(metadata)?, revision: object.revision, hash: hash.clone() })
+}
+
+/// A pod of driver, toolkit or DRA plugin.
+pub fn pod(object: &core::Pod) -> Option<Pod> {
+    let metadata = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let status = object.status.clone().unwrap_or_default();
+    let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.type_ == kind);
+    let ready = condition("Ready");
+    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False");
+    let statuses: BTreeMap<&str, &core::ContainerStatus> =
+        status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
+    let containers = spec.containers.iter().map(|container| {
+        let status = statuses.get(container.name.as_str());
+        let running = status.and_then(|status| status.state.as_ref()).and_then(|state| state.running.as_ref());
+        Container {
+            name: container.name.clone(),
+            image: container.image.clone().unwrap_or_default(),
+            started: running.and_then(|running| running.started_at.as_ref()).map(time),
+            restarts: status.map_or(0, |status| status.restart_count),
+        }
+    });
+    let kept = [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0];
+    Some(Pod {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: name(metadata),
+        uid: uid(metadata),
+        owner: controller(metadata),
+        node: spec.node_name.clone().or_else(|| affinity_node(spec)),
+        revision: metadata.labels.as_ref().and_then(|labels| labels.get("controller-revision-hash")).cloned(),
+        labels: metadata
+            .labels
+            .iter()
+            .flatten()
+            .filter(|(key, _)| kept.contains(&key.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
+        deleting: metadata.deletion_timestamp.is_some(),
+        running: status.phase.as_deref() == Some("Running"),
+        ready: ready.is_some_and(|condition| condition.status == "True"),
+        ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+        created: created(metadata),
+        unschedulable: unscheduled.map(|condition| condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()),
+        containers: containers.collect(),
+        trouble: trouble(&status),
+    })
+}
+
+/// The node that the DaemonSet controller made a pod for, while it is not bound: its required affinity names the node's field.
+fn affinity_node(spec: &core::PodSpec) -> Option<String> {
+    let required = spec.affinity.as_ref()?.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let fields = required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let field = fields.into_iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
+    field.values.as_ref()?.first().cloned()
+}
+
+/// The first container state that is not part of a normal start.
+fn trouble(status: &core::PodStatus) -> Option<String> {
+    let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    for container in all {
+        let Some(state) = &container.state else { continue };
+        if let Some(waiting) = &state.waiting
+            && let Some(reason) = &waiting.reason
+            && reason != "PodInitializing"
+            && reason != "ContainerCreating"
+        {
+            return Some(format!("{}: {reason}", container.name));
+        }
+        if let Some(terminated) = &state.terminated
+            && terminated.exit_code != 0
+        {
+            return Some(format!("{}: exit code {}", container.name, terminated.exit_code));
+        }
+    }
+    None
+}
+
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+fn image(value: &Value, pointer: &str) -> ImageSpec {
+    let part = |name: &str| text(value, &format!("{pointer}/{name}"));
+    ImageSpec { repository: part("repository"), image: part("image"), version: part("version") }
+}
+
+/// A ClusterPolicy (`nvidia.com/v1`).
+pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
+    let data = &object.data;
+    let flag = |pointer: &str, absent: bool| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(absent);
+    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let labels = data.pointer("/spec/daemonsets/labels").and_then(Value::as_object);
+    let policy = "/spec/driver/upgradePolicy";
+    Some(ClusterPolicy {
+        uid: uid(&object.metadata),
+        driver_enabled: flag("/spec/driver/enabled", true),
+        uses_nvidia_drivers: flag("/spec/driver/useNvidiaDriverCRD", false),
+        driver: image(data, "/spec/driver"),
+        driver_manager: image(data, "/spec/driver/manager"),
+        toolkit_enabled: flag("/spec/toolkit/enabled", true),
+        toolkit: image(data, "/spec/toolkit"),
+        labels: labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+        upgrade_policy: UpgradePolicy {
+            auto_upgrade: flag(&format!("{policy}/autoUpgrade"), false),
+            max_parallel: data
+                .pointer(&format!("{policy}/maxParallelUpgrades"))
+                .and_then(Value::as_u64)
+                .and_then(|n| u32::try_from(n).ok()),
+            max_unavailable: data
+                .pointer(&format!("{policy}/maxUnavailable"))
+                .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        },
+        state: text(data, "/status/state"),
+        ready_reason: ready.and_then(|condition| text(condition, "/reason")),
+        driver_field_manager: spec_manager(&object.metadata),
+    })
+}
+
+/// The manager that last changed `spec.driver`, of those that own any of it.
+fn spec_manager(metadata: &ObjectMeta) -> Option<String> {
+    let owners = metadata.managed_fields.iter().flatten().filter(|entry| {
+        entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:driver").is_some())
+    });
+    owners.max_by_key(|entry| entry.time.as_ref().map(time)).and_then(|entry| entry.manager.clone())
+}
+
+/// An NVIDIADriver (`nvidia.com/v1alpha1`).
+pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
+    Some(NvidiaDriver { name: name(&object.metadata), uid: uid(&object.metadata), driver: image(&object.data, "/spec") })
+}
+
+/// A ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.
+pub fn slice(object: &DynamicObject) -> Option<Slice> {
+    let data = &object.data;
+    let driver = text(data, "/spec/driver").filter(|driver| names::DRA_CONTAINERS.iter().any(|(_, known)| known == driver))?;
+    let devices = data.pointer("/spec/devices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    // v1beta1 keeps the attributes under `basic`; from v1beta2 on they stand in the device itself.
+    let version = |device: &Value| {
+        text(device, "/attributes/driverVersion/version").or_else(|| text(device, "/basic/attributes/driverVersion/version"))
+    };
+    let mut versions: Vec<String> = devices.iter().filter_map(version).collect();
+    versions.dedup();
+    Some(Slice {
+        driver,
+        node: text(data, "/spec/nodeName")?,
+        driver_version: if versions.len() == 1 { versions.pop() } else { None },
+        devices: devices.len(),
+    })
+}

@@ -1,0 +1,125 @@
+//! Reads and writes the run record. The chart brings the ConfigMap, empty; the hook only patches its data.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Map, Value, json};
+
+use crate::contract::names::FIELD_MANAGER;
+use crate::contract::record::{NODE_KEY_PREFIX, NodeRecord, Outcome, RUN_KEY, Run};
+use crate::contract::settings::FORMAT_VERSION;
+
+use super::call::{CallError, call};
+
+/// Above this, records of nodes that are done are let go: a ConfigMap holds 1 MiB, and of a done node nothing is needed any more.
+const LARGEST_BYTES: usize = 900 * 1024;
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The last run.
+    pub run: Option<Run>,
+    /// Its nodes.
+    pub nodes: BTreeMap<String, NodeRecord>,
+}
+
+/// Why a record could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The call failed.
+    #[error("unable to {1} the run record")]
+    Call(#[source] CallError, &'static str),
+    /// A newer version of the program wrote it.
+    #[error("the run record has format {found}, this version knows {FORMAT_VERSION}: use a newer hook image")]
+    Newer {
+        /// What it says.
+        found: u64,
+    },
+}
+
+/// The record of one hook release.
+pub struct RecordStore {
+    api: Api<ConfigMap>,
+    name: String,
+    written: BTreeMap<String, String>,
+}
+
+impl RecordStore {
+    /// The ConfigMap of this name.
+    pub fn new(client: &Client, namespace: &str, name: &str) -> Self {
+        Self { api: Api::namespaced(client.clone(), namespace), name: name.to_owned(), written: BTreeMap::new() }
+    }
+
+    /// Reads it. RBAC: `get` on `configmaps`, named. What cannot be parsed counts as absent: it is a report, and the live state decides.
+    ///
+    /// # Errors
+    /// The call failed, or a newer version wrote it.
+    pub async fn read(&mut self) -> Result<Record, RecordError> {
+        let object = call(self.api.get(&self.name)).await.map_err(|error| RecordError::Call(error, "read"))?;
+        self.written = object.data.unwrap_or_default();
+        let mut record = Record::default();
+        for (key, text) in &self.written {
+            let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+            if key == RUN_KEY {
+                if let Some(found) = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION)) {
+                    return Err(RecordError::Newer { found });
+                }
+                record.run = serde_json::from_value(value).ok();
+            } else if let Some(node) = key.strip_prefix(NODE_KEY_PREFIX)
+                && let Ok(entry) = serde_json::from_value(value)
+            {
+                record.nodes.insert(node.to_owned(), entry);
+            }
+        }
+        Ok(record)
+    }
+
+    /// Writes what differs from what is there, as one patch. RBAC: `patch` on `configmaps`, named. Nothing is sent if nothing differs.
+    ///
+    /// # Errors
+    /// The call failed; what was to be written is tried again with the next write.
+    pub async fn write(&mut self, record: &Record) -> Result<(), RecordError> {
+        let wanted = texts(record);
+        let mut data: Map<String, Value> = Map::new();
+        for (key, text) in &wanted {
+            if self.written.get(key) != Some(text) {
+                data.insert(key.clone(), Value::String(text.clone()));
+            }
+        }
+        for key in self.written.keys().filter(|key| !wanted.contains_key(*key)) {
+            data.insert(key.clone(), Value::Null);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({ "data": data }));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        call(self.api.patch(&self.name, &parameters, &patch)).await.map_err(|error| RecordError::Call(error, "write"))?;
+        self.written = wanted;
+        Ok(())
+    }
+}
+
+fn texts(record: &Record) -> BTreeMap<String, String> {
+    // These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
+    let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    if let Some(run) = &record.run {
+        texts.insert(RUN_KEY.to_owned(), text(serde_json::to_string(run)));
+    }
+    for (name, node) in &record.nodes {
+        texts.insert(format!("{NODE_KEY_PREFIX}{name}"), text(serde_json::to_string(node)));
+    }
+    let size = |texts: &BTreeMap<String, String>| texts.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>();
+    if size(&texts) > LARGEST_BYTES {
+        let dispensable = |node: &&NodeRecord| {
+            matches!(node.outcome, Some(Outcome::Done | Outcome::Gone)) && node.replaced.values().all(|one| one.back_at.is_some())
+        };
+        for name in record.nodes.iter().filter(|(_, node)| dispensable(node)).map(|(name, _)| name) {
+            texts.remove(&format!("{NODE_KEY_PREFIX}{name}"));
+        }
+    }
+    texts
+}

@@ -1,0 +1,225 @@
+//! All watches of a hook Job, and the snapshot that they make together.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::core::v1 as core;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::contract::duty::Duty;
+use crate::contract::names;
+use crate::contract::settings::Settings;
+use crate::rollout::observed::{self, Observed};
+
+use super::cache::{Health, Table};
+use super::call::{CallError, call};
+use super::follow::{Selection, follow};
+use super::project;
+
+/// Whether the caches can be decided on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// All are in step with the API server.
+    InStep,
+    /// Some are not (yet).
+    Behind(String),
+    /// The server refuses some.
+    Forbidden(String),
+}
+
+/// The caches of a hook Job.
+pub struct Watches {
+    changed: Arc<Notify>,
+    nodes: Table<observed::Node>,
+    operator: Table<observed::Deployment>,
+    cluster_policy: Table<observed::ClusterPolicy>,
+    nvidia_drivers: Table<observed::NvidiaDriver>,
+    daemon_sets: Table<observed::DaemonSet>,
+    revisions: Table<observed::Revision>,
+    drivers: Table<observed::Pod>,
+    toolkits: Table<observed::Pod>,
+    dra: Option<DraWatches>,
+    /// Ends the followers when it is dropped.
+    _followers: JoinSet<()>,
+}
+
+struct DraWatches {
+    namespaces: Vec<String>,
+    daemon_sets: Vec<Table<observed::DaemonSet>>,
+    pods: Vec<Table<observed::Pod>>,
+    slices: Table<observed::Slice>,
+}
+
+/// Versions of `resource.k8s.io` whose ResourceSlices [`project::slice`] reads, newest first.
+const SLICE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
+
+/// Which of the configured namespaces exist. RBAC: `get` on `namespaces`, named.
+///
+/// # Errors
+/// A call failed.
+pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<String>, CallError> {
+    let api: Api<core::Namespace> = Api::all(client.clone());
+    let mut present = Vec::new();
+    if settings.duties.contains(&Duty::Reroll) {
+        for name in &settings.dra.namespaces {
+            match call(api.get(name)).await {
+                Ok(_) => present.push(name.clone()),
+                Err(CallError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(present)
+}
+
+/// The newest version of `resource.k8s.io` that server and program both know. Every authenticated user may ask.
+///
+/// # Errors
+/// The call failed.
+pub async fn slice_version(client: &Client) -> Result<Option<&'static str>, CallError> {
+    let groups = call(client.list_api_groups()).await?;
+    let group = groups.groups.into_iter().find(|group| group.name == "resource.k8s.io");
+    let served: Vec<String> = group.map(|group| group.versions.into_iter().map(|version| version.version).collect()).unwrap_or_default();
+    Ok(SLICE_VERSIONS.into_iter().find(|known| served.iter().any(|version| version == known)))
+}
+
+fn dynamic(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+impl Watches {
+    /// Starts the watches that the settings' duties need, each in a task of its own, so that no cache grows old while the loop is busy.
+    /// RBAC: `list` and `watch` as the duty table says.
+    pub fn start(client: &Client, settings: &Settings, dra_namespaces: Vec<String>, slice_version: Option<&str>) -> Self {
+        let changed = Arc::new(Notify::new());
+        let mut followers: JoinSet<()> = JoinSet::new();
+        let operator = settings.operator_namespace.as_str();
+        let all = Selection::default;
+        // One line a watch: resource, namespace, selection, projection.
+        macro_rules! watch {
+            ($api:expr, $selection:expr, $project:expr) => {{
+                let table = Table::new(Arc::clone(&changed));
+                followers.spawn(follow($api, $selection, table.clone(), $project));
+                table
+            }};
+        }
+        let pods = || Api::<core::Pod>::namespaced(client.clone(), operator);
+        let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
+        let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
+        let dra = settings.duties.contains(&Duty::Reroll).then(|| DraWatches {
+            daemon_sets: dra_namespaces
+                .iter()
+                .map(|namespace| watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), namespace), all(), project::daemon_set))
+                .collect(),
+            pods: dra_namespaces
+                .iter()
+                .map(|namespace| watch!(Api::<core::Pod>::namespaced(client.clone(), namespace), all(), project::pod))
+                .collect(),
+            slices: if let Some(version) = slice_version {
+                let slices = dynamic("resource.k8s.io", version, "ResourceSlice", "resourceslices");
+                watch!(Api::<DynamicObject>::all_with(client.clone(), &slices), all(), project::slice)
+            } else {
+                let table = Table::new(Arc::clone(&changed));
+                table.mark(Health::Absent);
+                table
+            },
+            namespaces: dra_namespaces,
+        });
+        Self {
+            nodes: watch!(Api::<core::Node>::all(client.clone()), all(), project::node),
+            operator: watch!(
+                Api::<apps::Deployment>::namespaced(client.clone(), operator),
+                Selection::named(names::OPERATOR_DEPLOYMENT),
+                project::deployment
+            ),
+            cluster_policy: watch!(
+                Api::<DynamicObject>::all_with(client.clone(), &policies),
+                Selection::named(&settings.cluster_policy),
+                project::cluster_policy
+            ),
+            nvidia_drivers: watch!(Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
+            daemon_sets: watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
+            revisions: watch!(Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
+            drivers: watch!(pods(), Selection::labelled(names::DRIVER_COMPONENT), project::pod),
+            toolkits: watch!(pods(), Selection::labelled(names::TOOLKIT_APP), project::pod),
+            dra,
+            changed,
+            _followers: followers,
+        }
+    }
+
+    /// Waits until something has changed in a cache since this was last awaited.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn healths(&self) -> Vec<(&'static str, Health)> {
+        let mut all = vec![
+            ("nodes", self.nodes.health()),
+            ("deployments", self.operator.health()),
+            ("clusterpolicies", self.cluster_policy.health()),
+            ("nvidiadrivers", self.nvidia_drivers.health()),
+            ("daemonsets", self.daemon_sets.health()),
+            ("controllerrevisions", self.revisions.health()),
+            ("driver pods", self.drivers.health()),
+            ("toolkit pods", self.toolkits.health()),
+        ];
+        if let Some(dra) = &self.dra {
+            all.extend(dra.daemon_sets.iter().map(|table| ("DRA daemonsets", table.health())));
+            all.extend(dra.pods.iter().map(|table| ("DRA pods", table.health())));
+            all.push(("resourceslices", dra.slices.health()));
+        }
+        all
+    }
+
+    /// Whether all caches can be decided on; what is not, by name.
+    pub fn sync(&self) -> Sync {
+        let mut behind = Sync::InStep;
+        for (name, health) in self.healths() {
+            match health {
+                Health::InStep | Health::Absent => {}
+                Health::Forbidden(message) => return Sync::Forbidden(format!("{name}: {message}")),
+                Health::Starting => behind = Sync::Behind(format!("{name}: not listed yet")),
+                Health::Failing(message) => behind = Sync::Behind(format!("{name}: {message}")),
+            }
+        }
+        behind
+    }
+
+    /// What all caches hold.
+    pub fn observed(&self) -> Observed {
+        let mut pods = self.drivers.values();
+        pods.extend(self.toolkits.values());
+        Observed {
+            nodes: self.nodes.values().into_iter().map(|node| (node.name.clone(), node)).collect(),
+            operator: self.operator.values().into_iter().next(),
+            cluster_policy: served(&self.cluster_policy, |policies| policies.into_iter().next()),
+            nvidia_drivers: served(&self.nvidia_drivers, |drivers| drivers),
+            daemon_sets: self.daemon_sets.values(),
+            revisions: self.revisions.values(),
+            pods,
+            dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
+        }
+    }
+}
+
+impl DraWatches {
+    fn observed(&self) -> observed::Dra {
+        observed::Dra {
+            namespaces: self.namespaces.clone(),
+            daemon_sets: self.daemon_sets.iter().flat_map(Table::values).collect(),
+            pods: self.pods.iter().flat_map(Table::values).collect(),
+            slices: served(&self.slices, |slices| slices),
+        }
+    }
+}
+
+fn served<V: Clone + PartialEq, T>(table: &Table<V>, content: impl FnOnce(Vec<V>) -> T) -> observed::Api<T> {
+    match table.health() {
+        Health::Absent => observed::Api::Absent,
+        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) => observed::Api::Served(content(table.values())),
+    }
+}

@@ -1,0 +1,195 @@
+//! Before the first write: is there anything to do, and may we do it?
+//!
+//! Order: an earlier pod of this Job had the last word → exit with it; D completed and the live state still good → exit without a
+//! write; rights; and only then the Lease.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::access::missing_rights;
+use crate::cluster::call::CallError;
+use crate::cluster::job;
+use crate::cluster::record::{Record, RecordError, RecordStore};
+use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
+use crate::contract::budget::working_seconds;
+use crate::contract::exit::ExitCode;
+use crate::contract::settings::FORMAT_VERSION;
+use crate::rollout::decide::decide;
+use crate::rollout::memory::Memory;
+
+use super::{Ended, Hook};
+
+/// What the loop starts from.
+pub(super) struct Start {
+    /// The caches, in step a moment ago.
+    pub(super) watches: Watches,
+    /// The run record.
+    pub(super) store: RecordStore,
+    /// When the run must have ended.
+    pub(super) deadline: Timestamp,
+}
+
+/// The pause between attempts to reach the API server.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+
+pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
+    let settings = &hook.settings;
+    if settings.format_version > FORMAT_VERSION {
+        let message = format!(
+            "the settings have format {}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version",
+            settings.format_version
+        );
+        return Err(Ended::new(ExitCode::NewerFormat, message));
+    }
+    // Counted from the process's start until the Job itself tells.
+    let limit = hook.clock.now().saturating_add(seconds(settings.budget_seconds)).unwrap_or(Timestamp::MAX);
+    let started =
+        reach(hook, limit, async || job::started_at(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await).await;
+    let started = match started {
+        Ok(started) => started.unwrap_or_else(|| hook.clock.now()),
+        // Without a Job of its own (run by hand, or the Job was deleted meanwhile) the budget counts from now.
+        Err(Failure::Call(CallError::NotFound(_))) => hook.clock.now(),
+        Err(failure) => return Err(failed(hook, failure, &[]).await),
+    };
+    let deadline = started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
+
+    let mut store = RecordStore::new(&hook.client, &settings.namespace, &settings.record);
+    let record = read(hook, &mut store, deadline).await?;
+    if let Some(verdict) = record.run.as_ref().filter(|run| run.job == hook.identity.job).and_then(|run| run.verdict.clone()) {
+        tracing::info!(code = verdict.code.name(), "an earlier pod of this Job has come to a verdict");
+        return Err(verdict.into());
+    }
+
+    let namespaces = reach(hook, deadline, async || dra_namespaces(&hook.client, settings).await).await;
+    let namespaces = match namespaces {
+        Ok(namespaces) => namespaces,
+        Err(failure) => return Err(failed(hook, failure, &[]).await),
+    };
+    let version = match reach(hook, deadline, async || slice_version(&hook.client).await).await {
+        Ok(version) => version,
+        Err(failure) => return Err(failed(hook, failure, &namespaces).await),
+    };
+    let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
+    in_step(hook, &watches, deadline, &namespaces).await?;
+    if let Some(ended) = nothing_to_do(hook, &record, &watches, deadline) {
+        return Err(ended);
+    }
+    rights(hook, deadline, &namespaces).await?;
+    Ok(Start { watches, store, deadline })
+}
+
+/// Reads the record, as long as it takes to reach the server.
+pub(super) async fn read(hook: &Hook, store: &mut RecordStore, deadline: Timestamp) -> Result<Record, Ended> {
+    loop {
+        match store.read().await {
+            Ok(record) => return Ok(record),
+            Err(error @ RecordError::Newer { .. }) => return Err(Ended::new(ExitCode::NewerFormat, error.to_string())),
+            Err(RecordError::Call(CallError::NotFound(message), _)) => {
+                let message =
+                    format!("the run record is missing ({message}): run `helm upgrade` of release {} again", hook.settings.release);
+                return Err(Ended::new(ExitCode::Input, message));
+            }
+            Err(RecordError::Call(error, _)) if error.is_passing() && hook.clock.now() < deadline => {
+                tracing::warn!(%error, "unable to read the run record; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(RecordError::Call(error, _)) => return Err(failed(hook, error.into(), &[]).await),
+        }
+    }
+}
+
+/// Why a call was given up.
+enum Failure {
+    Call(CallError),
+    Deadline(CallError),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        if error.is_passing() { Self::Deadline(error) } else { Self::Call(error) }
+    }
+}
+
+/// Calls until the server answers, at most until the deadline.
+async fn reach<T>(hook: &Hook, deadline: Timestamp, request: impl AsyncFn() -> Result<T, CallError>) -> Result<T, Failure> {
+    loop {
+        match request().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.is_passing() && hook.clock.now() < deadline => {
+                tracing::warn!(%error, "unable to reach the API server; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The end of a run that could not begin. A refusal is answered with the whole list of missing rights.
+async fn failed(hook: &Hook, failure: Failure, namespaces: &[String]) -> Ended {
+    match failure {
+        Failure::Deadline(error) => Ended::new(ExitCode::ApiUnreachable, format!("the API server could not be reached in time: {error}")),
+        Failure::Call(CallError::Forbidden(message)) => match missing_rights(&hook.client, &hook.settings, namespaces).await {
+            Ok(missing) if !missing.is_empty() => Ended::new(ExitCode::Rights, missing_message(hook, &missing)),
+            Ok(_) | Err(_) => Ended::new(ExitCode::Rights, format!("the API server refuses: {message}")),
+        },
+        Failure::Call(error) => Ended::new(ExitCode::Internal, format!("unexpected answer of the API server: {error}")),
+    }
+}
+
+fn missing_message(hook: &Hook, missing: &[String]) -> String {
+    format!(
+        "ServiceAccount `{}` in namespace `{}` lacks {} rights, nothing was written: {}; what to do: run `helm upgrade` of release {} again \
+         (roles for namespaces that did not exist at its last run are made then)",
+        hook.settings.release,
+        hook.settings.namespace,
+        missing.len(),
+        missing.join(", "),
+        hook.settings.release
+    )
+}
+
+async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String]) -> Result<(), Ended> {
+    match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces).await).await {
+        Ok(missing) if missing.is_empty() => Ok(()),
+        Ok(missing) => Err(Ended::new(ExitCode::Rights, missing_message(hook, &missing))),
+        Err(failure) => Err(failed(hook, failure, namespaces).await),
+    }
+}
+
+/// Waits until all caches are in step.
+async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp, namespaces: &[String]) -> Result<(), Ended> {
+    loop {
+        match watches.sync() {
+            Sync::InStep => return Ok(()),
+            Sync::Forbidden(message) => return Err(failed(hook, Failure::Call(CallError::Forbidden(message)), namespaces).await),
+            Sync::Behind(why) if hook.clock.now() >= deadline => {
+                return Err(Ended::new(ExitCode::ApiUnreachable, format!("the API server could not be read in time: {why}")));
+            }
+            Sync::Behind(_) => tokio::select! {
+                () = watches.changed() => {}
+                () = tokio::time::sleep_until(hook.clock.instant(deadline)) => {}
+            },
+        }
+    }
+}
+
+/// D is completed and the live state still good: the deployer fired though nothing has changed.
+fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Timestamp) -> Option<Ended> {
+    let run = record.run.as_ref().filter(|run| run.digest == hook.settings.digest)?;
+    run.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Success)?;
+    let now = hook.clock.now();
+    let mut memory = Memory::new(now, deadline);
+    memory.nodes.clone_from(&record.nodes);
+    let decision = decide(&watches.observed(), &hook.settings, &memory, now);
+    decision.well.then(|| {
+        let message = format!(
+            "nothing to do: this rollout was completed {} and everything is still as it left it",
+            run.verdict.as_ref().map_or(now, |verdict| verdict.at)
+        );
+        tracing::info!("{message}");
+        Ended::new(ExitCode::Success, message)
+    })
+}
+
+fn seconds(seconds: u64) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+}

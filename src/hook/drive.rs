@@ -1,0 +1,283 @@
+//! The loop under the Lease: wait for a change, decide, write the record, act.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::actions::delete_pod;
+use crate::cluster::call::CallError;
+use crate::cluster::events::Recorder;
+use crate::cluster::lease::{Held, Leases};
+use crate::cluster::record::{Record, RecordStore};
+use crate::cluster::watches::{Sync, Watches};
+use crate::contract::exit::ExitCode;
+use crate::contract::record::{Outcome, Run};
+use crate::contract::settings::FORMAT_VERSION;
+use crate::rollout::decide::{Action, Decision, decide};
+use crate::rollout::estimate;
+use crate::rollout::memory::Memory;
+
+use super::begin::{Start, read};
+use super::occurrence::Occurrence;
+use super::{Ended, Hook};
+
+/// Changes that come together are looked at together.
+const GATHER: Duration = Duration::from_millis(150);
+/// How soon a failed write is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the server may refuse what it allowed at the start (roles are being changed) before the run gives up.
+const REFUSAL_SECONDS: i64 = 60;
+/// How often the log says that the run is alive and what it waits for.
+const PROGRESS_SECONDS: i64 = 60;
+
+/// A run under way.
+struct Drive<'a> {
+    hook: &'a Hook,
+    watches: Watches,
+    store: RecordStore,
+    recorder: Recorder,
+    run: Run,
+    memory: Memory,
+    /// The kind of wait that was last told, by node.
+    told: BTreeMap<Option<String>, &'static str>,
+    /// Since when the server has been refusing.
+    refused_since: Option<Timestamp>,
+    progress_at: Timestamp,
+}
+
+pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
+    let leases = Leases::new(&hook.client, &hook.identity.pod, hook.now_function());
+    let mut drive = Drive::new(hook, start);
+    loop {
+        let mut held = match drive.acquire(&leases).await {
+            Ok(held) => held,
+            Err(ended) => return ended,
+        };
+        let ended = match drive.load().await {
+            Ok(()) => drive.under_lease(&mut held).await,
+            Err(ended) => Some(ended),
+        };
+        if let Some(ended) = ended {
+            held.release().await;
+            return ended;
+        }
+        tracing::warn!("the Lease was lost; waiting for it again");
+    }
+}
+
+impl<'a> Drive<'a> {
+    fn new(hook: &'a Hook, start: Start) -> Self {
+        let settings = &hook.settings;
+        let now = hook.clock.now();
+        Self {
+            hook,
+            watches: start.watches,
+            store: start.store,
+            recorder: Recorder::new(&hook.client, &settings.namespace, &settings.release, &hook.identity.job, &hook.identity.pod),
+            run: Run {
+                format_version: FORMAT_VERSION,
+                digest: settings.digest.clone(),
+                job: hook.identity.job.clone(),
+                started_at: now,
+                verdict: None,
+            },
+            memory: Memory::new(now, start.deadline),
+            told: BTreeMap::new(),
+            refused_since: None,
+            progress_at: now,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.hook.clock.now()
+    }
+
+    async fn record(&self, occurrence: Occurrence<'_>) {
+        occurrence.record(&self.recorder, self.now()).await;
+    }
+
+    /// Waits for the Lease, at most until the deadline.
+    async fn acquire(&self, leases: &Leases) -> Result<Held, Ended> {
+        let holder = std::cell::RefCell::new(String::new());
+        let acquiring = leases.acquire(|seen| {
+            tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
+            seen.clone_into(&mut holder.borrow_mut());
+        });
+        let ended = tokio::select! {
+            held = acquiring => return held.map_err(|error| Ended::new(ExitCode::Rights, format!("unable to take the Lease: {error}"))),
+            () = tokio::time::sleep_until(self.hook.clock.instant(self.memory.deadline)) => ExitCode::LeaseHeld,
+            () = self.hook.shutdown.requested() => ExitCode::Interrupted,
+        };
+        let holder = holder.into_inner();
+        let message = match (ended, holder.as_str()) {
+            (ExitCode::Interrupted, _) => "ended by a signal while waiting for the Lease".to_owned(),
+            (_, "") => return Err(Ended::new(ExitCode::ApiUnreachable, "the Lease could not be read or written in time")),
+            (_, holder) => format!(
+                "`{holder}` held the Lease default/gpu-rollout until the time budget was over; wait for it to end, then deploy again"
+            ),
+        };
+        Err(Ended::new(ended, message))
+    }
+
+    /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered.
+    async fn load(&mut self) -> Result<(), Ended> {
+        let record = read(self.hook, &mut self.store, self.memory.deadline).await?;
+        let deadline = self.memory.deadline;
+        let again = record.run.as_ref().is_some_and(|run| run.job == self.run.job);
+        if again && let Some(run) = record.run {
+            if let Some(verdict) = run.verdict {
+                return Err(verdict.into());
+            }
+            self.memory = Memory { nodes: record.nodes, ..Memory::new(run.started_at, deadline) };
+            self.run.started_at = run.started_at;
+        } else {
+            self.memory = Memory::new(self.now(), deadline);
+            self.run.started_at = self.memory.started_at;
+            for (name, mut node) in record.nodes {
+                if let Some(last) =
+                    node.replaced.iter().max_by_key(|(_, replacement)| replacement.at).map(|(uid, one)| (uid.clone(), one.clone()))
+                {
+                    node.replaced = BTreeMap::from([last]);
+                    node.outcome = None;
+                    node.reason = None;
+                    node.since = None;
+                    self.memory.nodes.insert(name, node);
+                }
+            }
+        }
+        self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
+        if let Some(needed) = estimate::budget_seconds(&self.watches.observed(), &self.hook.settings)
+            && needed > self.hook.settings.budget_seconds
+        {
+            self.record(Occurrence::BudgetTooSmall { needed, budget: self.hook.settings.budget_seconds }).await;
+        }
+        Ok(())
+    }
+
+    /// The loop. `None`: the Lease was lost.
+    async fn under_lease(&mut self, held: &mut Held) -> Option<Ended> {
+        loop {
+            let wake_at = match self.watches.sync() {
+                Sync::InStep => {
+                    self.refused_since = None;
+                    match self.step(held).await {
+                        Ok(wake_at) => wake_at,
+                        Err(ended) => return Some(ended),
+                    }
+                }
+                Sync::Behind(why) => {
+                    if self.now() >= self.memory.deadline {
+                        return Some(Ended::new(
+                            ExitCode::ApiUnreachable,
+                            format!("the time budget is over and the API server cannot be read: {why}"),
+                        ));
+                    }
+                    tracing::warn!(why, "the API server cannot be read; nothing is decided meanwhile");
+                    self.memory.deadline
+                }
+                Sync::Forbidden(message) => {
+                    let since = *self.refused_since.get_or_insert(self.hook.clock.now());
+                    if self.now().duration_since(since) >= SignedDuration::from_secs(REFUSAL_SECONDS) {
+                        return Some(Ended::new(ExitCode::Rights, format!("the API server refuses what it allowed before: {message}")));
+                    }
+                    since.saturating_add(SignedDuration::from_secs(REFUSAL_SECONDS)).unwrap_or(Timestamp::MAX)
+                }
+            };
+            tokio::select! {
+                () = self.watches.changed() => tokio::time::sleep(GATHER).await,
+                () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
+                () = held.lost() => return None,
+                () = self.hook.shutdown.requested() => {
+                    let message = "ended by a signal; a replacement pod goes on where this one stopped";
+                    tracing::info!(message);
+                    return Some(Ended::new(ExitCode::Interrupted, message));
+                }
+            }
+        }
+    }
+
+    /// One decision and what follows from it; answers when to decide again at the latest.
+    async fn step(&mut self, held: &Held) -> Result<Timestamp, Ended> {
+        let now = self.now();
+        let decision = decide(&self.watches.observed(), &self.hook.settings, &self.memory, now);
+        if !held.is_valid() {
+            return Ok(now);
+        }
+        let mut run = self.run.clone();
+        run.verdict.clone_from(&decision.verdict);
+        let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
+        if let Err(error) = self.store.write(&record).await {
+            // Unwritten is undecided: without its record a replacement could be done twice.
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
+            if decision.verdict.is_none() || now < self.memory.deadline {
+                return Ok(now.saturating_add(SignedDuration::try_from(RETRY).unwrap_or_default()).unwrap_or(now));
+            }
+        }
+        self.tell(&decision).await;
+        let before = std::mem::replace(&mut self.memory, decision.memory);
+        self.tell_nodes(&before).await;
+        for action in &decision.actions {
+            if !held.is_valid() {
+                break;
+            }
+            self.act(action).await;
+        }
+        if let Some(verdict) = decision.verdict {
+            self.record(Occurrence::Ended { verdict: &verdict }).await;
+            return Err(verdict.into());
+        }
+        Ok(decision.wake_at.min(self.progress_at))
+    }
+
+    async fn act(&mut self, action: &Action) {
+        let Action::ReplacePlugin { node, namespace, pod, uid, cause } = action;
+        match delete_pod(&self.hook.client, namespace, pod, uid).await {
+            Ok(_) => self.record(Occurrence::PluginReplaced { node, pod, cause }).await,
+            Err(error) => {
+                tracing::warn!(node, pod, %error, "unable to delete the DRA plugin pod; trying again");
+                if let CallError::Forbidden(_) = error {
+                    // Asked for at the start, so roles were changed since; the next decision repeats the deletion.
+                    self.refused_since.get_or_insert(self.hook.clock.now());
+                }
+            }
+        }
+    }
+
+    /// Logs waits of a new kind, and once a minute how it stands.
+    async fn tell(&mut self, decision: &Decision) {
+        let mut told = BTreeMap::new();
+        for wait in &decision.waits {
+            if self.told.get(&wait.node) != Some(&wait.reason.name()) {
+                self.record(Occurrence::Waits { wait }).await;
+            }
+            told.insert(wait.node.clone(), wait.reason.name());
+        }
+        self.told = told;
+        let now = self.now();
+        if now >= self.progress_at {
+            self.progress_at = now.saturating_add(SignedDuration::from_secs(PROGRESS_SECONDS)).unwrap_or(Timestamp::MAX);
+            let done = decision.outcomes.len();
+            let next = decision.waits.first().map(ToString::to_string).unwrap_or_default();
+            tracing::info!(done, waiting = decision.waits.len(), next, deadline = %self.memory.deadline, "progress");
+        }
+    }
+
+    /// Tells what has become of nodes since the memory before.
+    async fn tell_nodes(&self, before: &Memory) {
+        for (name, node) in &self.memory.nodes {
+            let earlier = before.nodes.get(name);
+            let back = node.replaced.iter().any(|(uid, replacement)| {
+                replacement.back_at.is_some()
+                    && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
+            });
+            if back {
+                self.record(Occurrence::PluginBack { node: name }).await;
+            }
+            let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
+            if news && let (Some(outcome @ (Outcome::Failed | Outcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {
+                self.record(Occurrence::NodeEnded { node: name, failed: outcome == Outcome::Failed, reason }).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What happens in a run: one type an occurrence, and from it the log line and the event, so that they cannot differ.
+
+use jiff::Timestamp;
+
+use crate::cluster::events::{About, Recorder};
+use crate::contract::exit::ExitCode;
+use crate::contract::record::Verdict;
+use crate::rollout::reason::Wait;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub(super) enum Occurrence<'a> {
+    /// The run began, or went on after its pod was replaced.
+    Began {
+        /// The trigger digest.
+        digest: &'a str,
+        /// Whether an earlier pod of the same Job began it.
+        again: bool,
+    },
+    /// The live fleet needs more time than the Job has.
+    BudgetTooSmall {
+        /// Seconds that it needs.
+        needed: u64,
+        /// Seconds that it has.
+        budget: u64,
+    },
+    /// A wait of another kind than before. Only logged: an event each would be noise.
+    Waits {
+        /// What is waited for.
+        wait: &'a Wait,
+    },
+    /// A plugin was told to go.
+    PluginReplaced {
+        /// The node.
+        node: &'a str,
+        /// The pod.
+        pod: &'a str,
+        /// Why.
+        cause: &'a str,
+    },
+    /// Its replacement serves.
+    PluginBack {
+        /// The node.
+        node: &'a str,
+    },
+    /// A node is given up or left.
+    NodeEnded {
+        /// The node.
+        node: &'a str,
+        /// Whether that fails the run.
+        failed: bool,
+        /// Why.
+        reason: &'a str,
+    },
+    /// The run is over.
+    Ended {
+        /// How.
+        verdict: &'a Verdict,
+    },
+}
+
+impl Occurrence<'_> {
+    /// Logs it, and publishes the event where it has one.
+    pub(super) async fn record(&self, recorder: &Recorder, now: Timestamp) {
+        let (about, warning, reason, note) = match self {
+            Occurrence::Began { digest, again } => {
+                tracing::info!(digest, again, "the run begins");
+                let word = if *again { "goes on" } else { "begins" };
+                (About::Run, false, "RolloutBegan", format!("the run {word}, trigger digest {}", &digest[..digest.len().min(16)]))
+            }
+            Occurrence::BudgetTooSmall { needed, budget } => {
+                tracing::warn!(needed, budget, "the budget is too small for the live fleet");
+                let note = format!(
+                    "the live fleet may need {needed} s and the Job has {budget} s: set rollout.budgetSeconds (and the deployer's timeout) to {needed} or more"
+                );
+                (About::Run, true, "BudgetTooSmall", note)
+            }
+            Occurrence::Waits { wait } => {
+                let node = wait.node.as_deref().unwrap_or("-");
+                tracing::info!(node, reason = wait.reason.name(), advice = wait.reason.advice(), "waiting: {}", wait.reason);
+                return;
+            }
+            Occurrence::PluginReplaced { node, pod, cause } => {
+                tracing::info!(node, pod, cause, "replacing a stale DRA plugin");
+                (About::Node { name: node }, false, "DraPluginReplaced", format!("DRA plugin pod {pod} replaced: {cause}"))
+            }
+            Occurrence::PluginBack { node } => {
+                tracing::info!(node, "the DRA plugin serves again");
+                (About::Node { name: node }, false, "DraPluginBack", "the DRA plugin serves the new driver".to_owned())
+            }
+            Occurrence::NodeEnded { node, failed, reason } => {
+                tracing::warn!(node, failed, reason, "a node does not get there");
+                let name = if *failed { "RolloutFailed" } else { "RolloutDeferred" };
+                (About::Node { name: node }, true, name, (*reason).to_owned())
+            }
+            Occurrence::Ended { verdict } => {
+                let failed = verdict.code != ExitCode::Success;
+                if failed {
+                    tracing::error!(code = verdict.code.name(), exit = verdict.code.number(), "{}", verdict.message);
+                } else {
+                    tracing::info!(code = verdict.code.name(), "{}", verdict.message);
+                }
+                (
+                    About::Run,
+                    failed,
+                    if failed { "RolloutFailed" } else { "RolloutSettled" },
+                    format!("{}: {}", verdict.code.name(), verdict.message),
+                )
+            }
+        };
+        recorder.publish(about, warning, reason, &note, now).await;
+    }
+}

@@ -1,0 +1,135 @@
+//! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
+//! Total and deterministic; the caller performs the actions without deciding anything.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::contract::duty::Duty;
+use crate::contract::record::{Outcome, Verdict};
+use crate::contract::settings::{Required, Settings};
+
+use super::memory::Memory;
+use super::node::{Operands, gpu_nodes};
+use super::observed::{Node, Observed};
+use super::plugin::Plugins;
+use super::reason::{Reason, Wait};
+use super::spec::observed_spec;
+
+mod fleet;
+mod judge;
+mod replace;
+
+/// Something to do, so precise that there is nothing left to decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Delete one DRA plugin pod, if it is still the one with this UID; its DaemonSet brings the replacement.
+    ReplacePlugin {
+        /// The node.
+        node: String,
+        /// Namespace of the pod.
+        namespace: String,
+        /// Name of the pod.
+        pod: String,
+        /// UID of the pod.
+        uid: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+/// What the engine says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "an unread decision is not acted on"]
+pub struct Decision {
+    /// What to remember. Changed node records are written before the actions are performed.
+    pub memory: Memory,
+    /// What to do now.
+    pub actions: Vec<Action>,
+    /// What is waited for, fleet first, then by node.
+    pub waits: Vec<Wait>,
+    /// How it stands for each node that is waited for or done with.
+    pub outcomes: BTreeMap<String, Outcome>,
+    /// What is worth telling and nothing to wait for.
+    pub notes: Vec<String>,
+    /// Everything is as it should be at this moment, the quiet period aside.
+    pub well: bool,
+    /// The run is over.
+    pub verdict: Option<Verdict>,
+    /// When to decide again though nothing was observed to change.
+    pub wake_at: Timestamp,
+}
+
+/// The state of one decision.
+struct Deciding<'a> {
+    observed: &'a Observed,
+    settings: &'a Settings,
+    now: Timestamp,
+    memory: Memory,
+    actions: Vec<Action>,
+    waits: Vec<Wait>,
+    outcomes: BTreeMap<String, Outcome>,
+    failures: Vec<Wait>,
+    notes: Vec<String>,
+    wake_at: Timestamp,
+}
+
+/// Decides. `observed` must come from caches that are all in step with the API server.
+pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Timestamp) -> Decision {
+    let mut deciding = Deciding {
+        observed,
+        settings,
+        now,
+        memory: memory.clone(),
+        actions: Vec::new(),
+        waits: Vec::new(),
+        outcomes: BTreeMap::new(),
+        failures: Vec::new(),
+        notes: Vec::new(),
+        wake_at: memory.deadline,
+    };
+    let nodes: Vec<&Node> = gpu_nodes(observed).collect();
+    let fleet = observed_spec(observed, settings, !nodes.is_empty()).and_then(|()| deciding.without_gpu_nodes(&nodes));
+    if let Err(reason) = fleet {
+        // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
+        deciding.fleet_waits(reason);
+    } else {
+        let plugins = Plugins::new(observed);
+        let required = deciding.required_driver(&plugins, nodes.len());
+        deciding.each_node(&nodes, &Operands::new(observed), &plugins);
+        match required {
+            Some(reason) => deciding.fleet_waits(reason),
+            None => deciding.memory.goes_on(None),
+        }
+    }
+    deciding.finish(&nodes)
+}
+
+fn after(since: Timestamp, seconds: u64) -> Timestamp {
+    since.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))).unwrap_or(Timestamp::MAX)
+}
+
+impl Deciding<'_> {
+    /// Whether `seconds` have passed since then; if not, the decision is made again when they have.
+    fn passed(&mut self, since: Timestamp, seconds: u64) -> bool {
+        let at = after(since, seconds);
+        if at > self.now {
+            self.wake_at = self.wake_at.min(at);
+        }
+        at <= self.now
+    }
+
+    fn rerolls(&self) -> bool {
+        self.settings.duties.contains(&Duty::Reroll)
+    }
+
+    fn requires_plugin(&self) -> bool {
+        self.rerolls() && self.settings.dra.required == Required::True
+    }
+
+    fn wait(&mut self, node: Option<&str>, reason: Reason) -> Timestamp {
+        let since = self.memory.waits(node, &reason, self.now);
+        self.waits.push(Wait { node: node.map(str::to_owned), reason, since });
+        since
+    }
+}

@@ -1,0 +1,78 @@
+//! What concerns the fleet as a whole: the operator, a cluster without GPU nodes, a DRA driver that must be there.
+
+use crate::contract::exit::ExitCode;
+use crate::contract::names;
+use crate::contract::settings::Required;
+use crate::rollout::observed::Node;
+use crate::rollout::plugin::Plugins;
+use crate::rollout::reason::{Reason, Wait};
+
+use super::Deciding;
+
+impl Deciding<'_> {
+    /// No GPU nodes is fine only when node-feature-discovery has run and the operator says so itself.
+    pub(super) fn without_gpu_nodes(&mut self, nodes: &[&Node]) -> Result<(), Reason> {
+        if !nodes.is_empty() {
+            return Ok(());
+        }
+        let discovered = |node: &Node| node.labels.keys().any(|key| key.starts_with(names::NFD_LABEL_PREFIX));
+        if !self.observed.nodes.values().any(discovered) {
+            return Err(Reason::NoNodeFeatures);
+        }
+        let policy = self.observed.cluster_policy.served().and_then(Option::as_ref);
+        let says = policy.and_then(|policy| policy.ready_reason.clone());
+        if says.as_deref() == Some("NoGPUNodes") {
+            self.notes.push("there are no GPU nodes, and the operator says so".to_owned());
+            return Ok(());
+        }
+        Err(Reason::NoGpuNodes { operator_says: says })
+    }
+
+    /// A DRA driver that the settings require, and one that runs nowhere.
+    pub(super) fn required_driver(&mut self, plugins: &Plugins<'_>, gpu_nodes: usize) -> Option<Reason> {
+        if !self.rerolls() {
+            return None;
+        }
+        let namespaces = &self.settings.dra.namespaces;
+        if plugins.is_empty() {
+            if self.settings.dra.required == Required::True {
+                return Some(Reason::DraMissing { namespaces: namespaces.clone() });
+            }
+            self.notes.push(match namespaces.as_slice() {
+                [] => "no DRA driver: no namespace to look in is set".to_owned(),
+                namespaces => format!("no DRA driver in {}: no plugin to re-roll", namespaces.join(", ")),
+            });
+            return None;
+        }
+        let nowhere = plugins.daemon_sets().find(|daemon_set| daemon_set.observed && daemon_set.desired == 0 && gpu_nodes > 0)?;
+        let reason = Reason::DraScheduledNowhere { daemon_set: format!("{}/{}", nowhere.namespace, nowhere.name) };
+        if self.settings.dra.required == Required::True {
+            return Some(reason);
+        }
+        self.notes.push(reason.to_string());
+        None
+    }
+
+    /// The fleet waits for something; what does not come within the grace time ends the run with its own code.
+    pub(super) fn fleet_waits(&mut self, reason: Reason) {
+        let since = self.wait(None, reason.clone());
+        let ends = match reason.exit_code() {
+            ExitCode::ApiMissing | ExitCode::OperatorMissing | ExitCode::Precondition | ExitCode::NoGpuNodes | ExitCode::DraMissing => true,
+            ExitCode::Success
+            | ExitCode::Input
+            | ExitCode::Usage
+            | ExitCode::Rights
+            | ExitCode::Budget
+            | ExitCode::NodesFailed
+            | ExitCode::DraNotServing
+            | ExitCode::LeaseHeld
+            | ExitCode::ApiUnreachable
+            | ExitCode::NewerFormat
+            | ExitCode::Interrupted
+            | ExitCode::Internal => false,
+        };
+        if ends && self.passed(since, self.settings.grace_seconds) {
+            self.failures.push(Wait { node: None, reason, since });
+        }
+    }
+}

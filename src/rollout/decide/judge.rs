@@ -1,0 +1,238 @@
+//! How it stands for each node, and when the run is over.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+
+use crate::contract::exit::ExitCode;
+use crate::contract::record::{NodeRecord, Outcome, Verdict};
+use crate::contract::settings::Required;
+use crate::rollout::node::{Base, Operands, Status};
+use crate::rollout::observed::Node;
+use crate::rollout::plugin::Plugins;
+use crate::rollout::reason::{Reason, Wait};
+
+use super::{Deciding, Decision, after};
+
+/// How many waits a message names before it only counts the rest.
+const NAMED: usize = 5;
+
+impl Deciding<'_> {
+    /// The node's record, made if need be; a node that came back under the same name gets a new one.
+    pub(super) fn record(&mut self, node: &Node) -> &mut NodeRecord {
+        let record = self.memory.nodes.entry(node.name.clone()).or_default();
+        if record.uid != node.uid {
+            *record = NodeRecord { uid: node.uid.clone(), ..NodeRecord::default() };
+        }
+        record
+    }
+
+    /// Judges every node that was there when the run began; nodes that joined since then are served but not waited for.
+    pub(super) fn each_node(&mut self, nodes: &[&Node], operands: &Operands<'_>, plugins: &Plugins<'_>) {
+        self.gone();
+        let limit = self.replacement_limit(nodes.len());
+        let members: Vec<&Node> = nodes.iter().copied().filter(|node| node.created <= self.memory.started_at).collect();
+        let mut not_ready = 0;
+        let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
+        for node in nodes {
+            let member = node.created <= self.memory.started_at;
+            let reason = self.node(node, operands, plugins, limit);
+            if !member {
+                continue;
+            }
+            match reason {
+                None => self.ends(node, Outcome::Done, None),
+                Some(reason) => self.waits_or_ends(node, reason, &mut not_ready, tolerated),
+            }
+        }
+        let joined = nodes.len() - members.len();
+        if joined > 0 {
+            self.notes.push(format!("{joined} GPU nodes joined since the run began and are not waited for"));
+        }
+    }
+
+    /// What the node still waits for.
+    fn node(&mut self, node: &Node, operands: &Operands<'_>, plugins: &Plugins<'_>, limit: usize) -> Option<Reason> {
+        match operands.status(node) {
+            Status::Current(base) => self.plugins(node, &base, plugins, limit),
+            Status::Finishing(base, reason) => self.plugins(node, &base, plugins, limit).or(Some(reason)),
+            Status::Skipped(base) => {
+                let base: Option<Base> = base.filter(|base| base.served_since.is_some());
+                base.and_then(|base| self.plugins(node, &base, plugins, limit)).or(Some(Reason::Skipped))
+            }
+            Status::Waiting(reason) => Some(reason),
+        }
+    }
+
+    /// A reason either still waits or has become an outcome.
+    fn waits_or_ends(&mut self, node: &Node, reason: Reason, not_ready: &mut usize, tolerated: usize) {
+        let since = self.memory.waits(Some(&node.name), &reason, self.now);
+        let ended = self.outcome_of(node, &reason, since, not_ready, tolerated);
+        if let Some(outcome) = ended {
+            if outcome == Outcome::Failed {
+                self.failures.push(Wait { node: Some(node.name.clone()), reason: reason.clone(), since });
+            }
+            self.ends(node, outcome, Some(&reason));
+        } else {
+            self.note_record(node, None, Some(&reason));
+            self.waits.push(Wait { node: Some(node.name.clone()), reason, since });
+        }
+    }
+
+    /// What a reason has become after so long; `None`: it is still waited for.
+    fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
+        let per_node = self.settings.per_node_seconds;
+        let required = self.settings.dra.required;
+        if *reason == Reason::Skipped {
+            return Some(Outcome::Deferred);
+        }
+        if let Reason::UpgradeFailed { .. } = reason {
+            // The time that a healthy node would have taken is over.
+            return self.passed(since, per_node).then_some(Outcome::Failed);
+        }
+        if let Reason::NodeNotReady { since: down } = reason {
+            let long = self.passed(down.unwrap_or(since), per_node);
+            *not_ready += usize::from(long);
+            return (long && *not_ready <= tolerated).then_some(Outcome::Deferred);
+        }
+        if reason.exit_code() != ExitCode::DraNotServing {
+            return None;
+        }
+        // With re-rolls off nobody was asked to mend a stale plugin.
+        let asked = !matches!(reason, Reason::PluginStale { .. }) || required == Required::True;
+        if required == Required::False || !asked {
+            self.notes.push(format!("{}: {reason}", node.name));
+            return Some(Outcome::Deferred);
+        }
+        let over = !reason.resolves_itself() || self.passed(since, self.settings.dra.replacement_seconds);
+        over.then_some(Outcome::Failed)
+    }
+
+    fn ends(&mut self, node: &Node, outcome: Outcome, reason: Option<&Reason>) {
+        if reason.is_none() {
+            self.memory.goes_on(Some(&node.name));
+        }
+        self.outcomes.insert(node.name.clone(), outcome);
+        // A node that was never out of date is no news and gets no record.
+        if outcome != Outcome::Done || self.memory.nodes.contains_key(&node.name) {
+            self.note_record(node, Some(outcome), reason);
+        }
+    }
+
+    /// Notes outcome and reason; the kind of reason decides whether it is news, not its numbers.
+    fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
+        let now = self.now;
+        let text = reason.map(|reason| format!("{}: {reason}", reason.name()));
+        let record = self.record(node);
+        let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
+        if record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text) {
+            record.outcome = outcome;
+            record.reason = text;
+            record.since = Some(now);
+        }
+    }
+
+    /// Nodes of the run that left the cluster.
+    fn gone(&mut self) {
+        let now = self.now;
+        for (name, record) in &mut self.memory.nodes {
+            let there = self.observed.nodes.get(name).is_some_and(|node| node.uid == record.uid);
+            if !there && record.outcome != Some(Outcome::Gone) {
+                record.outcome = Some(Outcome::Gone);
+                record.reason = None;
+                record.since = Some(now);
+                for replacement in record.replaced.values_mut() {
+                    replacement.back_at.get_or_insert(now);
+                }
+            }
+            if record.outcome == Some(Outcome::Gone) {
+                self.outcomes.insert(name.clone(), Outcome::Gone);
+            }
+        }
+        self.memory.waiting.retain(|node, _| node.as_ref().is_none_or(|node| self.observed.nodes.contains_key(node)));
+        self.memory.ready.retain(|node, _| self.observed.nodes.contains_key(node));
+    }
+
+    /// Puts the decision together: quiet period, deadline, verdict.
+    pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
+        let well = self.waits.is_empty() && self.actions.is_empty();
+        let mut verdict = None;
+        if well {
+            let fleet: Vec<String> = nodes.iter().map(|node| node.uid.clone()).collect();
+            let since = match self.memory.well.take() {
+                Some((before, since)) if before == fleet => since,
+                Some(_) | None => self.now,
+            };
+            self.memory.well = Some((fleet, since));
+            if self.passed(since, self.settings.quiet_seconds) {
+                verdict = Some(self.settled());
+            } else {
+                let until = after(since, self.settings.quiet_seconds);
+                self.waits.push(Wait { node: None, reason: Reason::Quiet { until }, since });
+            }
+        } else {
+            self.memory.well = None;
+            // What the whole fleet waits for in vain ends the run; failed nodes do not keep the others from finishing.
+            if let Some(failure) = self.failures.iter().find(|failure| failure.node.is_none()).cloned() {
+                verdict = Some(self.failed(failure.reason.exit_code(), &[failure]));
+            }
+        }
+        if verdict.is_none() && self.now >= self.memory.deadline {
+            verdict = Some(self.out_of_time());
+        }
+        let failed = !self.failures.is_empty();
+        Decision {
+            well: well && !failed,
+            memory: self.memory,
+            actions: if verdict.is_some() { Vec::new() } else { self.actions },
+            waits: self.waits,
+            outcomes: self.outcomes,
+            notes: self.notes,
+            verdict,
+            wake_at: self.wake_at,
+        }
+    }
+
+    fn settled(&self) -> Verdict {
+        let failures = &self.failures;
+        if let Some(first) = failures.iter().max_by_key(|failure| failure.reason.exit_code() == ExitCode::NodesFailed) {
+            return self.failed(first.reason.exit_code(), failures);
+        }
+        let count = |outcome| self.outcomes.values().filter(|found| **found == outcome).count();
+        let replaced: usize =
+            self.memory.nodes.values().map(|record| record.replaced.values().filter(|one| one.at >= self.memory.started_at).count()).sum();
+        let mut message = format!("settled: {} of {} nodes done", count(Outcome::Done), self.outcomes.len());
+        for (outcome, word) in [(Outcome::Deferred, "deferred"), (Outcome::Gone, "gone")] {
+            if count(outcome) > 0 {
+                // Writing to a String cannot fail.
+                let _ = write!(message, ", {} {word}", count(outcome));
+            }
+        }
+        let _ = write!(message, "; {replaced} DRA plugins replaced");
+        for note in &self.notes {
+            let _ = write!(message, "; {note}");
+        }
+        Verdict { code: ExitCode::Success, message, at: self.now }
+    }
+
+    fn out_of_time(&self) -> Verdict {
+        let waits: Vec<Wait> = self.failures.iter().chain(&self.waits).cloned().collect();
+        let codes: Vec<ExitCode> = waits.iter().map(|wait| wait.reason.exit_code()).collect();
+        let code = match codes.first() {
+            Some(first) if codes.iter().all(|code| code == first) => *first,
+            Some(_) | None => ExitCode::Budget,
+        };
+        let mut verdict = self.failed(code, &waits);
+        verdict.message = format!("the time budget of {} s is over: {}", self.settings.budget_seconds, verdict.message);
+        verdict
+    }
+
+    fn failed(&self, code: ExitCode, waits: &[Wait]) -> Verdict {
+        let mut named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
+        if waits.len() > NAMED {
+            named.push(format!("and {} more", waits.len() - NAMED));
+        }
+        let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice())).unwrap_or_default();
+        Verdict { code, message: format!("{}{advice}", named.join("; ")), at: self.now }
+    }
+}

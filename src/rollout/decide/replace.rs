@@ -1,0 +1,146 @@
+//! Which plugin pods are replaced now: those that are stale, on nodes whose driver and toolkit are ready, a few at a time.
+
+use crate::contract::record::Replacement;
+use crate::rollout::node::Base;
+use crate::rollout::observed::{DaemonSet, Node, Pod};
+use crate::rollout::plugin::{Plugins, Status};
+use crate::rollout::reason::Reason;
+
+use super::{Action, Deciding};
+
+/// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one
+/// second, so a replacement that starts right away could tie with what it serves and look stale for ever.
+const READY_SECONDS: u64 = 2;
+
+/// Seconds after which a deletion that had no effect is tried again.
+const REPEAT_SECONDS: u64 = 10;
+
+fn being_replaced() -> Reason {
+    Reason::PluginNotReady { trouble: Some("being replaced".to_owned()) }
+}
+
+impl Deciding<'_> {
+    /// How many plugins may be away at once.
+    pub(super) fn replacement_limit(&self, nodes: usize) -> usize {
+        self.settings.dra.max_unavailable.of(nodes).max(1)
+    }
+
+    /// How many plugins are away because of us.
+    pub(super) fn plugins_away(&self) -> usize {
+        let away = |replacement: &Replacement| replacement.back_at.is_none();
+        self.memory.nodes.values().filter(|record| record.replaced.values().any(away)).count()
+    }
+
+    /// The plugins of one node: replaces what is stale, and answers what the node still waits for.
+    pub(super) fn plugins(&mut self, node: &Node, base: &Base, plugins: &Plugins<'_>, limit: usize) -> Option<Reason> {
+        if !self.rerolls() {
+            return None;
+        }
+        let ready_since = self.memory.ready_since(&node.name, &base.identity, self.now);
+        let mut waits = None;
+        let mut found = false;
+        for daemon_set in plugins.daemon_sets() {
+            let replaced = self.replacement_of(node, daemon_set, base).is_some();
+            if replaced && self.repeat(node, daemon_set) {
+                waits = waits.or(Some(being_replaced()));
+                found = true;
+                continue;
+            }
+            let status = plugins.on_node(node, daemon_set, base, replaced, self.settings.dra.reroll, self.now);
+            let Some(status) = status else {
+                // A DaemonSet without a node selector that had a pod here is to bring another one.
+                if self.is_away(node, daemon_set) {
+                    waits = waits.or(Some(Reason::PluginMissing));
+                }
+                continue;
+            };
+            found = true;
+            waits = waits.or(match status {
+                Status::Serving(pod) => {
+                    self.back(node, daemon_set, pod);
+                    None
+                }
+                Status::Stale { pod, daemon_set, cause } => {
+                    let ready = self.passed(ready_since, READY_SECONDS);
+                    Some(if ready {
+                        self.replace(node, base, pod, daemon_set, cause, limit)
+                    } else {
+                        Reason::PluginQueued { cause, away: self.plugins_away(), limit }
+                    })
+                }
+                Status::Waiting(reason) => Some(reason),
+            });
+        }
+        if !found && waits.is_none() && self.requires_plugin() { Some(Reason::PluginMissing) } else { waits }
+    }
+
+    fn replacement_of(&self, node: &Node, daemon_set: &DaemonSet, base: &Base) -> Option<(&String, &Replacement)> {
+        let record = self.memory.nodes.get(&node.name).filter(|record| record.uid == node.uid)?;
+        record.replaced.iter().find(|(_, replacement)| replacement.under == base.identity && replacement.daemon_set == daemon_set.uid)
+    }
+
+    fn is_away(&self, node: &Node, daemon_set: &DaemonSet) -> bool {
+        let record = self.memory.nodes.get(&node.name).filter(|record| record.uid == node.uid);
+        record.is_some_and(|record| {
+            record.replaced.values().any(|replacement| replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid)
+        })
+    }
+
+    /// Decides the replacement of one pod, if there is room; the record of it is written before the pod is deleted.
+    fn replace(&mut self, node: &Node, base: &Base, pod: &Pod, daemon_set: &DaemonSet, cause: String, limit: usize) -> Reason {
+        let away = self.plugins_away();
+        if away >= limit {
+            return Reason::PluginQueued { cause, away, limit };
+        }
+        let replacement = Replacement {
+            pod: pod.name.clone(),
+            daemon_set: daemon_set.uid.clone(),
+            under: base.identity.clone(),
+            cause: cause.clone(),
+            at: self.now,
+            back_at: None,
+        };
+        let record = self.record(node);
+        record.replaced.insert(pod.uid.clone(), replacement);
+        self.delete(node, pod, cause);
+        being_replaced()
+    }
+
+    /// Whether the pod whose replacement is recorded still stands there undeleted. If its deletion was lost (the process ended between
+    /// record and deletion, or the API server refused), it is done again: the same pod, so still only once.
+    fn repeat(&mut self, node: &Node, daemon_set: &DaemonSet) -> bool {
+        let Some(record) = self.memory.nodes.get(&node.name) else { return false };
+        let recorded = |pod: &&Pod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && record.replaced.contains_key(&pod.uid);
+        let Some(pod) = self.observed.dra.pods.iter().find(recorded).cloned() else { return false };
+        let cause = record.replaced[&pod.uid].cause.clone();
+        match self.memory.issued.get(&pod.uid).copied() {
+            // The deletion is under way; its watch event is not here yet.
+            Some(issued) if !self.passed(issued, REPEAT_SECONDS) => {}
+            Some(_) | None => self.delete(node, &pod, cause),
+        }
+        true
+    }
+
+    fn delete(&mut self, node: &Node, pod: &Pod, cause: String) {
+        self.memory.issued.insert(pod.uid.clone(), self.now);
+        self.actions.push(Action::ReplacePlugin {
+            node: node.name.clone(),
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            cause,
+        });
+    }
+
+    fn back(&mut self, node: &Node, daemon_set: &DaemonSet, serving: &Pod) {
+        let now = self.now;
+        let Some(record) = self.memory.nodes.get_mut(&node.name) else { return };
+        for (uid, replacement) in &mut record.replaced {
+            if replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid {
+                replacement.back_at = Some(now);
+                // A slot is free: nodes that were judged before this one are to see it.
+                self.wake_at = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! How long the nodes that are out of date will take, by the live policy: is the budget enough?
+
+use crate::contract::budget::Fleet;
+use crate::contract::count::Count;
+use crate::contract::settings::Settings;
+
+use super::node::{Operands, Status, gpu_nodes};
+use super::observed::Observed;
+
+/// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
+pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
+    let operands = Operands::new(observed);
+    let all = gpu_nodes(observed).count();
+    let outdated = gpu_nodes(observed).filter(|node| matches!(operands.status(node), Status::Waiting(_) | Status::Finishing(..))).count();
+    if outdated == 0 {
+        return None;
+    }
+    let policy = observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| &policy.upgrade_policy);
+    let max_unavailable: Option<Count> = policy.and_then(|policy| policy.max_unavailable.as_ref()).and_then(|text| text.parse().ok());
+    let fleet = Fleet {
+        // The limits are shares of the whole fleet, the waves are made of the nodes that are out of date.
+        nodes: all,
+        max_parallel: policy.and_then(|policy| policy.max_parallel).unwrap_or(1),
+        max_unavailable: max_unavailable.unwrap_or(Count::Percent(100)),
+        per_node_seconds: settings.per_node_seconds,
+    };
+    Some(
+        Fleet { max_unavailable: Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX)), nodes: outdated, ..fleet }
+            .budget_seconds(),
+    )
+}

@@ -1,0 +1,67 @@
+//! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s; the rest only
+//! measures how long something has been so, and starts anew after a restart.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::record::NodeRecord;
+
+use super::reason::Reason;
+
+/// A run's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// When the run began: nodes that joined later are reported, not waited for.
+    pub started_at: Timestamp,
+    /// When the run must have ended.
+    pub deadline: Timestamp,
+    /// The nodes that the run is about, by name: those that were out of date at some moment, or whose plugin was replaced.
+    pub nodes: BTreeMap<String, NodeRecord>,
+    /// Since when a node or (`None`) the fleet has been waiting for the same kind of reason.
+    pub waiting: BTreeMap<Option<String>, (&'static str, Timestamp)>,
+    /// Since when driver and toolkit of a node have been seen ready, with their identity.
+    pub ready: BTreeMap<String, (String, Timestamp)>,
+    /// When this process last asked for the deletion of a pod, by UID.
+    pub issued: BTreeMap<String, Timestamp>,
+    /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
+    pub well: Option<(Vec<String>, Timestamp)>,
+}
+
+impl Memory {
+    /// A run that begins.
+    pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
+        Self {
+            started_at,
+            deadline,
+            nodes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            issued: BTreeMap::new(),
+            well: None,
+        }
+    }
+
+    /// Notes what a node or the fleet waits for, and answers since when it has been that kind of reason.
+    pub fn waits(&mut self, node: Option<&str>, reason: &Reason, now: Timestamp) -> Timestamp {
+        let entry = self.waiting.entry(node.map(str::to_owned)).or_insert((reason.name(), now));
+        if entry.0 != reason.name() {
+            *entry = (reason.name(), now);
+        }
+        entry.1
+    }
+
+    /// Forgets that a node or the fleet waited.
+    pub fn goes_on(&mut self, node: Option<&str>) {
+        self.waiting.remove(&node.map(str::to_owned));
+    }
+
+    /// Notes that driver and toolkit of a node are ready, and answers since when they have been seen so under this identity.
+    pub fn ready_since(&mut self, node: &str, identity: &str, now: Timestamp) -> Timestamp {
+        let entry = self.ready.entry(node.to_owned()).or_insert_with(|| (identity.to_owned(), now));
+        if entry.0 != identity {
+            *entry = (identity.to_owned(), now);
+        }
+        entry.1
+    }
+}

@@ -1,0 +1,206 @@
+//! One node: are driver and container toolkit current on it?
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::names;
+
+use super::observed::{DaemonSet, Labels, Node, Observed, Pod};
+use super::reason::Reason;
+use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
+use super::version::DriverVersion;
+
+/// What runs under a plugin on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// `<pod UID>/<restarts>` of driver and toolkit: another driver container is another identity.
+    pub identity: String,
+    /// The latest moment at which a container of driver or toolkit started, or their pods became ready.
+    pub served_since: Option<Timestamp>,
+    /// The driver's version, where its image tells.
+    pub driver_version: Option<DriverVersion>,
+}
+
+/// How far a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Driver and toolkit are as asked for, ready, and the vendor's controller is done.
+    Current(Base),
+    /// Driver and toolkit are as asked for and ready; the vendor's controller has still to finish (uncordon, label).
+    Finishing(Base, Reason),
+    /// Left on its old driver by the user's label; what runs there runs.
+    Skipped(Option<Base>),
+    /// Not there yet.
+    Waiting(Reason),
+}
+
+/// Pods and DaemonSets of driver and toolkit, looked up by node once for a whole fleet.
+#[derive(Debug)]
+pub struct Operands<'a> {
+    drivers: Vec<&'a DaemonSet>,
+    toolkits: Vec<&'a DaemonSet>,
+    newest: BTreeMap<&'a str, &'a str>,
+    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    nvidia_driver_mode: bool,
+}
+
+impl<'a> Operands<'a> {
+    /// Sorts what is observed by node.
+    pub fn new(observed: &'a Observed) -> Self {
+        let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+        for revision in &observed.revisions {
+            let newest = numbers.entry(&revision.owner).or_insert((i64::MIN, ""));
+            if revision.revision > newest.0 {
+                *newest = (revision.revision, &revision.hash);
+            }
+        }
+        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        for pod in &observed.pods {
+            if let Some(node) = &pod.node {
+                pods.entry(node).or_default().push(pod);
+            }
+        }
+        let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+        let enabled = policy.is_none_or(|policy| policy.driver_enabled);
+        Self {
+            drivers: if enabled { driver_daemon_sets(observed).collect() } else { Vec::new() },
+            toolkits: toolkit_daemon_sets(observed).collect(),
+            newest: numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect(),
+            pods,
+            nvidia_driver_mode: !enabled || policy.is_some_and(|policy| policy.uses_nvidia_drivers),
+        }
+    }
+
+    fn pod(&self, node: &Node, (key, value): (&str, &str)) -> Option<&'a Pod> {
+        let of_kind = |pod: &&&Pod| pod.labels.get(key).is_some_and(|found| found == value);
+        // While a pod is replaced two stand there: the one that stays counts.
+        self.pods.get(node.name.as_str())?.iter().filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created)).copied()
+    }
+
+    /// How far the node is.
+    pub fn status(&self, node: &Node) -> Status {
+        let driver_wanted = self.drivers.iter().any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
+        let driver = self.pod(node, names::DRIVER_COMPONENT);
+        let toolkit = self.pod(node, names::TOOLKIT_APP);
+        if !driver_wanted && let Some(reason) = self.unlabelled(node) {
+            return Status::Waiting(reason);
+        }
+        let driver = driver.filter(|_| driver_wanted);
+        let state = node.labels.get(names::UPGRADE_STATE_LABEL).filter(|state| !state.is_empty());
+        if driver_wanted && let Err(reason) = self.driver(node, driver) {
+            let skipped = node.labels.get(names::UPGRADE_SKIP_LABEL).is_some_and(|value| value == "true");
+            if skipped && matches!(reason, Reason::DriverOutOfDate { .. }) {
+                return Status::Skipped(base(driver, toolkit));
+            }
+            return Status::Waiting(not_ready(node).unwrap_or(reason));
+        }
+        if let Err(reason) = self.toolkit(node, toolkit) {
+            return Status::Waiting(not_ready(node).unwrap_or(reason));
+        }
+        let Some(base) = base(driver, toolkit) else {
+            // Driver and toolkit both come from outside: nothing to wait for, and nothing that a plugin could be older than.
+            return Status::Current(Base { identity: "host".to_owned(), served_since: None, driver_version: None });
+        };
+        match state.map(String::as_str) {
+            None | Some("upgrade-done") => Status::Current(base),
+            Some("upgrade-failed") => Status::Waiting(Reason::UpgradeFailed { trouble: driver.and_then(|pod| pod.trouble.clone()) }),
+            Some(state) => Status::Finishing(base, Reason::UpgradeUnfinished { state: state.to_owned() }),
+        }
+    }
+
+    /// Why a node that no driver DaemonSet selects is not done with; `None`: its driver is not the operator's business.
+    fn unlabelled(&self, node: &Node) -> Option<Reason> {
+        if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container") {
+            return None;
+        }
+        let label = node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str);
+        match label {
+            // Without NVIDIADriver objects that select it, a node has no driver of the operator's; with drivers off, none has.
+            Some(_) | None if self.nvidia_driver_mode => None,
+            // `false` is the user's, `pre-installed` the driver manager's word for a driver of the host.
+            Some("false" | "pre-installed") => None,
+            Some(_) => Some(Reason::DriverPodMissing),
+            None => Some(Reason::NodeNotLabelled),
+        }
+    }
+
+    fn driver(&self, node: &Node, pod: Option<&Pod>) -> Result<(), Reason> {
+        let state = node.labels.get(names::UPGRADE_STATE_LABEL).cloned();
+        let Some(pod) = pod.filter(|pod| !pod.deleting) else {
+            return Err(if state.as_deref() == Some("upgrade-failed") {
+                Reason::UpgradeFailed { trouble: None }
+            } else {
+                Reason::DriverPodMissing
+            });
+        };
+        let owner = pod.owner.as_deref().unwrap_or_default();
+        // A pod that its DaemonSet let go of (migration to NVIDIADriver) is out of date whatever its hash.
+        let newest = self.newest.get(owner).is_some_and(|hash| pod.revision.as_deref() == Some(*hash));
+        if state.as_deref() == Some("upgrade-failed") && !(newest && pod.ready) {
+            return Err(Reason::UpgradeFailed { trouble: pod.trouble.clone() });
+        }
+        if !newest {
+            return Err(Reason::DriverOutOfDate { state });
+        }
+        if let Some(message) = &pod.unschedulable {
+            return Err(Reason::DriverPodUnschedulable { message: message.clone() });
+        }
+        if !(pod.running && pod.ready) {
+            let restarts = pod.containers.iter().map(|container| container.restarts).sum();
+            return Err(Reason::DriverNotReady { trouble: pod.trouble.clone(), restarts });
+        }
+        Ok(())
+    }
+
+    fn toolkit(&self, node: &Node, pod: Option<&Pod>) -> Result<(), Reason> {
+        // The driver manager pauses the toolkit by changing its label; it still belongs there then.
+        let paused = node.labels.get(names::DEPLOY_TOOLKIT_LABEL).is_some_and(|value| value.contains("paused-for-driver-upgrade"));
+        let wanted = self.toolkits.iter().find(|daemon_set| paused || selects(&daemon_set.node_selector, &node.labels));
+        let Some(daemon_set) = wanted else { return Ok(()) };
+        let Some(pod) = pod.filter(|pod| !pod.deleting) else { return Err(Reason::ToolkitNotReady { trouble: None }) };
+        let newest =
+            daemon_set.on_delete || self.newest.get(daemon_set.uid.as_str()).is_none_or(|hash| pod.revision.as_deref() == Some(*hash));
+        if newest && pod.running && pod.ready { Ok(()) } else { Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() }) }
+    }
+}
+
+/// Nodes that have an NVIDIA GPU and that the operator is to serve.
+pub fn gpu_nodes(observed: &Observed) -> impl Iterator<Item = &Node> {
+    observed.nodes.values().filter(|node| has_gpu(node) && operands_wanted(node))
+}
+
+/// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
+fn has_gpu(node: &Node) -> bool {
+    let yes = |key: &str| node.labels.get(key).is_some_and(|value| value == "true");
+    yes(names::GPU_PRESENT_LABEL) || names::NFD_GPU_LABELS.iter().any(|key| yes(key))
+}
+
+fn operands_wanted(node: &Node) -> bool {
+    node.labels.get(names::DEPLOY_OPERANDS_LABEL).is_none_or(|value| value != "false")
+}
+
+/// A label selector by equality, as DaemonSets have it in `nodeSelector`.
+pub fn selects(selector: &Labels, labels: &Labels) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn not_ready(node: &Node) -> Option<Reason> {
+    (!node.ready).then_some(Reason::NodeNotReady { since: node.ready_since })
+}
+
+fn base(driver: Option<&Pod>, toolkit: Option<&Pod>) -> Option<Base> {
+    let pods: Vec<&Pod> = driver.into_iter().chain(toolkit).collect();
+    if pods.is_empty() {
+        return None;
+    }
+    let restarts = |pod: &Pod| pod.containers.iter().map(|container| container.restarts).sum::<i32>();
+    let identity: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.uid, restarts(pod))).collect();
+    let started = pods.iter().flat_map(|pod| &pod.containers).filter_map(|container| container.started);
+    let ready = pods.iter().filter(|pod| pod.ready).filter_map(|pod| pod.ready_since);
+    Some(Base {
+        identity: identity.join("+"),
+        served_since: started.chain(ready).max(),
+        driver_version: driver.and_then(|pod| pod.containers.iter().find_map(|container| DriverVersion::of_image(&container.image))),
+    })
+}

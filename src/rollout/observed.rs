@@ -1,0 +1,262 @@
+//! What is seen in the cluster: thin views that hold only what decisions need. Filled by `cluster/`, compared and judged here.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// Labels, annotations, selectors.
+pub type Labels = BTreeMap<String, String>;
+
+/// An API that a server may not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Api<T> {
+    /// The server does not serve it (CustomResourceDefinition missing, group not enabled).
+    #[default]
+    Absent,
+    /// What it holds.
+    Served(T),
+}
+
+impl<T> Api<T> {
+    /// What it holds, if it is served.
+    pub fn served(&self) -> Option<&T> {
+        match self {
+            Self::Absent => None,
+            Self::Served(content) => Some(content),
+        }
+    }
+}
+
+/// Everything at one moment, from caches that are all in step with the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// All nodes by name.
+    pub nodes: BTreeMap<String, Node>,
+    /// The operator's Deployment.
+    pub operator: Option<Deployment>,
+    /// The ClusterPolicy that the settings name.
+    pub cluster_policy: Api<Option<ClusterPolicy>>,
+    /// All NVIDIADriver objects.
+    pub nvidia_drivers: Api<Vec<NvidiaDriver>>,
+    /// DaemonSets in the operator's namespace.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// ControllerRevisions in the operator's namespace.
+    pub revisions: Vec<Revision>,
+    /// Pods of driver and toolkit in the operator's namespace.
+    pub pods: Vec<Pod>,
+    /// The DRA driver.
+    pub dra: Dra,
+}
+
+/// What is seen of the DRA driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dra {
+    /// The configured namespaces that exist.
+    pub namespaces: Vec<String>,
+    /// DaemonSets in them.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// Pods in them.
+    pub pods: Vec<Pod>,
+    /// ResourceSlices of NVIDIA's DRA drivers.
+    pub slices: Api<Vec<Slice>>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// UID of the object.
+    pub uid: String,
+    /// When the object was created.
+    pub created: Timestamp,
+    /// The Ready condition is True.
+    pub ready: bool,
+    /// Since when it is what it is.
+    pub ready_since: Option<Timestamp>,
+    /// Cordoned.
+    pub unschedulable: bool,
+    /// Labels of NVIDIA and node-feature-discovery.
+    pub labels: Labels,
+}
+
+/// A Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deployment {
+    /// Wanted replicas.
+    pub replicas: i32,
+    /// Replicas of the newest template.
+    pub updated: i32,
+    /// Replicas that are available.
+    pub available: i32,
+    /// The controller has seen the newest spec.
+    pub observed: bool,
+}
+
+impl Deployment {
+    /// All replicas are of the newest template and available.
+    pub fn rolled_out(&self) -> bool {
+        self.observed && self.replicas > 0 && self.updated >= self.replicas && self.available >= self.replicas
+    }
+}
+
+/// An image as an operator's custom resource names it, in parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageSpec {
+    /// Registry and path.
+    pub repository: Option<String>,
+    /// Name.
+    pub image: Option<String>,
+    /// Tag (drivers: without the operating system's suffix) or digest.
+    pub version: Option<String>,
+}
+
+/// What a ClusterPolicy asks for and says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterPolicy {
+    /// UID of the object.
+    pub uid: String,
+    /// `spec.driver.enabled` (absent: true).
+    pub driver_enabled: bool,
+    /// `spec.driver.useNvidiaDriverCRD`
+    pub uses_nvidia_drivers: bool,
+    /// `spec.driver`: repository, image, version.
+    pub driver: ImageSpec,
+    /// `spec.driver.manager`
+    pub driver_manager: ImageSpec,
+    /// `spec.toolkit.enabled` (absent: true).
+    pub toolkit_enabled: bool,
+    /// `spec.toolkit`
+    pub toolkit: ImageSpec,
+    /// `spec.daemonsets.labels`: the operator puts them on every pod template.
+    pub labels: Labels,
+    /// `spec.driver.upgradePolicy`: what the live budget is estimated from.
+    pub upgrade_policy: UpgradePolicy,
+    /// `status.state`
+    pub state: Option<String>,
+    /// Reason of the condition `Ready`.
+    pub ready_reason: Option<String>,
+    /// Who owns which field: the manager that last set `spec.driver`.
+    pub driver_field_manager: Option<String>,
+}
+
+/// `spec.driver.upgradePolicy` of a live object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpgradePolicy {
+    /// `autoUpgrade`
+    pub auto_upgrade: bool,
+    /// `maxParallelUpgrades`
+    pub max_parallel: Option<u32>,
+    /// `maxUnavailable`, as written.
+    pub max_unavailable: Option<String>,
+}
+
+/// What an NVIDIADriver asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NvidiaDriver {
+    /// Its name.
+    pub name: String,
+    /// UID: the owner of its DaemonSets.
+    pub uid: String,
+    /// `spec`: repository, image, version.
+    pub driver: ImageSpec,
+}
+
+/// A DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonSet {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// UID of the object.
+    pub uid: String,
+    /// UID of the controller that owns it.
+    pub owner: Option<String>,
+    /// The controller has seen the newest spec.
+    pub observed: bool,
+    /// `updateStrategy: OnDelete`.
+    pub on_delete: bool,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Pods wanted (`status.desiredNumberScheduled`).
+    pub desired: i32,
+    /// Labels of the pod template.
+    pub template_labels: Labels,
+    /// Node selector of the pod template.
+    pub node_selector: Labels,
+    /// Images of the template by container name, init containers too.
+    pub images: BTreeMap<String, String>,
+}
+
+/// A ControllerRevision of a DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// UID of its DaemonSet.
+    pub owner: String,
+    /// Its number; the highest is the newest.
+    pub revision: i64,
+    /// The hash that pods of this revision carry as label.
+    pub hash: String,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// UID of the object.
+    pub uid: String,
+    /// UID of the controller that owns it.
+    pub owner: Option<String>,
+    /// The node that it is bound to, or that its DaemonSet made it for.
+    pub node: Option<String>,
+    /// The label `controller-revision-hash`.
+    pub revision: Option<String>,
+    /// Labels that tell what it is.
+    pub labels: Labels,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Phase `Running`.
+    pub running: bool,
+    /// The Ready condition is True.
+    pub ready: bool,
+    /// Since when it is what it is.
+    pub ready_since: Option<Timestamp>,
+    /// When the object was created.
+    pub created: Timestamp,
+    /// Why it cannot be scheduled.
+    pub unschedulable: Option<String>,
+    /// Its containers, without init containers.
+    pub containers: Vec<Container>,
+    /// What is wrong with a container, init containers included: the waiting reason that is not part of a normal start.
+    pub trouble: Option<String>,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// Its image as the pod's spec names it.
+    pub image: String,
+    /// When the running instance started.
+    pub started: Option<Timestamp>,
+    /// How often it was restarted.
+    pub restarts: i32,
+}
+
+/// A ResourceSlice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// The DRA driver that published it.
+    pub driver: String,
+    /// The node that it is about.
+    pub node: String,
+    /// The attribute `driverVersion` of its devices, if all have the same.
+    pub driver_version: Option<String>,
+    /// How many devices it holds.
+    pub devices: usize,
+}

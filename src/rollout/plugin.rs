@@ -1,0 +1,136 @@
+//! The DRA kubelet plugin: which DaemonSets are one, and how it stands on each node.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::names;
+use crate::contract::settings::Reroll;
+
+use super::node::{Base, selects};
+use super::observed::{DaemonSet, Node, Observed, Pod, Slice};
+use super::reason::Reason;
+use super::stale::{outdated_slice, staleness};
+
+/// The DRA driver of a cluster, looked up by node once for a whole fleet.
+#[derive(Debug)]
+pub struct Plugins<'a> {
+    daemon_sets: Vec<&'a DaemonSet>,
+    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    slices: BTreeMap<&'a str, Vec<&'a Slice>>,
+    slices_served: bool,
+}
+
+/// How one DaemonSet's plugin stands on a node.
+#[derive(Debug)]
+pub enum Status<'a> {
+    /// Serving what is loaded.
+    Serving(&'a Pod),
+    /// It started before what it serves, and can be replaced.
+    Stale {
+        /// The pod.
+        pod: &'a Pod,
+        /// Its DaemonSet.
+        daemon_set: &'a DaemonSet,
+        /// Why.
+        cause: String,
+    },
+    /// Not (yet) serving.
+    Waiting(Reason),
+}
+
+impl<'a> Plugins<'a> {
+    /// Finds the plugin's DaemonSets: by their containers, not by name, since releases differ in names.
+    pub fn new(observed: &'a Observed) -> Self {
+        let is_plugin =
+            |daemon_set: &&DaemonSet| names::DRA_CONTAINERS.iter().any(|(container, _)| daemon_set.images.contains_key(*container));
+        let daemon_sets: Vec<&DaemonSet> =
+            observed.dra.daemon_sets.iter().filter(is_plugin).filter(|daemon_set| !daemon_set.deleting).collect();
+        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        for pod in &observed.dra.pods {
+            let owned = daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+            if let Some(node) = pod.node.as_deref().filter(|_| owned) {
+                pods.entry(node).or_default().push(pod);
+            }
+        }
+        let mut slices: BTreeMap<&str, Vec<&Slice>> = BTreeMap::new();
+        for slice in observed.dra.slices.served().into_iter().flatten() {
+            slices.entry(&slice.node).or_default().push(slice);
+        }
+        Self { daemon_sets, pods, slices, slices_served: observed.dra.slices.served().is_some() }
+    }
+
+    /// Whether there is a DRA driver at all.
+    pub fn is_empty(&self) -> bool {
+        self.daemon_sets.is_empty()
+    }
+
+    /// The plugin's DaemonSets.
+    pub fn daemon_sets(&self) -> impl Iterator<Item = &'a DaemonSet> {
+        self.daemon_sets.iter().copied()
+    }
+
+    /// How one DaemonSet's plugin stands on the node; `None`: it has no pod there and no node selector that asks for one. `base` is what
+    /// the plugin serves; `replaced`: it was already replaced under this very base, so its age is not held against it again.
+    pub fn on_node(
+        &self,
+        node: &Node,
+        daemon_set: &'a DaemonSet,
+        base: &Base,
+        replaced: bool,
+        reroll: Reroll,
+        now: Timestamp,
+    ) -> Option<Status<'a>> {
+        let of_daemon_set = |pod: &&&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
+        let pods = self.pods.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let Some(pod) = pods.iter().filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created)).copied() else {
+            // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
+            // pod on is remembered by the run record.
+            return (!daemon_set.node_selector.is_empty() && selects(&daemon_set.node_selector, &node.labels))
+                .then_some(Status::Waiting(Reason::PluginMissing));
+        };
+        if pod.deleting {
+            return Some(Status::Waiting(Reason::PluginNotReady { trouble: Some("terminating".to_owned()) }));
+        }
+        if let Some(message) = &pod.unschedulable {
+            return Some(Status::Waiting(Reason::PluginUnschedulable { message: message.clone() }));
+        }
+        let slices = self.slices_of(node, daemon_set);
+        if !replaced && let Some(cause) = staleness(pod, base, &slices, now) {
+            return Some(match reroll {
+                Reroll::Auto => Status::Stale { pod, daemon_set, cause },
+                Reroll::Off => Status::Waiting(Reason::PluginStale { cause }),
+            });
+        }
+        Some(self.serving(pod, daemon_set, node, base, &slices).map_or_else(Status::Waiting, |()| Status::Serving(pod)))
+    }
+
+    /// Ready, and the node's devices are published with the loaded version.
+    fn serving(&self, pod: &Pod, daemon_set: &DaemonSet, node: &Node, base: &Base, slices: &[&Slice]) -> Result<(), Reason> {
+        if !(pod.running && pod.ready) {
+            return Err(Reason::PluginNotReady { trouble: pod.trouble.clone() });
+        }
+        for driver in published_drivers(daemon_set) {
+            let published = slices.iter().any(|slice| slice.driver == driver && slice.devices > 0);
+            // A server without the API shows none at all: nothing to hold against the plugin.
+            if !published && self.slices_served {
+                return Err(Reason::SliceMissing { driver: driver.to_owned() });
+            }
+        }
+        match outdated_slice(base, slices) {
+            Some((published, loaded)) => Err(Reason::SliceOutdated { published: published.to_string(), loaded: loaded.to_string() }),
+            None => Ok(()),
+        }
+        .map_err(|reason| if node.ready { reason } else { Reason::NodeNotReady { since: node.ready_since } })
+    }
+
+    fn slices_of(&self, node: &Node, daemon_set: &DaemonSet) -> Vec<&'a Slice> {
+        let slices = self.slices.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let drivers: Vec<&str> = published_drivers(daemon_set).collect();
+        slices.iter().filter(|slice| drivers.contains(&slice.driver.as_str())).copied().collect()
+    }
+}
+
+fn published_drivers(daemon_set: &DaemonSet) -> impl Iterator<Item = &'static str> {
+    names::DRA_CONTAINERS.iter().filter(|(container, _)| daemon_set.images.contains_key(*container)).map(|(_, driver)| *driver)
+}

@@ -1,0 +1,158 @@
+//! Has the operator observed what it is asked for? `status.state` cannot tell: it has no observedGeneration and stays `ready` for seconds
+//! after an edit. What tells is that the DaemonSet templates carry the spec.
+
+use crate::contract::names;
+use crate::contract::settings::Settings;
+
+use super::observed::{ClusterPolicy, DaemonSet, ImageSpec, Observed};
+use super::reason::Reason;
+use super::version::split_image;
+
+/// What is not yet as asked for, of the operator and its objects as a whole. `Ok`: the operator has observed the live spec.
+///
+/// # Errors
+/// The first reason why it has not.
+pub fn observed_spec(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), Reason> {
+    let Some(policy) = observed.cluster_policy.served() else { return Err(Reason::ClusterPolicyApiMissing) };
+    let operator = observed.operator.as_ref().ok_or_else(|| Reason::OperatorMissing { namespace: settings.operator_namespace.clone() })?;
+    let policy = policy.as_ref().ok_or_else(|| Reason::ClusterPolicyMissing { name: settings.cluster_policy.clone() })?;
+    precondition(policy, settings)?;
+    if !operator.rolled_out() {
+        let available = operator.available.min(if operator.observed { operator.updated } else { 0 });
+        return Err(Reason::OperatorNotReady { available, replicas: operator.replicas });
+    }
+    if policy.driver_enabled && gpu_nodes {
+        driver_templates(observed, policy)?;
+    }
+    if policy.toolkit_enabled {
+        for daemon_set in toolkit_daemon_sets(observed) {
+            carries_image(daemon_set, &policy.toolkit, Tag::Exact)?;
+            carries_labels(daemon_set, policy)?;
+        }
+    }
+    Ok(())
+}
+
+/// The driver DaemonSets in the operator's namespace, of a ClusterPolicy or of NVIDIADrivers.
+pub fn driver_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
+    labelled(observed, names::DRIVER_COMPONENT)
+}
+
+/// The container toolkit's DaemonSet.
+pub fn toolkit_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
+    labelled(observed, names::TOOLKIT_APP)
+}
+
+fn labelled<'a>(observed: &'a Observed, (key, value): (&'a str, &'a str)) -> impl Iterator<Item = &'a DaemonSet> {
+    let matches = move |daemon_set: &&DaemonSet| daemon_set.template_labels.get(key).is_some_and(|found| found == value);
+    observed.daemon_sets.iter().filter(matches).filter(|daemon_set| !daemon_set.deleting)
+}
+
+/// The live ClusterPolicy must say what the values of this bundle say: a deployer that cannot gate may start the hook early.
+fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
+    let expected = &settings.expected;
+    let mismatch = |field, expected: &str, found: Option<&str>| Reason::Precondition {
+        field,
+        expected: expected.to_owned(),
+        found: found.unwrap_or("absent").to_owned(),
+        manager: policy.driver_field_manager.clone(),
+    };
+    if let Some(enabled) = expected.driver_enabled
+        && enabled != policy.driver_enabled
+    {
+        return Err(mismatch("spec.driver.enabled", &enabled.to_string(), Some(&policy.driver_enabled.to_string())));
+    }
+    // In NVIDIADriver mode the driver's version stands in those objects, which users also make by hand.
+    if let Some(version) = &expected.driver_version
+        && policy.driver_enabled
+        && !policy.uses_nvidia_drivers
+        && policy.driver.version.as_ref() != Some(version)
+    {
+        return Err(mismatch("spec.driver.version", version, policy.driver.version.as_deref()));
+    }
+    if let Some(version) = &expected.toolkit_version
+        && policy.toolkit_enabled
+        && policy.toolkit.version.as_ref() != Some(version)
+    {
+        return Err(mismatch("spec.toolkit.version", version, policy.toolkit.version.as_deref()));
+    }
+    Ok(())
+}
+
+/// Every driver that is asked for has a DaemonSet whose template carries it.
+fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
+    if policy.uses_nvidia_drivers {
+        let drivers = observed.nvidia_drivers.served().filter(|drivers| !drivers.is_empty()).ok_or(Reason::NvidiaDriverMissing)?;
+        for driver in drivers {
+            let owned = driver_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
+            // A driver whose selector matches no node has no DaemonSet; nodes that nobody drives are seen per node.
+            for daemon_set in owned {
+                carries_image(daemon_set, &driver.driver, Tag::WithSuffix)?;
+            }
+        }
+        return Ok(());
+    }
+    let owned: Vec<&DaemonSet> = driver_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).collect();
+    if owned.is_empty() {
+        return Err(Reason::DriverDaemonSetMissing);
+    }
+    for daemon_set in owned {
+        carries_image(daemon_set, &policy.driver, Tag::WithSuffix)?;
+        carries_image(daemon_set, &policy.driver_manager, Tag::Exact)?;
+        carries_labels(daemon_set, policy)?;
+    }
+    Ok(())
+}
+
+/// How an image's tag follows from the version in the spec.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    /// It is the version.
+    Exact,
+    /// The operator appends `-<operating system>` (precompiled: also the kernel).
+    WithSuffix,
+}
+
+/// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
+/// and cannot be compared.
+fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result<(), Reason> {
+    let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
+    let name = wanted.repository.as_ref().map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
+    let of_name = daemon_set.images.values().find(|candidate| split_image(candidate).0 == name);
+    let version_matches = |candidate: &str| {
+        split_image(candidate).1.is_some_and(|found| match found.strip_prefix(version.as_str()) {
+            Some("") => true,
+            Some(rest) => tag == Tag::WithSuffix && rest.starts_with('-'),
+            None => false,
+        })
+    };
+    if of_name.is_some_and(|candidate| version_matches(candidate)) && daemon_set.observed {
+        return Ok(());
+    }
+    let found = of_name.cloned().unwrap_or_else(|| daemon_set.images.values().cloned().collect::<Vec<_>>().join(", "));
+    let separator = if version.starts_with("sha256:") { '@' } else { ':' };
+    Err(behind(daemon_set, "image", &format!("{name}{separator}{version}"), &found))
+}
+
+/// The template carries `spec.daemonsets.labels`; they hold the operator chart's version, which changes with every chart bump.
+fn carries_labels(daemon_set: &DaemonSet, policy: &ClusterPolicy) -> Result<(), Reason> {
+    for (key, value) in policy.labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(&key.as_str())) {
+        let found = daemon_set.template_labels.get(key);
+        if found != Some(value) {
+            return Err(behind(daemon_set, &format!("label {key}"), value, found.map_or("absent", String::as_str)));
+        }
+    }
+    Ok(())
+}
+
+/// Labels that the operator keeps for itself (`applyCommonDaemonsetMetadata` in its `controllers/object_controls.go`).
+const RESERVED_LABELS: [&str; 3] = ["app", "app.kubernetes.io/part-of", "app.kubernetes.io/component"];
+
+fn behind(daemon_set: &DaemonSet, field: &str, expected: &str, found: &str) -> Reason {
+    Reason::SpecNotObserved {
+        object: format!("daemonset/{}", daemon_set.name),
+        field: field.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}

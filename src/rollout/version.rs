@@ -1,0 +1,63 @@
+//! Versions of the GPU driver: two or more numbers (`550.90`, `580.126.20`), compared number by number.
+
+use std::fmt;
+
+/// A driver version. Leading zeros do not count: a ResourceSlice says `535.104.5` where the image's tag says `535.104.05`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriverVersion(Vec<u32>);
+
+impl DriverVersion {
+    /// Reads a version, or the tag of a driver image (`<version>-<operating system>`, `<version>-<kernel>-<operating system>`).
+    /// `None` for digests and anything else that does not begin with two numbers.
+    pub fn parse(text: &str) -> Option<Self> {
+        let version = text.split('-').next()?;
+        let parts = version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()?;
+        (parts.len() >= 2).then_some(Self(parts))
+    }
+
+    /// Reads the version out of a whole image reference.
+    pub fn of_image(image: &str) -> Option<Self> {
+        let (_, tag) = split_image(image);
+        Self::parse(tag?)
+    }
+}
+
+impl fmt::Display for DriverVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        formatter.write_str(&parts.join("."))
+    }
+}
+
+/// An image reference as name and tag or digest (`sha256:…`).
+pub fn split_image(image: &str) -> (&str, Option<&str>) {
+    if let Some((name, digest)) = image.split_once('@') {
+        return (name, Some(digest));
+    }
+    match image.rsplit_once(':') {
+        // A colon before a slash belongs to the registry's port.
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+        Some(_) | None => (image, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leading_zeros_do_not_count() {
+        assert_eq!(DriverVersion::parse("535.104.05"), DriverVersion::parse("535.104.5"));
+        assert!(DriverVersion::parse("580.105.08") < DriverVersion::parse("580.126.20"));
+    }
+
+    #[test]
+    fn tags_carry_more_than_the_version() {
+        let of = |image| DriverVersion::of_image(image).map(|version| version.to_string());
+        assert_eq!(of("nvcr.io/nvidia/driver:580.126.20-ubuntu22.04").as_deref(), Some("580.126.20"));
+        assert_eq!(of("localhost:5000/nvidia/driver:550.90-5.15.0-91-generic-ubuntu22.04").as_deref(), Some("550.90"));
+        assert_eq!(of("nvcr.io/nvidia/driver@sha256:0011"), None);
+        assert_eq!(of("localhost:5000/nvidia/driver"), None);
+        assert_eq!(of("nvcr.io/nvidia/driver:latest"), None);
+    }
+}

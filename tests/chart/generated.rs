@@ -1,0 +1,55 @@
+//! `charts/gpu-rollout/files` is made from the tables in `contract/`; `UPDATE=1 cargo test --test chart` writes it.
+
+use std::path::{Path, PathBuf};
+
+use gpu_rollout::contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
+use gpu_rollout::contract::duty::RIGHTS;
+use gpu_rollout::contract::names;
+use gpu_rollout::contract::settings::FORMAT_VERSION;
+use serde_json::json;
+
+const HEADER: &str = "# Generated from src/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
+
+/// The text of a generated file.
+fn yaml(value: &impl serde::Serialize) -> String {
+    format!("{HEADER}{}", serde_yaml::to_string(value).unwrap())
+}
+
+/// Fails if the file is not what it should be, or writes it.
+fn check(name: &str, expected: &str) {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout/files").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "{name} is stale: UPDATE=1 cargo test --test chart");
+}
+
+#[test]
+fn rights_are_those_of_the_duty_table() {
+    check("rights.yaml", &yaml(&RIGHTS));
+}
+
+#[test]
+fn the_contract_is_that_of_the_program() {
+    let contract = json!({
+        "formatVersion": FORMAT_VERSION,
+        "settingsVariable": names::SETTINGS_ENV,
+        "terminationGraceSeconds": TERMINATION_GRACE_SECONDS,
+        "marginSeconds": MARGIN_SECONDS,
+        "slackSeconds": SLACK_SECONDS,
+        "lease": names::LEASE_NAME,
+        "operatorDeployment": names::OPERATOR_DEPLOYMENT,
+        "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
+    });
+    check("contract.yaml", &yaml(&contract));
+}
+
+#[test]
+fn chart_and_image_have_the_version_of_the_program() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = include_str!("../../charts/gpu-rollout/Chart.yaml");
+    assert!(chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")), "{chart}");
+    let dockerfile = include_str!("../../Dockerfile");
+    assert!(dockerfile.contains(&format!("\nARG VERSION={version}\n")), "{dockerfile}");
+}

@@ -1,0 +1,102 @@
+//! Real Helm on the hook chart, and its output as objects.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use gpu_rollout::contract::names::SETTINGS_ENV;
+use gpu_rollout::contract::settings::Settings;
+use serde_json::Value;
+
+/// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        if let Some(path) = std::env::var_os("GPU_ROLLOUT_HELM") {
+            return path.into();
+        }
+        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/build.sh")).arg("helm4").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("helm4")
+    })
+}
+
+/// The server's version, as a Helm that was not built by its makers takes an old one for the default.
+const SERVER: [&str; 2] = ["--kube-version", "1.34.0"];
+
+/// Runs Helm with the chart's path in place of `CHART`.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gpu-rollout");
+    let arguments = arguments.iter().map(|argument| if *argument == "CHART" { chart } else { argument });
+    Command::new(program()).args(arguments).output().unwrap()
+}
+
+/// The objects that `helm template` makes of release `post` in namespace `gpu-operator`.
+pub(crate) fn template(more: &[&str]) -> Objects {
+    template_as("post", "gpu-operator", more)
+}
+
+/// The objects that `helm template` makes of a release.
+pub(crate) fn template_as(release: &str, namespace: &str, more: &[&str]) -> Objects {
+    let output = run(&[&["template", release, "CHART", "--namespace", namespace], &SERVER[..], more].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Objects(serde_yaml::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap())
+}
+
+/// What Helm says when it refuses.
+pub(crate) fn refusal(more: &[&str]) -> String {
+    let output = run(&[&["template", "post", "CHART", "--namespace", "gpu-operator"], &SERVER[..], more].concat());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "helm took {more:?}");
+    message
+}
+
+/// A values file that lives as long as the test.
+pub(crate) fn values(text: &str) -> tempfile::TempPath {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file.into_temp_path()
+}
+
+/// Rendered objects.
+pub(crate) struct Objects(pub(crate) Vec<Value>);
+
+impl Objects {
+    /// All objects of a kind.
+    pub(crate) fn kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(move |object| object["kind"] == kind)
+    }
+
+    /// The one Job.
+    pub(crate) fn job(&self) -> &Value {
+        let jobs: Vec<&Value> = self.kind("Job").collect();
+        assert_eq!(jobs.len(), 1);
+        jobs[0]
+    }
+
+    /// The pod's specification.
+    pub(crate) fn pod(&self) -> &Value {
+        &self.job()["spec"]["template"]["spec"]
+    }
+
+    /// The trigger ConfigMap.
+    pub(crate) fn trigger(&self) -> &Value {
+        self.kind("ConfigMap").find(|map| map["metadata"]["name"].as_str().unwrap().ends_with("-trigger")).unwrap()
+    }
+
+    /// D.
+    pub(crate) fn digest(&self) -> &str {
+        self.trigger()["data"]["digest"].as_str().unwrap()
+    }
+
+    /// The settings' text in the Job's environment.
+    pub(crate) fn settings_text(&self) -> &str {
+        let environment = self.pod()["containers"][0]["env"].as_array().unwrap();
+        environment.iter().find(|variable| variable["name"] == SETTINGS_ENV).unwrap()["value"].as_str().unwrap()
+    }
+
+    /// The settings as the program reads them.
+    pub(crate) fn settings(&self) -> Settings {
+        serde_json::from_str(self.settings_text()).unwrap()
+    }
+}

@@ -1,0 +1,47 @@
+//! Values that the chart refuses, and what it says.
+
+use super::helm::{refusal, run};
+
+/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and what is expected there.
+const REFUSALS: &[(&[&str], &[&str])] = &[
+    (&["--set", "rollout.mode=drive"], &["/rollout/mode", "'observe'"]),
+    (&["--set", "rollout.gate=canary"], &["/rollout/gate", "'settled'"]),
+    (&["--set", "rollout.budgetSecond=60"], &["/rollout'", "'budgetSecond' not allowed"]),
+    (&["--set", "rollout.dra.retry=true"], &["/rollout/dra'", "'retry' not allowed"]),
+    (&["--set-json", "rollout.duties=[]"], &["rollout.duties is empty", "hint: rollout.duties: [settle, reroll]"]),
+    (&["--set-json", r#"rollout.duties=["drive"]"#], &["/rollout/duties/0", "'settle', 'reroll'"]),
+    (&["--set-json", r#"rollout.duties=["reroll"]"#], &["`reroll` without `settle`", "hint: rollout.duties: [settle, reroll]"]),
+    (&["--set-json", "rollout.dra.namespaces=[]"], &["rollout.dra.namespaces is empty", "hint: name its namespace"]),
+    (&["--set-json", r#"rollout.dra.namespaces=["A b"]"#], &["/rollout/dra/namespaces/0", "does not match pattern"]),
+    (&["--set", "rollout.budgetSeconds=60"], &["rollout.budgetSeconds is 60", "hint: at least 61"]),
+    (&["--set", "rollout.budgetSeconds=1h"], &["/rollout/budgetSeconds", "want integer"]),
+    (&["--set", "rollout.perNodeSeconds=0"], &["/rollout/perNodeSeconds", "want 1"]),
+    (&["--set-string", "rollout.tolerateNotReady=some"], &["/rollout/tolerateNotReady", "does not match pattern"]),
+    (&["--set-json", "rollout.component.version=25.10"], &["/rollout/component/version", "want string"]),
+    (&["--set", "rollout.image.digest=latest"], &["/rollout/image/digest", "does not match pattern"]),
+    (&["--set", "rollout.pod.runAsUser=0"], &["/rollout/pod/runAsUser", "want 1"]),
+    (&["--set-json", "rollout.mode=null"], &["/rollout'", "missing property 'mode'"]),
+    (&["--set-json", "rollout=null"], &["missing property 'rollout'"]),
+    (&["--set-json", "driver.version=580.10"], &["driver.version: expected a string, found 580.1", "hint: write it in quotes"]),
+    (&["--set", "toolkit.version=118"], &["toolkit.version: expected a string, found 118", "hint: write it in quotes"]),
+    (&["--set-string", "driver.enabled=yes"], &["driver.enabled: expected a bool, found yes", "hint: write true or false"]),
+    (&["--kube-version", "1.31.9"], &["kubeVersion: >=1.32.0-0"]),
+];
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn each_names_the_place_and_what_is_expected() {
+    for (arguments, fragments) in REFUSALS {
+        let message = refusal(arguments);
+        for fragment in *fragments {
+            assert!(message.contains(fragment), "{arguments:?} says:\n{message}\nwithout: {fragment}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_chart_itself_is_lint_clean() {
+    let output = run(&["lint", "--strict", "CHART"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -1,0 +1,194 @@
+//! What the chart renders: the settings, the rights, the Job.
+
+use std::collections::BTreeSet;
+
+use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
+use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::duty::{self, Duty, Scope};
+use gpu_rollout::contract::settings::{Expected, FORMAT_VERSION, Gate, Mode, Required, Reroll};
+use serde_json::{Value, json};
+
+use super::helm::{Objects, template, template_as, values};
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_program_reads_the_default_settings() {
+    let settings = template(&[]).settings();
+    assert_eq!(settings.format_version, FORMAT_VERSION);
+    assert_eq!((settings.release.as_str(), settings.namespace.as_str(), settings.record.as_str()), ("post", "gpu-operator", "post-record"));
+    assert_eq!((settings.component.as_str(), settings.component_version.as_deref()), ("gpu-operator", None));
+    assert_eq!((settings.duties.as_slice(), settings.mode, settings.gate), (&Duty::ALL[..], Mode::Observe, Gate::Settled));
+    assert_eq!(settings.operator_namespace, "gpu-operator");
+    assert_eq!(settings.tolerate_not_ready, Count::Number(0));
+    assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Auto, Required::Auto));
+    assert_eq!(settings.dra.namespaces, gpu_rollout::contract::names::DRA_NAMESPACES);
+    assert_eq!(settings.dra.max_unavailable, Count::Percent(25));
+    assert_eq!(settings.expected, Expected::default());
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_program_reads_every_form_of_the_settings() {
+    let file = values(
+        "driver: {enabled: false, version: \"580.10\"}
+toolkit: {version: v1.18.0-ubuntu20.04}
+rollout:
+  component: {version: v26.3.1}
+  duties: [settle]
+  budgetSeconds: 2000000
+  quietSeconds: 0
+  tolerateNotReady: 10%
+  operatorNamespace: nvidia
+  dra: {reroll: off, required: true, maxUnavailable: 3, namespaces: [a, b, a]}
+",
+    );
+    let objects = template(&["--values", file.to_str().unwrap()]);
+    let settings = objects.settings();
+    assert_eq!((settings.budget_seconds, settings.quiet_seconds), (2_000_000, 0));
+    assert_eq!(objects.job()["spec"]["activeDeadlineSeconds"], 2_000_000);
+    assert_eq!(settings.component_version.as_deref(), Some("v26.3.1"));
+    assert_eq!((settings.duties.as_slice(), settings.operator_namespace.as_str()), (&[Duty::Settle][..], "nvidia"));
+    assert_eq!((settings.tolerate_not_ready, settings.dra.max_unavailable), (Count::Percent(10), Count::Number(3)));
+    assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Off, Required::True));
+    assert_eq!(settings.dra.namespaces, ["a", "b"]);
+    let expected = Expected {
+        driver_enabled: Some(false),
+        driver_version: Some("580.10".to_owned()),
+        toolkit_version: Some("v1.18.0-ubuntu20.04".to_owned()),
+    };
+    assert_eq!(settings.expected, expected);
+
+    // Another component's `driver` is none of our business, whatever its type.
+    let other = template(&["--set", "rollout.component.name=nvidia-dra-driver-gpu,driver.version=3"]);
+    assert_eq!(other.settings().expected, Expected::default());
+}
+
+/// What a rule allows, in one line.
+fn line(group: &str, resource: &str, verbs: &[&str], named: bool) -> String {
+    format!("{group}/{resource} {} {}", verbs.join(","), if named { "named" } else { "any" })
+}
+
+/// The rules of every role of a scope, and the namespaces of those roles.
+fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&str>) {
+    let (kind, suffix) = match scope {
+        Scope::Cluster => ("ClusterRole", ":post"),
+        Scope::Release => ("Role", ":release"),
+        Scope::Default => ("Role", ":default"),
+        Scope::Operator => ("Role", ":operator"),
+        Scope::Dra => ("Role", ":dra"),
+    };
+    let mut lines = BTreeSet::new();
+    let mut namespaces = Vec::new();
+    for role in objects.kind(kind).filter(|role| role["metadata"]["name"].as_str().unwrap().ends_with(suffix)) {
+        namespaces.extend(role["metadata"]["namespace"].as_str());
+        for rule in role["rules"].as_array().unwrap() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let verbs: Vec<&str> = rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap()).collect();
+            let named = rule.get("resourceNames").is_some_and(|names| !names.as_array().unwrap().is_empty());
+            lines.insert(line(&text(&rule["apiGroups"][0]), &text(&rule["resources"][0]), &verbs, named));
+        }
+        let binding = objects.0.iter().find(|object| {
+            object["kind"] == format!("{kind}Binding")
+                && object["metadata"]["namespace"] == role["metadata"]["namespace"]
+                && object["roleRef"]["name"] == role["metadata"]["name"]
+        });
+        let subject = json!([{"kind": "ServiceAccount", "name": "post", "namespace": "gpu-operator"}]);
+        assert_eq!(binding.unwrap()["subjects"], subject);
+    }
+    (lines, namespaces)
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_rights_are_those_of_the_duties() {
+    for (duties, argument) in [(&Duty::ALL[..], r#"["settle","reroll"]"#), (&[Duty::Settle][..], r#"["settle"]"#)] {
+        let objects = template(&["--set-json", &format!("rollout.duties={argument}"), "--set", "rollout.operatorNamespace=nvidia"]);
+        for scope in [Scope::Cluster, Scope::Release, Scope::Default, Scope::Operator, Scope::Dra] {
+            let expected: BTreeSet<String> = duty::rights(duties)
+                .filter(|right| right.scope == scope)
+                .map(|right| line(right.group, right.resource, right.verbs, right.object != duty::Object::Any))
+                .collect();
+            let (found, namespaces) = rendered_rights(&objects, scope);
+            assert_eq!(found, expected, "{scope:?} of {duties:?}");
+            let reroll = duties.contains(&Duty::Reroll);
+            let wanted: &[&str] = match scope {
+                Scope::Release => &["gpu-operator"],
+                Scope::Default => &["default"],
+                Scope::Operator => &["nvidia"],
+                Scope::Dra if reroll => &gpu_rollout::contract::names::DRA_NAMESPACES,
+                Scope::Cluster | Scope::Dra => &[],
+            };
+            assert_eq!(namespaces, wanted, "{scope:?} of {duties:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn no_two_objects_share_a_name_when_namespaces_coincide() {
+    let same = ["--set-json", r#"rollout.dra.namespaces=["default","default"]"#, "--set", "rollout.operatorNamespace=default"];
+    let mut seen = BTreeSet::new();
+    for release in ["one", "two"] {
+        for object in template_as(release, "default", &same).0 {
+            let name = (object["kind"].to_string(), object["metadata"]["namespace"].to_string(), object["metadata"]["name"].to_string());
+            assert!(seen.insert(name.clone()), "{name:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_job_is_the_only_hook_and_ends_by_itself() {
+    let objects = template(&[]);
+    let hooks: Vec<&Value> = objects.0.iter().filter(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_some()).collect();
+    assert_eq!(hooks, [objects.job()]);
+    let annotations = json!({
+        "helm.sh/hook": "post-install,post-upgrade,post-rollback",
+        "helm.sh/hook-weight": "100",
+        "helm.sh/hook-delete-policy": "before-hook-creation",
+    });
+    assert_eq!(objects.job()["metadata"]["annotations"], annotations);
+    let specification = objects.job()["spec"].as_object().unwrap();
+    let keys: Vec<&str> = specification.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["activeDeadlineSeconds", "backoffLimit", "template"], "no ttl, no podFailurePolicy");
+    assert_eq!(objects.pod()["terminationGracePeriodSeconds"], TERMINATION_GRACE_SECONDS);
+    assert_eq!(objects.pod()["restartPolicy"], "Never");
+    let record = objects.kind("ConfigMap").find(|map| map["metadata"]["name"] == "post-record").unwrap();
+    assert!(record.get("data").is_none(), "an upgrade would reset the record");
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_pod_takes_what_a_cluster_asks_for() {
+    let file = values(
+        "rollout:
+  image: {repository: registry.example:5000/tools/gpu-rollout, digest: \"sha256:0000000000000000000000000000000000000000000000000000000000000000\", pullSecrets: [one]}
+  pod:
+    runAsUser: null
+    labels: {team: ml, sidecar.istio.io/inject: \"true\"}
+    nodeSelector: {pool: system}
+    tolerations: [{key: dedicated, operator: Exists}]
+    affinity: {podAntiAffinity: {}}
+    priorityClassName: high
+    resources: {limits: {memory: 1Gi}}
+",
+    );
+    let objects = template(&["--values", file.to_str().unwrap()]);
+    let pod = objects.pod();
+    assert_eq!(
+        pod["containers"][0]["image"],
+        "registry.example:5000/tools/gpu-rollout@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+    );
+    assert_eq!(pod["imagePullSecrets"], json!([{"name": "one"}]));
+    assert_eq!(pod["securityContext"], json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}));
+    assert_eq!(pod["nodeSelector"], json!({"kubernetes.io/os": "linux", "pool": "system"}));
+    assert_eq!(pod["affinity"], json!({"podAntiAffinity": {}}));
+    assert_eq!(pod["priorityClassName"], "high");
+    assert_eq!(pod["containers"][0]["resources"]["limits"], json!({"cpu": "1", "memory": "1Gi"}));
+    let tolerations = pod["tolerations"].as_array().unwrap();
+    assert_eq!(tolerations.last(), Some(&json!({"key": "dedicated", "operator": "Exists"})));
+    assert!(tolerations.iter().any(|toleration| toleration["key"] == "nvidia.com/gpu"));
+    let labels = &objects.job()["spec"]["template"]["metadata"]["labels"];
+    assert_eq!((&labels["team"], &labels["sidecar.istio.io/inject"]), (&json!("ml"), &json!("true")));
+    assert_eq!(template(&[]).pod()["containers"][0]["image"], concat!("gpu-rollout:", env!("CARGO_PKG_VERSION")));
+}

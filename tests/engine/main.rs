@@ -1,0 +1,7 @@
+//! The engine, without any cluster: fixtures in, decisions out.
+
+mod fleet;
+mod plugins;
+mod settle;
+mod simulation;
+mod traces;
