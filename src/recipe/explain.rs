@@ -10,7 +10,7 @@ use super::path::Path;
 use super::schema::Shape;
 use super::source::Origin;
 use super::tree::{Node, Value};
-use crate::catalog::{self, keys::Keys};
+use crate::catalog;
 
 /// One layer that says something about a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,9 +112,10 @@ fn default(loaded: &Loaded, path: &Path) -> Option<(&'static str, String)> {
     {
         let component = catalog::component(name)?;
         let written = loaded.recipe.components.iter().find(|component| component.name == *name)?.version.as_deref();
-        let keys = Keys::of(component, component.version(written.unwrap_or(&component.default_version))?)?;
-        let key = rest.iter().try_fold(&keys, |node, key| node.child(key))?;
-        return Some(("default of the chart", key.default()?.to_string()));
+        let version = component.version(written.unwrap_or(&component.default_version))?;
+        let defaults = component.default_values(version)?;
+        let value = catalog::lookup_keys(&defaults, rest.iter().map(String::as_str))?;
+        return Some(("default of the chart", value.to_string()));
     }
     let recipe = serde_json::to_value(&loaded.recipe).ok()?;
     let value = path.keys().iter().try_fold(&recipe, step)?;

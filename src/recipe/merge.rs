@@ -21,7 +21,7 @@ pub struct Layer {
     pub node: Node,
     /// The layers that it extends, directly or not.
     pub ancestors: BTreeSet<usize>,
-    /// Whether [`OWN_KEYS`] are taken from it: the recipe that was asked for, and overrides.
+    /// Whether name and kind are taken from it: the recipe that was asked for, and overrides.
     pub own: bool,
 }
 

@@ -11,7 +11,7 @@ use super::shape::check_value;
 use super::source::{Origin, Source, SourceId, Sources};
 use super::tree::{Entry, Node, Value};
 use super::unbuilt::unbuilt_key;
-use crate::catalog::{self, keys::Keys};
+use crate::catalog;
 
 /// One override as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,9 +181,9 @@ impl Typed<'_> {
         let Some(component) = keys.get(1).and_then(|name| catalog::component(name)) else { return false };
         let written = self.merged.at_keys(&["components", &component.name, "version"]).and_then(Node::text);
         let Some(version) = component.version(written.unwrap_or(&component.default_version)) else { return false };
-        let known = Keys::of(component, version);
-        let key = known.as_ref().and_then(|known| keys[3..].iter().try_fold(known, |node, key| node.child(key)));
-        let default_is_text = key.and_then(Keys::default).is_some_and(serde_json::Value::is_string);
+        let defaults = component.default_values(version).unwrap_or_default();
+        let default_is_text =
+            catalog::lookup_keys(&defaults, keys[3..].iter().map(String::as_str)).is_some_and(serde_json::Value::is_string);
         default_is_text || matches!(self.each.path.last(), Some("version" | "tag"))
     }
 }

@@ -25,7 +25,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn dra_driver(subject: &Subject<'_>, dra: Known<'_>, operator: Option<Known<'_>>, findings: &mut Vec<Diagnostic>) {
+fn dra_driver(subject: &Subject<'_>, dra: &Known<'_>, operator: Option<&Known<'_>>, findings: &mut Vec<Diagnostic>) {
     let values = ["components", dra.name, "values"];
     let gpus = dra.is_on(&["resources", "gpus", "enabled"]);
     if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
