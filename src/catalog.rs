@@ -106,7 +106,12 @@ impl Component {
 
 /// The value at a dotted path.
 pub fn lookup<'a>(values: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    let mut keys = path.split('.');
+    lookup_keys(values, path.split('.'))
+}
+
+/// The value below these keys.
+pub fn lookup_keys<'a, 'k>(values: &'a Map<String, Value>, keys: impl IntoIterator<Item = &'k str>) -> Option<&'a Value> {
+    let mut keys = keys.into_iter();
     let first = values.get(keys.next()?)?;
     keys.try_fold(first, |value, key| value.get(key))
 }

@@ -1,7 +1,7 @@
 //! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
 //!
-//! One module a deployer; they never import each other. What they share: [`file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`template`] (the engine).
+//! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
+//! [`mod@template`] (the engine).
 
 use std::fmt;
 use std::str::FromStr;

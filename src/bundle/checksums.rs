@@ -57,7 +57,7 @@ pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, String)>) -> Str
 /// Reads a list: digest by path.
 ///
 /// # Errors
-/// The number of the first line that is not as [`write`] makes it, or that does not belong there.
+/// The number of the first line that is not as `write` makes it, or that does not belong there.
 pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut list = BTreeMap::new();
     let mut previous = String::new();

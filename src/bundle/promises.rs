@@ -11,7 +11,7 @@ use crate::contract::budget::deployer_timeout_seconds;
 use crate::contract::yaml;
 use crate::deployer::helm::DEPLOY;
 use crate::deployer::helm::facts::{self, Step};
-use crate::deployer::layout::SETTINGS;
+use crate::deployer::layout::{SETTINGS, VALUES};
 
 /// What a hook's settings say, as far as it must fit to the rest.
 #[derive(Deserialize)]
@@ -85,18 +85,24 @@ pub(super) fn broken(directory: &Path) -> Vec<Finding> {
 fn hook(rollout: &Rollout, step: &Step, before: &[Step]) -> impl Iterator<Item = String> {
     let Component { name, version } = &rollout.component;
     let upstream = before.iter().find(|step| step.kind == "upstream" && step.name() == name);
-    let order = match upstream {
+    let fit = match upstream {
         None => Some(format!("{} does not come after {name}, which it waits for", step.name())),
-        Some(upstream) => upstream.rest.first().filter(|deployed| *deployed != version).map(|deployed| {
-            format!(
-                "{name} is deployed in version {deployed}, but its hook {} is made for {version}: change the recipe and render again",
+        Some(upstream) if upstream.rest.first() != Some(version) => {
+            let deployed = upstream.rest.first().map_or("no version", String::as_str);
+            Some(format!(
+                "deploys {name} {deployed}, but its hook {} is made for {version}: change the recipe and render again",
                 step.name()
-            )
-        }),
+            ))
+        }
+        Some(upstream) => {
+            let shared = format!("{}/{VALUES}", upstream.folder);
+            (step.rest.first() != Some(&shared))
+                .then(|| format!("{} does not share `{shared}`, so edits there do not fire it", step.name()))
+        }
     };
     let least = deployer_timeout_seconds(rollout.budget_seconds);
     let time = step.timeout_seconds.filter(|timeout| *timeout < least).map(|timeout| {
         format!("{} gets {timeout} s, less than the {least} s that its budget of {} s needs", step.name(), rollout.budget_seconds)
     });
-    order.into_iter().chain(time)
+    fit.into_iter().chain(time)
 }

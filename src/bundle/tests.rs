@@ -202,7 +202,7 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
         fs::write(output.join(path), text.replacen(from, to, 1)).unwrap();
         let findings = verify(&output).unwrap();
         let promises: Vec<&Finding> = findings.iter().filter(|finding| matches!(finding, Finding::Promise { .. })).collect();
-        promises.iter().map(|finding| format!("{finding}\n")).collect::<String>()
+        promises.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(broken("deploy.sh", "600 v26.3.1", "600 v26.7.0"));
     insta::assert_snapshot!(broken(
@@ -212,6 +212,7 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
     ));
     insta::assert_snapshot!(broken("004-gpu-operator-post/rollout.yaml", "budgetSeconds: 3", "budgetSeconds: 13"));
     insta::assert_snapshot!(broken("deploy.sh", "upstream 003-gpu-operator ", "# upstream 003-gpu-operator "));
+    insta::assert_snapshot!(broken("deploy.sh", "3870 003-gpu-operator/values.yaml", "3870 my-values.yaml"));
     assert_eq!(broken("003-gpu-operator/values.yaml", "580.126.20", "580.126.21"), "", "an edit of values is a way to work");
 }
 

@@ -100,7 +100,7 @@ pub fn write(tree: &Tree, output: &Path, force: bool) -> Result<Written, WriteEr
     write_with(tree, output, force, &mut write_file)
 }
 
-/// As [`write`], with the part that may fail in the middle handed in.
+/// As [`write()`], with the part that may fail in the middle handed in.
 pub(super) fn write_with(
     tree: &Tree,
     output: &Path,
@@ -117,9 +117,9 @@ pub(super) fn write_with(
 }
 
 fn fill(tree: &Tree, target: &Target, write_file: &mut dyn FnMut(&Path, &File) -> io::Result<()>) -> Result<(), WriteError> {
-    fs::create_dir(&target.staging).map_err(|source| WriteError::Io { path: target.staging.clone(), source })?;
+    // Errors name the path that the user knows, not the one for the time of writing.
+    fs::create_dir(&target.staging).map_err(|source| WriteError::Io { path: target.directory.clone(), source })?;
     for file in tree.files() {
-        // The path that the user knows, not the one for the time of writing.
         write_file(&target.staging, file).map_err(|source| WriteError::Io { path: target.directory.join(&file.path), source })?;
     }
     Ok(())

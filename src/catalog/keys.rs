@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::model::{Component, Version};
+use super::model::Version;
 
 /// The keys of one version of a chart as a tree.
 #[derive(Clone, Debug, Default)]
@@ -17,10 +17,12 @@ pub struct Keys {
 impl Keys {
     /// The tree: what the default values name, what else the templates read, and where anything goes. `None` if the catalog has
     /// no default values of this version.
-    pub fn of(component: &Component, version: &Version) -> Option<Self> {
-        let defaults = component.default_values(version)?;
-        let mut keys = Self::from_default(&Value::Object(defaults));
-        keys.open = false;
+    pub fn of(version: &Version, defaults: &Map<String, Value>) -> Option<Self> {
+        if defaults.is_empty() {
+            return None;
+        }
+        let children = defaults.iter().map(|(key, value)| (key.clone(), Self::from_default(value))).collect();
+        let mut keys = Self { children, default: None, open: false };
         for path in version.further_keys.iter().chain(&version.open_keys) {
             path.split('.').fold(&mut keys, |node, key| node.children.entry(key.to_owned()).or_default()).open = true;
         }
@@ -31,7 +33,7 @@ impl Keys {
     fn from_default(value: &Value) -> Self {
         let children: BTreeMap<_, _> =
             value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), Self::from_default(value))).collect();
-        Self { open: value.as_object().is_some_and(serde_json::Map::is_empty), children, default: Some(value.clone()) }
+        Self { open: value.as_object().is_some_and(Map::is_empty), children, default: Some(value.clone()) }
     }
 
     /// The key's own tree.

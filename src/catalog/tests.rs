@@ -17,7 +17,7 @@ fn every_component_is_readable() {
         }
         for version in &component.versions {
             assert_eq!(component.own_crds(version).len(), version.crds.len(), "{name} {}: a CRD file is missing", version.version);
-            assert!(!version.keys_complete || keys::Keys::of(component, version).is_some(), "{name} {}", version.version);
+            assert!(!version.keys_complete || component.default_values(version).is_some(), "{name} {}", version.version);
         }
     }
 }
@@ -81,10 +81,15 @@ fn crds_of_a_sub_chart_come_along_unless_their_owner_does() {
     assert_eq!(owners(json!({}), &["gpu-operator", "node-feature-discovery"]), ["gpu-operator", "gpu-operator"]);
 }
 
+fn keys_of(component: &Component, version: &str) -> keys::Keys {
+    let version = component.version(version).unwrap();
+    keys::Keys::of(version, &component.default_values(version).unwrap()).unwrap()
+}
+
 #[test]
 fn keys_know_what_the_chart_reads() {
     let operator = component("gpu-operator").unwrap();
-    let keys = keys::Keys::of(operator, operator.version("v26.3.1").unwrap()).unwrap();
+    let keys = keys_of(operator, "v26.3.1");
     assert_eq!(keys.places_of("maxParallelUpgrades"), [["driver", "upgradePolicy", "maxParallelUpgrades"]]);
     assert!(keys.child("driver").unwrap().child("useOpenKernelModules").is_none());
     assert!(keys.child("dcgmExporter").unwrap().child("config").unwrap().is_open());

@@ -6,24 +6,31 @@ use serde::de::DeserializeOwned;
 
 pub use serde_yaml::{Error, Location, Spanned};
 
-/// Nodes that a document may have, aliases expanded: ten times what the largest list of values that we know has, and small enough
-/// that a document made of aliases is refused within milliseconds.
-const MAX_NODES: usize = 100_000;
+/// Nodes that a document may have, aliases expanded: far above the largest file of a bundle.
+const MAX_NODES: usize = 1_000_000;
 /// How deep a document may be nested. Recursive code over parsed documents relies on it.
-const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 
 /// Reads one document. Duplicate keys and further documents are errors; `0644` is 420 and `yes` is true, as Helm has it.
 ///
 /// # Errors
 /// The text is no YAML, exceeds the limits above, or does not fit `T`. The error knows line and column and carries no excerpt.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_yaml::from_str_with_options(text, read_options())
+    from_str_limited(text, MAX_NODES)
 }
 
-fn read_options() -> serde_yaml::Options {
+/// The same for texts that strangers write: refuses what has more than `nodes` nodes once aliases are expanded.
+///
+/// # Errors
+/// See [`from_str`].
+pub fn from_str_limited<T: DeserializeOwned>(text: &str, nodes: usize) -> Result<T, Error> {
+    serde_yaml::from_str_with_options(text, read_options(nodes))
+}
+
+fn read_options(nodes: usize) -> serde_yaml::Options {
     serde_yaml::options! {
-        budget: serde_yaml::budget! { max_nodes: MAX_NODES, max_depth: MAX_DEPTH, max_documents: 2 },
-        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 2 * MAX_NODES },
+        budget: serde_yaml::budget! { max_nodes: nodes, max_events: 4 * nodes, max_depth: MAX_DEPTH, max_documents: 2 },
+        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 4 * nodes },
         emit_comments: false,
         legacy_octal_numbers: true,
         with_snippet: false,
@@ -41,11 +48,6 @@ pub fn to_string(value: &impl Serialize) -> Result<String, serde_yaml::ser::Erro
         text.push('\n');
     }
     Ok(text)
-}
-
-/// Whether `text`, unquoted, is a string for a YAML parser.
-pub fn is_plain_string(text: &str) -> bool {
-    from_str::<serde_json::Value>(text).is_ok_and(|value| value.as_str() == Some(text))
 }
 
 #[cfg(test)]
@@ -82,7 +84,7 @@ mod tests {
         let level = |level: usize| format!("a{level}: &a{level} [{}]", format!("*a{}, ", level - 1).repeat(10));
         let levels: Vec<String> = std::iter::once("a0: &a0 [x, x]".to_owned()).chain((1..10).map(level)).collect();
         let bomb = levels.join("\n");
-        assert!(from_str::<Value>(&bomb).is_err());
+        assert!(from_str_limited::<Value>(&bomb, 10_000).is_err());
         assert!(from_str::<Value>(&"[".repeat(1000)).is_err());
         assert!(from_str::<Value>("a: 1\n---\nb: 1\n").is_err());
         assert!(from_str::<Value>("a: 1\na: 1\n").is_err());

@@ -10,7 +10,7 @@ use crate::cluster::call::CallError;
 use crate::cluster::job;
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
-use crate::contract::budget::MARGIN_SECONDS;
+use crate::contract::budget::working_seconds;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::decide;
@@ -50,8 +50,7 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         Err(Failure::Call(CallError::NotFound(_))) => hook.clock.now(),
         Err(failure) => return Err(failed(hook, failure, &[]).await),
     };
-    let margin = MARGIN_SECONDS.min(settings.budget_seconds / 4);
-    let deadline = started.saturating_add(seconds(settings.budget_seconds.saturating_sub(margin))).unwrap_or(Timestamp::MAX);
+    let deadline = started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
 
     let mut store = RecordStore::new(&hook.client, &settings.namespace, &settings.record);
     let record = read(hook, &mut store, deadline).await?;

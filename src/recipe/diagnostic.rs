@@ -4,6 +4,9 @@ use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet
 
 use super::source::{Origin, Sources};
 
+/// As many findings as anybody reads at once.
+const MOST_DRAWN: usize = 50;
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -128,8 +131,8 @@ impl Diagnostics {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The findings for people, one blank line between two, with terminal colors that [`crate::cli::printer::Printer`] drops
-    /// where no terminal reads them.
+    /// The findings for people, one blank line between two, with terminal colors that the command line
+    /// drops where no terminal reads them.
     pub fn render(&self) -> String {
         self.draw(&Renderer::styled())
     }
@@ -140,7 +143,11 @@ impl Diagnostics {
     }
 
     fn draw(&self, renderer: &Renderer) -> String {
-        self.list.iter().map(|diagnostic| self.draw_one(renderer, diagnostic)).collect::<Vec<_>>().join("\n\n")
+        let mut drawn: Vec<String> = self.list.iter().take(MOST_DRAWN).map(|diagnostic| self.draw_one(renderer, diagnostic)).collect();
+        if self.list.len() > MOST_DRAWN {
+            drawn.push(format!("… and {} more", self.list.len() - MOST_DRAWN));
+        }
+        drawn.join("\n\n")
     }
 
     fn draw_one(&self, renderer: &Renderer, diagnostic: &Diagnostic) -> String {
@@ -168,6 +175,10 @@ impl Diagnostics {
             let annotations =
                 here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
             elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
+        }
+        if elements.is_empty() {
+            let hints: String = diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
+            return renderer.render(&[Group::with_title(level.primary_title(&*diagnostic.message))]) + &hints;
         }
         elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));
         let group: Group<'_> = level.primary_title(&*diagnostic.message).elements(elements);

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value as Json;
+
 use super::load::Loaded;
 use super::nearest::nearest;
 use super::path::Path;
 use super::schema::Shape;
 use super::source::Origin;
 use super::tree::{Node, Value};
-use crate::catalog::{self, keys::Keys};
+use crate::catalog;
 
 /// One layer that says something about a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +55,10 @@ fn leaves(loaded: &Loaded, path: &Path) -> Vec<Path> {
             collect(path, node, &mut found);
         }
     }
-    found
+    // A parent that one layer replaces as a whole shows at every value below it.
+    let is_parent = |path: &Path| found.iter().any(|other| other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys()));
+    let parents: Vec<bool> = found.iter().map(is_parent).collect();
+    found.into_iter().zip(parents).filter_map(|(path, is_parent)| (!is_parent).then_some(path)).collect()
 }
 
 fn collect(path: &Path, node: &Node, found: &mut Vec<Path>) {
@@ -107,13 +112,24 @@ fn default(loaded: &Loaded, path: &Path) -> Option<(&'static str, String)> {
     {
         let component = catalog::component(name)?;
         let written = loaded.recipe.components.iter().find(|component| component.name == *name)?.version.as_deref();
-        let keys = Keys::of(component, component.version(written.unwrap_or(&component.default_version))?)?;
-        let key = rest.iter().try_fold(&keys, |node, key| node.child(key))?;
-        return Some(("default of the chart", key.default()?.to_string()));
+        let version = component.version(written.unwrap_or(&component.default_version))?;
+        let defaults = component.default_values(version)?;
+        let value = catalog::lookup_keys(&defaults, rest.iter().map(String::as_str))?;
+        return Some(("default of the chart", value.to_string()));
     }
     let recipe = serde_json::to_value(&loaded.recipe).ok()?;
-    let value = path.keys().iter().try_fold(&recipe, |value, key| value.get(key))?;
-    Some(("default of gpu-rollout", value.to_string()))
+    let value = path.keys().iter().try_fold(&recipe, step)?;
+    let source = if path.keys()[0] == "components" { "default of the catalog" } else { "default of gpu-rollout" };
+    Some((source, value.to_string()))
+}
+
+/// Components go by name.
+fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
+    match value {
+        Json::Array(items) => items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key)),
+        Json::Object(map) => map.get(key),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => None,
+    }
 }
 
 fn hint(loaded: &Loaded, path: &Path) -> Option<String> {

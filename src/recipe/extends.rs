@@ -80,8 +80,11 @@ fn normalized(path: &str) -> String {
             other => parts.push(other),
         }
     }
-    let joined = parts.join("/");
-    if path.starts_with('/') { format!("/{joined}") } else { joined }
+    match (path.starts_with('/'), parts.join("/")) {
+        (true, joined) => format!("/{joined}"),
+        (false, joined) if joined.is_empty() => ".".to_owned(),
+        (false, joined) => joined,
+    }
 }
 
 /// A recipe of the graph with its name.

@@ -11,8 +11,8 @@ use super::tree::{Entry, Node, Value};
 
 /// Keys that say what a recipe *is*: never inherited.
 const OWN_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
-/// The key that merging answers.
-const EXTENDS: &str = "extends";
+/// Keys that mean nothing after merging: what was extended, and a pointer for editors.
+const DROPPED_KEYS: [&str; 2] = ["extends", "$schema"];
 
 /// One recipe of the graph, in an order in which ancestors stand before their descendants.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Layer {
     pub node: Node,
     /// The layers that it extends, directly or not.
     pub ancestors: BTreeSet<usize>,
-    /// Whether [`OWN_KEYS`] are taken from it: the recipe that was asked for, and overrides.
+    /// Whether name and kind are taken from it: the recipe that was asked for, and overrides.
     pub own: bool,
 }
 
@@ -101,7 +101,7 @@ impl Merger<'_> {
         let mut seen = BTreeSet::new();
         for key in live.iter().flat_map(|contribution| contribution.node.entries()).map(|entry| entry.key.as_str()) {
             let top = path.keys().is_empty();
-            if !seen.insert(key) || (top && key == EXTENDS) {
+            if !seen.insert(key) || (top && DROPPED_KEYS.contains(&key)) {
                 continue;
             }
             let own = top && OWN_KEYS.contains(&key);

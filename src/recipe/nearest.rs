@@ -1,7 +1,13 @@
 //! "Did you mean": the known word that is nearest to a mistyped one.
 
+/// Nobody mistypes anything longer.
+const LONGEST_WORD: usize = 100;
+
 /// The candidate that `word` was probably meant to be; `None` if none is near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > LONGEST_WORD {
+        return None;
+    }
     let limit = (word.chars().count() / 3).max(1);
     let scored = candidates.into_iter().filter_map(|candidate| {
         let distance = distance(&word.to_lowercase(), &candidate.to_lowercase());

@@ -11,7 +11,7 @@ use super::shape::check_value;
 use super::source::{Origin, Source, SourceId, Sources};
 use super::tree::{Entry, Node, Value};
 use super::unbuilt::unbuilt_key;
-use crate::catalog::{self, keys::Keys};
+use crate::catalog;
 
 /// One override as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,9 @@ pub fn layer(overrides: &[Override], merged: &Node, sources: &mut Sources, findi
     for each in overrides {
         let source = sources.add(Source { name: "--set".to_owned(), text: each.typed.clone() });
         let path_end = each.typed.len() - each.value.len() - 1;
-        let typed = Typed { each, merged, key_origin: Origin { source, start: 0, end: path_end } };
+        // A finding about the path shows the path alone: the value may be a secret.
+        let path_alone = sources.add(Source { name: "--set".to_owned(), text: each.typed[..path_end].to_owned() });
+        let typed = Typed { each, merged, key_origin: Origin { source: path_alone, start: 0, end: path_end } };
         let shape = match typed.shape() {
             Ok(shape) => shape,
             Err(finding) => {
@@ -179,9 +181,9 @@ impl Typed<'_> {
         let Some(component) = keys.get(1).and_then(|name| catalog::component(name)) else { return false };
         let written = self.merged.at_keys(&["components", &component.name, "version"]).and_then(Node::text);
         let Some(version) = component.version(written.unwrap_or(&component.default_version)) else { return false };
-        let known = Keys::of(component, version);
-        let key = known.as_ref().and_then(|known| keys[3..].iter().try_fold(known, |node, key| node.child(key)));
-        let default_is_text = key.and_then(Keys::default).is_some_and(serde_json::Value::is_string);
+        let defaults = component.default_values(version).unwrap_or_default();
+        let default_is_text =
+            catalog::lookup_keys(&defaults, keys[3..].iter().map(String::as_str)).is_some_and(serde_json::Value::is_string);
         default_is_text || matches!(self.each.path.last(), Some("version" | "tag"))
     }
 }

@@ -10,6 +10,9 @@ use super::source::{Origin, SourceId, Sources, byte_at};
 use super::tree::{Entry, Node, Value};
 use crate::contract::yaml::{self, Location, Spanned};
 
+/// Nodes that a recipe may have, aliases expanded: ten times the largest chart's default values. Nothing that is done with a tree
+/// of this size takes long, even if it compares every key with every other.
+const MAX_NODES: usize = 20_000;
 /// What YAML parsers of different ages take for a boolean or null when it is not quoted.
 const WORDS_OF_YAML_1_1: [&str; 11] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", ""];
 
@@ -25,7 +28,7 @@ pub fn parse(sources: &Sources, source: SourceId) -> Result<Node, Diagnostic> {
             .at(Origin { source, start: byte, end: byte + 1 })
             .hint("a recipe is plain text: save it as UTF-8"));
     }
-    let raw: Spanned<Raw> = yaml::from_str(text).map_err(|error| explain(&error, text, source))?;
+    let raw: Spanned<Raw> = yaml::from_str_limited(text, MAX_NODES).map_err(|error| explain(&error, text, source))?;
     Convert { text, source }.node(raw)
 }
 
@@ -105,7 +108,11 @@ fn origin(location: &Location, text: &str, source: SourceId) -> Origin {
     reason = "the parser's enum grows with its versions; all but a few kinds are told in its own words"
 )]
 fn explain(error: &yaml::Error, text: &str, source: SourceId) -> Diagnostic {
-    let (message, hint) = match error.without_snippet() {
+    let mut error = error.without_snippet();
+    while let yaml::Error::AliasError { error: inner, .. } = error {
+        error = inner;
+    }
+    let (message, hint) = match error {
         yaml::Error::MultipleDocuments { .. } => (
             "a second document starts here".to_owned(),
             "a recipe is one document: remove everything from `---` on, or make it a recipe of its own and name it in `extends`",

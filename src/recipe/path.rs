@@ -4,6 +4,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::contract::yaml;
+
+/// As deep as a document may be nested.
+const MAX_KEYS: usize = yaml::MAX_DEPTH;
+
 /// Keys from the top.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(Vec<String>);
@@ -14,6 +19,9 @@ pub enum PathError {
     /// `a..b`, a leading or a trailing dot.
     #[error("`{0}` has an empty key")]
     EmptyKey(String),
+    /// More keys than a recipe can be deep.
+    #[error("a path has at most {MAX_KEYS} keys")]
+    TooLong,
     /// A backslash at the end or before something that needs none.
     #[error("`{0}` has a backslash that escapes neither a dot nor a backslash")]
     Escape(String),
@@ -84,6 +92,9 @@ impl FromStr for Path {
                 other => push(&mut keys, other),
             }
         }
+        if keys.len() > MAX_KEYS {
+            return Err(PathError::TooLong);
+        }
         if keys.iter().any(String::is_empty) { Err(PathError::EmptyKey(text.to_owned())) } else { Ok(Self(keys)) }
     }
 }
@@ -104,6 +115,7 @@ mod tests {
             assert_eq!(text.parse::<Path>().unwrap().to_string(), text);
         }
         assert_eq!(r"a.b\.c".parse::<Path>().unwrap().keys(), ["a", "b.c"]);
+        assert_eq!(vec!["a"; 65].join(".").parse::<Path>(), Err(PathError::TooLong));
         for bad in ["", ".", "a.", ".a", "a..b", r"a\", r"a\b"] {
             assert!(bad.parse::<Path>().is_err(), "{bad}");
         }

@@ -79,8 +79,11 @@ impl Reader for Files {
     }
 }
 
-/// Reads at most one byte more than allowed.
-fn read_limited(reader: impl Read) -> Result<String, ReadError> {
+/// Reads at most one byte more than allowed; a byte order mark is dropped.
+///
+/// # Errors
+/// Too large, not UTF-8, or the reader's own error.
+pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
     reader.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > SIZE_LIMIT {
@@ -89,6 +92,9 @@ fn read_limited(reader: impl Read) -> Result<String, ReadError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(ReadError::Utf16);
     }
-    let text = String::from_utf8(bytes).map_err(|error| ReadError::NotUtf8 { byte: error.utf8_error().valid_up_to() })?;
-    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
+    let mut text = String::from_utf8(bytes).map_err(|error| ReadError::NotUtf8 { byte: error.utf8_error().valid_up_to() })?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
 }

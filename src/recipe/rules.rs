@@ -1,6 +1,8 @@
 //! What a recipe of the right shape can still have wrong. One file a subject; each rule sees the merged tree, whose nodes know
 //! their places, and the typed recipe.
 
+use serde_json::{Map, Value};
+
 use super::diagnostic::Diagnostic;
 use super::model::Recipe;
 use super::source::{Origin, Sources};
@@ -17,7 +19,8 @@ pub mod values;
 
 /// Applies every rule.
 pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec<Diagnostic>) {
-    let subject = Subject { tree, recipe, sources };
+    let known = recipe.components.iter().filter_map(|component| Known::of(component, tree)).collect();
+    let subject = Subject { tree, recipe, sources, known };
     cluster::check(&subject, findings);
     components::check(&subject, findings);
     rollout::check(&subject, findings);
@@ -27,11 +30,12 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
 }
 
 /// The recipe that is judged.
-#[derive(Clone, Copy)]
 pub struct Subject<'a> {
     tree: &'a Node,
     recipe: &'a Recipe,
     sources: &'a Sources,
+    /// Those of the recipe's components that are in the catalog.
+    known: Vec<Known<'a>>,
 }
 
 impl<'a> Subject<'a> {
@@ -58,44 +62,34 @@ impl<'a> Subject<'a> {
         self.tree.at_keys(keys)
     }
 
-    /// The recipe's components that are switched on and in the catalog.
-    fn known(&self) -> impl Iterator<Item = Known<'a>> {
-        let tree = self.tree;
-        self.recipe.components.iter().filter_map(move |component| {
-            let entry = catalog::component(&component.name)?;
-            let name = component.version.as_deref().unwrap_or(&entry.default_version);
-            Some(Known {
-                name: &component.name,
-                entry,
-                version: entry.version(name),
-                values: tree.at_keys(&["components", &component.name, "values"]),
-            })
-        })
-    }
-
-    fn component(&self, name: &str) -> Option<Known<'a>> {
-        self.known().find(|known| known.name == name)
+    fn component(&self, name: &str) -> Option<&Known<'a>> {
+        self.known.iter().find(|known| known.name == name)
     }
 }
 
 /// A component of the recipe with its entry in the catalog.
-#[derive(Clone, Copy)]
 struct Known<'a> {
     name: &'a str,
     entry: &'static Component,
     /// `None`: the catalog does not know this version.
     version: Option<&'static Version>,
     values: Option<&'a Node>,
+    /// The chart's own values; empty if the catalog does not know them.
+    defaults: Map<String, Value>,
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    fn of(component: &'a super::model::Component, tree: &'a Node) -> Option<Self> {
+        let entry = catalog::component(&component.name)?;
+        let version = entry.version(component.version.as_deref().unwrap_or(&entry.default_version));
+        let defaults = version.and_then(|version| entry.default_values(version)).unwrap_or_default();
+        Some(Self { name: &component.name, entry, version, values: tree.at_keys(&["components", &component.name, "values"]), defaults })
+    }
+
     /// The value that the chart will see: the recipe's, else the default.
-    fn value(&self, path: &[&str]) -> Option<serde_json::Value> {
-        if let Some(node) = self.values.and_then(|values| values.at_keys(path)) {
-            return Some(node.to_json());
-        }
-        let defaults = self.entry.default_values(self.version?)?;
-        catalog::lookup(&defaults, &path.join(".")).cloned()
+    fn value(&self, path: &[&str]) -> Option<Value> {
+        let written = self.values.and_then(|values| values.at_keys(path)).map(Node::to_json);
+        written.or_else(|| catalog::lookup(&self.defaults, &path.join(".")).cloned())
     }
 
     /// Whether a switch is on, as far as that is known.

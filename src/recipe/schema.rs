@@ -11,21 +11,34 @@ use super::model::Recipe;
 pub const FILE: &str = "bundles/recipe.schema.json";
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let mut schema = schemars::schema_for!(Recipe).to_value();
+    // Not `to_value`: serializing puts the keys into the order in which people read schemas.
+    let mut schema = serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("$schema".to_owned(), json!({"type": "string", "description": "For editors; not used otherwise."}));
     }
     schema
 });
 
-/// The schema as text.
+/// The schema for editors, as text.
 ///
 /// # Panics
 /// Never: a JSON value can always be written as JSON.
 pub fn text() -> String {
-    let mut text = serde_json::to_string_pretty(&*SCHEMA).expect("a JSON value can always be written as JSON");
+    let mut schema = SCHEMA.clone();
+    relax(&mut schema, &["apiVersion", "kind", "metadata"]);
+    if let Some(types) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        types.values_mut().for_each(|each| relax(each, &["name"]));
+    }
+    let mut text = serde_json::to_string_pretty(&schema).expect("a JSON value can always be written as JSON");
     text.push('\n');
     text
+}
+
+/// What a recipe does not say itself it may inherit: an editor cannot know, and must not complain.
+fn relax(schema: &mut Value, own: &[&str]) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|key| key.as_str().is_some_and(|key| own.contains(&key)));
+    }
 }
 
 /// One type of the format.

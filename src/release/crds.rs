@@ -71,6 +71,7 @@ fn crd(document: &str) -> Result<Crd, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog;
     use crate::contract::yaml;
     use serde_json::Value;
 
@@ -99,5 +100,20 @@ mod tests {
             assert!(read(bad).is_err(), "{bad}");
         }
         assert!(read(&PLAIN.replace("metadata:\n  name: a.example.com", "metadata: {name: a.example.com}")).is_err());
+    }
+
+    #[test]
+    fn every_crd_of_the_catalog_can_be_read_and_nothing_but_the_annotation_is_new() {
+        for name in catalog::component_names() {
+            let component = catalog::component(name).unwrap();
+            for version in &component.versions {
+                for file in component.crds(version, &serde_json::Map::new(), &[]) {
+                    for crd in read(file.text).unwrap_or_else(|reason| panic!("{name} {}: {reason}", file.name)) {
+                        let without = crd.text.replacen(&format!("    {KEEP}\n"), "", 1);
+                        assert!(without.len() < crd.text.len() && file.text.contains(&without), "{name} {}", crd.name);
+                    }
+                }
+            }
+        }
     }
 }

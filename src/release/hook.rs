@@ -64,7 +64,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
 }
 
 /// The bundle creates the DRA driver's namespace before any hook is installed, so none may be absent: the roles, and with them the
-/// rights, are the same with every deployer. Without a DRA driver in the recipe there is nowhere to look.
+/// rights, are the same with every deployer.
 ///
 /// Whether the driver must be there is judged after the driver's own release: the operator's hook runs before it on a first install.
 fn dra(parts: &Parts<'_>) -> Value {

@@ -209,8 +209,9 @@ impl<C: Catalog> Planner<'_, C> {
         let name = &choice.known.name;
         let operator = self.chosen.iter().find(|choice| choice.known.name == GPU_OPERATOR);
         let dra = self.chosen.iter().find(|choice| choice.known.name == DRA_DRIVER);
-        let work: Vec<Duty> = hook.duties.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
-        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &work)?;
+        // Without a DRA driver there is nothing to re-roll, and the Job gets no rights for it.
+        let duties: Vec<Duty> = hook.duties.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
+        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &duties)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,
@@ -221,7 +222,7 @@ impl<C: Catalog> Planner<'_, C> {
             recipe: self.recipe,
             component: name,
             version: choice.version,
-            duties: &hook.duties,
+            duties: &duties,
             budget,
             operator_namespace,
             dra_namespace: dra.map(|dra| dra.namespace),
@@ -252,7 +253,7 @@ impl<C: Catalog> Planner<'_, C> {
         }
         if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
             self.notes.push(format!(
-                "the recipe has no {DRA_DRIVER}: the hook looks for DRA plugins in no namespace; one that was installed by other means is not re-rolled"
+                "the recipe has no {DRA_DRIVER}, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
             ));
         }
         for choice in self.chosen {

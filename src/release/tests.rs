@@ -18,17 +18,13 @@ fn release<'a>(plan: &'a Plan, name: &str) -> &'a Release {
 }
 
 fn upstream<'a>(plan: &'a Plan, name: &str) -> &'a Upstream {
-    match &release(plan, name).kind {
-        Kind::Upstream(upstream) => upstream,
-        other => panic!("{name} is {}", other.name()),
-    }
+    let Kind::Upstream(upstream) = &release(plan, name).kind else { panic!("{name} is of another kind") };
+    upstream
 }
 
 fn hook<'a>(plan: &'a Plan, name: &str) -> &'a Hook {
-    match &release(plan, name).kind {
-        Kind::Hook(hook) => hook,
-        other => panic!("{name} is {}", other.name()),
-    }
+    let Kind::Hook(hook) = &release(plan, name).kind else { panic!("{name} is of another kind") };
+    hook
 }
 
 fn with_policy(policy: &Value) -> Value {
@@ -163,10 +159,12 @@ fn rights_are_the_duty_tables() {
 }
 
 #[test]
-fn without_a_dra_driver_the_hook_looks_nowhere_and_a_note_says_so() {
+fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
     let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1"}]})).unwrap();
-    assert_eq!(hook(&plan, "gpu-operator-post").settings["dra"]["namespaces"], json!([]));
-    insta::assert_snapshot!(plan.notes.join("\n"), @"the recipe has no nvidia-dra-driver-gpu: the hook looks for DRA plugins in no namespace; one that was installed by other means is not re-rolled");
+    let hook = hook(&plan, "gpu-operator-post");
+    assert_eq!((hook.duties.as_slice(), &hook.settings["duties"]), (&[Duty::Settle][..], &json!(["settle"])));
+    assert_eq!(hook.rights, rights(&[Duty::Settle]).collect::<Vec<_>>());
+    insta::assert_snapshot!(plan.notes.join("\n"), @"the recipe has no nvidia-dra-driver-gpu, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::bundle::{Finding, verify};
 use crate::cli::printer::Printer;
 use crate::contract::exit::ExitCode;
+use crate::deployer::layout::VALUES;
 
 /// Arguments of `gpu-rollout bundle verify`.
 #[derive(Debug, clap::Args)]
@@ -40,10 +41,9 @@ impl Arguments {
                 Some("change the recipe and render again, so that hooks, CRDs and timeouts follow"),
             );
         } else {
-            printer.error(
-                &format!("`{shown}` is not as it was rendered"),
-                Some("an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there"),
-            );
+            let is_values = |finding: &Finding| finding.path().ends_with(VALUES);
+            let hint = "an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there";
+            printer.error(&format!("`{shown}` is not as it was rendered"), findings.iter().any(is_values).then_some(hint));
         }
         ExitCode::Input
     }

@@ -31,6 +31,7 @@ pub fn policy_of(component: &str, path: &Path) -> Option<Path> {
 /// Checks `rollout` against itself and against the operator's values.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     times(subject, findings);
+    driver_version(subject, findings);
     limits(subject, findings);
     waiting(subject, findings);
     one_place(subject, findings);
@@ -49,6 +50,21 @@ fn times(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
                 ])),
             );
         }
+    }
+}
+
+/// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`
+fn driver_version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
+    let known = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        && version.starts_with(|first: char| first.is_ascii_digit())
+        && version.contains('.');
+    if !known && version.strip_prefix("sha256:").is_none_or(|digest| digest.len() != 64) {
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
+                .at(subject.place(&["rollout", "gpuDriver", "version"]))
+                .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)"),
+        );
     }
 }
 

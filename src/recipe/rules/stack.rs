@@ -25,7 +25,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn dra_driver(subject: &Subject<'_>, dra: Known<'_>, operator: Option<Known<'_>>, findings: &mut Vec<Diagnostic>) {
+fn dra_driver(subject: &Subject<'_>, dra: &Known<'_>, operator: Option<&Known<'_>>, findings: &mut Vec<Diagnostic>) {
     let values = ["components", dra.name, "values"];
     let gpus = dra.is_on(&["resources", "gpus", "enabled"]);
     if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
@@ -33,6 +33,14 @@ fn dra_driver(subject: &Subject<'_>, dra: Known<'_>, operator: Option<Known<'_>>
             Diagnostic::error("the chart refuses to publish GPUs unless `gpuResourcesEnabledOverride` is true")
                 .at(subject.place(&[&values[..], &["resources", "gpus", "enabled"]].concat()))
                 .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`"),
+        );
+    }
+    if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
+        findings.push(
+            Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+                .at(subject.place(&["components", dra.name]))
+                .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
+                .hint("where each node has only one of them (node selectors), this warning can stand"),
         );
     }
     let managed = operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));

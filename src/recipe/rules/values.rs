@@ -16,7 +16,7 @@ const LISTED_KEYS: usize = 16;
 
 /// Checks the values of all components of the catalog.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
-    for component in subject.known() {
+    for component in &subject.known {
         let Some(values) = component.values else { continue };
         if let Some(entry) = values.entry(HOOK_KEY) {
             findings.push(
@@ -27,7 +27,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         }
         let Some(version) = component.version else { continue };
         bundle_values(subject, component, findings);
-        match Keys::of(component.entry, version) {
+        match Keys::of(version, &component.defaults) {
             Some(keys) => {
                 let severity = if version.keys_complete { Severity::Error } else { Severity::Warning };
                 let mut check = Check { subject, component, all: &keys, severity, findings };
@@ -46,7 +46,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 /// What every bundle sets itself must not be set otherwise.
-fn bundle_values(subject: &Subject<'_>, component: Known<'_>, findings: &mut Vec<Diagnostic>) {
+fn bundle_values(subject: &Subject<'_>, component: &Known<'_>, findings: &mut Vec<Diagnostic>) {
     for (path, value) in component.version.iter().flat_map(|version| &version.bundle_values) {
         let keys: Vec<&str> = path.split('.').collect();
         let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else { continue };
@@ -63,7 +63,7 @@ fn bundle_values(subject: &Subject<'_>, component: Known<'_>, findings: &mut Vec
 
 struct Check<'a> {
     subject: &'a Subject<'a>,
-    component: Known<'a>,
+    component: &'a Known<'a>,
     all: &'a Keys,
     severity: Severity,
     findings: &'a mut Vec<Diagnostic>,

@@ -1,0 +1,123 @@
+//! A request as the API server understands it.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::store::Key;
+
+/// One request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Request {
+    /// The pod that asks.
+    pub(crate) who: String,
+    pub(crate) verb: &'static str,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// Plural; empty for discovery.
+    pub(crate) resource: String,
+    pub(crate) namespace: String,
+    /// From the path, or from `fieldSelector=metadata.name=…` as RBAC has it.
+    pub(crate) name: String,
+    pub(crate) query: BTreeMap<String, String>,
+    pub(crate) body: Value,
+    pub(crate) content_type: String,
+}
+
+/// One line of the request log.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) request: Request,
+    pub(crate) at: Timestamp,
+    /// HTTP status; 0: no answer.
+    pub(crate) status: u16,
+    /// A write that had its effect, whether or not its answer arrived.
+    pub(crate) applied: bool,
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits: String = rest.by_ref().take(2).map(char::from).collect();
+                bytes.push(u8::from_str_radix(&digits, 16).unwrap());
+            }
+            b'+' => bytes.push(b' '),
+            other => bytes.push(other),
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+impl Request {
+    pub(crate) fn parse(who: &str, parts: &http::request::Parts, body: &[u8]) -> Self {
+        let pairs = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let query: BTreeMap<String, String> = pairs.map(|(key, value)| (decoded(key), decoded(value))).collect();
+        let mut path: Vec<&str> = parts.uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let mut request = Self { who: who.to_owned(), query, ..Self::default() };
+        request.body = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let content_type = parts.headers.get(http::header::CONTENT_TYPE);
+        request.content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        let group_parts = if path.first() == Some(&"api") { 1 } else { 2 };
+        if path.len() <= group_parts {
+            request.verb = "discover";
+            return request;
+        }
+        if group_parts == 2 {
+            request.group = path[1].to_owned();
+        }
+        request.version = path[group_parts].to_owned();
+        path.drain(..=group_parts);
+        if path.first() == Some(&"namespaces") && path.len() > 2 {
+            request.namespace = path[1].to_owned();
+            path.drain(..2);
+        }
+        request.resource = path.first().copied().unwrap_or_default().to_owned();
+        request.name = path.get(1).copied().unwrap_or_default().to_owned();
+        let single = !request.name.is_empty();
+        assert!(path.len() < 3, "no subresource is ever used: {}", parts.uri);
+        if let Some(name) = request.query.get("fieldSelector").and_then(|selector| selector.strip_prefix("metadata.name=")) {
+            request.name = name.to_owned();
+        }
+        request.verb = match parts.method {
+            Method::GET if request.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") => "watch",
+            Method::GET if single => "get",
+            Method::GET => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if single => "delete",
+            _ => "deletecollection",
+        };
+        request
+    }
+
+    pub(crate) fn is(&self, verb: &str, resource: &str) -> bool {
+        self.verb == verb && self.resource == resource
+    }
+
+    /// Whether it asks for a change. Access reviews change nothing.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection") && self.resource != "selfsubjectaccessreviews"
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::new(&self.resource, &self.namespace, &self.name)
+    }
+
+    /// Whether an object is one that a list or watch asks for.
+    pub(crate) fn selects(&self, key: &Key, object: &Value) -> bool {
+        let label = |selector: &String| {
+            let (label, value) = selector.split_once('=').expect("only equality is used");
+            object["metadata"]["labels"][label] == value
+        };
+        key.resource == self.resource
+            && (self.namespace.is_empty() || key.namespace == self.namespace)
+            && (self.name.is_empty() || key.name == self.name)
+            && self.query.get("labelSelector").is_none_or(label)
+    }
+}

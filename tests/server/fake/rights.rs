@@ -1,0 +1,74 @@
+//! RBAC as the chart would render it from the duty table. A request outside of it is a bug, whatever the test is about.
+
+use gpu_rollout::contract::duty::{Object, RIGHTS, Scope, rights};
+use gpu_rollout::contract::names;
+use gpu_rollout::contract::settings::Settings;
+
+use super::request::Request;
+
+/// One verb on one resource, where and on what.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    /// Row of the table.
+    pub(crate) row: usize,
+    pub(crate) verb: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) resource: &'static str,
+    /// `None`: a ClusterRole.
+    pub(crate) namespace: Option<String>,
+    /// `None`: any.
+    pub(crate) name: Option<String>,
+}
+
+/// What the ServiceAccount of a release with these settings may do.
+pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
+    let mut all = Vec::new();
+    for right in rights(&settings.duties) {
+        let row = RIGHTS.iter().position(|row| row == right).unwrap();
+        let namespaces: Vec<Option<String>> = match right.scope {
+            Scope::Cluster => vec![None],
+            Scope::Release => vec![Some(settings.namespace.clone())],
+            Scope::Default => vec![Some("default".into())],
+            Scope::Operator => vec![Some(settings.operator_namespace.clone())],
+            Scope::Dra => settings.dra.namespaces.iter().cloned().map(Some).collect(),
+        };
+        let objects: Vec<Option<String>> = match right.object {
+            Object::Any => vec![None],
+            Object::Job => vec![Some(settings.release.clone())],
+            Object::Record => vec![Some(settings.record.clone())],
+            Object::Lease => vec![Some(names::LEASE_NAME.into())],
+            Object::OperatorDeployment => vec![Some(names::OPERATOR_DEPLOYMENT.into())],
+            Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
+            Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
+        };
+        for verb in right.verbs {
+            for namespace in &namespaces {
+                for name in &objects {
+                    let (namespace, name) = (namespace.clone(), name.clone());
+                    all.push(Grant { row, verb, group: right.group, resource: right.resource, namespace, name });
+                }
+            }
+        }
+    }
+    all
+}
+
+impl Grant {
+    pub(crate) fn covers(&self, verb: &str, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        // A Namespace object's own namespace is itself to RBAC; a rule of a ClusterRole covers it all the same.
+        self.verb == verb
+            && self.group == group
+            && self.resource == resource
+            && self.namespace.as_ref().is_none_or(|own| own == namespace)
+            && self.name.as_ref().is_none_or(|own| own == name)
+    }
+
+    pub(crate) fn covers_request(&self, request: &Request) -> bool {
+        self.covers(request.verb, &request.group, &request.resource, &request.namespace, &request.name)
+    }
+
+    /// As tests deny it: `delete pods`.
+    pub(crate) fn short(&self) -> String {
+        format!("{} {}", self.verb, self.resource)
+    }
+}

@@ -1,0 +1,113 @@
+//! Watch streams.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+use http_body::Frame;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Server;
+use super::fault::Break;
+use super::request::Request;
+
+const BOOKMARK: Duration = Duration::from_secs(20);
+
+struct Watch {
+    server: Server,
+    request: Request,
+    cursor: u64,
+    until: Instant,
+    bookmark: Instant,
+    breaks: usize,
+    over: bool,
+}
+
+fn line(kind: &str, object: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec(&json!({"type": kind, "object": object})).unwrap();
+    text.push(b'\n');
+    text
+}
+
+fn error(code: u16, message: &str) -> Vec<u8> {
+    let reason = if code == 410 { "Expired" } else { "InternalError" };
+    line("ERROR", &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}))
+}
+
+/// Streams what changes after `cursor`.
+pub(crate) fn stream(server: Server, request: Request, cursor: u64) -> impl Stream<Item = Result<Frame<Bytes>, io::Error>> + Send {
+    let seconds = request.query.get("timeoutSeconds").and_then(|text| text.parse().ok()).unwrap_or(290);
+    let now = Instant::now();
+    let breaks = server.state().breaks.len();
+    let until = now + Duration::from_secs(seconds);
+    let watch = Watch { server, request, cursor, until, bookmark: now + BOOKMARK, breaks, over: false };
+    stream::unfold(watch, async |mut watch| {
+        let item = watch.next().await?;
+        Some((item.map(|bytes| Frame::data(Bytes::from(bytes))), watch))
+    })
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<Vec<u8>, io::Error>> {
+        let mut changed = self.server.changed.subscribe();
+        loop {
+            if self.over {
+                return None;
+            }
+            if let Some(item) = self.ready() {
+                return item;
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = tokio::time::sleep_until(self.until.min(self.bookmark)) => {}
+            }
+        }
+    }
+
+    /// What there is to send now; `Some(None)`: the end.
+    fn ready(&mut self) -> Option<Option<Result<Vec<u8>, io::Error>>> {
+        let now = Instant::now();
+        let server = self.server.clone();
+        let state = server.state();
+        if let Some(how) = state.breaks.get(self.breaks) {
+            self.over = true;
+            return Some(match how {
+                Break::EndOfFile => None,
+                Break::Gone => Some(Ok(error(410, "too old resource version"))),
+                Break::Error => Some(Ok(error(500, "etcdserver: leader changed"))),
+                Break::Cut => Some(Err(io::Error::other("connection reset by peer"))),
+            });
+        }
+        if state.silent_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        if now >= self.until {
+            return Some(None);
+        }
+        let visible = state.visible(&self.request.resource);
+        let mut text = Vec::new();
+        // Each change raises the version by one, so versions are positions.
+        let (from, to) = (usize::try_from(self.cursor).unwrap(), usize::try_from(visible.max(self.cursor)).unwrap());
+        for change in &state.store.history[from..to] {
+            if self.request.selects(&change.key, &change.object) {
+                let object = super::convert(&self.request, &change.object);
+                text.extend(line(change.kind, &object));
+                if state.duplicate && change.kind != "DELETED" {
+                    text.extend(line("MODIFIED", &object));
+                }
+            }
+        }
+        self.cursor = self.cursor.max(visible);
+        if !text.is_empty() {
+            return Some(Some(Ok(text)));
+        }
+        if now >= self.bookmark {
+            self.bookmark = now + BOOKMARK;
+            let metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+            return Some(Some(Ok(line("BOOKMARK", &json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata})))));
+        }
+        None
+    }
+}

@@ -1,0 +1,10 @@
+//! The hook as a whole against an API server in memory, hours of it in milliseconds: the clock is paused and jumps to whatever is
+//! awaited next.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod fake;
+mod world;
+
+mod crashes;
+mod full_run;

@@ -1,0 +1,214 @@
+//! A small cluster on the fake API server: GPU nodes, what the operator does to them, and the DaemonSet controller and kubelets
+//! that bring deleted DRA plugins back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::names;
+use gpu_rollout::contract::settings::{DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
+use gpu_rollout::hook::{Clock, Ended, Hook, Identity, Shutdown};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::fake::Server;
+use crate::fake::rights::grants;
+use crate::fake::store::{Key, text};
+
+mod check;
+pub(crate) mod objects;
+mod play;
+
+use objects::{DRA, OPERATOR, Operand};
+
+pub(crate) const OLD: &str = "580.105.08";
+pub(crate) const NEW: &str = "580.126.20";
+pub(crate) const RELEASE: &str = "gpu-operator-post";
+
+/// Seconds of the story's clock.
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).expect("in range")
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        format_version: 1,
+        digest: "d".repeat(64),
+        release: RELEASE.into(),
+        namespace: OPERATOR.into(),
+        record: format!("{RELEASE}-record"),
+        component: "gpu-operator".into(),
+        component_version: None,
+        duties: vec![Duty::Settle, Duty::Reroll],
+        mode: Mode::Observe,
+        gate: Gate::Settled,
+        budget_seconds: 3600,
+        per_node_seconds: 600,
+        quiet_seconds: 15,
+        grace_seconds: 120,
+        operator_namespace: OPERATOR.into(),
+        cluster_policy: names::CLUSTER_POLICY.into(),
+        tolerate_not_ready: Count::Number(0),
+        dra: DraSettings {
+            reroll: Reroll::Auto,
+            required: Required::Auto,
+            namespaces: vec![DRA.into(), "nvidia-dra-driver".into()],
+            max_unavailable: Count::Percent(100),
+            replacement_seconds: 300,
+        },
+        expected: Expected::default(),
+    }
+}
+
+/// How fast things go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Seconds until the operator sees a bump.
+    pub(crate) operator: u64,
+    /// Seconds that a driver takes to load.
+    pub(crate) driver: u64,
+    /// Seconds from the ready driver to `upgrade-done`.
+    pub(crate) finishing: u64,
+    /// Seconds until a deleted plugin pod is gone and a new one stands there.
+    pub(crate) restart: u64,
+    /// Seconds that a plugin takes to serve.
+    pub(crate) plugin: u64,
+    /// Nodes that migrate at once.
+    pub(crate) parallel: usize,
+}
+
+/// The cluster.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) pace: Pace,
+    tasks: JoinSet<()>,
+    originals: BTreeMap<String, String>,
+}
+
+/// A hook pod at work.
+pub(crate) struct Pod {
+    pub(crate) handle: JoinHandle<Ended>,
+    pub(crate) stop: watch::Sender<bool>,
+}
+
+impl World {
+    /// Nodes `gpu-0` … with driver, toolkit and plugin of one age, everything at rest; the hook's release is installed and its Job made.
+    pub(crate) fn at_rest(nodes: usize) -> Self {
+        let clock = Clock::starting_at(at(0));
+        let server = Server::new(clock.clone());
+        let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
+        let mut world = Self { server, clock, settings: settings(), pace, tasks: JoinSet::new(), originals: BTreeMap::new() };
+        for namespace in ["default", OPERATOR, DRA] {
+            world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
+        }
+        world.put("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, objects::deployment());
+        world.put("clusterpolicies", "", names::CLUSTER_POLICY, objects::policy(OLD));
+        for operand in [Operand::Driver, Operand::Toolkit, Operand::Plugin] {
+            world.put("daemonsets", operand.namespace(), operand.daemon_set(), objects::daemon_set(operand, OLD, nodes));
+        }
+        for operand in [Operand::Driver, Operand::Toolkit] {
+            let revision = objects::revision(operand, 1, "old");
+            world.put("controllerrevisions", OPERATOR, revision["metadata"]["name"].as_str().unwrap(), revision.clone());
+        }
+        for index in 0..nodes {
+            world.join(&format!("gpu-{index}"), -100_000);
+        }
+        let settings = world.settings.clone();
+        world.install(&settings, "job-1");
+        world.tasks.spawn(play::plugins(world.server.clone(), pace));
+        world
+    }
+
+    /// A GPU node with everything on it.
+    pub(crate) fn join(&mut self, name: &str, second: i64) {
+        self.put("nodes", "", name, objects::node(name, at(second)));
+        for (operand, second) in [(Operand::Driver, -5000), (Operand::Toolkit, -4990), (Operand::Plugin, -4900)] {
+            let uid = play::start(&self.server, operand, name, "old", OLD, at(second));
+            if operand == Operand::Plugin {
+                self.originals.insert(name.to_owned(), uid);
+            }
+        }
+    }
+
+    /// What the chart of a hook release makes, or makes again, with a new Job.
+    pub(crate) fn install(&mut self, settings: &Settings, job: &str) {
+        let record = Key::new("configmaps", &settings.namespace, &settings.record);
+        let now = self.clock.now();
+        self.server.change(|state| {
+            if !state.store.objects.contains_key(&record) {
+                state.store.create(record, json!({"kind": "ConfigMap", "apiVersion": "v1"}), now);
+            }
+            let key = Key::new("jobs", &settings.namespace, &settings.release);
+            state.store.remove(&key);
+            let job = json!({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"uid": job}, "status": {"startTime": text(now)}});
+            state.store.create(key, job, now);
+            for grant in grants(settings) {
+                state.grants.push(grant);
+            }
+        });
+    }
+
+    pub(crate) fn put(&self, resource: &str, namespace: &str, name: &str, object: Value) -> Value {
+        let now = self.clock.now();
+        self.server.change(|state| state.store.create(Key::new(resource, namespace, name), object, now))
+    }
+
+    pub(crate) fn remove(&self, resource: &str, namespace: &str, name: &str) {
+        self.server.change(|state| state.store.remove(&Key::new(resource, namespace, name)));
+    }
+
+    /// Changes one object in place.
+    pub(crate) fn edit(&self, resource: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        play::edit(&self.server, &Key::new(resource, namespace, name), change);
+    }
+
+    pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Value {
+        self.server.state().store.objects.get(&Key::new(resource, namespace, name)).cloned().unwrap_or_default()
+    }
+
+    /// The bundle's new driver version reaches the ClusterPolicy, and the operator migrates node after node.
+    pub(crate) fn upgrade(&mut self, order: &[usize]) {
+        self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(NEW));
+        let nodes = order.iter().map(|index| format!("gpu-{index}")).collect();
+        self.tasks.spawn(play::migration(self.server.clone(), self.pace, nodes));
+    }
+
+    /// Starts a hook pod of a Job.
+    pub(crate) fn start(&self, pod: &str, job: &str) -> Pod {
+        self.start_with(&self.settings, pod, job)
+    }
+
+    pub(crate) fn start_with(&self, settings: &Settings, pod: &str, job: &str) -> Pod {
+        let (stop, shutdown) = Shutdown::pair();
+        let identity = Identity { job: job.into(), pod: pod.into() };
+        let hook = Hook::new(self.server.client(pod), settings.clone(), identity, self.clock.clone(), shutdown);
+        Pod { handle: tokio::task::spawn_local(hook.run()), stop }
+    }
+
+    /// Waits for a pod; it must end before Kubernetes would end its Job.
+    pub(crate) async fn ends(&self, pod: Pod) -> Ended {
+        let ended = tokio::time::timeout(Duration::from_secs(self.settings.budget_seconds), pod.handle).await;
+        ended.expect("the hook ends within its Job's time").unwrap()
+    }
+
+    /// Starts a pod and waits for it.
+    pub(crate) async fn run(&self, pod: &str, job: &str) -> Ended {
+        self.ends(self.start(pod, job)).await
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn pass(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Seconds since the story began.
+    pub(crate) fn second(&self) -> i64 {
+        let elapsed: SignedDuration = self.clock.now().duration_since(at(0));
+        elapsed.as_secs()
+    }
+}
