@@ -60,7 +60,9 @@ impl Stack {
         self.play(script).await?;
         let nodes = self.add_gpu_nodes(nodes).await?;
         self.deploy("gpu-operator", OLD.chart, OPERATOR_NAMESPACE, &OLD.values()).await?;
+        self.await_policy("ready").await?;
         if dra {
+            // After the operator, as in a bundle: what starts in the same second as its node's driver or toolkit counts as stale.
             self.deploy("nvidia-dra-driver-gpu", "25.12.0", DRA_NAMESPACE, &json!({"nvidiaDriverRoot": "/run/nvidia/driver"})).await?;
             until("every plugin to serve", LIMIT, async || {
                 let served = self.served().await?;
@@ -68,7 +70,6 @@ impl Stack {
             })
             .await?;
         }
-        self.await_policy("ready").await?;
         Ok(nodes)
     }
 

@@ -20,6 +20,7 @@ use super::operator::driver_version;
 use super::script::{Fault, Script};
 
 const HOLD: &str = "stand-in.gpu-rollout.dev/hold";
+const READY_AFTER: &str = "stand-in.gpu-rollout.dev/ready-after";
 const DRIVER: &str = "nvidia-driver-daemonset";
 const TOOLKIT: &str = "nvidia-container-toolkit-daemonset";
 const VALIDATOR: &str = "nvidia-operator-validator";
@@ -69,7 +70,7 @@ impl Kubelets {
                 Some(DRIVER) => self.start_driver(pod, node, &pods, &script).await?,
                 Some(TOOLKIT) if loaded_driver(&pods, node).is_some() => self.release(pod, json!({})).await?,
                 Some(VALIDATOR) if loaded_driver(&pods, node).is_some() && toolkit_is_ready(&pods, node) => {
-                    self.release(pod, json!({})).await?
+                    self.release(pod, json!({READY_AFTER: "1200ms"})).await?;
                 }
                 Some(dra::PLUGIN) => {
                     if let Some(version) = loaded_driver(&pods, node) {
@@ -92,9 +93,8 @@ impl Kubelets {
         if script.driver_manager && pods.iter().any(others) {
             return self.label_operands(node, "true", PAUSED).await;
         }
-        let mut annotations = json!({
-            "stand-in.gpu-rollout.dev/ready-after": format!("{}ms", script.time(script.driver, &format!("driver {node}")).as_millis()),
-        });
+        let time = script.time(script.driver, &format!("driver {node}"));
+        let mut annotations = json!({READY_AFTER: format!("{}ms", time.as_millis())});
         if script.faults.contains_key(node) {
             annotations["stand-in.gpu-rollout.dev/never-ready"] = "true".into();
         }
