@@ -40,9 +40,10 @@ async fn a_history_that_is_gone_is_listed_anew() {
             state.breaks.push(Break::EndOfFile);
         });
         // Something has to happen before lists are newer than what was compacted.
-        world.edit("nodes", "", "gpu-0", |node| node["metadata"]["annotations"]["touched"] = world.second().into());
+        world.edit("nodes", "", "gpu-0", |node| node["metadata"]["annotations"]["touched"] = world.second().to_string().into());
     }
-    assert_eq!(world.ends(pod).await.code, ExitCode::Success);
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     world.assert_replaced_once();
     assert!(world.log().iter().any(|entry| entry.status == 410), "the case was met");
 }
