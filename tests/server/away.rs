@@ -59,7 +59,9 @@ async fn a_server_that_never_comes_back_ends_the_run_in_time() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn a_server_that_answers_429_or_500_or_not_at_all_is_asked_again() {
     for effect in [Effect::Status(429), Effect::Status(500), Effect::Status(503), Effect::Status(409), Effect::Hang, Effect::LoseAnswer] {
-        for (verb, resource) in [("patch", "configmaps"), ("delete", "pods"), ("update", "leases"), ("create", "leases"), ("create", "events")] {
+        for (verb, resource) in
+            [("patch", "configmaps"), ("delete", "pods"), ("update", "leases"), ("create", "leases"), ("create", "events")]
+        {
             for nth in [0, 1] {
                 let world = migrating();
                 let fault = Fault::new(move |request| request.is(verb, resource), nth, 2, effect);

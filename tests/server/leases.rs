@@ -84,10 +84,16 @@ async fn a_holder_that_dies_is_followed_after_its_lease_ran_out() {
 fn held(world: &World, holder: &str, seconds: u32) {
     let now = world.clock.now();
     let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": time, "renewTime": time, "leaseTransitions": 1});
-    world.put("leases", "default", names::LEASE_NAME, json!({
-        "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"creationTimestamp": text(now)}, "spec": spec,
-    }));
+    let spec =
+        json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": time, "renewTime": time, "leaseTransitions": 1});
+    world.put(
+        "leases",
+        "default",
+        names::LEASE_NAME,
+        json!({
+            "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"creationTimestamp": text(now)}, "spec": spec,
+        }),
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -130,7 +136,8 @@ async fn a_lease_without_a_holder_is_taken_at_once() {
 async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
     for effect in [Effect::Status(409), Effect::Status(500)] {
         let world = World::at_rest(1);
-        let release = |request: &crate::fake::request::Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
+        let release =
+            |request: &crate::fake::request::Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
         world.server.state().faults.push(Fault::new(release, 0, 1, effect));
         assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
         assert_eq!(world.holder(), None, "{effect:?}");

@@ -48,7 +48,8 @@ async fn a_newer_version_that_takes_over_in_between_is_left_alone() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn what_cannot_be_read_counts_as_absent() {
-    let texts = ["", "{", "null", "[]", "7", "\"text\"", "{}", r#"{"formatVersion": "one"}"#, r#"{"formatVersion": 1}"#, "\u{0}", r#"{"uid": 5}"#];
+    let texts =
+        ["", "{", "null", "[]", "7", "\"text\"", "{}", r#"{"formatVersion": "one"}"#, r#"{"formatVersion": 1}"#, "\u{0}", r#"{"uid": 5}"#];
     for text in texts {
         let mut world = World::at_rest(1);
         world.upgrade(&[0]);

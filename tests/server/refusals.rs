@@ -63,7 +63,7 @@ async fn rights_that_vanish_in_a_run_end_it_after_a_minute() {
         let pod = world.start("pod-a", "job-1");
         world.pass(20).await;
         deny(&world, &[right]);
-        world.server.change(|state| state.breaks.push(Break::EndOfFile));
+        world.server.change(|state| state.breaks.push(Break::Gone));
         let ended = world.ends(pod).await;
         assert_eq!(ended.code, ExitCode::Rights, "{right}: {}", ended.message);
         assert!((60..160).contains(&world.second()), "{right}: after {} s", world.second());

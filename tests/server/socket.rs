@@ -1,7 +1,7 @@
 //! The real client on a real socket: what a test service in its place would hide.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpu_rollout::cluster::actions::delete_pod;
 use gpu_rollout::cluster::call::CallError;
@@ -23,7 +23,9 @@ async fn refuses(listener: TcpListener, requests: Arc<AtomicUsize>) {
         }
         requests.fetch_add(1, Ordering::SeqCst);
         let length = body.len();
-        let answer = format!("HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+        let answer = format!(
+            "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         stream.write_all(answer.as_bytes()).await.unwrap();
     }
 }

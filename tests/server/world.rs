@@ -104,7 +104,8 @@ impl World {
         let clock = Clock::starting_at(at(0));
         let server = Server::new(clock.clone());
         let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
-        let mut world = Self { server, clock, settings: settings(), pace, tasks: JoinSet::new(), plugins_come_back: false, originals: BTreeMap::new() };
+        let mut world =
+            Self { server, clock, settings: settings(), pace, tasks: JoinSet::new(), plugins_come_back: false, originals: BTreeMap::new() };
         for namespace in ["default", OPERATOR, DRA] {
             world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
         }
