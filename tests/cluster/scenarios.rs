@@ -1,0 +1,4 @@
+//! The stories. Each one starts a stack of its own.
+
+mod traces;
+mod trivial;
