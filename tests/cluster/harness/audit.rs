@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use serde::Deserialize;
 
 /// The audit log of a run.
@@ -25,8 +26,8 @@ pub(crate) struct Request {
     pub(crate) name: String,
     /// HTTP status.
     pub(crate) code: i64,
-    /// When it arrived, RFC 3339 with microseconds.
-    pub(crate) time: String,
+    /// When it arrived, to the microsecond.
+    pub(crate) time: Timestamp,
     /// Who asked.
     pub(crate) user: String,
 }
@@ -75,7 +76,7 @@ struct Event {
     object_ref: Option<ObjectReference>,
     #[serde(default)]
     response_status: Option<ResponseStatus>,
-    request_received_timestamp: String,
+    request_received_timestamp: Timestamp,
 }
 
 #[derive(Deserialize)]

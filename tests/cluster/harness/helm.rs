@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
 use tokio::process::Command;
 
 use super::tools::program;
@@ -24,6 +25,8 @@ pub(crate) struct Said {
     pub(crate) stdout: String,
     /// Standard error.
     pub(crate) stderr: String,
+    /// When it ended.
+    pub(crate) ended: Timestamp,
     /// How long it ran.
     pub(crate) elapsed: Duration,
 }
@@ -89,6 +92,7 @@ impl Helm {
             success: output.status.success(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            ended: Timestamp::now(),
             elapsed: begin.elapsed(),
         })
     }

@@ -82,7 +82,7 @@ impl NodeAgent {
     }
 
     /// The node loses its power: no process of it is left, nobody tells the API server.
-    pub(crate) async fn cut_power(&mut self) -> Result<()> {
+    pub(crate) async fn cut_power(&self) -> Result<()> {
         self.task.abort();
         let processes: Vec<u32> = self.shared.running().values().copied().collect();
         until("the processes of a dead node to be gone", Duration::from_secs(20), async || {
@@ -93,7 +93,7 @@ impl NodeAgent {
 
     /// The node never comes back: its power is cut, its Node object and its pods are deleted. The pod garbage collector would do the
     /// same to the pods, after the 40 s in which it hopes for the node.
-    pub(crate) async fn lose(&mut self) -> Result<()> {
+    pub(crate) async fn lose(&self) -> Result<()> {
         self.cut_power().await?;
         Api::<Node>::all(self.shared.client.clone()).delete(self.name(), &DeleteParams::default()).await?;
         let on_node = ListParams::default().fields(&format!("spec.nodeName={}", self.name()));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -56,6 +56,12 @@ impl Stack {
         Ok(())
     }
 
+    /// Changes the script from now on.
+    pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
+        self.stand_in.as_ref().context("nothing is played yet")?.rewrite(change);
+        Ok(())
+    }
+
     /// Installs or upgrades a release from the stand-ins' charts; does not wait.
     pub(crate) async fn deploy(&self, chart: &str, version: &str, namespace: &str, values: &Value) -> Result<()> {
         let url = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
@@ -74,6 +80,12 @@ impl Stack {
             kwok::add_gpu_node(&self.client, name).await?;
         }
         Ok(names)
+    }
+
+    /// The worker node that runs a pod.
+    pub(crate) fn worker_of(&self, pod: &Pod) -> Result<&NodeAgent> {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        self.workers.iter().find(|worker| Some(worker.name()) == node).with_context(|| format!("no worker of ours runs on {node:?}"))
     }
 
     /// Creates a namespace.

@@ -12,7 +12,6 @@ mod random;
 mod repository;
 mod script;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -20,11 +19,10 @@ use anyhow::Result;
 use kube::Client;
 use tokio::task::JoinSet;
 
-pub(crate) use operator::{OPERATOR_NAMESPACE, cluster_policy_kind};
+pub(crate) use dra::{GPU_DRIVER, published, resource_slice_kind};
+pub(crate) use kubelets::is_ready;
+pub(crate) use operator::{OPERATOR_NAMESPACE, cluster_policy_kind, driver_version};
 pub(crate) use script::{Fault, Script};
-
-/// The driver version that is loaded on each node.
-type Loaded = Arc<Mutex<HashMap<String, String>>>;
 
 /// Everything of NVIDIA's that is played. Dropping it stops it.
 pub(crate) struct StandIn {
@@ -39,12 +37,11 @@ impl StandIn {
     /// Starts to play by a script.
     pub(crate) async fn start(directory: &Path, client: &Client, helm: &super::helm::Helm, script: Script) -> Result<Self> {
         let script = Arc::new(Mutex::new(script));
-        let loaded = Loaded::default();
         let mut tasks = JoinSet::new();
         charts::package(helm, &directory.join("chart-repository")).await?;
         let charts = repository::serve(&directory.join("chart-repository"), &mut tasks).await?;
         operator::start(client, &script, &mut tasks);
-        kubelets::start(client, &script, &loaded, &mut tasks);
+        kubelets::start(client, &script, &mut tasks);
         dra::start(client, &mut tasks);
         Ok(Self { charts, script, tasks })
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::api::{DeleteParams, PostParams};
@@ -63,14 +63,13 @@ async fn a_container_lives_and_dies_as_under_a_kubelet() -> Result<()> {
 
         create_job(stack, "killed", &["/bin/sh", "-c", "exec sleep 600"]).await?;
         let pod = running(stack, "killed").await?;
-        worker_of(stack, &pod)?.signal(NAMESPACE, &pod.name_any(), "KILL").await?;
+        stack.worker_of(&pod)?.signal(NAMESPACE, &pod.name_any(), "KILL").await?;
         ensure!(ended(stack, "killed").await?.exit_code == 137, "SIGKILL is seen");
 
         create_job(stack, "lost", &["/bin/sh", "-c", "exec sleep 600"]).await?;
         let pod = running(stack, "lost").await?;
         let node = pod.spec.clone().and_then(|spec| spec.node_name);
-        let lost = stack.workers.iter_mut().find(|worker| Some(worker.name()) == node.as_deref());
-        lost.context("the pod's node")?.lose().await?;
+        stack.worker_of(&pod)?.lose().await?;
         let again = until("the Job's next pod on the other node", LIMIT, async || {
             let next = running(stack, "lost").await?;
             Ok((next.uid() != pod.uid()).then_some(next))
@@ -132,10 +131,5 @@ async fn ended(stack: &Stack, job: &str) -> Result<ContainerStateTerminated> {
 
 async fn logs(stack: &Stack, job: &str) -> Result<String> {
     let pod = pod_of(stack, job, "a pod", |pod| Some(pod.clone())).await?;
-    worker_of(stack, &pod)?.logs(NAMESPACE, &pod.name_any())
-}
-
-fn worker_of<'a>(stack: &'a Stack, pod: &Pod) -> Result<&'a crate::harness::node_agent::NodeAgent> {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    stack.workers.iter().find(|worker| Some(worker.name()) == node).context("the pod's worker")
+    stack.worker_of(&pod)?.logs(NAMESPACE, &pod.name_any())
 }

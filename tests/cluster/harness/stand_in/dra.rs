@@ -21,7 +21,8 @@ pub(super) const PLUGIN: &str = "dra-plugin";
 pub(super) const SERVES: &str = "stand-in.gpu-rollout.dev/serves";
 /// Present once a plugin has published.
 const PUBLISHED: &str = "stand-in.gpu-rollout.dev/published";
-const DRIVER: &str = "gpu.nvidia.com";
+/// Publishes the GPUs, with the version of the driver.
+pub(crate) const GPU_DRIVER: &str = "gpu.nvidia.com";
 
 /// The kind ResourceSlice.
 pub(crate) fn resource_slice_kind() -> ApiResource {
@@ -55,22 +56,9 @@ async fn publish(client: &Client, pod: &Pod) -> Result<()> {
     if !is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    let slices = Api::<DynamicObject>::all_with(client.clone(), &resource_slice_kind());
-    let name = format!("{node}-{DRIVER}");
-    match slices.get_opt(&name).await? {
-        Some(live) => {
-            let generation = live.data.pointer("/spec/pool/generation").and_then(Value::as_i64).unwrap_or(0) + 1;
-            let spec = slice(node, version, generation);
-            slices.patch(&name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
-        }
-        None => {
-            let object = DynamicObject {
-                types: None,
-                metadata: ObjectMeta { name: Some(name), ..ObjectMeta::default() },
-                data: json!({"spec": slice(node, version, 1)}),
-            };
-            slices.create(&PostParams::default(), &object).await?;
-        }
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.as_str());
+    for driver in containers.filter_map(driver_of) {
+        write_slice(client, node, driver, version).await?;
     }
     let pods = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let patch = json!({"metadata": {"uid": pod.uid(), "annotations": {PUBLISHED: "true"}}});
@@ -82,19 +70,45 @@ async fn publish(client: &Client, pod: &Pod) -> Result<()> {
     }
 }
 
-fn slice(node: &str, version: &str, generation: i64) -> Value {
-    let device = |index: usize| {
+/// The DRA driver that a container of the plugin is.
+fn driver_of(container: &str) -> Option<&'static str> {
+    match container {
+        "gpus" => Some(GPU_DRIVER),
+        "compute-domains" => Some("compute-domain.nvidia.com"),
+        _ => None,
+    }
+}
+
+async fn write_slice(client: &Client, node: &str, driver: &str, version: &str) -> Result<()> {
+    let slices = Api::<DynamicObject>::all_with(client.clone(), &resource_slice_kind());
+    let name = format!("{node}-{driver}");
+    let Some(live) = slices.get_opt(&name).await? else {
+        let metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
+        let object = DynamicObject { types: None, metadata, data: json!({"spec": slice(node, driver, version, 1)}) };
+        slices.create(&PostParams::default(), &object).await?;
+        return Ok(());
+    };
+    let generation = live.data.pointer("/spec/pool/generation").and_then(Value::as_i64).unwrap_or(0) + 1;
+    let patch = json!({"spec": slice(node, driver, version, generation)});
+    slices.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+fn slice(node: &str, driver: &str, version: &str, generation: i64) -> Value {
+    let gpu = |index: usize| {
         json!({"name": format!("gpu-{index}"), "attributes": {
             "type": {"string": "gpu"},
             "productName": {"string": "NVIDIA GB200"},
             "driverVersion": {"version": published(version)},
         }})
     };
+    let part = |name: &str| json!({"name": format!("{name}-0"), "attributes": {"type": {"string": name}, "id": {"int": 0}}});
+    let devices = if driver == GPU_DRIVER { [gpu(0), gpu(1)] } else { [part("daemon"), part("channel")] };
     json!({
-        "driver": DRIVER,
+        "driver": driver,
         "nodeName": node,
         "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
-        "devices": [device(0), device(1)],
+        "devices": devices,
     })
 }
 

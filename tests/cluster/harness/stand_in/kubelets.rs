@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
+use super::dra;
 use super::operator::driver_version;
 use super::script::{Fault, Script};
-use super::{Loaded, dra};
 
 const HOLD: &str = "stand-in.gpu-rollout.dev/hold";
 const DRIVER: &str = "nvidia-driver-daemonset";
@@ -30,12 +30,11 @@ const PAUSED_LABELS: [&str; 2] = ["nvidia.com/gpu.deploy.container-toolkit", "nv
 const CRASH_PERIOD: Duration = Duration::from_millis(500);
 
 /// Starts the kubelets.
-pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, loaded: &Loaded, tasks: &mut JoinSet<()>) {
+pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
     let changed = Arc::new(Notify::new());
     let kubelets = Kubelets {
         client: client.clone(),
         script: Arc::clone(script),
-        loaded: Arc::clone(loaded),
         pods: Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks),
         nodes: Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks),
     };
@@ -53,7 +52,6 @@ pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, loaded: &Loade
 struct Kubelets {
     client: Client,
     script: Arc<Mutex<Script>>,
-    loaded: Loaded,
     pods: Cache<Pod>,
     nodes: Cache<Node>,
 }
@@ -67,14 +65,14 @@ impl Kubelets {
             if pod.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            self.note_loaded(pod, node);
             match pod.annotations().get(HOLD).map(String::as_str) {
                 Some(DRIVER) => self.start_driver(pod, node, &pods, &script).await?,
-                Some(TOOLKIT) if driver_is_ready(&pods, node) => self.release(pod, json!({})).await?,
-                Some(VALIDATOR) if driver_is_ready(&pods, node) && toolkit_is_ready(&pods, node) => self.release(pod, json!({})).await?,
-                Some(dra::PLUGIN) if driver_is_ready(&pods, node) => {
-                    let version = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned();
-                    self.release(pod, json!({dra::SERVES: version})).await?;
+                Some(TOOLKIT) if loaded_driver(&pods, node).is_some() => self.release(pod, json!({})).await?,
+                Some(VALIDATOR) if loaded_driver(&pods, node).is_some() && toolkit_is_ready(&pods, node) => self.release(pod, json!({})).await?,
+                Some(dra::PLUGIN) => {
+                    if let Some(version) = loaded_driver(&pods, node) {
+                        self.release(pod, json!({dra::SERVES: version})).await?;
+                    }
                 }
                 None if app(pod) == DRIVER => {
                     self.label_operands(node, PAUSED, "true").await?;
@@ -84,15 +82,6 @@ impl Kubelets {
             }
         }
         Ok(())
-    }
-
-    /// A driver that is ready is loaded.
-    fn note_loaded(&self, pod: &Pod, node: &str) {
-        let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref());
-        if app(pod) == DRIVER && is_ready(pod) {
-            let version = driver_version(image.unwrap_or_default()).to_owned();
-            self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), version);
-        }
     }
 
     /// The driver manager first sends the other operands away, then the driver is installed.
@@ -162,8 +151,10 @@ impl Kubelets {
     }
 }
 
-fn driver_is_ready(pods: &[Arc<Pod>], node: &str) -> bool {
-    pods.iter().any(|pod| node_of(pod) == Some(node) && app(pod) == DRIVER && is_ready(pod))
+/// The version of the driver that works on a node.
+fn loaded_driver<'a>(pods: &'a [Arc<Pod>], node: &str) -> Option<&'a str> {
+    let driver = pods.iter().find(|pod| node_of(pod) == Some(node) && app(pod) == DRIVER && is_ready(pod))?;
+    Some(driver_version(driver.spec.as_ref()?.containers.first()?.image.as_deref()?))
 }
 
 fn toolkit_is_ready(pods: &[Arc<Pod>], node: &str) -> bool {
@@ -179,7 +170,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
 }
 
 /// Whether a pod's `Ready` condition is true.
-pub(super) fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

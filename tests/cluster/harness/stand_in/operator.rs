@@ -26,7 +26,7 @@ pub(crate) const OPERATOR_NAMESPACE: &str = "gpu-operator";
 /// The operator looks again so soon although nothing seems to have changed: its own delays pass.
 const PERIOD: Duration = Duration::from_millis(100);
 
-pub(super) use operands::driver_version;
+pub(crate) use operands::driver_version;
 
 /// The kind ClusterPolicy.
 pub(crate) fn cluster_policy_kind() -> ApiResource {
