@@ -12,5 +12,23 @@ printf '%s, %s processors, load %s\n' "$(uname -srm)" "$(nproc)" "$(cut -d' ' -f
 title "one call as a process"
 cargo bench --quiet --locked --bench process -- "$@"
 
+image=
 title "the image"
-if command -v buildah >/dev/null; then scripts/image.sh release; else echo "not measured: buildah is not installed"; fi
+if command -v buildah >/dev/null; then
+  scripts/image.sh release
+  image=yes
+else
+  echo "not measured: buildah is not installed"
+fi
+
+title "the hook on a real API server (GPU_ROLLOUT_BENCH_NODES=${GPU_ROLLOUT_BENCH_NODES:-1000})"
+if [ -n "$image" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then
+  log=target/bench-hook.log
+  GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs tests/cluster/run.sh scenarios::cost:: >"$log" 2>&1 || {
+    cat "$log" >&2
+    exit 1
+  }
+  sed -n '/^hook  /,/^wall:/p' "$log"
+else
+  echo "not measured: it needs buildah, go and bubblewrap"
+fi
