@@ -78,7 +78,7 @@ async fn measure(stack: &Stack, nodes: usize) -> Result<Vec<Row>> {
 
 async fn run(stack: &Stack, hook: &HookRelease<'_>, what: &'static str, nodes: usize, settings: &Value) -> Result<Row> {
     let begin = Timestamp::now();
-    let watch = Watch::start();
+    let watch = Watch::start(stack.control_plane.port);
     let said = hook.deploy(&OLD.values(), settings).await?;
     let (wall, peak_kib) = watch.end()?;
     ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
@@ -112,13 +112,14 @@ struct Seen {
 }
 
 impl Watch {
-    fn start() -> Self {
+    /// Begins with the hooks that talk to the API server on this port.
+    fn start(port: u16) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&over);
         let thread = std::thread::spawn(move || {
             let mut seen = BTreeMap::new();
             while !told.load(Ordering::Relaxed) {
-                for (process, peak_kib) in hooks() {
+                for (process, peak_kib) in hooks(port) {
                     let now = Instant::now();
                     let entry = seen.entry(process).or_insert(Seen { first: now, last: now, peak_kib });
                     entry.last = now;
@@ -141,14 +142,17 @@ impl Watch {
     }
 }
 
-/// The hook's processes and the peak of their resident memory in KiB.
-fn hooks() -> Vec<(u32, u64)> {
+/// The processes of hooks of one API server and the peak of their resident memory in KiB.
+fn hooks(port: u16) -> Vec<(u32, u64)> {
+    let server = format!("KUBERNETES_SERVICE_PORT={port}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     processes
         .filter_map(|process| {
             let command = fs::read(format!("/proc/{process}/cmdline")).ok()?;
             command.starts_with(b"/gpu-rollout\0hook\0run").then_some(())?;
+            let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
+            environment.split(|byte| *byte == 0).find(|variable| *variable == server.as_bytes())?;
             let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
             let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
             Some((process, peak.split_whitespace().next()?.parse().ok()?))
