@@ -1,16 +1,47 @@
 #!/bin/sh
 # `make bench`: what the program costs, measured here and now; prints, and judges nothing.
-#   1. one call as a process: time, peak memory, size of the binary (release profile; needs only cargo)
-#   2. size of the image (needs buildah)
-#   3. the hook on a real API server with 1,000 nodes: time with nothing to do, memory (needs what `make e2e` needs)
-# Usage: scripts/bench.sh [ROUNDS]
+#   1. sizes of the image and its binary (needs buildah; without it the binary alone is built)
+#   2. one call as a process: time and peak memory
+#   3. the hook on a real API server, 3 and 1,000 nodes: time with nothing to do, memory (needs what `make e2e` needs)
+# Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000)
 set -eu
 cd "$(dirname -- "$0")/.."
 title() { printf '\n== %s\n\n' "$*"; }
 
-printf '%s, %s processors, load %s\n' "$(uname -srm)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
-title "one call as a process"
-cargo bench --quiet --locked --bench process -- "$@"
+# measured LOG FROM TO COMMAND…: runs it, shows the lines of its table, and everything if it fails.
+measured() {
+  log=target/$1
+  from=$2
+  to=$3
+  shift 3
+  "$@" >"$log" 2>&1 || {
+    cat "$log" >&2
+    exit 1
+  }
+  sed -n "/$from/,/$to/p" "$log"
+}
 
-title "the image"
-if command -v buildah >/dev/null; then scripts/image.sh release; else echo "not measured: buildah is not installed"; fi
+printf '%s, %s processors, load %s\n' "$(uname -srm)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
+mkdir -p target
+title "the image (release)"
+rootfs=
+if command -v buildah >/dev/null; then
+  scripts/image.sh release
+  rootfs=$PWD/target/image/rootfs
+  GPU_ROLLOUT_PROGRAM=$rootfs/gpu-rollout
+else
+  echo "not measured: buildah is not installed"
+  cargo build --quiet --release --locked
+  GPU_ROLLOUT_PROGRAM=${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout
+fi
+export GPU_ROLLOUT_PROGRAM
+
+title "one call as a process"
+measured bench-process.log ' rounds each' '^the binary' cargo test --locked --test cost -- --ignored --nocapture
+
+title "the hook on a real API server"
+if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then
+  GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/cluster/run.sh scenarios::cost::
+else
+  echo "not measured: it needs buildah, go and bubblewrap"
+fi

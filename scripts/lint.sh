@@ -102,7 +102,7 @@ helm=${GPU_ROLLOUT_HELM:-}
 [ -n "$helm" ] || [ "${CI:-}" != true ] || helm=$(tests/tools/build.sh helm4)/helm4
 [ -n "$helm" ] || helm=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/helm4
 if [ -x "$helm" ]; then check charts helm_lint; else skip charts "helm is not built (tests/tools/build.sh helm4)"; fi
-# Licences and duplicates are a test of their own (tests/dependencies.rs); cargo-deny adds the advisories.
+# Licenses and duplicates are a test of their own (tests/dependencies.rs); cargo-deny adds the advisories.
 if command -v cargo-deny >/dev/null; then
   check dependencies cargo deny --locked check
 else

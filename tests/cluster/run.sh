@@ -40,4 +40,6 @@ fi
 GPU_ROLLOUT_ROOTFS=$(CDPATH='' cd -- "$rootfs" && pwd)
 export GPU_ROLLOUT_ROOTFS
 
+# What only measures is run by name (scripts/bench.sh).
+[ $# -gt 0 ] || set -- --skip scenarios::cost::
 RUST_LIB_BACKTRACE=0 exec cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture "$@"

@@ -2,6 +2,7 @@
 
 mod again;
 mod bundle;
+mod cost;
 mod dra_driver;
 mod first_install;
 mod killed;

@@ -15,15 +15,20 @@ const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Starts a stack for the scenario `name` and runs `story` on it.
 pub(crate) async fn scenario(name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
+    scenario_within(DEADLINE, name, story).await
+}
+
+/// The same with a deadline of its own.
+pub(crate) async fn scenario_within(deadline: Duration, name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
     let mut directory = RunDirectory::create(name)?;
     let begin = Instant::now();
     let mut stack = Stack::start(directory.path()).await.with_context(|| format!("starting the stack of {name}"))?;
     eprintln!("{name}: stack ready after {:.1?}", begin.elapsed());
-    let told = tokio::time::timeout(DEADLINE, AssertUnwindSafe(story(&mut stack)).catch_unwind()).await;
+    let told = tokio::time::timeout(deadline, AssertUnwindSafe(story(&mut stack)).catch_unwind()).await;
     let result = match told {
         Ok(Ok(result)) => result.and_then(|()| stack.check_alive()),
         Ok(Err(panic)) => Err(anyhow!("{}", panic_text(panic.as_ref()))),
-        Err(_) => Err(anyhow!("{name} took longer than {DEADLINE:?}")),
+        Err(_) => Err(anyhow!("{name} took longer than {deadline:?}")),
     };
     eprintln!("{name}: {} after {:.1?}", if result.is_ok() { "told" } else { "failed" }, begin.elapsed());
     if result.is_ok() {

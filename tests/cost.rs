@@ -1,9 +1,11 @@
 //! What one call of the program costs as a process: wall time and peak memory, in turns with processes to compare with.
 //!
-//! `cargo bench --bench process [-- ROUNDS]`. All rounds run in this one process, the programs one after another in each round, so that a busy
-//! moment of the machine hits all of them alike. Peak memory is the kernel's `ru_maxrss` of each child; what this program itself has
-//! resident when it starts a child is a floor of it, which is what the row `true` shows.
+//! `make bench` runs it with `GPU_ROLLOUT_PROGRAM`, the program as it is shipped, and `GPU_ROLLOUT_BENCH_ROUNDS`. All rounds run in this one
+//! process, the programs one after another in each round, so that a busy moment of the machine hits all of them alike. Peak memory is
+//! the kernel's `ru_maxrss` of each child; what this process itself has resident when it starts a child is a floor of it, which is
+//! what the row `true` shows.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
+#![expect(clippy::disallowed_methods, reason = "measurements are asked for by the environment")]
 
 use std::ffi::OsString;
 use std::io::{Error, Result};
@@ -13,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use wait4::Wait4;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-rollout");
 const ROUNDS: usize = 100;
 
 /// One program and what it took.
@@ -55,19 +56,21 @@ impl Subject {
     }
 }
 
-fn main() -> Result<()> {
-    // Cargo adds `--bench`.
-    let rounds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(ROUNDS).max(1);
+#[test]
+#[ignore = "a measurement: make bench"]
+fn one_call_as_a_process() -> Result<()> {
+    let rounds = std::env::var("GPU_ROLLOUT_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS).max(1);
+    let program = std::env::var("GPU_ROLLOUT_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpu-rollout").to_owned());
     let directory = tempfile::tempdir()?;
     let again = directory.path().join("again");
     let again = again.to_str().ok_or_else(|| Error::other("the folder for temporary files has no UTF-8 name"))?;
     let render = ["bundle", "render", "--recipe", "eks-gb200-training", "--deployer", "helm", "--output"];
     let mut subjects = [
         Subject::new("true (what a process costs)", "true", &[]),
-        Subject::new("gpu-rollout --version", PROGRAM, &["--version"]),
-        Subject::new("bundle render, new directory", PROGRAM, &[&render[..], &[again]].concat()),
-        Subject::new("bundle render, replacing", PROGRAM, &[&render[..], &[again]].concat()),
-        Subject::new("bundle verify", PROGRAM, &["bundle", "verify", again]),
+        Subject::new("gpu-rollout --version", &program, &["--version"]),
+        Subject::new("bundle render, new directory", &program, &[&render[..], &[again]].concat()),
+        Subject::new("bundle render, replacing", &program, &[&render[..], &[again]].concat()),
+        Subject::new("bundle verify", &program, &["bundle", "verify", again]),
     ];
     for subject in &mut subjects {
         // Once for the page cache; not counted.
@@ -83,7 +86,7 @@ fn main() -> Result<()> {
         }
     }
     table(&subjects, rounds);
-    sizes(directory.path())
+    sizes(directory.path(), &program)
 }
 
 fn table(subjects: &[Subject], rounds: usize) {
@@ -104,7 +107,7 @@ fn table(subjects: &[Subject], rounds: usize) {
     }
 }
 
-fn sizes(directory: &Path) -> Result<()> {
+fn sizes(directory: &Path, program: &str) -> Result<()> {
     let (mut files, mut bytes) = (0, 0);
     let mut folders = vec![directory.join("again")];
     while let Some(folder) = folders.pop() {
@@ -119,7 +122,8 @@ fn sizes(directory: &Path) -> Result<()> {
         }
     }
     println!("\nthe bundle: {files} files, {:.2} MiB", mebibytes(bytes));
-    println!("the binary: {:.2} MiB ({} bytes)", mebibytes(std::fs::metadata(PROGRAM)?.len()), std::fs::metadata(PROGRAM)?.len());
+    let bytes = std::fs::metadata(program)?.len();
+    println!("the binary: {:.2} MiB ({bytes} bytes)", mebibytes(bytes));
     Ok(())
 }
 
