@@ -1,1 +1,18 @@
-//! The tree of files: checksums, writing all or nothing, verifying.
+//! The tree of files: what every bundle has beside its deployer's files, checksums, writing all or nothing, verifying.
+
+pub mod build;
+pub mod checksums;
+pub mod info;
+pub mod promises;
+pub mod target;
+pub mod tree;
+pub mod verify;
+pub mod write;
+
+pub use build::{Parts, build};
+pub use tree::Tree;
+pub use verify::{Finding, VerifyError, verify};
+pub use write::{WriteError, Written, write};
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::contract::exit::ExitCode;
 
 pub mod bundle;
+pub mod completions;
 pub mod hook;
 pub mod printer;
 pub mod recipe;
@@ -23,6 +24,10 @@ enum Command {
     Recipe(recipe::Arguments),
     /// Render and verify bundles.
     Bundle(bundle::Arguments),
+    /// Print a script that lets a shell complete commands and options.
+    ///
+    /// For bash: `source <(gpu-rollout completions bash)`, also in ~/.bashrc.
+    Completions(completions::Arguments),
     /// What the bundle's hook Job runs inside the cluster.
     Hook(hook::Arguments),
 }
@@ -33,6 +38,7 @@ impl Arguments {
         match self.command {
             Command::Recipe(arguments) => arguments.run(printer),
             Command::Bundle(arguments) => arguments.run(printer),
+            Command::Completions(arguments) => arguments.run(printer),
             Command::Hook(arguments) => arguments.run(printer),
         }
     }

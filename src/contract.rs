@@ -10,3 +10,4 @@ pub mod exit;
 pub mod names;
 pub mod record;
 pub mod settings;
+pub mod yaml;

@@ -1,1 +1,27 @@
-//! Recipe and catalog → ordered releases. Pure.
+//! Recipe and catalog → ordered releases. Pure: all meaning of a bundle is decided here, a deployer only writes it down.
+//!
+//! [`plan()`] is the entrance. `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
+//! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from.
+
+pub mod catalog;
+pub mod crds;
+pub mod error;
+pub mod hook;
+pub mod image;
+pub mod model;
+pub mod namespaces;
+pub mod order;
+pub mod plan;
+pub mod sources;
+pub mod time;
+pub mod values;
+
+pub use catalog::Embedded;
+pub use error::PlanError;
+pub use model::{Chart, Kind, Plan, Release};
+pub use plan::{Options, plan};
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

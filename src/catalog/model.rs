@@ -1,5 +1,7 @@
 //! The catalog's types: what `bundles/components/<name>/component.yaml` says of a component.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::contract::duty::Duty;
@@ -87,10 +89,28 @@ pub struct Version {
     /// Keys that the chart reads though its default values do not name them, as dotted paths.
     #[serde(default)]
     pub further_keys: Vec<String>,
-    /// CRD files that the bundle's CRD release owns, relative to the component's folder.
+    /// Keys that people still write and that this version does not read, as dotted paths, each with what to do instead.
+    #[serde(default)]
+    pub obsolete_keys: BTreeMap<String, String>,
+    /// CRD files that the component owns, relative to the version's folder; [`Component::crds`] reads them.
     #[serde(default)]
     pub crds: Vec<String>,
+    /// CRDs of other components that this chart's sub-charts need.
+    #[serde(default)]
+    pub shared_crds: Vec<SharedCrds>,
     /// Values that every bundle sets because it brings the CRDs itself, as dotted paths.
     #[serde(default)]
     pub bundle_values: serde_json::Map<String, serde_json::Value>,
+}
+
+/// CRDs that belong to another component, and that a sub-chart of this one needs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SharedCrds {
+    /// The component that owns them.
+    pub component: String,
+    /// Its version that the sub-chart's CRDs equal.
+    pub version: String,
+    /// The value, as a dotted path, that switches the sub-chart on.
+    pub condition: String,
 }

@@ -3,13 +3,30 @@
 use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
+pub mod render;
+pub mod verify;
+
 /// Arguments of `gpu-rollout bundle`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Turn a recipe into a bundle: a directory of files that a deployer installs.
+    Render(render::Arguments),
+    /// Check that a bundle is as it was rendered, and that its parts still fit together.
+    Verify(verify::Arguments),
+}
 
 impl Arguments {
     /// Runs the command.
-    pub fn run(self, _printer: &mut Printer) -> ExitCode {
-        ExitCode::Success
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        match self.command {
+            Command::Render(arguments) => arguments.run(printer),
+            Command::Verify(arguments) => arguments.run(printer),
+        }
     }
 }

@@ -1,15 +1,224 @@
-//! `gpu-rollout recipe`.
+//! `gpu-rollout recipe`: arguments in, calls, text out.
+
+use clap::{Subcommand, ValueEnum};
 
 use super::printer::Printer;
+use crate::catalog;
 use crate::contract::exit::ExitCode;
+use crate::contract::yaml;
+use crate::recipe::diagnostic::Diagnostics;
+use crate::recipe::explain::explain;
+use crate::recipe::load::{Loaded, load};
+use crate::recipe::overrides::Override;
+use crate::recipe::path::Path;
+use crate::recipe::read::Files;
+use crate::recipe::schema;
+
+/// What a RECIPE argument may be; the same in every command.
+pub const RECIPE_HELP: &str =
+    "A file (`team/gb200.yaml`, `./gb200`), a name of the library (see `gpu-rollout recipe list`), or `-` for standard input";
+/// What a `--set` argument may be; the same in every command.
+pub const SET_HELP: &str = "Sets one value on top of the recipe: `PATH=VALUE`, as often as needed";
+/// The long form of [`SET_HELP`].
+pub const SET_LONG_HELP: &str = "Sets one value on top of the recipe: `PATH=VALUE`, as often as needed.
+
+PATH names keys from the top, with dots between them; components go by name, and a dot inside a key is written `\\.`. VALUE is YAML, but what must be a text (a version, a key whose default in the chart is a text) stays exactly as it is typed. `PATH=null` deletes, lists are set as a whole.
+
+  --set cluster.gpuNodes=64
+  --set rollout.gpuDriver.version=580.10
+  --set components.gpu-operator.values.dcgm.enabled=true
+  --set 'components.gpu-operator.values.daemonsets.labels.team\\.example/name=ml'";
 
 /// Arguments of `gpu-rollout recipe`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check recipes and say what is wrong with them.
+    #[command(
+        after_long_help = "Examples:\n  gpu-rollout recipe check team/*.yaml\n  gpu-rollout recipe check eks-gb200-training --set cluster.gpuNodes=64"
+    )]
+    Check {
+        /// A file, a name of the library, or `-`.
+        #[arg(value_name = "RECIPE", required = true, help = RECIPE_HELP)]
+        recipes: Vec<String>,
+        #[command(flatten)]
+        overrides: Overrides,
+        /// Take warnings for errors.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Print a recipe merged with everything that it extends, defaults filled in.
+    #[command(
+        after_long_help = "Examples:\n  gpu-rollout recipe show eks-gb200-training\n  gpu-rollout recipe show base > mine.yaml     # a start for your own recipe\n  gpu-rollout recipe show mine.yaml -o json"
+    )]
+    Show {
+        /// A file, a name of the library, or `-`.
+        #[arg(value_name = "RECIPE", help = RECIPE_HELP)]
+        recipe: String,
+        #[command(flatten)]
+        overrides: Overrides,
+        /// The format.
+        #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+        output: Format,
+    },
+    /// Say where a value comes from: each recipe that set it, with file and line, and which one won.
+    #[command(
+        after_long_help = "Examples:\n  gpu-rollout recipe explain eks-gb200-training rollout.gpuDriver.policy\n  gpu-rollout recipe explain mine.yaml components.gpu-operator.values.driver"
+    )]
+    Explain {
+        /// A file, a name of the library, or `-`.
+        #[arg(value_name = "RECIPE", help = RECIPE_HELP)]
+        recipe: String,
+        /// Keys from the top with dots between them, components by name; `\.` for a dot inside a key.
+        #[arg(value_name = "PATH")]
+        path: Path,
+        #[command(flatten)]
+        overrides: Overrides,
+    },
+    /// List the recipes of the library.
+    #[command(after_long_help = "Example:\n  gpu-rollout recipe list")]
+    List {
+        /// The format.
+        #[arg(short, long, value_enum, default_value_t = ListFormat::Text)]
+        output: ListFormat,
+    },
+    /// Print the JSON schema of recipes, for editors.
+    #[command(
+        after_long_help = "Example: completion and checks in editors that run the YAML language server\n  gpu-rollout recipe schema > recipe.schema.json\n  # first line of your recipe: # yaml-language-server: $schema=recipe.schema.json"
+    )]
+    Schema,
+}
+
+/// `--set`, for every command that takes a recipe.
+#[derive(Debug, Default, clap::Args)]
+pub struct Overrides {
+    /// `PATH=VALUE`.
+    #[arg(long = "set", value_name = "PATH=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
+    pub list: Vec<Override>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Yaml,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ListFormat {
+    Text,
+    Json,
+}
 
 impl Arguments {
     /// Runs the command.
-    pub fn run(self, _printer: &mut Printer) -> ExitCode {
-        ExitCode::Success
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        match self.command {
+            Command::Check { recipes, overrides, strict } => check(&recipes, &overrides.list, strict, printer),
+            Command::Show { recipe, overrides, output } => show(&recipe, &overrides.list, output, printer),
+            Command::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides.list, printer),
+            Command::List { output } => list(output, printer),
+            Command::Schema => {
+                printer.data(&schema::text());
+                ExitCode::Success
+            }
+        }
     }
+}
+
+/// Loads a recipe for any command: findings go to standard error; `None` after an error.
+pub fn load_recipe(recipe: &str, overrides: &[Override], printer: &mut Printer) -> Option<Loaded> {
+    match load(recipe, overrides, &mut Files) {
+        Ok(loaded) => {
+            note(&loaded.warnings, printer);
+            Some(loaded)
+        }
+        Err(findings) => {
+            note(&findings, printer);
+            printer.error(&format!("the recipe `{recipe}` cannot be used: {}", findings.summary()), None);
+            None
+        }
+    }
+}
+
+fn note(findings: &Diagnostics, printer: &mut Printer) {
+    if !findings.is_empty() {
+        printer.note(&format!("{}\n", findings.render()));
+    }
+}
+
+fn check(recipes: &[String], overrides: &[Override], strict: bool, printer: &mut Printer) -> ExitCode {
+    let mut code = ExitCode::Success;
+    for recipe in recipes {
+        match load_recipe(recipe, overrides, printer) {
+            Some(loaded) if loaded.warnings.is_empty() => {
+                let names: Vec<&str> = loaded.recipe.components.iter().map(|component| component.name.as_str()).collect();
+                printer.note(&format!("ok: {recipe} ({})", names.join(", ")));
+            }
+            Some(loaded) if strict => {
+                printer.error(&format!("the recipe `{recipe}` has {}", loaded.warnings.summary()), None);
+                code = ExitCode::Input;
+            }
+            Some(loaded) => printer.note(&format!("ok: {recipe}, {}", loaded.warnings.summary())),
+            None => code = ExitCode::Input,
+        }
+    }
+    code
+}
+
+fn show(recipe: &str, overrides: &[Override], format: Format, printer: &mut Printer) -> ExitCode {
+    let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
+    let text = match format {
+        Format::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
+        Format::Json => serde_json::to_string_pretty(&loaded.recipe).map(|text| text + "\n").map_err(|error| error.to_string()),
+    };
+    match text {
+        Ok(text) => {
+            printer.data(&text);
+            ExitCode::Success
+        }
+        Err(error) => {
+            printer.error(&format!("unable to write the recipe: {error}"), None);
+            ExitCode::Internal
+        }
+    }
+}
+
+fn explain_path(recipe: &str, path: &Path, overrides: &[Override], printer: &mut Printer) -> ExitCode {
+    let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
+    match explain(&loaded, path) {
+        Ok(text) => {
+            printer.data(&text);
+            ExitCode::Success
+        }
+        Err(error) => {
+            printer.error(&error.to_string(), error.hint.as_deref());
+            ExitCode::Input
+        }
+    }
+}
+
+fn list(format: ListFormat, printer: &mut Printer) -> ExitCode {
+    let mut recipes = Vec::new();
+    for name in catalog::recipe_names() {
+        let Some(loaded) = load_recipe(name, &[], printer) else { return ExitCode::Internal };
+        recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
+    }
+    let text = match format {
+        ListFormat::Text => {
+            let width = recipes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+            recipes.iter().fold(String::new(), |text, (name, description)| text + &format!("{name:width$}  {description}\n"))
+        }
+        ListFormat::Json => {
+            let list: Vec<_> =
+                recipes.iter().map(|(name, description)| serde_json::json!({"name": name, "description": description})).collect();
+            format!("{:#}\n", serde_json::Value::Array(list))
+        }
+    };
+    printer.data(&text);
+    ExitCode::Success
 }

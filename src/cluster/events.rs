@@ -91,7 +91,7 @@ impl Recorder {
         };
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}.", regarding.name.as_deref().unwrap_or("gpu-rollout"))),
+                generate_name: Some(format!("{}-", regarding.name.as_deref().unwrap_or("gpu-rollout"))),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },

@@ -6,10 +6,17 @@ use super::count::Count;
 pub const TERMINATION_GRACE_SECONDS: u64 = 30;
 /// S: what a deployer must wait beyond B, so that it never gives up before the Job does (`terminationGracePeriodSeconds` + 60 s).
 pub const SLACK_SECONDS: u64 = TERMINATION_GRACE_SECONDS + 60;
-/// The hook's own deadline is this much before B: its verdict must be out before Kubernetes ends the Job.
-pub const MARGIN_SECONDS: u64 = 45;
+/// The hook's own deadline is this much before B. After a failed verdict Kubernetes starts two more pods, 10 and 20 s apart, which end with
+/// the same verdict at once; only then is the Job failed, and its verdict rather than `DeadlineExceeded` is what the deployer reports.
+pub const MARGIN_SECONDS: u64 = 90;
 /// What a run takes beside the nodes: image pull and scheduling of the hook, the operator's own rollout, quiet period, re-rolls.
 pub const OVERHEAD_SECONDS: u64 = 900;
+
+/// The time in seconds that a hook has for its work within B: all but the margin, and never less than half.
+pub const fn working_seconds(budget_seconds: u64) -> u64 {
+    let half = budget_seconds / 2;
+    budget_seconds - if half < MARGIN_SECONDS { half } else { MARGIN_SECONDS }
+}
 
 /// What a fleet's budget is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,8 @@ pub const DEPLOY_DRIVER_LABEL: &str = "nvidia.com/gpu.deploy.driver";
 pub const DEPLOY_TOOLKIT_LABEL: &str = "nvidia.com/gpu.deploy.container-toolkit";
 /// `false`: the user keeps all operands off the node.
 pub const DEPLOY_OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
+/// What a node's GPUs are for (`container`, `vm-passthrough`, `vm-vgpu`): only containers get the driver DaemonSet.
+pub const WORKLOAD_CONFIG_LABEL: &str = "nvidia.com/gpu.workload.config";
 /// State of a node in the vendor's driver upgrade (k8s-operator-libs `pkg/upgrade/consts.go`).
 pub const UPGRADE_STATE_LABEL: &str = "nvidia.com/gpu-driver-upgrade-state";
 /// The user's (or our) wish that a node is left alone.

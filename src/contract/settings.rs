@@ -28,9 +28,10 @@ pub enum Gate {
     Settled,
 }
 
-/// Whether stale DRA kubelet plugins are replaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Whether stale DRA kubelet plugins are replaced. Without quotes, YAML takes `off` for `false`: that is taken as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(with = "serde_json::Value", extend("enum" = ["auto", "off", false]))]
 pub enum Reroll {
     /// Where a DRA driver is found and a plugin is stale.
     #[default]
@@ -39,10 +40,28 @@ pub enum Reroll {
     Off,
 }
 
+impl<'de> Deserialize<'de> for Reroll {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected `auto` or `off`")]
+        enum Raw {
+            Flag(bool),
+            Word(String),
+        }
+        match Raw::deserialize(deserializer)? {
+            Raw::Flag(false) => Ok(Self::Off),
+            Raw::Word(word) if word == "auto" => Ok(Self::Auto),
+            Raw::Word(word) if word == "off" => Ok(Self::Off),
+            Raw::Flag(true) => Err(serde::de::Error::custom("expected `auto` or `off`, found `true`")),
+            Raw::Word(word) => Err(serde::de::Error::custom(format!("expected `auto` or `off`, found `{word}`"))),
+        }
+    }
+}
+
 /// Whether a DRA driver must be there. YAML `true` and `false` are taken as well as the words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(extend("enum" = ["auto", "true", "false", true, false]))]
+#[schemars(with = "serde_json::Value", extend("enum" = ["auto", "true", "false", true, false]))]
 pub enum Required {
     /// No DRA driver is fine; one that is there must serve every node that it runs on.
     #[default]

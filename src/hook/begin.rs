@@ -10,7 +10,7 @@ use crate::cluster::call::CallError;
 use crate::cluster::job;
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
-use crate::contract::budget::MARGIN_SECONDS;
+use crate::contract::budget::working_seconds;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::decide;
@@ -40,8 +40,7 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         );
         return Err(Ended::new(ExitCode::NewerFormat, message));
     }
-    let margin = MARGIN_SECONDS.min(settings.budget_seconds / 4);
-    let after = |started: Timestamp| started.saturating_add(seconds(settings.budget_seconds - margin)).unwrap_or(Timestamp::MAX);
+    let after = |started: Timestamp| started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
     // Counted from the process's start until the Job itself tells.
     let limit = after(hook.clock.now());
     let started =

@@ -111,6 +111,9 @@ impl<'a> Operands<'a> {
 
     /// Why a node that no driver DaemonSet selects is not done with; `None`: its driver is not the operator's business.
     fn unlabelled(&self, node: &Node) -> Option<Reason> {
+        if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container") {
+            return None;
+        }
         let label = node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str);
         match label {
             // Without NVIDIADriver objects that select it, a node has no driver of the operator's; with drivers off, none has.

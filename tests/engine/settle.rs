@@ -237,3 +237,19 @@ fn no_dra_driver_is_fine_and_said() {
     assert!(replaced(&decision).is_empty());
     assert!(decision.verdict.expect("settled").message.ends_with("no DRA driver in nvidia-dra-driver-gpu: no plugin to re-roll"));
 }
+
+#[test]
+fn nodes_whose_driver_is_not_the_operators_business_are_not_waited_for() {
+    for (key, value) in [
+        (names::DEPLOY_DRIVER_LABEL, "pre-installed"),
+        (names::DEPLOY_DRIVER_LABEL, "false"),
+        (names::WORKLOAD_CONFIG_LABEL, "vm-passthrough"),
+    ] {
+        let mut fleet = Fleet::at_rest(2);
+        fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds"));
+        fleet.node("gpu-1").labels.remove(names::DEPLOY_DRIVER_LABEL);
+        assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabelled"]);
+        fleet.node("gpu-1").labels.insert(key.into(), value.into());
+        assert!(fleet.decide(1).well, "{key}={value}");
+    }
+}

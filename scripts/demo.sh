@@ -1,0 +1,43 @@
+#!/bin/sh
+# `make demo`: builds the program (unoptimized: that compiles fastest, and `make test` goes on with it), renders a recipe of the
+# library into a bundle, verifies it, and says what to do next. Needs a Rust toolchain and nothing else.
+set -eu
+cd "$(dirname -- "$0")/.."
+recipe=${1:-eks-gb200-training}
+bundle=target/demo/$recipe
+
+command -v cargo >/dev/null || {
+  echo "make demo: cargo is missing" >&2
+  echo "hint: install a Rust toolchain with rustup" >&2
+  exit 1
+}
+rm -rf "$bundle"
+
+# Shown as typed; run as built here.
+gpu_rollout() {
+  printf '\n$ gpu-rollout %s\n' "$*"
+  cargo run --quiet --locked -- "$@"
+}
+
+echo "Building gpu-rollout: a minute or two the first time."
+cargo build --locked
+gpu_rollout recipe list
+gpu_rollout recipe explain "$recipe" components.gpu-operator.version
+gpu_rollout bundle render --recipe "$recipe" --deployer helm --output "$bundle" 2>&1
+gpu_rollout bundle verify "$bundle" 2>&1
+
+printf '\nThe bundle, %s files:\n\n%s/\n' "$(find "$bundle" -type f | wc -l | tr -d ' ')" "$bundle"
+(cd "$bundle" && find . -mindepth 1 | LC_ALL=C sort | sed -e 's|^\./||' -e 's|[^/]*/|  |g' -e 's|^|  |')
+
+cat <<NEXT
+
+Next:
+  less $bundle/README.md
+    what is in it, and how it is deployed
+  $bundle/deploy.sh --dry-run
+    the Helm commands in order (needs helm); without --dry-run they run against your current cluster
+  edit a file in $bundle, then: cargo run -q -- bundle verify $bundle
+    it names what was changed, and whether a promise was broken
+  cargo run -q -- recipe check my-recipe.yaml
+    your own recipe: README.md shows one
+NEXT

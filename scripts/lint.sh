@@ -1,0 +1,125 @@
+#!/bin/sh
+# `make lint`: everything that can be judged without running the program's tests. Runs all checks, then fails if any did.
+# A tool that is missing skips its check with a word; under CI=true it is an error, except where said.
+set -eu
+cd "$(dirname -- "$0")/.."
+failed=
+skipped=
+
+# check NAME COMMAND…
+check() {
+  name=$1
+  shift
+  if "$@"; then
+    echo "lint: $name: ok"
+  else
+    echo "lint: $name: FAILED" >&2
+    failed="$failed $name"
+  fi
+}
+
+# skip NAME REASON: no tool.
+skip() {
+  if [ "${CI:-}" = true ]; then
+    echo "lint: $1: FAILED: $2" >&2
+    failed="$failed $1"
+  else
+    echo "lint: $1: skipped: $2"
+    skipped="$skipped $1"
+  fi
+}
+
+# For readers of the source: links to private items are fine.
+docs() {
+  RUSTDOCFLAGS='-D warnings --allow rustdoc::private_intra_doc_links' cargo doc --quiet --locked --no-deps --document-private-items
+}
+
+bundle=target/lint/bundle
+render_bundle() {
+  cargo run --quiet --locked -- bundle render --recipe eks-gb200-training --deployer helm --output "$bundle" --force 2>/dev/null
+}
+
+shell_scripts() {
+  # shellcheck disable=SC2046 # no path of ours has a space
+  shellcheck $(git ls-files '*.sh' .ci/run) "$bundle"/*.sh
+}
+
+# Helm: GPU_ROLLOUT_HELM, or the pinned one if it is built.
+helm_lint() {
+  status=0
+  for chart in charts/gpu-rollout/Chart.yaml "$bundle"/*/Chart.yaml "$bundle"/charts/*/Chart.yaml; do
+    [ -e "$chart" ] || continue
+    "$helm" lint --strict --quiet "$(dirname -- "$chart")" || status=1
+  done
+  return $status
+}
+
+# nothing_found PATTERN WHY PATHSPEC…: no tracked line matches.
+nothing_found() {
+  pattern=$1
+  why=$2
+  shift 2
+  if git grep --line-number --extended-regexp -e "$pattern" -- "$@"; then
+    echo "lint: the lines above: $why" >&2
+    return 1
+  fi
+}
+
+# Files of others are data and may say what they like; lock files name where packages come from; this file holds the patterns.
+ours=":(exclude)bundles/components :(exclude)tests/data :(exclude)*.lock :(exclude)*go.sum :(exclude)LICENSE :(exclude)scripts/lint.sh"
+
+unfinished() {
+  # shellcheck disable=SC2086 # a list of path patterns
+  nothing_found '\b(TODO|FIXME|XXX|HACK)\b|(todo|unimplemented)!' 'finish it, or refuse it with a clear error' . $ours
+}
+
+machine_paths() {
+  # shellcheck disable=SC2086 # a list of path patterns
+  nothing_found '(^|[^[:alnum:]._/-])/(root|home|Users|work|tmp/wt-)[[:alnum:]]*/' 'a path of one machine' . $ours
+}
+
+registry_hosts() {
+  # shellcheck disable=SC2086 # a list of path patterns
+  nothing_found '(crates|proxy\.golang|registry\.npmjs|pypi|deb\.debian)\.(io|org)' \
+    'packages come from where the package manager is set to' . $ours
+}
+
+ignored_files() {
+  tracked=$(git ls-files --cached --ignored --exclude-standard)
+  [ -z "$tracked" ] || {
+    echo "$tracked"
+    echo "lint: the files above are committed and ignored: remove them" >&2
+    return 1
+  }
+}
+
+check format cargo fmt --check
+check clippy cargo clippy --quiet --locked --all-targets -- -D warnings
+check rustdoc docs
+check bundle render_bundle
+if command -v shellcheck >/dev/null; then check shell shell_scripts; else skip shell "shellcheck is not installed"; fi
+helm=${GPU_ROLLOUT_HELM:-}
+[ -n "$helm" ] || [ "${CI:-}" != true ] || helm=$(tests/tools/build.sh helm4)/helm4
+[ -n "$helm" ] || helm=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/helm4
+if [ -x "$helm" ]; then check charts helm_lint; else skip charts "helm is not built (tests/tools/build.sh helm4)"; fi
+# Licences and duplicates are a test of their own (tests/dependencies.rs); cargo-deny adds the advisories.
+if command -v cargo-deny >/dev/null; then
+  check dependencies cargo deny --locked check
+else
+  echo "lint: dependencies: left to the tests (cargo-deny is not installed; it would add the advisories)"
+fi
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  check unfinished unfinished
+  check paths machine_paths
+  check hosts registry_hosts
+  check ignored ignored_files
+else
+  skip words "this is no git checkout"
+fi
+
+[ -z "$skipped" ] || echo "lint: skipped:$skipped"
+[ -z "$failed" ] || {
+  echo "lint: failed:$failed" >&2
+  exit 1
+}
+echo "lint: all clean"

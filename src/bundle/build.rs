@@ -1,0 +1,45 @@
+//! A plan becomes a tree: the deployer's files, and what every bundle has.
+
+use super::Tree;
+use super::checksums::sha256;
+use super::info::{self, RECIPE, RecipeInfo};
+use crate::contract::yaml;
+use crate::deployer::{self, Deployer, File, Input, RenderError};
+use crate::recipe::model::Recipe;
+use crate::release::{Options, Plan};
+
+/// What a bundle is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// The recipe, with everything that it extends.
+    pub recipe: &'a Recipe,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// What the plan was made with.
+    pub options: &'a Options,
+    /// What shall deploy it.
+    pub deployer: Deployer,
+    /// The hook chart: path and text of each file.
+    pub hook_chart: &'a [(&'a str, &'a str)],
+}
+
+/// Makes the tree. The same parts give the same bytes.
+///
+/// # Errors
+/// A mistake of this program: a template or a value that cannot be written.
+pub fn build(parts: Parts<'_>) -> Result<Tree, RenderError> {
+    let Parts { recipe, plan, options, deployer, hook_chart } = parts;
+    let mut files = deployer::files(deployer, Input { recipe: &recipe.metadata.name, plan, hook_chart })?;
+    let text = recipe_text(recipe)?;
+    let about = RecipeInfo { name: recipe.metadata.name.clone(), sha256: sha256(text.as_bytes()) };
+    files.push(File::text(RECIPE, text));
+    files.push(info::file(about, plan, deployer, options, hook_chart)?);
+    Ok(Tree::new(files))
+}
+
+/// The recipe as one file that extends nothing: rendering it again gives this bundle again.
+fn recipe_text(recipe: &Recipe) -> Result<String, RenderError> {
+    let alone = Recipe { extends: Vec::new(), ..recipe.clone() };
+    let text = yaml::to_string(&alone).map_err(|_| RenderError::Yaml(RECIPE.to_owned()))?;
+    Ok(format!("# The recipe of this bundle, with everything that it extends.\n{text}"))
+}

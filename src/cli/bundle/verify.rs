@@ -1,0 +1,50 @@
+//! `gpu-rollout bundle verify`.
+
+use std::path::PathBuf;
+
+use crate::bundle::{Finding, verify};
+use crate::cli::printer::Printer;
+use crate::contract::exit::ExitCode;
+use crate::deployer::layout::VALUES;
+
+/// Arguments of `gpu-rollout bundle verify`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The bundle's directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Arguments {
+    /// Runs the command: every finding on a line of standard output.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { directory } = self;
+        let findings = match verify(&directory) {
+            Ok(findings) => findings,
+            Err(error) => {
+                printer.error(&error.to_string(), Some("name a directory that `gpu-rollout bundle render` has written"));
+                return ExitCode::Input;
+            }
+        };
+        let shown = directory.display();
+        if findings.is_empty() {
+            printer.note(&format!("`{shown}` is as it was rendered"));
+            return ExitCode::Success;
+        }
+        for finding in &findings {
+            printer.data(&format!("{finding}\n"));
+        }
+        let is_broken = |finding: &Finding| matches!(finding, Finding::Promise { .. });
+        if findings.iter().any(is_broken) {
+            printer.error(
+                &format!("`{shown}` was edited, and its parts do not fit together any more"),
+                Some("change the recipe and render again, so that hooks, CRDs and timeouts follow"),
+            );
+        } else {
+            let is_values = |finding: &Finding| finding.path().ends_with(VALUES);
+            let hint = "an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there";
+            printer.error(&format!("`{shown}` is not as it was rendered"), findings.iter().any(is_values).then_some(hint));
+        }
+        ExitCode::Input
+    }
+}

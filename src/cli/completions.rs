@@ -1,0 +1,25 @@
+//! `gpu-rollout completions`.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::printer::Printer;
+use crate::contract::exit::ExitCode;
+
+/// Arguments of `gpu-rollout completions`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The shell that is to complete.
+    shell: Shell,
+}
+
+impl Arguments {
+    /// Prints the shell's script.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { shell } = self;
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut super::Arguments::command(), "gpu-rollout", &mut script);
+        printer.data(&String::from_utf8_lossy(&script));
+        ExitCode::Success
+    }
+}

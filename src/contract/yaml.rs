@@ -1,0 +1,92 @@
+//! The one place that owns how YAML is read and written: what Helm reads from a text is what we read from it, and what we write
+//! Helm reads back unchanged.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use serde_yaml::{Error, Location, Spanned};
+
+/// Nodes that a document may have, aliases expanded: far above the largest file of a bundle.
+const MAX_NODES: usize = 1_000_000;
+/// How deep a document may be nested. Recursive code over parsed documents relies on it.
+pub const MAX_DEPTH: usize = 64;
+
+/// Reads one document. Duplicate keys and further documents are errors; `0644` is 420 and `yes` is true, as Helm has it.
+///
+/// # Errors
+/// The text is no YAML, exceeds the limits above, or does not fit `T`. The error knows line and column and carries no excerpt.
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    from_str_limited(text, MAX_NODES)
+}
+
+/// The same for texts that strangers write: refuses what has more than `nodes` nodes once aliases are expanded.
+///
+/// # Errors
+/// See [`from_str`].
+pub fn from_str_limited<T: DeserializeOwned>(text: &str, nodes: usize) -> Result<T, Error> {
+    serde_yaml::from_str_with_options(text, read_options(nodes))
+}
+
+fn read_options(nodes: usize) -> serde_yaml::Options {
+    serde_yaml::options! {
+        budget: serde_yaml::budget! { max_nodes: nodes, max_events: 4 * nodes, max_depth: MAX_DEPTH, max_documents: 2 },
+        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 4 * nodes },
+        emit_comments: false,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}
+
+/// Writes one document: long strings stay on one line, every string that some YAML parser takes for something else is quoted.
+///
+/// # Errors
+/// `value` cannot be written as YAML: a map whose keys are no scalars, or its own `Serialize` fails.
+pub fn to_string(value: &impl Serialize) -> Result<String, serde_yaml::ser::Error> {
+    let options = serde_yaml::ser_options! { folded_wrap_chars: usize::MAX, min_fold_chars: usize::MAX, compact_list_indent: false };
+    let mut text = serde_yaml::to_string_with_options(value, options)?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn numbers_and_booleans_are_read_as_helm_reads_them() {
+        let value: Value = from_str("{a: 0644, b: yes, c: 1_000, d: 580.10, e: '0644', f: ~}").unwrap();
+        assert_eq!(value, json!({"a": 420, "b": true, "c": 1000, "d": 580.1, "e": "0644", "f": null}));
+    }
+
+    #[test]
+    fn spans_are_bytes() {
+        let text = "é: \"x\"\nlist: 580.10\n";
+        let map: BTreeMap<String, Spanned<Value>> = from_str(text).unwrap();
+        let span = map["list"].defined.span();
+        assert_eq!(span.byte_offset().zip(span.byte_len()), Some((text.find("580").unwrap() as u64, 6)));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_by_yaml_1_1_parsers() {
+        let long = "x ".repeat(200);
+        let value = json!({"yes": "yes", "version": "580.10", "time": "12:30", "long": long, "multi": "a\nb\n", "list": [1, "1"]});
+        let text = to_string(&value).unwrap();
+        assert_eq!(from_str::<Value>(&text).unwrap(), value);
+        insta::assert_snapshot!(text.replace(&long, "LONG"));
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let level = |level: usize| format!("a{level}: &a{level} [{}]", format!("*a{}, ", level - 1).repeat(10));
+        let levels: Vec<String> = std::iter::once("a0: &a0 [x, x]".to_owned()).chain((1..10).map(level)).collect();
+        let bomb = levels.join("\n");
+        assert!(from_str_limited::<Value>(&bomb, 10_000).is_err());
+        assert!(from_str::<Value>(&"[".repeat(1000)).is_err());
+        assert!(from_str::<Value>("a: 1\n---\nb: 1\n").is_err());
+        assert!(from_str::<Value>("a: 1\na: 1\n").is_err());
+    }
+}

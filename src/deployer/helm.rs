@@ -1,0 +1,107 @@
+//! The deployer `helm`: a folder a release, and a script that installs them in order with the Helm command line.
+
+pub mod facts;
+
+use serde::Serialize;
+
+use super::chart::Charts;
+use super::file::File;
+use super::layout::{folder_of, folders};
+use super::template::{RenderError, Templates, shell_word};
+use super::{Input, layout};
+use crate::release::model::{Chart, Kind, Upstream};
+use crate::release::{Plan, Release};
+
+const SOURCES: &[(&str, &str)] = &[
+    ("deploy.sh.j2", include_str!("../../templates/helm/deploy.sh.j2")),
+    ("undeploy.sh.j2", include_str!("../../templates/helm/undeploy.sh.j2")),
+    ("version.sh.j2", include_str!("../../templates/helm/version.sh.j2")),
+    ("README.md.j2", include_str!("../../templates/helm/README.md.j2")),
+];
+
+/// The script that deploys.
+pub const DEPLOY: &str = "deploy.sh";
+
+#[derive(Serialize)]
+struct Context<'a> {
+    recipe: &'a str,
+    releases: Vec<Row<'a>>,
+}
+
+/// One release as the scripts and the README need it.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    folder: String,
+    kind: &'static str,
+    /// The line of `deploy.sh`.
+    line: String,
+    /// Chart and version, or what is in it.
+    content: String,
+    budget: Option<&'a str>,
+}
+
+/// The files of a bundle for Helm.
+///
+/// # Errors
+/// See [`RenderError`].
+pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
+    let charts = Charts::new(input.hook_chart)?;
+    let mut files = Vec::new();
+    for (folder, release) in folders(input.plan) {
+        match &release.kind {
+            Kind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook_of(input.plan, &release.name))?),
+            Kind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
+            Kind::Manifests(manifests) => files.extend(charts.manifests(&folder, &release.name, manifests)?),
+            Kind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
+        }
+    }
+    let templates = Templates::new(SOURCES)?;
+    let context =
+        Context { recipe: input.recipe, releases: folders(input.plan).map(|(folder, release)| row(input.plan, folder, release)).collect() };
+    files.push(File::script(DEPLOY, templates.render("deploy.sh.j2", &context)?));
+    files.push(File::script("undeploy.sh", templates.render("undeploy.sh.j2", &context)?));
+    files.push(File::text("README.md", templates.render("README.md.j2", &context)?));
+    Ok(files)
+}
+
+/// The hook release that shares the values of `component`.
+fn hook_of<'a>(plan: &'a Plan, component: &str) -> Option<&'a str> {
+    plan.releases.iter().find_map(|release| match &release.kind {
+        Kind::Hook(hook) if hook.component == component => Some(release.name.as_str()),
+        Kind::Hook(_) | Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
+    })
+}
+
+fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Row<'a> {
+    let (arguments, content, budget) = match &release.kind {
+        Kind::Upstream(upstream) => (chart(upstream), format!("{} {}", upstream.chart.place(), upstream.version), None),
+        Kind::Crds(crds) => (vec![crds.version.clone()], format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version), None),
+        Kind::Manifests(manifests) => (Vec::new(), manifests.description.to_owned(), None),
+        Kind::Hook(hook) => {
+            let component = folder_of(plan, &hook.component).unwrap_or_default();
+            let values = format!("{component}/{}", layout::VALUES);
+            (
+                vec![values],
+                format!("waits until {} {} has really been rolled out", hook.component, hook.version),
+                Some(hook.budget.explanation.as_str()),
+            )
+        }
+    };
+    let mut line = vec![release.kind.name().to_owned(), folder.clone(), release.namespace.clone(), release.timeout_seconds.to_string()];
+    line.extend(arguments);
+    let line = line.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
+    Row { name: &release.name, namespace: &release.namespace, folder, kind: release.kind.name(), line, content, budget }
+}
+
+/// What `deploy.sh` must know of a vendor's chart: version, who owns its CRDs, chart, repository.
+fn chart(upstream: &Upstream) -> Vec<String> {
+    let crds = if upstream.skip_crds { "crds-elsewhere" } else { "crds-in-chart" };
+    let mut words = vec![upstream.version.clone(), crds.to_owned()];
+    match &upstream.chart {
+        Chart::Repository { url, name } => words.extend([name.clone(), url.clone()]),
+        Chart::Oci(place) | Chart::File(place) => words.push(place.clone()),
+    }
+    words
+}

@@ -1,0 +1,242 @@
+//! `extends`: from the recipe that was asked for to all recipes that it builds on, ancestors first.
+
+use std::collections::BTreeSet;
+
+use super::diagnostic::Diagnostic;
+use super::merge::Layer;
+use super::nearest::nearest;
+use super::parse::parse;
+use super::read::{ReadError, Reader};
+use super::shape;
+use super::source::{Origin, Source, Sources};
+use super::tree::Node;
+use crate::catalog;
+
+/// How long a chain of `extends` may be, and …
+const MAX_DEPTH: usize = 16;
+/// … how many recipes may take part in all: both far beyond what anybody can follow.
+const MAX_LAYERS: usize = 64;
+
+/// How a recipe is named on the command line and in `extends`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reference {
+    /// A recipe of the library.
+    Library(String),
+    /// A file.
+    File(String),
+    /// `-`
+    StandardInput,
+}
+
+impl Reference {
+    /// `-` is standard input; what has a slash or ends in `.yaml` or `.yml` is a file; all else is a name in the library.
+    pub fn from_argument(text: &str) -> Self {
+        match text {
+            "-" => Self::StandardInput,
+            _ if is_file(text) => Self::File(normalized(text)),
+            _ => Self::Library(text.to_owned()),
+        }
+    }
+
+    /// What people call it.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Library(name) => format!("library:{name}"),
+            Self::File(path) => path.clone(),
+            Self::StandardInput => "standard input".to_owned(),
+        }
+    }
+
+    /// The reference that `text` means in the `extends` of this recipe; files are relative to its file.
+    fn extended(&self, text: &str) -> Self {
+        if !is_file(text) {
+            return Self::Library(text.to_owned());
+        }
+        let directory = match self {
+            Self::File(path) => path.rsplit_once('/').map(|(directory, _)| if directory.is_empty() { "/" } else { directory }),
+            Self::Library(_) | Self::StandardInput => None,
+        };
+        Self::File(match directory {
+            Some(directory) if !text.starts_with('/') => normalized(&format!("{directory}/{text}")),
+            Some(_) | None => normalized(text),
+        })
+    }
+}
+
+fn is_file(text: &str) -> bool {
+    let ending = std::path::Path::new(text).extension();
+    text.contains('/') || ending.is_some_and(|ending| ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml"))
+}
+
+/// `a/./b/../c` → `a/c`: one file has one name, so that a cycle is recognized.
+fn normalized(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            other => parts.push(other),
+        }
+    }
+    match (path.starts_with('/'), parts.join("/")) {
+        (true, joined) => format!("/{joined}"),
+        (false, joined) if joined.is_empty() => ".".to_owned(),
+        (false, joined) => joined,
+    }
+}
+
+/// A recipe of the graph with its name.
+#[derive(Clone, Debug)]
+pub struct NamedLayer {
+    /// How it is referred to.
+    pub reference: Reference,
+    /// What it says.
+    pub layer: Layer,
+}
+
+/// Reads the recipe and everything that it extends; each one once. Findings about one recipe do not keep the others from being
+/// read; they go to `findings`.
+pub fn read_all(top: &Reference, reader: &mut dyn Reader, sources: &mut Sources, findings: &mut Vec<Diagnostic>) -> Vec<NamedLayer> {
+    let mut graph = Graph { reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
+    graph.visit(top, None);
+    if let Some(last) = graph.layers.last_mut() {
+        last.layer.own = true;
+    }
+    graph.layers
+}
+
+struct Graph<'a> {
+    reader: &'a mut dyn Reader,
+    sources: &'a mut Sources,
+    findings: &'a mut Vec<Diagnostic>,
+    layers: Vec<NamedLayer>,
+    stack: Vec<Reference>,
+}
+
+impl Graph<'_> {
+    /// The index of the recipe's layer; `None` if it cannot be read.
+    fn visit(&mut self, reference: &Reference, from: Option<Origin>) -> Option<usize> {
+        if let Some(known) = self.layers.iter().position(|layer| layer.reference == *reference) {
+            return Some(known);
+        }
+        if let Some(diagnostic) = self.refusal(reference) {
+            self.report(diagnostic, from);
+            return None;
+        }
+        let text = match self.read(reference) {
+            Ok(text) => text,
+            Err(diagnostic) => {
+                self.report(diagnostic, from);
+                return None;
+            }
+        };
+        let source = self.sources.add(Source { name: reference.label(), text });
+        let node = match parse(self.sources, source) {
+            Ok(node) => node,
+            Err(diagnostic) => {
+                self.findings.push(diagnostic);
+                return None;
+            }
+        };
+        if !shape::is_recipe(&node, self.findings) {
+            return None;
+        }
+        self.stack.push(reference.clone());
+        let ancestors = self.visit_parents(reference, &node);
+        self.stack.pop();
+        shape::check_layer(&node, self.sources, self.findings);
+        self.layers.push(NamedLayer { reference: reference.clone(), layer: Layer { node, ancestors, own: false } });
+        Some(self.layers.len() - 1)
+    }
+
+    fn visit_parents(&mut self, reference: &Reference, node: &Node) -> BTreeSet<usize> {
+        let mut ancestors = BTreeSet::new();
+        let parents = node.get("extends").map_or(&[][..], Node::items);
+        for (index, parent) in parents.iter().enumerate() {
+            let Some(text) = parent.text() else { continue };
+            if parents[..index].iter().any(|earlier| earlier.text() == Some(text)) {
+                self.findings.push(Diagnostic::error(format!("`{text}` is extended twice")).at(parent.origin).hint("keep one of them"));
+                continue;
+            }
+            if let Some(parent) = self.visit(&reference.extended(text), Some(parent.origin)) {
+                ancestors.insert(parent);
+                ancestors.extend(self.layers[parent].layer.ancestors.iter().copied());
+            }
+        }
+        ancestors
+    }
+
+    fn report(&mut self, diagnostic: Diagnostic, from: Option<Origin>) {
+        self.findings.push(match from {
+            Some(origin) => diagnostic.at(origin),
+            None => diagnostic,
+        });
+    }
+
+    fn refusal(&self, reference: &Reference) -> Option<Diagnostic> {
+        if let Some(start) = self.stack.iter().position(|open| open == reference) {
+            let mut circle: Vec<String> = self.stack[start..].iter().map(Reference::label).collect();
+            circle.push(reference.label());
+            return Some(
+                Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → "))).hint("remove one of these `extends`"),
+            );
+        }
+        if self.stack.len() >= MAX_DEPTH {
+            return Some(
+                Diagnostic::error(format!("`extends` is more than {MAX_DEPTH} recipes deep"))
+                    .hint("put fewer recipes on top of each other"),
+            );
+        }
+        if self.layers.len() + self.stack.len() >= MAX_LAYERS {
+            return Some(Diagnostic::error(format!("more than {MAX_LAYERS} recipes take part")).hint("extend fewer recipes"));
+        }
+        None
+    }
+
+    fn read(&mut self, reference: &Reference) -> Result<String, Diagnostic> {
+        match reference {
+            Reference::Library(name) => catalog::recipe(name).map(str::to_owned).ok_or_else(|| unknown_name(name)),
+            Reference::File(path) => self.reader.file(path).map_err(|error| unreadable(path, &error)),
+            Reference::StandardInput => self.reader.standard_input().map_err(|error| unreadable("standard input", &error)),
+        }
+    }
+}
+
+fn unknown_name(name: &str) -> Diagnostic {
+    let diagnostic = Diagnostic::error(format!("the library has no recipe `{name}`"));
+    let diagnostic = match nearest(name, catalog::recipe_names()) {
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+        None => diagnostic.hint(format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", "))),
+    };
+    diagnostic.hint(format!("a file is written with a slash or its ending: `./{name}`, `{name}.yaml`"))
+}
+
+fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
+    let diagnostic = Diagnostic::error(format!("unable to read `{path}`: {error}")).maybe_hint(error.hint().map(str::to_owned));
+    let stem = path.rsplit('/').next().map_or(path, |file| file.trim_end_matches(".yaml").trim_end_matches(".yml"));
+    match (error, nearest(stem, catalog::recipe_names())) {
+        (ReadError::Missing, Some(near)) => diagnostic.hint(format!("the library has `{near}`: names of the library have no ending")),
+        (ReadError::Missing, None) => diagnostic.hint("`gpu-rollout recipe list` shows the recipes of the library"),
+        (ReadError::Directory | ReadError::TooLarge | ReadError::NotUtf8 { .. } | ReadError::Utf16 | ReadError::Other(_), _) => diagnostic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_file_and_what_is_a_name() {
+        assert_eq!(Reference::from_argument("-"), Reference::StandardInput);
+        assert_eq!(Reference::from_argument("base"), Reference::Library("base".into()));
+        assert_eq!(Reference::from_argument("a/../base"), Reference::File("base".into()));
+        assert_eq!(Reference::from_argument("base.yaml"), Reference::File("base.yaml".into()));
+        let child = Reference::File("team/child.yaml".into());
+        assert_eq!(child.extended("../shared/base.yml"), Reference::File("shared/base.yml".into()));
+        assert_eq!(child.extended("base"), Reference::Library("base".into()));
+        assert_eq!(Reference::File("/child.yaml".into()).extended("./base.yml"), Reference::File("/base.yml".into()));
+        assert_eq!(Reference::StandardInput.extended("../up.yml"), Reference::File("../up.yml".into()));
+    }
+}

@@ -1,0 +1,95 @@
+//! From an argument of the command line to a recipe that can be used: read, check, merge, check again.
+
+use std::collections::BTreeSet;
+
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::extends::{NamedLayer, Reference, read_all};
+use super::merge::{Conflict, Layer, merge};
+use super::model::Recipe;
+use super::overrides::{self, Override};
+use super::read::Reader;
+use super::source::Sources;
+use super::tree::Node;
+use super::{rules, shape};
+use crate::catalog;
+
+/// A recipe that can be used, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// Everything merged, `extends` resolved, defaults filled in, components that are switched off left out.
+    pub recipe: Recipe,
+    /// The same as a tree with origins, before defaults.
+    pub tree: Node,
+    /// What it was merged from: ancestors first, the recipe itself, overrides last.
+    pub layers: Vec<Node>,
+    /// What is not wrong and should be known; empty for a clean recipe.
+    pub warnings: Diagnostics,
+}
+
+/// Loads a recipe: a file, a name of the library or `-`, with overrides on top.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of reading; warnings are among the findings.
+pub fn load(argument: &str, overrides: &[Override], reader: &mut dyn Reader) -> Result<Loaded, Diagnostics> {
+    let mut sources = Sources::default();
+    let mut findings = Vec::new();
+    let named = read_all(&Reference::from_argument(argument), reader, &mut sources, &mut findings);
+    if !findings.is_empty() {
+        return Err(failed(sources, findings));
+    }
+    let mut layers: Vec<Layer> = named.into_iter().map(|NamedLayer { layer, .. }| layer).collect();
+    let mut tree = match merge(&layers) {
+        Ok(tree) => tree,
+        Err(conflicts) => return Err(failed(sources, conflicts.iter().map(explain_conflict).collect())),
+    };
+    if let Some(node) = overrides::layer(overrides, &tree, &mut sources, &mut findings) {
+        let ancestors: BTreeSet<usize> = (0..layers.len()).collect();
+        layers.push(Layer { node, ancestors, own: true });
+        match merge(&layers) {
+            Ok(merged) => tree = merged,
+            Err(conflicts) => findings.extend(conflicts.iter().map(explain_conflict)),
+        }
+    }
+    shape::check_complete(&tree, &mut findings);
+    if !findings.is_empty() {
+        return Err(failed(sources, findings));
+    }
+    let recipe = match typed(&tree) {
+        Ok(recipe) => recipe,
+        Err(finding) => return Err(failed(sources, vec![finding])),
+    };
+    rules::check(&tree, &recipe, &sources, &mut findings);
+    findings.sort_by_key(|finding| finding.place.map(|place| (place.source, place.start)));
+    let diagnostics = Diagnostics { sources, list: findings };
+    if diagnostics.has_errors() {
+        return Err(diagnostics);
+    }
+    let layers = layers.into_iter().map(|layer| layer.node).collect();
+    Ok(Loaded { recipe, tree, layers, warnings: diagnostics })
+}
+
+fn failed(sources: Sources, list: Vec<Diagnostic>) -> Diagnostics {
+    Diagnostics { sources, list }
+}
+
+fn explain_conflict(conflict: &Conflict) -> Diagnostic {
+    Diagnostic::error(format!("two recipes of which neither extends the other disagree about `{}`", conflict.path))
+        .at(conflict.second)
+        .label("set here")
+        .related(conflict.first, "and here")
+        .hint(format!("decide it: set `{}` in the recipe that extends both", conflict.path))
+}
+
+/// The tree as types: components that are switched off left out, version and namespace filled in from the catalog.
+fn typed(tree: &Node) -> Result<Recipe, Diagnostic> {
+    let mut recipe: Recipe = serde_json::from_value(tree.to_json())
+        .map_err(|error| Diagnostic::error(format!("the recipe does not fit its format: {error}")).at(tree.origin))?;
+    recipe.components.retain(|component| component.enabled);
+    for component in &mut recipe.components {
+        if let Some(entry) = catalog::component(&component.name) {
+            component.version.get_or_insert_with(|| entry.default_version.clone());
+            component.namespace.get_or_insert_with(|| entry.namespace.clone());
+        }
+    }
+    Ok(recipe)
+}

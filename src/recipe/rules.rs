@@ -1,0 +1,99 @@
+//! What a recipe of the right shape can still have wrong. One file a subject; each rule sees the merged tree, whose nodes know
+//! their places, and the typed recipe.
+
+use serde_json::{Map, Value};
+
+use super::diagnostic::Diagnostic;
+use super::model::Recipe;
+use super::source::{Origin, Sources};
+use super::tree::Node;
+use crate::catalog;
+use crate::catalog::model::{Component, Version};
+
+pub mod cluster;
+pub mod components;
+pub mod rollout;
+pub mod secrets;
+pub mod stack;
+pub mod values;
+
+/// Applies every rule.
+pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec<Diagnostic>) {
+    let known = recipe.components.iter().filter_map(|component| Known::of(component, tree)).collect();
+    let subject = Subject { tree, recipe, sources, known };
+    cluster::check(&subject, findings);
+    components::check(&subject, findings);
+    rollout::check(&subject, findings);
+    secrets::check(&subject, findings);
+    values::check(&subject, findings);
+    stack::check(&subject, findings);
+}
+
+/// The recipe that is judged.
+pub struct Subject<'a> {
+    tree: &'a Node,
+    recipe: &'a Recipe,
+    sources: &'a Sources,
+    /// Those of the recipe's components that are in the catalog.
+    known: Vec<Known<'a>>,
+}
+
+impl<'a> Subject<'a> {
+    /// Where the value at these keys stands; a map by its key, and what is not written by its nearest parent.
+    fn place(&self, keys: &[&str]) -> Origin {
+        let mut node = self.tree;
+        let mut place = node.origin;
+        for key in keys {
+            if let Some(entry) = node.entry(key) {
+                place = if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin };
+                node = &entry.node;
+            } else if let Some(item) = node.at_keys(&[key]) {
+                place = item.get("name").map_or(item.origin, |name| name.origin);
+                node = item;
+            } else {
+                break;
+            }
+        }
+        place
+    }
+
+    /// The value at these keys.
+    fn at(&self, keys: &[&str]) -> Option<&'a Node> {
+        self.tree.at_keys(keys)
+    }
+
+    fn component(&self, name: &str) -> Option<&Known<'a>> {
+        self.known.iter().find(|known| known.name == name)
+    }
+}
+
+/// A component of the recipe with its entry in the catalog.
+struct Known<'a> {
+    name: &'a str,
+    entry: &'static Component,
+    /// `None`: the catalog does not know this version.
+    version: Option<&'static Version>,
+    values: Option<&'a Node>,
+    /// The chart's own values; empty if the catalog does not know them.
+    defaults: Map<String, Value>,
+}
+
+impl<'a> Known<'a> {
+    fn of(component: &'a super::model::Component, tree: &'a Node) -> Option<Self> {
+        let entry = catalog::component(&component.name)?;
+        let version = entry.version(component.version.as_deref().unwrap_or(&entry.default_version));
+        let defaults = version.and_then(|version| entry.default_values(version)).unwrap_or_default();
+        Some(Self { name: &component.name, entry, version, values: tree.at_keys(&["components", &component.name, "values"]), defaults })
+    }
+
+    /// The value that the chart will see: the recipe's, else the default.
+    fn value(&self, path: &[&str]) -> Option<Value> {
+        let written = self.values.and_then(|values| values.at_keys(path)).map(Node::to_json);
+        written.or_else(|| catalog::lookup(&self.defaults, &path.join(".")).cloned())
+    }
+
+    /// Whether a switch is on, as far as that is known.
+    fn is_on(&self, path: &[&str]) -> Option<bool> {
+        self.value(path).and_then(|value| value.as_bool())
+    }
+}

@@ -1,0 +1,85 @@
+//! Which components, which versions, where.
+
+use semver::Version;
+
+use super::Subject;
+use super::cluster::is_dns_label;
+use crate::catalog;
+use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::model::Component;
+use crate::recipe::nearest::nearest;
+use crate::recipe::unbuilt;
+
+/// Checks the list of components.
+pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    if subject.recipe.components.is_empty() {
+        findings.push(
+            Diagnostic::error("the recipe deploys nothing")
+                .at(subject.place(&["components"]))
+                .hint("add a component, or extend a recipe that has one: `extends: [base]`"),
+        );
+    }
+    for component in &subject.recipe.components {
+        match catalog::component(&component.name) {
+            None => findings.push(unknown(subject, &component.name)),
+            Some(entry) => version(subject, component, entry, findings),
+        }
+        if let Some(namespace) = &component.namespace
+            && !is_dns_label(namespace)
+        {
+            findings.push(
+                Diagnostic::error(format!("`{namespace}` cannot be a namespace"))
+                    .at(subject.place(&["components", &component.name, "namespace"]))
+                    .hint("use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters"),
+            );
+        }
+    }
+}
+
+fn unknown(subject: &Subject<'_>, name: &str) -> Diagnostic {
+    let place = subject.place(&["components", name]);
+    if unbuilt::COMPONENTS.contains(&name) {
+        return Diagnostic::error(format!("the component `{name}` is not built yet"))
+            .at(place)
+            .hint("remove it and deploy it as you do now");
+    }
+    let hint = match nearest(name, catalog::component_names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")),
+    };
+    Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint)
+}
+
+fn version(subject: &Subject<'_>, component: &Component, entry: &catalog::model::Component, findings: &mut Vec<Diagnostic>) {
+    let Some(version) = &component.version else { return };
+    if entry.version(version).is_some() {
+        return;
+    }
+    let place = subject.place(&["components", &component.name, "version"]);
+    let known = || entry.versions.iter().map(|known| known.version.as_str());
+    let bare = version.strip_prefix('v').unwrap_or(version);
+    let written_with_v = entry.default_version.starts_with('v');
+    if let Some(right) = known().find(|known| known.strip_prefix('v').unwrap_or(known) == bare) {
+        findings.push(
+            Diagnostic::error(format!("the chart `{}` has no version `{version}`", entry.chart))
+                .at(place)
+                .hint(format!("it is written `{right}`")),
+        );
+    } else if Version::parse(bare).is_err() || version.starts_with('v') != written_with_v {
+        let near = nearest(version, known()).unwrap_or(&entry.default_version);
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of the chart `{}`", entry.chart))
+                .at(place)
+                .hint(format!("versions look like `{near}`")),
+        );
+    } else {
+        findings.push(
+            Diagnostic::warning(format!(
+                "the catalog does not know version `{version}` of `{}`: the keys of its values are not checked",
+                component.name
+            ))
+            .at(place)
+            .hint(format!("known versions: {}", known().collect::<Vec<_>>().join(", "))),
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! The rollout: one place for each setting, and nothing that no Job with a time budget could promise.
+
+use super::Subject;
+use crate::contract::count::Count;
+use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::path::Path;
+
+/// Longer than any node takes: a typing mistake.
+const LONGEST_SECONDS: u64 = 24 * 3600;
+/// The keys of the chart's `driver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not
+/// `autoUpgrade`: the mode decides about it, and `observe` leaves it to the recipe.)
+const POLICY: [(&str, &str); 5] = [
+    ("maxParallelUpgrades", "maxParallelUpgrades"),
+    ("maxUnavailable", "maxUnavailable"),
+    ("waitForCompletion", "waitForCompletion"),
+    ("gpuPodDeletion", "podDeletion"),
+    ("drain", "drain"),
+];
+const OPERATOR_VALUES: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+
+/// Where a recipe sets what the chart's value `path` says, if the recipe's own policy does.
+pub fn policy_of(component: &str, path: &Path) -> Option<Path> {
+    let ["driver", "upgradePolicy", chart, rest @ ..] = &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let (_, own) = POLICY.iter().find(|(known, _)| component == "gpu-operator" && known == chart)?;
+    let rest = rest.iter().map(|key| if *key == "timeoutSeconds" { "timeout" } else { key });
+    Some(["rollout", "gpuDriver", "policy", own].into_iter().chain(rest).collect())
+}
+
+/// Checks `rollout` against itself and against the operator's values.
+pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    times(subject, findings);
+    driver_version(subject, findings);
+    limits(subject, findings);
+    waiting(subject, findings);
+    one_place(subject, findings);
+    used(subject, findings);
+}
+
+fn times(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let driver = &subject.recipe.rollout.gpu_driver;
+    for (key, duration) in [("perNode", driver.per_node), ("quiet", driver.quiet)] {
+        if duration.as_secs() == 0 || duration.as_secs() > LONGEST_SECONDS {
+            findings.push(
+                Diagnostic::error(format!("`rollout.gpuDriver.{key}` must be from 1s to 24h, and is {duration}")).at(subject.place(&[
+                    "rollout",
+                    "gpuDriver",
+                    key,
+                ])),
+            );
+        }
+    }
+}
+
+/// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`
+fn driver_version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
+    let known = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        && version.starts_with(|first: char| first.is_ascii_digit())
+        && version.contains('.');
+    if !known && version.strip_prefix("sha256:").is_none_or(|digest| digest.len() != 64) {
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
+                .at(subject.place(&["rollout", "gpuDriver", "version"]))
+                .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)"),
+        );
+    }
+}
+
+fn limits(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let place = subject.place(&["rollout", "gpuDriver", "policy", "maxUnavailable"]);
+    let problem = match subject.recipe.rollout.gpu_driver.policy.max_unavailable {
+        Some(Count::Number(0)) => "the chart takes 0 for not set and renders 25%",
+        Some(Count::Percent(0)) => "no node could ever be upgraded",
+        Some(Count::Percent(101..)) => "a fleet has no more than 100%",
+        Some(Count::Number(1..) | Count::Percent(1..=100)) | None => return,
+    };
+    findings.push(
+        Diagnostic::error(format!("`rollout.gpuDriver.policy.maxUnavailable`: {problem}"))
+            .at(place)
+            .hint("set a number from 1 on, or a percentage from `1%` to `100%`"),
+    );
+}
+
+fn waiting(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(wait) = &subject.recipe.rollout.gpu_driver.policy.wait_for_completion else { return };
+    if wait.timeout.is_none_or(|timeout| timeout.as_secs() == 0) {
+        let keys = ["rollout", "gpuDriver", "policy", "waitForCompletion"];
+        let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
+        findings.push(
+            Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
+                .at(subject.place(&[&keys[..], &["timeout"]].concat()))
+                .hint("set `rollout.gpuDriver.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"),
+        );
+    }
+}
+
+/// Version and policy have one place each.
+fn one_place(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let version = [&OPERATOR_VALUES[..], &["version"]].concat();
+    if subject.recipe.rollout.gpu_driver.version.is_some() && subject.at(&version).is_some_and(|node| !node.is_null()) {
+        findings.push(
+            Diagnostic::error("the driver's version is set twice")
+                .at(subject.place(&version))
+                .label("the chart's value")
+                .related(subject.place(&["rollout", "gpuDriver", "version"]), "and the recipe's own setting")
+                .hint("keep `rollout.gpuDriver.version`; it is mapped into the chart's value"),
+        );
+    }
+    let policy = [&OPERATOR_VALUES[..], &["upgradePolicy"]].concat();
+    for (chart, own) in POLICY {
+        let Some(entry) = subject.at(&policy).and_then(|node| node.entry(chart)) else { continue };
+        let keys = ["rollout", "gpuDriver", "policy", own];
+        let mut finding = Diagnostic::error(format!(
+            "`driver.upgradePolicy.{}` does not belong into values: time budgets are made from the recipe's policy",
+            entry.key
+        ))
+        .at(entry.key_origin)
+        .hint(format!("set `{}` instead; it is mapped into the chart's value", keys.join(".")));
+        if subject.at(&keys).is_some() {
+            finding = finding.related(subject.place(&keys), "also set here");
+        }
+        findings.push(finding);
+    }
+}
+
+/// A setting that nothing reads is a misunderstanding.
+fn used(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(written) = subject.at(&["rollout", "gpuDriver"]) else { return };
+    let key = ["version", "policy"].into_iter().find(|key| written.get(key).is_some());
+    let Some(key) = key else { return };
+    let reason = match subject.component("gpu-operator") {
+        None => "the recipe does not deploy `gpu-operator`",
+        Some(operator) if operator.is_on(&["driver", "enabled"]) == Some(false) => {
+            "`driver.enabled` is false: the operator does not manage the driver"
+        }
+        Some(_) => return,
+    };
+    findings.push(
+        Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
+            .at(subject.place(&["rollout", "gpuDriver", key]))
+            .hint(format!("remove it; where a parent sets it, write `{key}: null`")),
+    );
+}

@@ -1,0 +1,55 @@
+//! What components must agree about, so that the whole stack works.
+
+use serde_json::json;
+
+use super::{Known, Subject};
+use crate::recipe::diagnostic::Diagnostic;
+
+/// Where the operator's driver container shows the driver to the host.
+const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";
+
+/// Checks components against each other.
+pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let operator = subject.component("gpu-operator");
+    if let Some(dra) = subject.component("nvidia-dra-driver-gpu") {
+        dra_driver(subject, dra, operator, findings);
+    }
+    if let (Some(discovery), Some(operator)) = (subject.component("node-feature-discovery"), operator)
+        && operator.is_on(&["nfd", "enabled"]) == Some(true)
+    {
+        findings.push(
+            Diagnostic::error("node-feature-discovery would run twice: the chart of `gpu-operator` contains it")
+                .at(subject.place(&["components", discovery.name]))
+                .hint("set `nfd: {enabled: false}` in the values of `gpu-operator`, or remove this component"),
+        );
+    }
+}
+
+fn dra_driver(subject: &Subject<'_>, dra: &Known<'_>, operator: Option<&Known<'_>>, findings: &mut Vec<Diagnostic>) {
+    let values = ["components", dra.name, "values"];
+    let gpus = dra.is_on(&["resources", "gpus", "enabled"]);
+    if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
+        findings.push(
+            Diagnostic::error("the chart refuses to publish GPUs unless `gpuResourcesEnabledOverride` is true")
+                .at(subject.place(&[&values[..], &["resources", "gpus", "enabled"]].concat()))
+                .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`"),
+        );
+    }
+    if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
+        findings.push(
+            Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+                .at(subject.place(&["components", dra.name]))
+                .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
+                .hint("where each node has only one of them (node selectors), this warning can stand"),
+        );
+    }
+    let managed = operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
+    let root = dra.value(&["nvidiaDriverRoot"]);
+    if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
+        findings.push(
+            Diagnostic::error("the DRA driver would not find the driver that the GPU operator installs")
+                .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
+                .hint(format!("set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`", dra.name)),
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! Values of charts: keys that the chart never reads, types that it cannot use, and what belongs to the bundle.
+
+use serde_json::Value as Json;
+
+use super::{Known, Subject, rollout};
+use crate::catalog::keys::Keys;
+use crate::recipe::diagnostic::{Diagnostic, Severity};
+use crate::recipe::nearest::nearest;
+use crate::recipe::path::Path;
+use crate::recipe::tree::{Entry, Node, Value};
+
+/// The key under which the hook chart keeps its own settings in the values that it shares with the component.
+const HOOK_KEY: &str = "rollout";
+/// As many keys as a hint can list.
+const LISTED_KEYS: usize = 16;
+
+/// Checks the values of all components of the catalog.
+pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    for component in &subject.known {
+        let Some(values) = component.values else { continue };
+        if let Some(entry) = values.entry(HOOK_KEY) {
+            findings.push(
+                Diagnostic::error(format!("the key `{HOOK_KEY}` in values belongs to the bundle's hook"))
+                    .at(entry.key_origin)
+                    .hint("use the recipe's own `rollout` for settings of the rollout"),
+            );
+        }
+        let Some(version) = component.version else { continue };
+        bundle_values(subject, component, findings);
+        match Keys::of(version, &component.defaults) {
+            Some(keys) => {
+                let severity = if version.keys_complete { Severity::Error } else { Severity::Warning };
+                let mut check = Check { subject, component, all: &keys, severity, findings };
+                check.map(&Path::default(), values, &keys);
+            }
+            None if values.entries().is_empty() => {}
+            None => findings.push(
+                Diagnostic::warning(format!(
+                    "the keys of these values are not checked: the catalog does not have the default values of `{} {}`",
+                    component.name, version.version
+                ))
+                .at(subject.place(&["components", component.name, "values"])),
+            ),
+        }
+    }
+}
+
+/// What every bundle sets itself must not be set otherwise.
+fn bundle_values(subject: &Subject<'_>, component: &Known<'_>, findings: &mut Vec<Diagnostic>) {
+    for (path, value) in component.version.iter().flat_map(|version| &version.bundle_values) {
+        let keys: Vec<&str> = path.split('.').collect();
+        let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else { continue };
+        if node.to_json() != *value {
+            let place = [&["components", component.name, "values"], &keys[..]].concat();
+            findings.push(
+                Diagnostic::error(format!("`{path}` is {value} in every bundle, because a bundle brings the CRDs itself"))
+                    .at(subject.place(&place))
+                    .hint("remove it"),
+            );
+        }
+    }
+}
+
+struct Check<'a> {
+    subject: &'a Subject<'a>,
+    component: &'a Known<'a>,
+    all: &'a Keys,
+    severity: Severity,
+    findings: &'a mut Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn map(&mut self, path: &Path, node: &Node, keys: &Keys) {
+        for entry in node.entries() {
+            let inner = path.child(&entry.key);
+            match keys.child(&entry.key) {
+                Some(child) => self.known(&inner, entry, child),
+                None if keys.is_open() || (path.keys().is_empty() && entry.key == HOOK_KEY) => {}
+                None => self.unknown(path, entry, keys),
+            }
+        }
+    }
+
+    fn known(&mut self, path: &Path, entry: &Entry, keys: &Keys) {
+        if let (Some(default), false) = (keys.default(), entry.node.is_null())
+            && let Some((problem, hint)) = self.mismatch(path, &entry.node, default)
+        {
+            let place = if matches!(entry.node.value, Value::Map(_) | Value::List(_)) { entry.key_origin } else { entry.node.origin };
+            self.findings.push(Diagnostic::error(problem).at(place).maybe_hint(hint));
+        } else if !keys.is_open() || keys.names().next().is_some() {
+            self.map(path, &entry.node, keys);
+        }
+    }
+
+    /// What is wrong with a value where the chart's default is `default`, and what to write.
+    fn mismatch(&self, path: &Path, node: &Node, default: &Json) -> Option<(String, Option<String>)> {
+        let kind = node.kind();
+        match (default, &node.value) {
+            (Json::Object(_), Value::Map(_)) | (Json::Array(_), Value::List(_)) | (Json::Null, _) => None,
+            (Json::Object(_), _) => Some((format!("`{path}` is a map in the chart, and this is {kind}"), None)),
+            (Json::Array(_), _) => Some((format!("`{path}` is a list in the chart, and this is {kind}"), None)),
+            (_, Value::Map(_) | Value::List(_)) => Some((format!("`{path}` is a single value in the chart, and this is {kind}"), None)),
+            (Json::Bool(_), Value::String(text)) => Some((
+                format!("`{path}` is a switch, and this is a string: templates take every string for true, `\"false\"` as well"),
+                text.parse::<bool>().is_ok().then(|| format!("remove the quotes: `{text}`")),
+            )),
+            (Json::String(_), Value::Number(_)) => self.number_for_text(path, node),
+            (Json::Bool(_) | Json::String(_) | Json::Number(_), Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => None,
+        }
+    }
+
+    /// `580.10` without quotes is 580.1; `3` stays 3.
+    fn number_for_text(&self, path: &Path, node: &Node) -> Option<(String, Option<String>)> {
+        let written = self.subject.sources.written(node.origin);
+        let plain = written.bytes().all(|byte| byte.is_ascii_digit()) && (written == "0" || !written.starts_with('0'));
+        if plain && !matches!(path.last(), Some("version" | "tag")) {
+            return None;
+        }
+        Some((format!("`{path}` is a text, and `{written}` without quotes is a number"), Some(format!("quote it: `\"{written}\"`"))))
+    }
+
+    fn unknown(&mut self, path: &Path, entry: &Entry, keys: &Keys) {
+        let wrong = path.child(&entry.key);
+        let version = self.component.version.map_or("", |version| &version.version);
+        let message = format!("the chart `{} {version}` does not read `{wrong}`", self.component.entry.chart);
+        let diagnostic = Diagnostic { severity: self.severity, ..Diagnostic::error(message) };
+        self.findings.push(diagnostic.at(entry.key_origin).hint(self.advice(path, &entry.key, keys)));
+    }
+
+    /// The right key; and where a recipe sets it, if that is not in values.
+    fn suggestion(&self, right: &Path) -> String {
+        match rollout::policy_of(self.component.name, right) {
+            Some(policy) => format!("did you mean `{right}`? A recipe sets it as `{policy}`"),
+            None => format!("did you mean `{right}`?"),
+        }
+    }
+
+    fn advice(&self, path: &Path, key: &str, keys: &Keys) -> String {
+        let wrong = path.child(key).to_string();
+        if let Some(advice) = self.component.version.and_then(|version| version.obsolete_keys.get(&wrong)) {
+            return advice.clone();
+        }
+        let mut places = self.all.places_of(key);
+        // Nearer relatives first: `driver.maxParallelUpgrades` means the one below `driver`.
+        let shared = |place: &[String]| path.keys().iter().zip(place).take_while(|(left, right)| left == right).count();
+        places.sort_by_key(|place| (std::cmp::Reverse(shared(place)), place.len()));
+        let relative = places.first().filter(|place| shared(place) > 0 || path.keys().is_empty());
+        if let Some(place) = relative {
+            return self.suggestion(&place.iter().collect());
+        }
+        if let Some(near) = nearest(key, keys.names()) {
+            return self.suggestion(&path.child(near));
+        }
+        let known = known_keys(path, keys);
+        match places.as_slice() {
+            [only] => format!("there is `{}`; {known}", only.iter().collect::<Path>()),
+            _ => known,
+        }
+    }
+}
+
+fn known_keys(path: &Path, keys: &Keys) -> String {
+    let known: Vec<String> = keys.names().take(LISTED_KEYS).map(|name| format!("`{name}`")).collect();
+    let rest = keys.names().count().saturating_sub(LISTED_KEYS);
+    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    let place = if path.keys().is_empty() { "here".to_owned() } else { format!("below `{path}`") };
+    if known.is_empty() { format!("`{path}` is a single value") } else { format!("known {place}: {}{more}", known.join(", ")) }
+}

@@ -1,0 +1,59 @@
+//! What the format is designed to have and this version does not do: refused in so many words, never ignored.
+
+/// A key or value that is not built.
+pub struct Unbuilt {
+    /// Keys from the top; `*` stands for any one.
+    path: &'static [&'static str],
+    /// The value, if only that one is not built.
+    value: Option<&'static str>,
+    /// What it would be for.
+    pub purpose: &'static str,
+    /// What to write instead.
+    pub instead: &'static str,
+}
+
+const fn key(path: &'static [&'static str], purpose: &'static str, instead: &'static str) -> Unbuilt {
+    Unbuilt { path, value: None, purpose, instead }
+}
+
+const fn value(path: &'static [&'static str], value: &'static str, purpose: &'static str, instead: &'static str) -> Unbuilt {
+    Unbuilt { path, value: Some(value), purpose, instead }
+}
+
+const MODE: &[&str] = &["rollout", "gpuDriver", "mode"];
+const GATE: &[&str] = &["rollout", "gpuDriver", "gate"];
+const ONLY_OBSERVE: &str =
+    "write `observe` or remove the key: NVIDIA's operator drives the upgrade, the hook waits for it and re-rolls the DRA plugins";
+const ONLY_SETTLED: &str = "write `settled` or remove the key";
+
+const TABLE: &[Unbuilt] = &[
+    value(MODE, "assist", "waking NVIDIA's controllers and retrying failed nodes", ONLY_OBSERVE),
+    value(MODE, "steer", "deciding when each node goes", ONLY_OBSERVE),
+    value(MODE, "drive", "running the driver upgrade ourselves", ONLY_OBSERVE),
+    value(GATE, "canary", "going on after the first proven nodes", ONLY_SETTLED),
+    value(GATE, "started", "going on as soon as the rollout has started", ONLY_SETTLED),
+    key(&["rollout", "gpuDriver", "nodes"], "the number of nodes of the gate `canary`", "remove it"),
+    key(&["rollout", "ofedDriver"], "rolling out the OFED driver", "remove it; keep managing the network operator as you do now"),
+    key(
+        &["components", "*", "nodeScheduling"],
+        "node selectors and tolerations for all pods of a component",
+        "remove it and set the chart's own keys in `values`",
+    ),
+];
+
+/// Components that the catalog is designed to have and does not have.
+pub const COMPONENTS: [&str; 3] = ["network-operator", "nvidia-device-plugin", "kube-prometheus-stack"];
+
+/// The row for this key, whatever its value is.
+pub fn unbuilt_key(path: &[String]) -> Option<&'static Unbuilt> {
+    TABLE.iter().find(|row| row.value.is_none() && matches(row.path, path))
+}
+
+/// The row for this value.
+pub fn unbuilt_value(path: &[String], text: &str) -> Option<&'static Unbuilt> {
+    TABLE.iter().find(|row| row.value == Some(text) && matches(row.path, path))
+}
+
+fn matches(pattern: &[&str], path: &[String]) -> bool {
+    pattern.len() == path.len() && pattern.iter().zip(path).all(|(wanted, key)| *wanted == "*" || wanted == key)
+}

@@ -1,0 +1,60 @@
+//! The catalog as the plan sees it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::catalog;
+use crate::catalog::model::{Component, Version};
+
+/// What the plan asks the catalog.
+pub trait Catalog {
+    /// The component of that name.
+    fn component(&self, name: &str) -> Option<&Component>;
+    /// The names of all chart repositories, sorted, each once.
+    fn repositories(&self) -> Vec<&str>;
+    /// The CRD files that a bundle brings for `component` in `version` with these values, beside the components `present`.
+    fn crds<'a>(
+        &'a self,
+        component: &'a Component,
+        version: &'a Version,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>>;
+}
+
+/// One CRD file: its name and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct CrdFile<'a> {
+    /// For messages.
+    pub name: &'a str,
+    /// One or more CRDs.
+    pub text: &'a str,
+}
+
+/// The catalog that is embedded in the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Embedded;
+
+impl Catalog for Embedded {
+    fn component(&self, name: &str) -> Option<&Component> {
+        catalog::component(name)
+    }
+
+    fn repositories(&self) -> Vec<&str> {
+        let names = catalog::component_names().filter_map(catalog::component).map(|component| component.repository.name.as_str());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn crds<'a>(
+        &'a self,
+        component: &'a Component,
+        version: &'a Version,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>> {
+        let Some(component) = catalog::component(&component.name) else { return Vec::new() };
+        let Some(version) = component.version(&version.version) else { return Vec::new() };
+        component.crds(version, values, present).into_iter().map(|crd| CrdFile { name: crd.name, text: crd.text }).collect()
+    }
+}

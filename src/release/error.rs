@@ -1,0 +1,130 @@
+//! Why a recipe cannot be turned into releases.
+
+use crate::contract::count::CountError;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A component that the catalog does not have.
+    #[error("component `{0}` is not in the catalog")]
+    UnknownComponent(String),
+    /// A component that stands in the recipe twice.
+    #[error("component `{0}` stands in the recipe twice")]
+    Twice(String),
+    /// Nothing to deploy.
+    #[error("the recipe has no components")]
+    Empty,
+    /// Components that wait for each other.
+    #[error("the catalog's `after` makes a circle: {}", .0.join(" → "))]
+    Circle(Vec<String>),
+    /// A value that the recipe sets in two ways.
+    #[error("`{rollout}` and `{values}` of component `{component}` both set the same thing")]
+    SetTwice {
+        /// The component.
+        component: String,
+        /// The path below `rollout`.
+        rollout: String,
+        /// The path below the component.
+        values: String,
+    },
+    /// A value that the bundle itself must set.
+    #[error("`values.{path}` of component `{component}` must be {expected}, found {found}")]
+    Reserved {
+        /// The component.
+        component: String,
+        /// The dotted path.
+        path: String,
+        /// What the bundle sets, as JSON.
+        expected: String,
+        /// What the recipe sets, as JSON.
+        found: String,
+    },
+    /// A path of values goes through something that is no map.
+    #[error("`values.{path}` of component `{component}` is no map")]
+    NoMap {
+        /// The component.
+        component: String,
+        /// The dotted path of the value that should be a map.
+        path: String,
+    },
+    /// A value that budgets are made from has the wrong type.
+    #[error("`values.{path}` of component `{component}`: {reason}")]
+    Value {
+        /// The component.
+        component: String,
+        /// The dotted path.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A wait without an end before a gate with a budget.
+    #[error(
+        "`waitForCompletion` has no timeout, so one endless job would hold up the whole rollout, and gate `settled` could never be promised"
+    )]
+    EndlessWait,
+    /// A limit that the chart reads as unset.
+    #[error("`maxUnavailable: {0}` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%")]
+    ZeroUnavailable(String),
+    /// The DRA driver is required, and nothing brings it.
+    #[error("`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`")]
+    DraMissing,
+    /// Two components bring the same CRD in different forms.
+    #[error("CRD `{crd}` comes with component `{first}` and, in another form, with component `{second}`")]
+    CrdConflict {
+        /// The CRD.
+        crd: String,
+        /// The first component.
+        first: String,
+        /// The second component.
+        second: String,
+    },
+    /// A file of the catalog that is no CRD as expected.
+    #[error("catalog: file `{file}` of component `{component}`: {reason}")]
+    CrdFile {
+        /// The component.
+        component: String,
+        /// The file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// `--chart-repository` names a repository that no component of the catalog uses.
+    #[error("the catalog has no chart repository `{name}`")]
+    UnknownRepository {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// A duration that does not fit the chart.
+    #[error("`rollout.gpuDriver.{0}` is too long: at most 24 days")]
+    TooLong(String),
+}
+
+impl PlanError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownComponent(_) => Some("`gpu-rollout recipe check` names the components that there are".to_owned()),
+            Self::Empty => Some("add at least one entry to `components`, or set `enabled: true` on one".to_owned()),
+            Self::SetTwice { values, .. } => Some(format!("remove `{values}`; the path below `rollout` is the one that budgets are made from")),
+            Self::Reserved { path, .. } => Some(format!("remove `{path}`: the bundle brings the CRDs itself and sets it")),
+            Self::EndlessWait => Some(
+                "set `rollout.gpuDriver.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
+                    .to_owned(),
+            ),
+            Self::ZeroUnavailable(_) => Some("set `maxUnavailable: 1` for one node at a time".to_owned()),
+            Self::DraMissing => Some("add the component, or set `rollout.dra.required: auto`".to_owned()),
+            Self::CrdConflict { .. } => {
+                Some("one CRD has one owner: take versions of both components that agree, or leave one component out".to_owned())
+            }
+            Self::UnknownRepository { known, .. } => Some(format!("the repositories are {}", known.join(", "))),
+            Self::Twice(_) | Self::Circle(_) | Self::NoMap { .. } | Self::Value { .. } | Self::CrdFile { .. } | Self::TooLong(_) => None,
+        }
+    }
+
+    /// A count in the values of a component that is none.
+    pub(super) fn count(component: &str, path: &str, error: &CountError) -> Self {
+        Self::Value { component: component.to_owned(), path: path.to_owned(), reason: error.to_string() }
+    }
+}

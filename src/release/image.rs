@@ -1,0 +1,92 @@
+//! The hook's image, where it is not the chart's own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Map, Value, json};
+
+/// `REPOSITORY[:TAG|@DIGEST]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    repository: String,
+    tag: Option<String>,
+    digest: Option<String>,
+}
+
+/// Why a text is no [`Image`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `REPOSITORY`, `REPOSITORY:TAG` or `REPOSITORY@sha256:DIGEST`, found `{0}`")]
+pub struct ImageError(String);
+
+impl Image {
+    /// As the hook chart's `rollout.image`. Tag and digest are both set, so that neither is left to the chart's default.
+    pub fn values(&self) -> Map<String, Value> {
+        let mut map = Map::new();
+        map.insert("repository".to_owned(), json!(self.repository));
+        if self.tag.is_some() || self.digest.is_some() {
+            map.insert("tag".to_owned(), json!(self.tag.as_deref().unwrap_or_default()));
+            map.insert("digest".to_owned(), json!(self.digest.as_deref().unwrap_or_default()));
+        }
+        map
+    }
+}
+
+impl FromStr for Image {
+    type Err = ImageError;
+
+    fn from_str(text: &str) -> Result<Self, ImageError> {
+        let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
+        // A colon before the last slash belongs to the registry's port.
+        let start = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (repository, tag) = match name[start..].split_once(':') {
+            Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag)),
+            None => (name, None),
+        };
+        let is_word = |text: &str, more: &str| {
+            !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(character))
+        };
+        let fits = is_word(repository, "./-_:")
+            && !repository.starts_with('/')
+            && !repository.ends_with('/')
+            && tag.is_none_or(|tag| tag.len() <= 128 && is_word(tag, "._-"))
+            && digest.is_none_or(|digest| {
+                digest
+                    .strip_prefix("sha256:")
+                    .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+            })
+            && !(tag.is_some() && digest.is_some());
+        if !fits {
+            return Err(ImageError(text.to_owned()));
+        }
+        Ok(Self { repository: repository.to_owned(), tag: tag.map(str::to_owned), digest: digest.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.repository)?;
+        match (&self.tag, &self.digest) {
+            (_, Some(digest)) => write!(formatter, "@{digest}"),
+            (Some(tag), None) => write!(formatter, ":{tag}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_and_port_are_told_apart() {
+        let image: Image = "localhost:5000/tools/gpu-rollout:0.1.0".parse().unwrap();
+        assert_eq!(json!(image.values()), json!({"repository": "localhost:5000/tools/gpu-rollout", "tag": "0.1.0", "digest": ""}));
+        let plain: Image = "localhost:5000/gpu-rollout".parse().unwrap();
+        assert_eq!(json!(plain.values()), json!({"repository": "localhost:5000/gpu-rollout"}));
+        let digest = format!("example.com/a@sha256:{}", "0a".repeat(32));
+        assert_eq!(digest.parse::<Image>().unwrap().to_string(), digest);
+        for bad in ["", ":tag", "a:", "a@sha256:12", "a b", "/a", "a/", "a:t@sha256:", "a;rm", "a:t'"] {
+            assert!(bad.parse::<Image>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a plan says: releases in the order in which they are deployed.
+
+use serde_json::{Map, Value};
+
+use super::time::Budget;
+use crate::contract::duty::{Duty, Right};
+
+/// All releases of a bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// In the order in which they are deployed.
+    pub releases: Vec<Release>,
+    /// What the user should know and no error says.
+    pub notes: Vec<String>,
+}
+
+/// One Helm release.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    /// Its name, unique in the bundle.
+    pub name: String,
+    /// Where it is installed.
+    pub namespace: String,
+    /// Releases that must have succeeded before it, by name.
+    pub needs: Vec<String>,
+    /// T: how many seconds a deployer waits for one operation of it, at least.
+    pub timeout_seconds: u64,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The kinds of releases.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// The vendor's chart.
+    Upstream(Upstream),
+    /// A local chart that owns CRDs.
+    Crds(Crds),
+    /// A local chart with other objects.
+    Manifests(Manifests),
+    /// The hook chart with one hook Job.
+    Hook(Box<Hook>),
+}
+
+impl Kind {
+    /// The kind's name, as in `bundle-info.yaml`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Upstream(_) => "upstream",
+            Self::Crds(_) => "crds",
+            Self::Manifests(_) => "manifests",
+            Self::Hook(_) => "hook",
+        }
+    }
+}
+
+/// A vendor's chart and its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upstream {
+    /// Where the chart comes from.
+    pub chart: Chart,
+    /// The chart's version, as its repository writes it.
+    pub version: String,
+    /// Values, which the component's hook release consumes as well.
+    pub values: Map<String, Value>,
+    /// Whether the chart's own `crds/` are left out because a release of kind `crds` owns them.
+    pub skip_crds: bool,
+}
+
+/// Where a vendor's chart comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chart {
+    /// A chart repository over HTTP.
+    Repository {
+        /// Its address.
+        url: String,
+        /// The chart's name in it.
+        name: String,
+    },
+    /// A chart in an OCI registry: `oci://…/chart`.
+    Oci(String),
+    /// A packed chart on the machine that deploys, by absolute path.
+    File(String),
+}
+
+impl Chart {
+    /// The place in one text, for people.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Repository { url, name } => format!("{}/{name}", url.trim_end_matches('/')),
+            Self::Oci(reference) | Self::File(reference) => reference.clone(),
+        }
+    }
+}
+
+/// CRDs of one component.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crds {
+    /// The component that brings them.
+    pub component: String,
+    /// That component's version.
+    pub version: String,
+    /// In the order of their names.
+    pub crds: Vec<Crd>,
+}
+
+/// One CustomResourceDefinition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crd {
+    /// `metadata.name`.
+    pub name: String,
+    /// The document, with `helm.sh/resource-policy: keep`.
+    pub text: String,
+}
+
+/// Objects that no vendor's chart brings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifests {
+    /// One line for people.
+    pub description: &'static str,
+    /// The objects, each with `helm.sh/resource-policy: keep`.
+    pub objects: Vec<Value>,
+}
+
+/// A hook release.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hook {
+    /// The release (of kind `upstream`) that it follows and whose values it shares.
+    pub component: String,
+    /// That component's version.
+    pub version: String,
+    /// What its Job does.
+    pub duties: Vec<Duty>,
+    /// What its Job may do: exactly the rows of the duty table.
+    pub rights: Vec<&'static Right>,
+    /// B, and how it came about.
+    pub budget: Budget,
+    /// The chart's own values: everything below `rollout:`.
+    pub settings: Map<String, Value>,
+}

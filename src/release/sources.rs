@@ -1,0 +1,112 @@
+//! Where charts come from: the catalog's repositories, or the ones that `--chart-repository NAME=URL` puts in their place.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use super::model::Chart;
+use crate::catalog::model::Component;
+
+/// One `--chart-repository NAME=URL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// The repository's name in the catalog.
+    pub name: String,
+    /// The address that takes its place.
+    pub url: String,
+}
+
+/// Why a text is no [`Override`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverrideError {
+    /// No `=`, or nothing before or behind it.
+    #[error("expected NAME=URL, found `{0}`")]
+    Form(String),
+    /// An address of another kind.
+    #[error("expected an address that starts with https://, http://, oci:// or file:///, or the absolute path of a directory, found `{0}`")]
+    Scheme(String),
+    /// A user or password in the address.
+    #[error(
+        "the address of `{0}` carries a user name or password, which would stand in the bundle for everyone to read; log Helm in instead"
+    )]
+    Secret(String),
+    /// Characters that no address has.
+    #[error("the address of `{0}` has a space, a quote or a control character in it")]
+    Characters(String),
+}
+
+impl FromStr for Override {
+    type Err = OverrideError;
+
+    fn from_str(text: &str) -> Result<Self, OverrideError> {
+        let (name, url) = text
+            .split_once('=')
+            .filter(|(name, url)| !name.is_empty() && !url.is_empty())
+            .ok_or_else(|| OverrideError::Form(text.to_owned()))?;
+        let address = url.strip_prefix("file://").unwrap_or(url);
+        let remote = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+        match remote {
+            // Everything before the first slash is user, host and port.
+            Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
+                return Err(OverrideError::Secret(name.to_owned()));
+            }
+            Some(rest) if !rest.is_empty() => {
+                if url.contains(|character: char| character.is_whitespace() || character.is_control() || "'\"`\\".contains(character)) {
+                    return Err(OverrideError::Characters(name.to_owned()));
+                }
+            }
+            None if address.starts_with('/') => {
+                if url.contains(char::is_control) {
+                    return Err(OverrideError::Characters(name.to_owned()));
+                }
+            }
+            Some(_) | None => return Err(OverrideError::Scheme(url.to_owned())),
+        }
+        Ok(Self { name: name.to_owned(), url: address.trim_end_matches('/').to_owned() })
+    }
+}
+
+/// Where `component`'s chart comes from in `version`.
+pub(super) fn chart(component: &Component, version: &str, overrides: &BTreeMap<String, String>) -> Chart {
+    let url = overrides.get(&component.repository.name).unwrap_or(&component.repository.url).trim_end_matches('/');
+    if url.starts_with("oci://") {
+        Chart::Oci(format!("{url}/{}", component.chart))
+    } else if url.starts_with('/') {
+        Chart::File(format!("{url}/{}-{version}.tgz", component.chart))
+    } else {
+        Chart::Repository { url: url.to_owned(), name: component.chart.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_every_kind_are_taken_and_others_refused() {
+        for (text, url) in [
+            ("a=https://example.com/charts/", "https://example.com/charts"),
+            ("a=http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("a=oci://example.com/charts", "oci://example.com/charts"),
+            ("a=file:///mnt/charts", "/mnt/charts"),
+            ("a=/mnt/my charts", "/mnt/my charts"),
+            ("a=https://example.com/?x=y", "https://example.com/?x=y"),
+        ] {
+            assert_eq!(text.parse::<Override>().unwrap().url, url);
+        }
+        for bad in [
+            "",
+            "a",
+            "=b",
+            "a=",
+            "a=charts",
+            "a=./charts",
+            "a=ftp://x",
+            "a=https://",
+            "a=https://u:p@x/y",
+            "a=https://x/'",
+            "a=https://x y",
+        ] {
+            assert!(bad.parse::<Override>().is_err(), "{bad}");
+        }
+    }
+}

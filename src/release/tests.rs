@@ -1,0 +1,241 @@
+//! What a plan says, on a small catalog.
+
+use serde_json::{Value, json};
+
+use super::fixture::{catalog, crd, recipe};
+use super::hook::DRA_DRIVER;
+use super::model::{Chart, Hook, Kind, Plan, Release, Upstream};
+use super::{Options, PlanError, plan};
+use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
+use crate::contract::duty::{Duty, rights};
+
+fn planned(overlay: Value) -> Result<Plan, PlanError> {
+    plan(&recipe(overlay), &catalog(), &Options::default())
+}
+
+fn release<'a>(plan: &'a Plan, name: &str) -> &'a Release {
+    plan.releases.iter().find(|release| release.name == name).unwrap_or_else(|| panic!("no release {name}"))
+}
+
+fn upstream<'a>(plan: &'a Plan, name: &str) -> &'a Upstream {
+    let Kind::Upstream(upstream) = &release(plan, name).kind else { panic!("{name} is of another kind") };
+    upstream
+}
+
+fn hook<'a>(plan: &'a Plan, name: &str) -> &'a Hook {
+    let Kind::Hook(hook) = &release(plan, name).kind else { panic!("{name} is of another kind") };
+    hook
+}
+
+fn with_policy(policy: &Value) -> Value {
+    json!({"rollout": {"gpuDriver": {"policy": policy}}})
+}
+
+#[test]
+fn releases_come_in_an_order_that_can_be_deployed() {
+    let all = json!({"components": [
+        {"name": "nvidia-dra-driver-gpu"}, {"name": "gpu-operator"}, {"name": "cert-manager"}, {"name": "node-feature-discovery"},
+    ]});
+    let plan = planned(all).unwrap();
+    let names: Vec<&str> = plan.releases.iter().map(|release| release.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "gpu-rollout-namespaces",
+            "cert-manager",
+            "node-feature-discovery-crds",
+            "node-feature-discovery",
+            "gpu-operator-crds",
+            "gpu-operator",
+            "gpu-operator-post",
+            "nvidia-dra-driver-gpu-crds",
+            "nvidia-dra-driver-gpu",
+            "nvidia-dra-driver-gpu-post",
+        ]
+    );
+    for (index, release) in plan.releases.iter().enumerate() {
+        for need in &release.needs {
+            assert!(names[..index].contains(&need.as_str()), "{} needs {need}", release.name);
+        }
+    }
+    assert_eq!(
+        release(&plan, DRA_DRIVER).needs,
+        ["gpu-rollout-namespaces", "nvidia-dra-driver-gpu-crds", "gpu-operator-post", "cert-manager"]
+    );
+    // One owner for a CRD: NFD's, which the operator's chart brings as well.
+    assert_eq!(
+        release(&plan, "gpu-operator").needs,
+        ["gpu-rollout-namespaces", "gpu-operator-crds", "node-feature-discovery-crds", "node-feature-discovery"]
+    );
+    let Kind::Crds(crds) = &release(&plan, "gpu-operator-crds").kind else { panic!("no CRDs") };
+    assert_eq!(crds.crds.iter().map(|crd| crd.name.as_str()).collect::<Vec<_>>(), ["clusterpolicies.nvidia.com"]);
+}
+
+#[test]
+fn namespaces_have_the_laxest_level_that_something_in_them_needs() {
+    let plan = planned(
+        json!({"components": [{"name": "node-feature-discovery"}, {"name": "gpu-operator"}, {"name": "cert-manager", "namespace": "kube-system"}]}),
+    );
+    let plan = plan.unwrap();
+    let Kind::Manifests(manifests) = &plan.releases[0].kind else { panic!("no namespaces") };
+    assert_eq!(manifests.objects.len(), 1, "Kubernetes' own namespaces are left alone");
+    assert_eq!(manifests.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged");
+    assert_eq!(manifests.objects[0]["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+}
+
+#[test]
+fn the_policy_becomes_the_charts_values() {
+    let plan = planned(json!({"rollout": {"gpuDriver": {"version": "580.10", "policy": {
+        "maxParallelUpgrades": 4, "maxUnavailable": "25%",
+        "waitForCompletion": {"podSelector": "app=train", "timeout": "2h"},
+        "podDeletion": {"force": true, "timeout": "10m", "deleteEmptyDir": true},
+        "drain": {"enable": true, "force": false, "podSelector": "a=b", "timeout": "5m", "deleteEmptyDir": false},
+    }}}}))
+    .unwrap();
+    assert_eq!(
+        json!(upstream(&plan, "gpu-operator").values),
+        json!({
+            "toolkit": {"version": "v1.19.0"},
+            "operator": {"upgradeCRD": false},
+            "driver": {"version": "580.10", "upgradePolicy": {
+                "maxParallelUpgrades": 4, "maxUnavailable": "25%",
+                "waitForCompletion": {"podSelector": "app=train", "timeoutSeconds": 7200},
+                "gpuPodDeletion": {"force": true, "timeoutSeconds": 600, "deleteEmptyDir": true},
+                "drain": {"enable": true, "force": false, "podSelector": "a=b", "timeoutSeconds": 300, "deleteEmptyDir": false},
+            }},
+        })
+    );
+    // What the recipe does not say is left to the chart.
+    let plan = planned(json!({"rollout": {}})).unwrap();
+    assert_eq!(
+        json!(upstream(&plan, "gpu-operator").values),
+        json!({"toolkit": {"version": "v1.19.0"}, "operator": {"upgradeCRD": false}})
+    );
+}
+
+#[test]
+fn budgets_follow_nodes_pace_and_waits() {
+    let seconds = |overlay| hook(&planned(overlay).unwrap(), "gpu-operator-post").budget.seconds;
+    assert_eq!(seconds(json!({})), 4 * 720 + OVERHEAD_SECONDS);
+    assert_eq!(seconds(with_policy(&json!({"maxParallelUpgrades": 0, "maxUnavailable": "50%"}))), 2 * 720 + OVERHEAD_SECONDS);
+    assert_eq!(seconds(with_policy(&json!({}))), 16 * 720 + OVERHEAD_SECONDS, "the chart's own limits");
+    let wait = json!({"maxParallelUpgrades": 4, "waitForCompletion": {"podSelector": "a=b", "timeout": "1h"}});
+    assert_eq!(seconds(with_policy(&wait)), 4 * (720 + 3600) + OVERHEAD_SECONDS);
+    let values = json!({"rollout": {}, "components": [{"name": "gpu-operator", "values": {"driver": {"upgradePolicy": {"maxParallelUpgrades": 2}}}}]});
+    assert_eq!(seconds(values), 8 * 720 + OVERHEAD_SECONDS, "limits that stand in the values count too");
+    let alone = json!({"components": [{"name": "gpu-operator"}], "rollout": {"gpuDriver": {"version": "1", "perNode": "1m"}}, "cluster": {"gpuNodes": 1}});
+    assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
+    let plan = planned(json!({})).unwrap();
+    let budget = &hook(&plan, "nvidia-dra-driver-gpu-post").budget;
+    assert_eq!(release(&plan, "nvidia-dra-driver-gpu-post").timeout_seconds, budget.seconds + SLACK_SECONDS);
+    insta::assert_snapshot!(budget.explanation, @"1h3m: 16 GPU nodes, 4 upgraded at once, 12m a node, 15m for everything else");
+}
+
+#[test]
+fn the_hooks_settings_are_what_the_chart_takes() {
+    let options = Options { hook_image: Some("localhost:5000/hook:1".parse().unwrap()), ..Options::default() };
+    let overlay =
+        json!({"rollout": {"gpuDriver": {"version": "1", "tolerateNotReady": "10%"}, "dra": {"required": true, "reroll": "off"}}});
+    let plan = plan(&recipe(overlay), &catalog(), &options).unwrap();
+    assert_eq!(
+        json!(hook(&plan, "nvidia-dra-driver-gpu-post").settings),
+        json!({
+            "image": {"repository": "localhost:5000/hook", "tag": "1", "digest": ""},
+            "component": {"name": "nvidia-dra-driver-gpu", "version": "25.12.0"},
+            "duties": ["settle", "reroll"], "mode": "observe", "gate": "settled",
+            "budgetSeconds": 16 * 720 + OVERHEAD_SECONDS, "perNodeSeconds": 720, "quietSeconds": 15, "tolerateNotReady": "10%",
+            "operatorNamespace": "gpu-operator",
+            "dra": {"reroll": "off", "required": "true", "namespaces": ["nvidia-dra-driver-gpu"], "skipAbsentNamespaces": false},
+        })
+    );
+    assert_eq!(hook(&plan, "gpu-operator-post").settings["dra"]["required"], "auto", "runs before the DRA driver is there");
+}
+
+#[test]
+fn rights_are_the_duty_tables() {
+    let plan = planned(json!({})).unwrap();
+    let found = &hook(&plan, "gpu-operator-post").rights;
+    assert_eq!(*found, rights(&[Duty::Settle, Duty::Reroll]).collect::<Vec<_>>());
+}
+
+#[test]
+fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
+    let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1"}]})).unwrap();
+    let hook = hook(&plan, "gpu-operator-post");
+    assert_eq!((hook.duties.as_slice(), &hook.settings["duties"]), (&[Duty::Settle][..], &json!(["settle"])));
+    assert_eq!(hook.rights, rights(&[Duty::Settle]).collect::<Vec<_>>());
+    insta::assert_snapshot!(plan.notes.join("\n"), @"the recipe has no nvidia-dra-driver-gpu, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
+}
+
+#[test]
+fn repositories_can_be_replaced() {
+    let at = |url: &str| {
+        let options = Options { chart_repositories: [("nvidia".to_owned(), url.to_owned())].into(), ..Options::default() };
+        plan(&recipe(json!({})), &catalog(), &options).map(|plan| upstream(&plan, "gpu-operator").chart.clone())
+    };
+    assert_eq!(at("http://mirror"), Ok(Chart::Repository { url: "http://mirror".to_owned(), name: "gpu-operator".to_owned() }));
+    assert_eq!(at("oci://mirror/x"), Ok(Chart::Oci("oci://mirror/x/gpu-operator".to_owned())));
+    assert_eq!(at("/charts"), Ok(Chart::File("/charts/gpu-operator-v26.3.1.tgz".to_owned())));
+    let options = Options { chart_repositories: [("nvdia".to_owned(), "http://x".to_owned())].into(), ..Options::default() };
+    let error = plan(&recipe(json!({})), &catalog(), &options).unwrap_err();
+    assert_eq!(error.hint().as_deref(), Some("the repositories are jetstack, nfd, nvidia"));
+}
+
+#[test]
+fn a_version_that_the_catalog_does_not_know_keeps_its_own_crds() {
+    let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v27.1.0"}]})).unwrap();
+    assert!(!upstream(&plan, "gpu-operator").skip_crds);
+    assert!(plan.releases.iter().all(|release| release.name != "gpu-operator-crds"));
+    assert!(plan.notes[0].contains("v27.1.0 is not in the catalog"), "{:?}", plan.notes);
+}
+
+#[test]
+fn contradictions_are_errors() {
+    let operator = |values: Value| json!({"components": [{"name": "gpu-operator", "values": values}]});
+    let endless = json!({"waitForCompletion": {"podSelector": "a=b"}});
+    let cases = [
+        (json!({"components": []}), "the recipe has no components"),
+        (json!({"components": [{"name": "nope"}]}), "component `nope` is not in the catalog"),
+        (
+            json!({"components": [{"name": "gpu-operator"}, {"name": "gpu-operator"}]}),
+            "component `gpu-operator` stands in the recipe twice",
+        ),
+        (
+            operator(json!({"driver": {"version": "1"}})),
+            "`rollout.gpuDriver.version` and `values.driver.version` of component `gpu-operator` both set the same thing",
+        ),
+        (operator(json!({"driver": "x"})), "`values.driver` of component `gpu-operator` is no map"),
+        (
+            operator(json!({"operator": {"upgradeCRD": true}})),
+            "`values.operator.upgradeCRD` of component `gpu-operator` must be false, found true",
+        ),
+        (
+            with_policy(&json!({"maxUnavailable": 0})),
+            "`maxUnavailable: 0` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%",
+        ),
+        (
+            json!({"components": [{"name": "gpu-operator"}], "rollout": {"dra": {"required": true}}}),
+            "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`",
+        ),
+        (json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}), "`rollout.gpuDriver.perNode` is too long: at most 24 days"),
+    ];
+    for (overlay, message) in cases {
+        assert_eq!(planned(overlay).unwrap_err().to_string(), message);
+    }
+    assert_eq!(planned(with_policy(&endless)).unwrap_err(), PlanError::EndlessWait);
+    let zero = json!({"waitForCompletion": {"podSelector": "a=b", "timeout": "0s"}});
+    assert_eq!(planned(with_policy(&zero)).unwrap_err(), PlanError::EndlessWait);
+    let raw = json!({"driver": {"upgradePolicy": {"waitForCompletion": {"podSelector": "a=b"}}}});
+    let raw = json!({"rollout": {}, "components": [{"name": "gpu-operator", "values": raw}]});
+    assert_eq!(planned(raw).unwrap_err(), PlanError::EndlessWait, "also where the values say it");
+}
+
+#[test]
+fn two_forms_of_one_crd_are_refused() {
+    let mut catalog = catalog();
+    let key = ("node-feature-discovery".to_owned(), "crds/features.yaml".to_owned());
+    catalog.files.insert(key, crd("nodefeatures.nfd.k8s-sigs.io").replace("such as", "like"));
+    let both = recipe(json!({"components": [{"name": "gpu-operator"}, {"name": "node-feature-discovery"}]}));
+    let error = plan(&both, &catalog, &Options::default()).unwrap_err();
+    assert!(matches!(error, PlanError::CrdConflict { .. }), "{error}");
+}

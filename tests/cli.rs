@@ -1,0 +1,120 @@
+//! The command line as people meet it: exit code, standard output, standard error.
+
+use assert_cmd::Command;
+
+fn program() -> Command {
+    Command::cargo_bin("gpu-rollout").expect("cargo builds it for these tests")
+}
+
+/// Runs the program in a folder of its own and returns everything that it said.
+fn run(arguments: &[&str], input: &str, files: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).expect("its own folder is writable");
+    }
+    let output = program().args(arguments).current_dir(&folder).write_stdin(input).output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it writes UTF-8");
+    let code = output.status.code().expect("no signal ends it");
+    format!("exit {code}\n--- output\n{}--- errors\n{}", text(output.stdout), text(output.stderr))
+}
+
+macro_rules! snapshot {
+    ($name:literal, $text:expr) => {
+        insta::with_settings!({snapshot_path => "cli/snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
+            insta::assert_snapshot!($name, $text);
+        });
+    };
+}
+
+const MINE: &str = "apiVersion: gpu-rollout.dev/v1
+kind: Recipe
+metadata: {name: mine}
+extends: [base]
+cluster: {gpuNodes: 16}
+components:
+  - name: gpu-operator
+    values: {dcgm: {enabled: true}}
+";
+
+#[test]
+fn check() {
+    snapshot!("check-good", run(&["recipe", "check", "mine.yaml", "kind-dev"], "", &[("mine.yaml", MINE)]));
+    snapshot!("check-input", run(&["recipe", "check", "-"], MINE, &[]));
+    let bad = MINE.replace("dcgm", "dgcm");
+    snapshot!("check-bad", run(&["recipe", "check", "mine.yaml", "bad.yaml"], "", &[("mine.yaml", MINE), ("bad.yaml", &bad)]));
+    let newer = MINE.replace("    values", "    version: v26.9.9\n    values");
+    snapshot!("check-warning", run(&["recipe", "check", "newer.yaml"], "", &[("newer.yaml", &newer)]));
+    snapshot!("check-strict", run(&["recipe", "check", "--strict", "newer.yaml"], "", &[("newer.yaml", &newer)]));
+}
+
+#[test]
+fn what_cannot_be_read() {
+    snapshot!("missing-file", run(&["recipe", "check", "kind-dev.yaml"], "", &[]));
+    snapshot!("missing-name", run(&["recipe", "show", "kind"], "", &[]));
+    snapshot!("directory", run(&["recipe", "show", "./"], "", &[]));
+}
+
+/// Not a byte beyond the limit is read: a sparse file of 64 MB costs nothing.
+#[test]
+fn a_file_of_64_megabytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.yaml");
+    std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+    let output = program().args(["recipe", "check", "large.yaml"]).current_dir(&folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r"
+    error: unable to read `large.yaml`: it is larger than 1 MiB
+    hint: this does not look like a recipe: is it the right file?
+
+    error: the recipe `large.yaml` cannot be used: 1 error
+    ");
+}
+
+#[test]
+fn show() {
+    let files = [("mine.yaml", MINE)];
+    snapshot!("show-yaml", run(&["recipe", "show", "mine.yaml", "--set", "rollout.gpuDriver.version=580.10"], "", &files));
+    snapshot!("show-json", run(&["recipe", "show", "mine.yaml", "-o", "json"], "", &files));
+}
+
+#[test]
+fn explain() {
+    let files = [("mine.yaml", MINE)];
+    snapshot!("explain-value", run(&["recipe", "explain", "mine.yaml", "cluster.gpuNodes", "--set", "cluster.gpuNodes=64"], "", &files));
+    snapshot!("explain-map", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator"], "", &files));
+    snapshot!("explain-default", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNode"], "", &files));
+    snapshot!("explain-chart", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.values.mig.strategy"], "", &files));
+    snapshot!("explain-catalog", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.namespace"], "", &files));
+    snapshot!("explain-unknown", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNod"], "", &files));
+    let deleted = MINE.replace("components:", "rollout: {gpuDriver: {policy: null}}\ncomponents:");
+    snapshot!("explain-deleted", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.policy"], "", &[("mine.yaml", &deleted)]));
+}
+
+#[test]
+fn list() {
+    snapshot!("list", run(&["recipe", "list"], "", &[]));
+    snapshot!("list-json", run(&["recipe", "list", "-o", "json"], "", &[]));
+}
+
+#[test]
+fn schema() {
+    let said = run(&["recipe", "schema"], "", &[]);
+    assert!(said.starts_with("exit 0\n--- output\n{\n  \"$schema\":"), "{said}");
+}
+
+#[test]
+fn wrong_usage() {
+    snapshot!("usage-set", run(&["recipe", "show", "base", "--set", "cluster.gpuNodes"], "", &[]));
+    snapshot!("usage-path", run(&["recipe", "explain", "base", "a..b"], "", &[]));
+    snapshot!("usage-no-recipe", run(&["recipe", "check"], "", &[]));
+}
+
+#[test]
+fn help() {
+    for command in ["check", "show", "explain", "list", "schema"] {
+        let said = run(&["recipe", command, "--help"], "", &[]);
+        insta::with_settings!({snapshot_path => "cli/snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
+            insta::assert_snapshot!(format!("help-{command}"), said);
+        });
+    }
+}

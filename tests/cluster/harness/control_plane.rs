@@ -1,0 +1,172 @@
+//! etcd, kube-apiserver, kube-controller-manager and kube-scheduler as plain processes on loopback.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+use super::certificates::Authority;
+use super::ports::free_port;
+use super::process::Process;
+use super::tools::program;
+use super::wait::until;
+
+const AUDIT_POLICY: &str = include_str!("control_plane/audit_policy.yaml");
+/// A cold start on a busy machine; a warm one takes some 10 s.
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// A running control plane.
+pub(crate) struct ControlPlane {
+    etcd: Process,
+    api_server: Process,
+    controller_manager: Process,
+    scheduler: Process,
+    directory: PathBuf,
+    api_server_arguments: Vec<String>,
+    /// The API server's port on 127.0.0.1.
+    pub(crate) port: u16,
+    /// Kubeconfig of a cluster administrator.
+    pub(crate) kubeconfig: PathBuf,
+    /// A client with it.
+    pub(crate) client: Client,
+}
+
+impl ControlPlane {
+    /// Starts everything and returns when the API server is ready and the controllers have been started.
+    pub(crate) async fn start(directory: &Path) -> Result<Self> {
+        let certificates = directory.join("certificates");
+        let authority = Authority::create(&certificates)?;
+        authority.server()?;
+        std::fs::write(directory.join("audit_policy.yaml"), AUDIT_POLICY)?;
+        let (etcd_port, peer_port, port) = (free_port()?, free_port()?, free_port()?);
+        let server = format!("https://127.0.0.1:{port}");
+        let kubeconfig = authority.client("admin", "admin", Some("system:masters"), &server)?;
+        let controllers = authority.client("controller-manager", "system:kube-controller-manager", None, &server)?;
+        let scheduler = authority.client("scheduler", "system:kube-scheduler", None, &server)?;
+
+        let etcd = start_etcd(directory, etcd_port, peer_port)?;
+        let arguments = api_server_arguments(directory, &certificates, port, etcd_port);
+        let mut api_server = Process::start(directory, "kube-apiserver", &program("kube-apiserver")?, &arguments, &[])?;
+        let client = client(&kubeconfig).await?;
+        await_ready(&client, &mut api_server).await?;
+
+        let file = |name: &str| certificates.join(name).display().to_string();
+        let controller_manager = Process::start(
+            directory,
+            "kube-controller-manager",
+            &program("kube-controller-manager")?,
+            [
+                format!("--kubeconfig={}", controllers.display()),
+                "--use-service-account-credentials=true".into(),
+                format!("--root-ca-file={}", file("ca.crt")),
+                format!("--service-account-private-key-file={}", file("service-accounts.key")),
+                "--leader-elect=false".into(),
+                "--bind-address=127.0.0.1".into(),
+                format!("--secure-port={}", free_port()?),
+            ],
+            &[],
+        )?;
+        let scheduler = Process::start(
+            directory,
+            "kube-scheduler",
+            &program("kube-scheduler")?,
+            [
+                format!("--kubeconfig={}", scheduler.display()),
+                "--leader-elect=false".into(),
+                "--bind-address=127.0.0.1".into(),
+                format!("--secure-port={}", free_port()?),
+            ],
+            &[],
+        )?;
+        Ok(Self {
+            etcd,
+            api_server,
+            controller_manager,
+            scheduler,
+            directory: directory.to_owned(),
+            api_server_arguments: arguments,
+            port,
+            kubeconfig,
+            client,
+        })
+    }
+
+    /// Fails with the end of its log if a program has ended by itself.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        [&mut self.etcd, &mut self.api_server, &mut self.controller_manager, &mut self.scheduler]
+            .into_iter()
+            .try_for_each(Process::check_alive)
+    }
+
+    /// The API server goes away; what it stored stays.
+    pub(crate) async fn stop_api_server(&mut self) -> Result<()> {
+        self.api_server.kill().await
+    }
+
+    /// The API server comes back on the same port.
+    pub(crate) async fn start_api_server(&mut self) -> Result<()> {
+        self.api_server =
+            Process::start(&self.directory, "kube-apiserver-again", &program("kube-apiserver")?, &self.api_server_arguments, &[])?;
+        await_ready(&self.client, &mut self.api_server).await
+    }
+}
+
+fn start_etcd(directory: &Path, port: u16, peer_port: u16) -> Result<Process> {
+    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    Process::start(
+        directory,
+        "etcd",
+        &program("etcd")?,
+        [
+            format!("--data-dir={}", directory.join("etcd").display()),
+            "--unsafe-no-fsync".into(),
+            "--log-level=warn".into(),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+        ],
+        &[],
+    )
+}
+
+fn api_server_arguments(directory: &Path, certificates: &Path, port: u16, etcd_port: u16) -> Vec<String> {
+    let file = |name: &str| certificates.join(name).display().to_string();
+    vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".into(),
+        format!("--tls-cert-file={}", file("server.crt")),
+        format!("--tls-private-key-file={}", file("server.key")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        format!("--service-account-key-file={}", file("service-accounts.pub")),
+        format!("--service-account-signing-key-file={}", file("service-accounts.key")),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        "--authorization-mode=RBAC,Node".into(),
+        "--enable-admission-plugins=NodeRestriction,PodSecurity".into(),
+        "--service-cluster-ip-range=10.96.0.0/24".into(),
+        "--allow-privileged=true".into(),
+        format!("--audit-policy-file={}", directory.join("audit_policy.yaml").display()),
+        format!("--audit-log-path={}", directory.join("audit.log").display()),
+    ]
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client> {
+    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+async fn await_ready(client: &Client, api_server: &mut Process) -> Result<()> {
+    let ready = until("the API server to be ready", START_LIMIT, async || {
+        let request = http::Request::get("/readyz").body(Vec::new())?;
+        client.request_text(request).await.context("asking /readyz")?;
+        Ok(Some(()))
+    });
+    tokio::select! {
+        ready = ready => ready,
+        error = api_server.ended() => Err(error),
+    }
+}

@@ -1,0 +1,151 @@
+//! A fleet as scenarios meet it: GPU nodes with the operator's and the DRA driver's pods, and what became of their plugins.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, ListParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::hook_release::HookRelease;
+use super::stack::Stack;
+use super::stand_in::{
+    GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, published, resource_slice_kind,
+};
+use super::wait::until;
+
+/// A release of the operator and the versions that its chart brings.
+pub(crate) struct Release {
+    /// The chart's version.
+    pub(crate) chart: &'static str,
+    /// Its driver.
+    pub(crate) driver: &'static str,
+}
+
+/// The release that fleets start with.
+pub(crate) const OLD: Release = Release { chart: "v25.10.1", driver: "580.105.08" };
+/// The release that they are upgraded to.
+pub(crate) const NEW: Release = Release { chart: "v26.3.1", driver: "580.126.20" };
+/// Where the DRA driver is installed.
+pub(crate) const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
+const LIMIT: Duration = Duration::from_secs(90);
+
+impl Release {
+    /// The operator's values: as its chart has them, the driver pinned, all nodes but one at work.
+    pub(crate) fn values(&self) -> Value {
+        json!({"driver": {"version": self.driver, "upgradePolicy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}}})
+    }
+}
+
+/// A DRA kubelet plugin on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plugin {
+    uid: String,
+    name: String,
+}
+
+impl Plugin {
+    /// The pod's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Stack {
+    /// Nodes, and the operator and (unless `dra` is false) the DRA driver of the old release, everything ready.
+    pub(crate) async fn fleet(&mut self, script: Script, nodes: usize, dra: bool) -> Result<Vec<String>> {
+        self.play(script).await?;
+        let nodes = self.add_gpu_nodes(nodes).await?;
+        self.deploy("gpu-operator", OLD.chart, OPERATOR_NAMESPACE, &OLD.values()).await?;
+        self.await_policy("ready").await?;
+        if dra {
+            // After the operator, as in a bundle: what starts in the same second as its node's driver or toolkit counts as stale.
+            self.deploy("nvidia-dra-driver-gpu", "25.12.0", DRA_NAMESPACE, &json!({"nvidiaDriverRoot": "/run/nvidia/driver"})).await?;
+            until("every plugin to serve", LIMIT, async || {
+                let served = self.served().await?;
+                Ok(nodes.iter().all(|node| served.get(node) == Some(&published(OLD.driver))).then_some(()))
+            })
+            .await?;
+        }
+        Ok(nodes)
+    }
+
+    /// Waits until the ClusterPolicy's status says so.
+    pub(crate) async fn await_policy(&self, state: &str) -> Result<()> {
+        let policies = Api::<DynamicObject>::all_with(self.client.clone(), &cluster_policy_kind());
+        until(&format!("the ClusterPolicy to be {state}"), LIMIT, async || {
+            let policy = policies.get_opt("cluster-policy").await?;
+            Ok(policy.filter(|policy| policy.data["status"]["state"] == state).map(drop))
+        })
+        .await
+    }
+
+    /// The driver version that is published for each node.
+    pub(crate) async fn served(&self) -> Result<BTreeMap<String, String>> {
+        let slices = Api::<DynamicObject>::all_with(self.client.clone(), &resource_slice_kind());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let served = |slice: DynamicObject| {
+            let spec = &slice.data["spec"];
+            let version = text(&spec["devices"][0]["attributes"]["driverVersion"]["version"]);
+            (spec["driver"] == GPU_DRIVER).then(|| (text(&spec["nodeName"]), version))
+        };
+        Ok(slices.list(&ListParams::default()).await?.into_iter().filter_map(served).collect())
+    }
+
+    /// The plugin pod of each node.
+    pub(crate) async fn plugins(&self) -> Result<BTreeMap<String, Plugin>> {
+        let labels = "nvidia-dra-driver-gpu-component=kubelet-plugin";
+        let plugin = |pod: &Pod| Plugin { uid: pod.uid().unwrap_or_default(), name: pod.name_any() };
+        Ok(self.pods_by_node(DRA_NAMESPACE, labels).await?.iter().map(|(node, pod)| (node.clone(), plugin(pod))).collect())
+    }
+
+    /// The driver pod of each node.
+    pub(crate) async fn drivers(&self) -> Result<BTreeMap<String, Pod>> {
+        self.pods_by_node(OPERATOR_NAMESPACE, "app.kubernetes.io/component=nvidia-driver").await
+    }
+
+    async fn pods_by_node(&self, namespace: &str, labels: &str) -> Result<BTreeMap<String, Pod>> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace).list(&ListParams::default().labels(labels)).await?;
+        let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        Ok(pods.into_iter().filter_map(|pod| Some((node(&pod)?, pod))).collect())
+    }
+
+    /// When kwok said last that a pod is ready: to the microsecond, which pod statuses are not.
+    fn ready_at(&self, pod: &Pod) -> Result<Timestamp> {
+        ensure!(is_ready(pod), "{} is not ready", pod.name_any());
+        let name = pod.name_any();
+        let mut writes = self.audit.requests()?;
+        writes.retain(|request| {
+            request.verb == "patch" && request.resource == "pods/status" && request.name == name && request.user == "admin"
+        });
+        Ok(writes.last().with_context(|| format!("nobody has made {name} ready"))?.time)
+    }
+
+    /// Checks that every plugin of `before` was replaced exactly once and by these hooks, after the new driver of *its* node had become
+    /// ready; that the replacements serve the new driver; and that all of it was over at `end`.
+    pub(crate) async fn check_rerolled(&self, before: &BTreeMap<String, Plugin>, hooks: &[HookRelease<'_>], end: Timestamp) -> Result<()> {
+        let mut deleted = Vec::new();
+        for hook in hooks {
+            deleted.extend(hook.deleted_pods()?);
+        }
+        let (after, drivers, served) = (self.plugins().await?, self.drivers().await?, self.served().await?);
+        for (node, old) in before {
+            let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;
+            let image = driver.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref()).unwrap_or_default();
+            ensure!(driver_version(image) == NEW.driver, "{node} runs {image}");
+            let [deletion] = deleted.iter().filter(|request| request.name == old.name).collect::<Vec<_>>()[..] else {
+                bail!("{} of {node} was not deleted exactly once: {deleted:#?}", old.name);
+            };
+            let ready = self.ready_at(driver)?;
+            ensure!(deletion.time > ready, "{node}: plugin deleted at {}, driver ready only at {ready}", deletion.time);
+            ensure!(deletion.time < end, "{node}: plugin deleted after Helm had returned");
+            ensure!(after.get(node).is_some_and(|new| new.uid != old.uid), "{node} has a new plugin");
+            ensure!(served.get(node) == Some(&published(NEW.driver)), "{node} serves {:?}", served.get(node));
+        }
+        ensure!(deleted.len() == before.len(), "pods were deleted once a node: {deleted:#?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! The hook chart as a release of its own, and what its Job did.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerStateTerminated, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::audit::Request;
+use super::helm::Said;
+use super::node_agent::HOOK_REPOSITORY;
+use super::stack::Stack;
+use super::stand_in::OPERATOR_NAMESPACE;
+use super::wait::until;
+
+/// B of the Jobs in scenarios: more than they need, and little to wait for where they fail.
+pub(crate) const BUDGET_SECONDS: u64 = 240;
+const POD_LIMIT: Duration = Duration::from_secs(120);
+
+/// One release of `charts/gpu-rollout`, in the operator's namespace unless said otherwise.
+pub(crate) struct HookRelease<'a> {
+    stack: &'a Stack,
+    name: &'a str,
+    namespace: &'a str,
+}
+
+impl<'a> HookRelease<'a> {
+    /// Names it; nothing is installed yet.
+    pub(crate) fn new(stack: &'a Stack, name: &'a str) -> Self {
+        Self::in_namespace(stack, name, OPERATOR_NAMESPACE)
+    }
+
+    /// The same in another namespace.
+    pub(crate) fn in_namespace(stack: &'a Stack, name: &'a str, namespace: &'a str) -> Self {
+        Self { stack, name, namespace }
+    }
+
+    /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to the end of the hook.
+    pub(crate) async fn deploy(&self, operator_values: &Value, rollout: &Value) -> Result<Said> {
+        let mut settings = json!({
+            "image": {"repository": HOOK_REPOSITORY, "tag": "e2e"},
+            "budgetSeconds": BUDGET_SECONDS, "perNodeSeconds": 20, "quietSeconds": 3, "graceSeconds": 60,
+            "dra": {"replacementSeconds": 60},
+        });
+        merge(&mut settings, rollout);
+        let mut values = operator_values.clone();
+        values["rollout"] = settings;
+        let file = self.stack.helm.directory().join(format!("{}-values.json", self.name));
+        std::fs::write(&file, values.to_string())?;
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout").display().to_string();
+        let timeout = format!("{}s", BUDGET_SECONDS + 90);
+        let file = file.display().to_string();
+        let arguments = ["upgrade", "--install", self.name, &chart, "-n", self.namespace, "-f", &file, "--timeout", &timeout];
+        self.stack.helm.run(&arguments).await
+    }
+
+    /// The Job's pods, the oldest first.
+    pub(crate) async fn pods(&self) -> Result<Vec<Pod>> {
+        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", self.name));
+        let mut pods = Api::<Pod>::namespaced(self.stack.client.clone(), self.namespace).list(&of_job).await?.items;
+        pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
+        Ok(pods)
+    }
+
+    /// Waits for a running pod of the Job.
+    pub(crate) async fn running_pod(&self) -> Result<Pod> {
+        until(&format!("a running pod of {}", self.name), POD_LIMIT, async || {
+            let running = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+            Ok(self.pods().await?.into_iter().rfind(|pod| running(pod) && pod.metadata.deletion_timestamp.is_none()))
+        })
+        .await
+    }
+
+    /// How the Job's newest pod ended: exit code and termination message.
+    pub(crate) async fn end(&self) -> Result<ContainerStateTerminated> {
+        let pod = self.pods().await?.pop().with_context(|| format!("no pod of {}", self.name))?;
+        let status = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first());
+        let ended = status.and_then(|status| status.state.as_ref()?.terminated.clone());
+        ended.with_context(|| format!("{} has not ended", pod.name_any()))
+    }
+
+    /// What all pods of the Job have logged, as far as their nodes still know.
+    pub(crate) async fn logs(&self) -> Result<String> {
+        let pods = self.pods().await?;
+        let log = |pod: &Pod| self.stack.worker_of(pod).and_then(|worker| worker.logs(self.namespace, &pod.name_any()));
+        Ok(pods.iter().map(|pod| log(pod).unwrap_or_default()).collect())
+    }
+
+    /// The run record.
+    pub(crate) async fn record(&self) -> Result<BTreeMap<String, String>> {
+        let maps = Api::<ConfigMap>::namespaced(self.stack.client.clone(), self.namespace);
+        Ok(maps.get(&format!("{}-record", self.name)).await?.data.unwrap_or_default())
+    }
+
+    /// The events about a node.
+    pub(crate) async fn events_about(&self, node: &str) -> Result<Vec<String>> {
+        let events = Api::<Event>::namespaced(self.stack.client.clone(), "default").list(&ListParams::default()).await?;
+        let about = |event: &Event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(node);
+        let ours = |event: &Event| event.reporting_controller.as_deref().is_some_and(|name| name.contains("gpu-rollout"));
+        Ok(events.into_iter().filter(|event| about(event) && ours(event)).filter_map(|event| event.note).collect())
+    }
+
+    /// What its ServiceAccount has asked the API server for since a moment.
+    pub(crate) fn requests(&self, since: Timestamp) -> Result<Vec<Request>> {
+        let mut requests = self.stack.audit.by_service_account(self.namespace, self.name)?;
+        requests.retain(|request| request.time >= since);
+        Ok(requests)
+    }
+
+    /// The pods that it has deleted.
+    pub(crate) fn deleted_pods(&self) -> Result<Vec<Request>> {
+        let mut requests = self.requests(Timestamp::MIN)?;
+        requests.retain(|request| request.verb == "delete" && request.resource == "pods" && request.code == 200);
+        Ok(requests)
+    }
+
+    /// Its name, which is its ServiceAccount's too.
+    pub(crate) fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Its namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace
+    }
+}
+
+/// Lays a map over another one, map by map.
+fn merge(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(base.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over.clone(),
+    }
+}

@@ -1,0 +1,153 @@
+//! A node that runs pods for real: what a kubelet does, as far as a hook Job's pod depends on it.
+//!
+//! A pod's container runs under bubblewrap: non-root, without capabilities, on a read-only root that holds nothing but its image.
+//! What a kubelet would refuse, or what is not built here, is refused with the reason in the pod's status.
+
+mod image;
+mod node;
+mod pod_worker;
+mod sandbox;
+mod specification;
+mod status;
+mod volumes;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+pub(crate) use image::{HOOK_REPOSITORY, SHELL_IMAGE};
+use pod_worker::Deletion;
+
+use super::control_plane::ControlPlane;
+use super::wait::until;
+
+/// What the agent and the workers of its pods share.
+struct Shared {
+    client: Client,
+    node: String,
+    api_port: u16,
+    directory: PathBuf,
+    /// Host process ids of the containers that run now, by `namespace/pod`.
+    running: Mutex<HashMap<String, u32>>,
+}
+
+/// A worker node; dropping it is a power cut.
+pub(crate) struct NodeAgent {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl NodeAgent {
+    /// Registers the node, and starts to run the pods that are bound to it.
+    pub(crate) async fn start(directory: &Path, control_plane: &ControlPlane, node: &str) -> Result<Self> {
+        let directory = directory.join("nodes").join(node);
+        std::fs::create_dir_all(&directory)?;
+        let shared = Arc::new(Shared {
+            client: control_plane.client.clone(),
+            node: node.to_owned(),
+            api_port: control_plane.port,
+            directory,
+            running: Mutex::default(),
+        });
+        node::register(&shared).await.with_context(|| format!("registering {node}"))?;
+        let task = tokio::task::spawn_local(run(Arc::clone(&shared)));
+        Ok(Self { shared, task })
+    }
+
+    /// The node's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.shared.node
+    }
+
+    /// Sends a signal (`KILL`, `TERM`) to the first process of a pod's container.
+    pub(crate) async fn signal(&self, namespace: &str, pod: &str, signal: &str) -> Result<()> {
+        let process = self.shared.running().get(&format!("{namespace}/{pod}")).copied();
+        sandbox::signal(process.with_context(|| format!("no container of {namespace}/{pod} runs on {}", self.name()))?, signal).await
+    }
+
+    /// What a pod's container has written so far.
+    pub(crate) fn logs(&self, namespace: &str, pod: &str) -> Result<String> {
+        let path = self.shared.log(namespace, pod);
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// The node loses its power: no process of it is left, nobody tells the API server.
+    pub(crate) async fn cut_power(&self) -> Result<()> {
+        self.task.abort();
+        let processes: Vec<u32> = self.shared.running().values().copied().collect();
+        until("the processes of a dead node to be gone", Duration::from_secs(20), async || {
+            Ok(processes.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists()).then_some(()))
+        })
+        .await
+    }
+
+    /// The node never comes back: its power is cut, its Node object and its pods are deleted. The pod garbage collector would do the
+    /// same to the pods, after the 40 s in which it hopes for the node.
+    pub(crate) async fn lose(&self) -> Result<()> {
+        self.cut_power().await?;
+        Api::<Node>::all(self.shared.client.clone()).delete(self.name(), &DeleteParams::default()).await?;
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={}", self.name()));
+        for pod in Api::<Pod>::all(self.shared.client.clone()).list(&on_node).await? {
+            let pods = Api::<Pod>::namespaced(self.shared.client.clone(), &pod.namespace().unwrap_or_default());
+            pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NodeAgent {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self, namespace: &str, pod: &str) -> PathBuf {
+        self.directory.join(format!("{namespace}_{pod}.log"))
+    }
+}
+
+/// Keeps the node's Lease and gives each pod of the node a worker.
+async fn run(shared: Arc<Shared>) {
+    let mut workers = JoinSet::new();
+    workers.spawn_local(node::keep_lease(Arc::clone(&shared)));
+    let mut deletions: HashMap<String, watch::Sender<Option<Deletion>>> = HashMap::new();
+    let on_node = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.node));
+    let mut events = std::pin::pin!(watcher(Api::<Pod>::all(shared.client.clone()), on_node));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
+                let uid = pod.uid().unwrap_or_default();
+                let deletion = Deletion::asked_for(&pod);
+                let sender = deletions.entry(uid).or_insert_with(|| {
+                    let (sender, receiver) = watch::channel(None);
+                    workers.spawn_local(pod_worker::run(Arc::clone(&shared), pod, receiver));
+                    sender
+                });
+                sender.send_replace(deletion);
+            }
+            Ok(Event::Delete(pod)) => {
+                if let Some(sender) = deletions.remove(&pod.uid().unwrap_or_default()) {
+                    sender.send_replace(Some(Deletion::GONE));
+                }
+            }
+            Ok(Event::Init | Event::InitDone) => {}
+            // The API server is away: the watch starts again by itself.
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Rights, from the audit log: nothing asked for in vain, nothing done beyond them; and, over all scenarios, nothing granted in vain.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde::{Deserialize, Serialize};
+
+use super::audit::Request;
+use super::hook_release::HookRelease;
+use super::stack::Stack;
+
+/// What was granted and what was used, as `scope group/resource verb`.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Rights {
+    /// All rules of the roles that are bound to the hook's ServiceAccount.
+    pub(crate) granted: BTreeSet<String>,
+    /// Those that a request needed.
+    pub(crate) used: BTreeSet<String>,
+}
+
+/// One verb of one rule.
+struct Grant {
+    name: String,
+    /// Empty: a ClusterRole.
+    namespace: String,
+    rule: PolicyRule,
+    verb: String,
+    resource: String,
+    group: String,
+}
+
+impl Grant {
+    fn covers(&self, request: &Request) -> bool {
+        let names = self.rule.resource_names.as_deref().unwrap_or_default();
+        self.verb == request.verb
+            && self.resource == request.resource
+            && self.group == request.group
+            && (self.namespace.is_empty() || self.namespace == request.namespace)
+            && (names.is_empty() || names.contains(&request.name))
+    }
+}
+
+/// Checks the requests of a hook against its rights, and notes for [`unused`] which of them it needed.
+pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str) -> Result<()> {
+    let grants = grants(stack, hook).await?;
+    let mut rights = Rights { granted: grants.iter().map(|grant| grant.name.clone()).collect(), used: BTreeSet::new() };
+    for request in hook.requests(Timestamp::MIN)? {
+        ensure!(request.code != 403, "denied: {request:?}");
+        if request.group == "authorization.k8s.io" {
+            continue;
+        }
+        let covering: Vec<String> = grants.iter().filter(|grant| grant.covers(&request)).map(|grant| grant.name.clone()).collect();
+        ensure!(!covering.is_empty(), "beyond the rights of the chart: {request:?}");
+        rights.used.extend(covering);
+    }
+    std::fs::create_dir_all(directory())?;
+    std::fs::write(directory().join(format!("{scenario}.json")), serde_json::to_vec_pretty(&rights)?)?;
+    Ok(())
+}
+
+/// The rights that no scenario needed.
+pub(crate) fn unused() -> Result<Vec<String>> {
+    let mut all = Rights::default();
+    let directory = directory();
+    for file in std::fs::read_dir(&directory).with_context(|| format!("{}: run the other scenarios first", directory.display()))? {
+        let rights: Rights = serde_json::from_slice(&std::fs::read(file?.path())?)?;
+        all.granted.extend(rights.granted);
+        all.used.extend(rights.used);
+    }
+    ensure!(!all.granted.is_empty(), "no scenario has noted its rights in {}", directory.display());
+    Ok(all.granted.difference(&all.used).cloned().collect())
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("rights")
+}
+
+async fn grants(stack: &Stack, hook: &HookRelease<'_>) -> Result<Vec<Grant>> {
+    let client = || stack.client.clone();
+    let everything = ListParams::default();
+    let bound = |subjects: &Option<Vec<Subject>>| {
+        let account = |subject: &Subject| subject.name == hook.name() && subject.namespace.as_deref() == Some(hook.namespace());
+        subjects.iter().flatten().any(account)
+    };
+    let mut grants = Vec::new();
+    for binding in Api::<RoleBinding>::all(client()).list(&everything).await?.iter().filter(|binding| bound(&binding.subjects)) {
+        let namespace = binding.namespace().unwrap_or_default();
+        let role = Api::<Role>::namespaced(client(), &namespace).get(&binding.role_ref.name).await?;
+        let scope = role.name_any().rsplit(':').next().unwrap_or_default().to_owned();
+        add(&mut grants, &scope, &namespace, role.rules);
+    }
+    for binding in Api::<ClusterRoleBinding>::all(client()).list(&everything).await?.iter().filter(|binding| bound(&binding.subjects)) {
+        let role = Api::<ClusterRole>::all(client()).get(&binding.role_ref.name).await?;
+        add(&mut grants, "cluster", "", role.rules);
+    }
+    Ok(grants)
+}
+
+fn add(grants: &mut Vec<Grant>, scope: &str, namespace: &str, rules: Option<Vec<PolicyRule>>) {
+    for rule in rules.unwrap_or_default() {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                for verb in &rule.verbs {
+                    grants.push(Grant {
+                        name: format!("{scope} {group}/{resource} {verb}"),
+                        namespace: namespace.to_owned(),
+                        verb: verb.clone(),
+                        resource: resource.clone(),
+                        group: group.clone(),
+                        rule: rule.clone(),
+                    });
+                }
+            }
+        }
+    }
+}

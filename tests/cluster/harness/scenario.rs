@@ -1,0 +1,40 @@
+//! Runs a story on a fresh stack: with a deadline, and with everything kept that explains a failure.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use futures::FutureExt;
+
+use super::dump::dump_objects;
+use super::run_directory::RunDirectory;
+use super::stack::Stack;
+
+/// More than any scenario takes, even on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Starts a stack for the scenario `name` and runs `story` on it.
+pub(crate) async fn scenario(name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
+    let mut directory = RunDirectory::create(name)?;
+    let begin = Instant::now();
+    let mut stack = Stack::start(directory.path()).await.with_context(|| format!("starting the stack of {name}"))?;
+    eprintln!("{name}: stack ready after {:.1?}", begin.elapsed());
+    let told = tokio::time::timeout(DEADLINE, AssertUnwindSafe(story(&mut stack)).catch_unwind()).await;
+    let result = match told {
+        Ok(Ok(result)) => result.and_then(|()| stack.check_alive()),
+        Ok(Err(panic)) => Err(anyhow!("{}", panic_text(panic.as_ref()))),
+        Err(_) => Err(anyhow!("{name} took longer than {DEADLINE:?}")),
+    };
+    eprintln!("{name}: {} after {:.1?}", if result.is_ok() { "told" } else { "failed" }, begin.elapsed());
+    if result.is_ok() {
+        directory.succeeded();
+    } else if let Err(error) = dump_objects(&stack.client, &directory.path().join("objects")).await {
+        eprintln!("{name}: the objects could not be written down: {error:#}");
+    }
+    result
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("panicked").to_owned()
+}

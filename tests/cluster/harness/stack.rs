@@ -1,0 +1,104 @@
+//! One run's whole cluster: control plane, kwok, worker nodes that run pods for real, Helm.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::Value;
+
+use super::audit::AuditLog;
+use super::control_plane::ControlPlane;
+use super::helm::Helm;
+use super::kwok;
+use super::node_agent::NodeAgent;
+use super::process::Process;
+use super::stand_in::{Script, StandIn};
+
+/// What a scenario works with.
+pub(crate) struct Stack {
+    /// An administrator's client.
+    pub(crate) client: Client,
+    /// Real Helm 4.
+    pub(crate) helm: Helm,
+    /// Who asked the API server for what.
+    pub(crate) audit: AuditLog,
+    /// The nodes that run pods for real: `worker-0`, `worker-1`.
+    pub(crate) workers: Vec<NodeAgent>,
+    /// etcd, API server, controllers, scheduler.
+    pub(crate) control_plane: ControlPlane,
+    /// NVIDIA's operator, DRA driver and charts, once they are played.
+    pub(crate) stand_in: Option<StandIn>,
+    directory: PathBuf,
+    kwok: Process,
+}
+
+impl Stack {
+    /// Starts everything in `directory`.
+    pub(crate) async fn start(directory: &Path) -> Result<Self> {
+        let control_plane = ControlPlane::start(directory).await?;
+        let kwok = kwok::start(directory, &control_plane)?;
+        let client = control_plane.client.clone();
+        let workers = vec![
+            NodeAgent::start(directory, &control_plane, "worker-0").await?,
+            NodeAgent::start(directory, &control_plane, "worker-1").await?,
+        ];
+        let helm = Helm::new(directory, &control_plane.kubeconfig)?;
+        let audit = AuditLog::new(directory);
+        Ok(Self { client, helm, audit, workers, control_plane, stand_in: None, directory: directory.to_owned(), kwok })
+    }
+
+    /// Starts to play NVIDIA's operator, DRA driver and charts, on a CPU node that has room for their controllers.
+    pub(crate) async fn play(&mut self, script: Script) -> Result<()> {
+        kwok::add_cpu_node(&self.client, "system-0").await?;
+        self.stand_in = Some(StandIn::start(&self.directory, &self.client, &self.helm, script).await?);
+        Ok(())
+    }
+
+    /// Changes the script from now on.
+    pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
+        self.stand_in.as_ref().context("nothing is played yet")?.rewrite(change);
+        Ok(())
+    }
+
+    /// Installs or upgrades a release from the stand-ins' charts; does not wait.
+    pub(crate) async fn deploy(&self, chart: &str, version: &str, namespace: &str, values: &Value) -> Result<()> {
+        let url = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
+        let file = self.directory.join(format!("{chart}-values.json"));
+        std::fs::write(&file, values.to_string())?;
+        let file = file.display().to_string();
+        let repository = ["--repo", url, "--version", version, "--namespace", namespace, "--create-namespace", "--values", &file];
+        self.helm.ok(&[&["upgrade", "--install", chart, chart][..], &repository].concat()).await?;
+        Ok(())
+    }
+
+    /// Adds nodes `gpu-0`, `gpu-1` … and returns their names.
+    pub(crate) async fn add_gpu_nodes(&self, count: usize) -> Result<Vec<String>> {
+        let names: Vec<String> = (0..count).map(|index| format!("gpu-{index}")).collect();
+        for name in &names {
+            kwok::add_gpu_node(&self.client, name).await?;
+        }
+        Ok(names)
+    }
+
+    /// The worker node that runs a pod.
+    pub(crate) fn worker_of(&self, pod: &Pod) -> Result<&NodeAgent> {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        self.workers.iter().find(|worker| Some(worker.name()) == node).with_context(|| format!("no worker of ours runs on {node:?}"))
+    }
+
+    /// Creates a namespace.
+    pub(crate) async fn create_namespace(&self, name: &str) -> Result<()> {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.to_owned());
+        Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+        Ok(())
+    }
+
+    /// Fails if one of the programs has ended by itself.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        self.control_plane.check_alive()?;
+        self.kwok.check_alive()
+    }
+}

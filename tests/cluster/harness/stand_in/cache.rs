@@ -1,0 +1,57 @@
+//! A local copy of some objects, kept by a watch.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// The copy.
+pub(super) struct Cache<K: Resource + 'static>
+where
+    K::DynamicType: Hash + Eq,
+{
+    store: Store<K>,
+}
+
+impl<K> Cache<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Clone + Debug + Hash + Eq + Unpin,
+{
+    /// Starts the watch; every change notifies `changed`.
+    pub(super) fn start(
+        api: Api<K>,
+        kind: K::DynamicType,
+        config: watcher::Config,
+        changed: &Arc<Notify>,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
+        let writer = reflector::store::Writer::new(kind);
+        let store = writer.as_reader();
+        let changed = Arc::clone(changed);
+        tasks.spawn_local(async move {
+            let mut events = std::pin::pin!(watcher(api, config).reflect(writer));
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(_) => changed.notify_one(),
+                    // The kind or the API server is not there (yet): the watch starts again by itself.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+                }
+            }
+        });
+        Self { store }
+    }
+
+    /// All objects.
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+}

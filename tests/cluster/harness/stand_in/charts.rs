@@ -1,0 +1,67 @@
+//! Charts with the names, versions, values and CRDs of the vendors' own, whose templates make what the stand-ins need.
+//!
+//! Values and CRDs are the vendors' files from `bundles/components`; the templates in `charts/` are ours.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::harness::helm::Helm;
+
+/// A chart to make: name, version, templates, and the folder of `bundles/components` that its values and CRDs come from.
+struct Chart {
+    name: &'static str,
+    version: &'static str,
+    templates: &'static [(&'static str, &'static str)],
+    component: Option<&'static str>,
+}
+
+const OPERATOR: &[(&str, &str)] = &[
+    ("operator.yaml", include_str!("charts/gpu-operator/operator.yaml")),
+    ("cluster-policy.yaml", include_str!("charts/gpu-operator/cluster-policy.yaml")),
+];
+const DRA: &[(&str, &str)] = &[("kubelet-plugin.yaml", include_str!("charts/nvidia-dra-driver-gpu/kubelet-plugin.yaml"))];
+const DEPLOYMENT: &[(&str, &str)] = &[("deployment.yaml", include_str!("charts/deployment.yaml"))];
+
+const CHARTS: &[Chart] = &[
+    Chart { name: "gpu-operator", version: "v25.10.1", templates: OPERATOR, component: Some("gpu-operator/v25.10.1") },
+    Chart { name: "gpu-operator", version: "v26.3.1", templates: OPERATOR, component: Some("gpu-operator/v26.3.1") },
+    Chart { name: "gpu-operator", version: "v26.7.0", templates: OPERATOR, component: Some("gpu-operator/v26.7.0") },
+    Chart { name: "nvidia-dra-driver-gpu", version: "25.12.0", templates: DRA, component: Some("nvidia-dra-driver-gpu/25.12.0") },
+    Chart { name: "node-feature-discovery", version: "0.19.0", templates: DEPLOYMENT, component: Some("node-feature-discovery/0.19.0") },
+    Chart { name: "cert-manager", version: "v1.17.2", templates: DEPLOYMENT, component: None },
+];
+
+/// Makes a chart repository in `directory`.
+pub(super) async fn package(helm: &Helm, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    for chart in CHARTS {
+        let source = write(chart, directory)?;
+        let source = source.display().to_string();
+        helm.ok(&["package", &source, "--destination", &directory.display().to_string()]).await?;
+    }
+    helm.ok(&["repo", "index", &directory.display().to_string()]).await?;
+    Ok(())
+}
+
+fn write(chart: &Chart, directory: &Path) -> Result<PathBuf> {
+    let source = directory.join("source").join(chart.version).join(chart.name);
+    fs::create_dir_all(source.join("templates"))?;
+    let Chart { name, version, .. } = chart;
+    fs::write(source.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: {version}\nappVersion: {version}\n"))?;
+    for (file, text) in chart.templates {
+        fs::write(source.join("templates").join(file), text)?;
+    }
+    if let Some(component) = chart.component {
+        let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/components").join(component);
+        let values = component.join("values.yaml");
+        fs::copy(&values, source.join("values.yaml")).with_context(|| format!("copying {}", values.display()))?;
+        fs::create_dir_all(source.join("crds"))?;
+        for crd in fs::read_dir(component.join("crds"))? {
+            let crd = crd?;
+            fs::copy(crd.path(), source.join("crds").join(crd.file_name()))?;
+        }
+    }
+    Ok(source)
+}

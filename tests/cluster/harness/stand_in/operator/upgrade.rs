@@ -1,0 +1,173 @@
+//! The upgrade controller: one pass after another over all nodes with a driver pod, at most one transition a node and pass.
+//!
+//! It looks when a state label, the ClusterPolicy or the driver DaemonSet's template changed, and otherwise only at its tick: pods that
+//! become ready do not wake it. GPU workloads, drain and `waitForCompletion` are not played: nothing runs on the nodes.
+
+mod machine;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use self::machine::{DriverPod, Entry, Policy, Step, pass};
+use super::OPERATOR_NAMESPACE;
+use super::observed::{Caches, Observed, is_ready};
+use super::operands::Operand;
+use crate::harness::kwok;
+use crate::harness::stand_in::script::Script;
+use crate::harness::wait::until;
+
+const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
+const SKIP: &str = "nvidia.com/gpu-driver-upgrade.skip";
+const INITIALLY_UNSCHEDULABLE: &str = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";
+const VALIDATION_START: &str = "nvidia.com/gpu-driver-upgrade-validation-start-time";
+/// After a failed pass.
+const BACK_OFF: Duration = Duration::from_millis(300);
+
+/// When it looked last, and at what.
+#[derive(Default)]
+pub(super) struct Controller {
+    looked: Option<(String, Instant)>,
+}
+
+impl Controller {
+    /// Makes a pass if one is due.
+    pub(super) async fn reconcile(&mut self, client: &Client, caches: &Caches, observed: &Observed, script: &Script) -> Result<()> {
+        let enabled = observed.spec("/driver/enabled") == true && observed.spec("/driver/upgradePolicy/autoUpgrade") == true;
+        if !enabled {
+            return remove_states(client, observed).await;
+        }
+        let seen = fingerprint(observed);
+        let due = match &self.looked {
+            None => true,
+            Some((last, since)) if seen == *last => since.elapsed() >= script.tick,
+            Some(_) => true,
+        };
+        if !due {
+            return Ok(());
+        }
+        let Some(entries) = entries(observed, script) else {
+            // A driver pod is missing: the pass fails and is made again soon.
+            tokio::time::sleep(BACK_OFF).await;
+            return Ok(());
+        };
+        self.looked = Some((seen, Instant::now()));
+        for (node, step) in pass(&entries, &policy(observed)) {
+            perform(client, caches, observed, &node, step).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What wakes the controller; the skip label does so since v26.7.
+fn fingerprint(observed: &Observed) -> String {
+    let generation = observed.daemon_set(Operand::Driver).and_then(|object| object.metadata.generation);
+    // The first revision does not: in recorded installs the labels come at the first tick.
+    let template =
+        generation.filter(|generation| *generation > 1).map(|generation| (generation, observed.newest_revision(Operand::Driver)));
+    let mut seen = format!("{:?} {template:?}", observed.policy.metadata.generation);
+    for node in &observed.gpu_nodes {
+        seen += &format!(" {} {:?}", node.name_any(), node.labels().get(STATE));
+        if observed.is_at_least(26, 7) {
+            seen += &format!(" {:?}", node.labels().get(SKIP));
+        }
+    }
+    seen
+}
+
+fn policy(observed: &Observed) -> Policy {
+    let max_unavailable = observed.spec("/driver/upgradePolicy/maxUnavailable");
+    let max_unavailable = max_unavailable.as_str().map(str::to_owned).or_else(|| max_unavailable.as_u64().map(|number| number.to_string()));
+    Policy {
+        max_parallel: observed.spec("/driver/upgradePolicy/maxParallelUpgrades").as_i64().unwrap_or(1),
+        max_unavailable: max_unavailable.and_then(|text| text.parse().ok()),
+    }
+}
+
+/// The nodes with a driver pod; `None`: the DaemonSet wants more pods than there are.
+fn entries(observed: &Observed, script: &Script) -> Option<Vec<Entry>> {
+    let Some(daemon_set) = observed.daemon_set(Operand::Driver) else { return Some(Vec::new()) };
+    let desired = daemon_set.status.as_ref().map_or(0, |status| status.desired_number_scheduled);
+    let mut entries = Vec::new();
+    for node in &observed.gpu_nodes {
+        let name = node.name_any();
+        let Some(pod) = observed.pod_on(Operand::Driver, &name) else { continue };
+        let validator = observed.pod_on(Operand::Validator, &name);
+        entries.push(Entry {
+            state: node.labels().get(STATE).cloned().unwrap_or_default(),
+            unschedulable: node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true),
+            ready: kwok::is_ready(node),
+            skipped: node.labels().get(SKIP).is_some_and(|value| value == "true"),
+            initially_unschedulable: node.annotations().contains_key(INITIALLY_UNSCHEDULABLE),
+            validation_started: node.annotations().contains_key(VALIDATION_START),
+            validator: validator.map(is_ready),
+            driver: DriverPod {
+                in_sync: observed.is_in_sync(Operand::Driver, pod),
+                ready: is_ready(pod),
+                failing: is_failing(pod),
+                terminating: pod.metadata.deletion_timestamp.is_some(),
+            },
+            name,
+        });
+    }
+    entries.sort_by_key(|entry| script.place(&entry.name));
+    (entries.len() >= usize::try_from(desired).unwrap_or(0)).then_some(entries)
+}
+
+/// More than ten restarts of a container that is not ready.
+fn is_failing(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    containers.into_iter().any(|container| !container.ready && container.restart_count > 10)
+}
+
+async fn remove_states(client: &Client, observed: &Observed) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    for node in observed.gpu_nodes.iter().filter(|node| node.labels().contains_key(STATE)) {
+        let patch = json!({"metadata": {"labels": {STATE: null}}});
+        nodes.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
+    Ok(())
+}
+
+async fn perform(client: &Client, caches: &Caches, observed: &Observed, node: &str, step: Step) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    let patch = async |patch: Value| nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await;
+    match step {
+        Step::State(state) => {
+            patch(json!({"metadata": {"labels": {STATE: state}}})).await?;
+            until("the written state to be seen", Duration::from_secs(10), async || {
+                let seen = caches.observe();
+                let node = seen.iter().flat_map(|seen| &seen.gpu_nodes).find(|seen| seen.name_any() == node);
+                Ok(node.is_none_or(|node| node.labels().get(STATE).is_some_and(|seen| seen == state)).then_some(()))
+            })
+            .await?;
+        }
+        Step::Unschedulable(value) => drop(patch(json!({"spec": {"unschedulable": value}})).await?),
+        Step::RememberUnschedulable => drop(patch(json!({"metadata": {"annotations": {INITIALLY_UNSCHEDULABLE: "true"}}})).await?),
+        Step::ForgetUnschedulable => drop(patch(json!({"metadata": {"annotations": {INITIALLY_UNSCHEDULABLE: null}}})).await?),
+        Step::StartValidation => {
+            let now = jiff::Timestamp::now().as_second().to_string();
+            patch(json!({"metadata": {"annotations": {VALIDATION_START: now}}})).await?;
+        }
+        Step::EndValidation => drop(patch(json!({"metadata": {"annotations": {VALIDATION_START: null}}})).await?),
+        Step::DeleteDriver => delete_driver(client, observed, node).await?,
+    }
+    Ok(())
+}
+
+async fn delete_driver(client: &Client, observed: &Observed, node: &str) -> Result<()> {
+    let Some(pod) = observed.pod_on(Operand::Driver, node) else { return Ok(()) };
+    let own = Preconditions { uid: pod.uid(), resource_version: None };
+    let pods = Api::<Pod>::namespaced(client.clone(), OPERATOR_NAMESPACE);
+    match pods.delete(&pod.name_any(), &DeleteParams::default().preconditions(own)).await {
+        Ok(_) => Ok(()),
+        // Seen too late: it is gone already.
+        Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,19 @@
+//! Numbers from a seed: the same seed tells the same story.
+
+/// SplitMix64.
+fn mix(seed: u64) -> u64 {
+    let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// A number that depends on the seed and on what it is for, and on nothing else.
+pub(super) fn number(seed: u64, purpose: &str) -> u64 {
+    purpose.bytes().fold(mix(seed), |value, byte| mix(value ^ u64::from(byte)))
+}
+
+/// A number of `low..=high`.
+pub(super) fn between(seed: u64, purpose: &str, (low, high): (u64, u64)) -> u64 {
+    low + number(seed, purpose) % (high - low + 1)
+}

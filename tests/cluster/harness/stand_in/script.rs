@@ -1,0 +1,62 @@
+//! What the stand-ins play: order, times and faults. Times that are ranges are drawn from the seed, for each node its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::random::{between, number};
+
+/// What goes wrong on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Its driver container runs and never becomes ready.
+    NeverReady,
+    /// Its driver container ends again and again.
+    CrashLoop,
+}
+
+/// The script.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// Decides order and times.
+    pub(crate) seed: u64,
+    /// Milliseconds from a change of the ClusterPolicy's spec until the driver DaemonSet has it.
+    pub(crate) template_after: (u64, u64),
+    /// Milliseconds for which `status.state` stays what it was after a change of the spec (recorded: 0.4–2.8 s).
+    pub(crate) stale_ready: (u64, u64),
+    /// Milliseconds from the last driver pod's readiness until `status.state` says so (recorded: 0.2–5 s).
+    pub(crate) ready_after: (u64, u64),
+    /// The period in which the upgrade controller looks by itself: 2 minutes for the real one.
+    pub(crate) tick: Duration,
+    /// Milliseconds that a driver container takes from its start until it is ready.
+    pub(crate) driver: (u64, u64),
+    /// Whether driver pods begin with the driver manager, which sends the other operands of the node away.
+    pub(crate) driver_manager: bool,
+    /// Nodes on which something goes wrong.
+    pub(crate) faults: HashMap<String, Fault>,
+}
+
+impl Script {
+    /// A quick rollout whose order and times come from `seed`.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self {
+            seed,
+            template_after: (200, 600),
+            stale_ready: (1_000, 2_800),
+            ready_after: (300, 1_500),
+            tick: Duration::from_secs(3),
+            driver: (1_500, 4_500),
+            driver_manager: true,
+            faults: HashMap::new(),
+        }
+    }
+
+    /// A time of one of the ranges, for one purpose.
+    pub(super) fn time(&self, range: (u64, u64), purpose: &str) -> Duration {
+        Duration::from_millis(between(self.seed, purpose, range))
+    }
+
+    /// Where a node stands in the order.
+    pub(super) fn place(&self, node: &str) -> u64 {
+        number(self.seed, node)
+    }
+}

@@ -1,0 +1,197 @@
+//! What a rollout looks like from outside: the node states and the ClusterPolicy's status, live or from a recording, and what two
+//! rollouts of the same shape have in common however fast they are.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::stand_in::cluster_policy_kind;
+
+/// What is seen of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NodeLook {
+    /// The state label.
+    pub(crate) state: String,
+    unschedulable: bool,
+    /// The controller has noted that the validator is not ready.
+    pub(crate) validation_started: bool,
+}
+
+/// What is seen of the ClusterPolicy's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PolicyLook {
+    /// `status.state`
+    pub(crate) state: String,
+    /// Reasons of the conditions `Ready` and `Error`.
+    pub(crate) reasons: (String, String),
+}
+
+#[derive(Clone, Debug)]
+enum Look {
+    Node(String, NodeLook),
+    Policy(PolicyLook),
+}
+
+/// What rollouts of one shape have in common.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// How each node went, sorted.
+    nodes: Vec<Vec<NodeLook>>,
+    policy: Vec<PolicyLook>,
+    /// The most nodes that were under way at once.
+    at_once: usize,
+    /// `ready` stood while nodes were already out of date.
+    stale_ready: bool,
+    /// `ready` was back before the last node was done.
+    early_ready: bool,
+}
+
+/// What has been seen, in order.
+#[derive(Default)]
+pub(crate) struct Trace {
+    looks: Vec<Look>,
+}
+
+impl Trace {
+    /// Reads a recording.
+    pub(crate) fn read(name: &str) -> Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/traces").join(name);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut trace = Self::default();
+        for line in text.lines() {
+            trace.add(&serde_json::from_str::<Value>(line)?["object"]);
+        }
+        Ok(trace)
+    }
+
+    fn add(&mut self, object: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match object["kind"].as_str() {
+            Some("Node") if object["metadata"]["labels"]["feature.node.kubernetes.io/pci-10de.present"] == "true" => {
+                let look = NodeLook {
+                    state: text(&object["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"]),
+                    unschedulable: object["spec"]["unschedulable"] == true,
+                    validation_started: object["metadata"]["annotations"]
+                        .get("nvidia.com/gpu-driver-upgrade-validation-start-time")
+                        .is_some(),
+                };
+                self.looks.push(Look::Node(text(&object["metadata"]["name"]), look));
+            }
+            Some("ClusterPolicy") => {
+                let status = &object["status"];
+                let reason = |kind: &str| {
+                    let found = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+                    found.map(|condition| text(&condition["reason"])).unwrap_or_default()
+                };
+                self.looks.push(Look::Policy(PolicyLook { state: text(&status["state"]), reasons: (reason("Ready"), reason("Error")) }));
+            }
+            _ => {}
+        }
+    }
+
+    /// What it has in common with others.
+    pub(crate) fn shape(&self) -> Shape {
+        let mut nodes: BTreeMap<&str, Vec<NodeLook>> = BTreeMap::new();
+        let mut policy: Vec<PolicyLook> = Vec::new();
+        let (mut under_way, mut at_once) = (BTreeSet::new(), 0);
+        let (mut stale_ready, mut early_ready) = (false, false);
+        for look in &self.looks {
+            match look {
+                Look::Node(name, look) => {
+                    let seen = nodes.entry(name).or_default();
+                    if seen.last() != Some(look) {
+                        seen.push(look.clone());
+                    }
+                    let ready = policy.last().is_some_and(|look| look.state == "ready");
+                    match look.state.as_str() {
+                        "upgrade-required" => stale_ready |= ready,
+                        "" => {}
+                        "upgrade-done" => drop(under_way.remove(name.as_str())),
+                        _ => {
+                            under_way.insert(name.as_str());
+                            early_ready |= ready && policy.len() > 2;
+                        }
+                    }
+                    at_once = at_once.max(under_way.len());
+                }
+                Look::Policy(look) if policy.last() != Some(look) => policy.push(look.clone()),
+                Look::Policy(_) => {}
+            }
+        }
+        let mut nodes: Vec<_> = nodes.into_values().collect();
+        nodes.sort();
+        Shape { nodes, policy, at_once, stale_ready, early_ready }
+    }
+
+    /// How each node and the ClusterPolicy look now.
+    pub(crate) fn now(&self) -> (BTreeMap<String, NodeLook>, PolicyLook) {
+        let (mut nodes, mut policy) = (BTreeMap::new(), PolicyLook::default());
+        for look in &self.looks {
+            match look {
+                Look::Node(name, look) => drop(nodes.insert(name.clone(), look.clone())),
+                Look::Policy(look) => policy = look.clone(),
+            }
+        }
+        (nodes, policy)
+    }
+}
+
+/// Records what happens from now on; dropping it ends the recording.
+pub(crate) struct Recorder {
+    trace: Rc<RefCell<Trace>>,
+    watches: [JoinHandle<()>; 2],
+}
+
+impl Recorder {
+    /// Starts to record.
+    pub(crate) fn start(client: &Client) -> Self {
+        let trace = Rc::new(RefCell::new(Trace::default()));
+        let policies = Api::<DynamicObject>::all_with(client.clone(), &cluster_policy_kind());
+        let watches = [record(Api::<Node>::all(client.clone()), "Node", &trace), record(policies, "ClusterPolicy", &trace)];
+        Self { trace, watches }
+    }
+
+    /// What has been recorded so far.
+    pub(crate) fn trace(&self) -> std::cell::Ref<'_, Trace> {
+        self.trace.borrow()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.watches.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn record<K>(api: Api<K>, kind: &'static str, trace: &Rc<RefCell<Trace>>) -> JoinHandle<()>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + serde::Serialize + Send + 'static,
+{
+    let trace = Rc::clone(trace);
+    tokio::task::spawn_local(async move {
+        let mut events = std::pin::pin!(watcher(api, Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                    let mut value = serde_json::to_value(object).unwrap_or_default();
+                    value["kind"] = kind.into();
+                    trace.borrow_mut().add(&value);
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
+            }
+        }
+    })
+}

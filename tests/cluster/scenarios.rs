@@ -1,0 +1,14 @@
+//! The stories. Each one starts a stack of its own.
+
+mod again;
+mod bundle;
+mod dra_driver;
+mod first_install;
+mod killed;
+mod never_ready;
+mod no_dra;
+mod rights;
+mod traces;
+mod trivial;
+mod two_hooks;
+mod upgrade;

@@ -1,0 +1,52 @@
+//! f. A node that never gets ready: Helm hears of it before the budget is over, and everything names it.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use gpu_rollout::contract::exit::ExitCode;
+use serde_json::json;
+
+use crate::harness::fleet::NEW;
+use crate::harness::hook_release::{BUDGET_SECONDS, HookRelease};
+use crate::harness::rights;
+use crate::harness::scenario::scenario;
+use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script};
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn a_driver_that_hangs() -> Result<()> {
+    fails("hangs", 71, Fault::NeverReady, "pod-restart-required").await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn a_driver_that_crashes() -> Result<()> {
+    fails("crashes", 72, Fault::CrashLoop, "upgrade-failed").await
+}
+
+async fn fails(name: &str, seed: u64, fault: Fault, state: &str) -> Result<()> {
+    scenario(name, async |stack| {
+        let nodes = stack.fleet(Script::seeded(seed), 2, true).await?;
+        let broken = nodes[1].clone();
+        stack.rewrite(|script| drop(script.faults.insert(broken.clone(), fault)))?;
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+
+        let budget = 120;
+        let said = hook.deploy(&NEW.values(), &json!({"budgetSeconds": budget})).await?;
+
+        let end = hook.end().await?;
+        let message = end.message.unwrap_or_default();
+        ensure!(!said.success && said.elapsed < Duration::from_secs(budget.min(BUDGET_SECONDS)), "{said:?}\n{message}");
+        let codes = [ExitCode::Budget, ExitCode::NodesFailed].map(|code| i32::from(code.number()));
+        ensure!(codes.contains(&end.exit_code), "{}: {message}", end.exit_code);
+        let record = hook.record().await?;
+        let events = hook.events_about(&broken).await?;
+        let of_node = record.get(&format!("node.{broken}")).cloned().unwrap_or_default();
+        ensure!(message.contains(&broken) && message.contains(state), "the message names node and state: {message}");
+        ensure!(of_node.contains(state), "the record names the state: {of_node}");
+        ensure!(events.iter().any(|note| note.contains(state)), "an event on the node names the state: {events:?}");
+        rights::check(stack, &hook, name).await
+    })
+    .await
+}

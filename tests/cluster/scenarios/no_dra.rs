@@ -1,0 +1,35 @@
+//! e. There is no DRA driver: fine, unless one is required.
+
+use anyhow::{Result, ensure};
+use gpu_rollout::contract::exit::ExitCode;
+use serde_json::json;
+
+use crate::harness::fleet::NEW;
+use crate::harness::hook_release::HookRelease;
+use crate::harness::rights;
+use crate::harness::scenario::scenario;
+use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn no_dra_driver_is_fine_unless_required() -> Result<()> {
+    scenario("no-dra", async |stack| {
+        stack.fleet(Script::seeded(61), 2, false).await?;
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+
+        let said = hook.deploy(&NEW.values(), &json!({})).await?;
+        ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
+        let message = hook.end().await?.message.unwrap_or_default();
+        ensure!(message.contains("DRA"), "it says that there is none: {message}");
+
+        let said = hook.deploy(&NEW.values(), &json!({"dra": {"required": true}})).await?;
+        ensure!(!said.success, "{said:?}");
+        let end = hook.end().await?;
+        let message = end.message.unwrap_or_default();
+        ensure!(end.exit_code == i32::from(ExitCode::DraMissing.number()), "{}: {message}", end.exit_code);
+        ensure!(message.contains("DRA"), "it says what is missing: {message}");
+        rights::check(stack, &hook, "no-dra").await
+    })
+    .await
+}

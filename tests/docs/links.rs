@@ -1,0 +1,62 @@
+//! Links between the pages of the repository, to files and to headings.
+
+use std::path::Path;
+
+use crate::root;
+
+/// The pages that people read.
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = Vec::new();
+    for folder in [".", "docs", "charts/gpu-rollout"] {
+        for entry in std::fs::read_dir(root(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if Path::new(&name).extension().is_some_and(|ending| ending == "md") {
+                pages.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The targets of `[text](target)`.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// How a heading is named in links.
+fn anchor(heading: &str) -> String {
+    let plain = heading.trim_start_matches('#').trim().to_lowercase();
+    plain.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character)).collect::<String>().replace(' ', "-")
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut findings = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(root(&page)).unwrap();
+        for target in targets(&text).filter(|target| !target.contains("://")) {
+            let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { root(&page) } else { root(&page).parent().unwrap().join(file) };
+            if !path.exists() {
+                findings.push(format!("{page}: `{target}` leads nowhere"));
+            } else if !fragment.is_empty() {
+                let text = std::fs::read_to_string(&path).unwrap();
+                if !text.lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == fragment) {
+                    findings.push(format!("{page}: no heading for `{target}`"));
+                }
+            }
+        }
+    }
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn the_index_names_every_reference_page() {
+    let index = include_str!("../../docs/README.md");
+    for page in pages() {
+        if let Some(name) = page.strip_prefix("docs/").filter(|name| *name != "README.md") {
+            assert!(index.contains(&format!("]({name})")), "docs/README.md: no row for {name}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `docs/rights.md` is made from the duty table; `UPDATE=1 cargo test --test docs` writes it.
+
+use std::fmt::Write;
+
+use gpu_rollout::contract::duty::{Duty, Object, RIGHTS, Right, Scope};
+use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, OPERATOR_DEPLOYMENT};
+
+use crate::root;
+
+const HEAD: &str = "# What the hook may do, and why
+
+<!-- Made from src/contract/duty.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+
+Each hook Job runs under a ServiceAccount of its own release. Its roles are rendered from this table and hold nothing else: no Secrets, no writes to
+nodes, nothing about CustomResourceDefinitions. At its start the hook asks the API server for every one of these rights and names all missing
+ones in one message, before it writes anything.
+
+A rule that names an object is restricted to it (`resourceNames`). RBAC cannot restrict `create`, nor an object whose name is not known beforehand.
+";
+
+/// The heading of a duty's table.
+fn heading(duty: Option<Duty>) -> &'static str {
+    match duty {
+        None => "Every hook Job",
+        Some(Duty::Settle) => "Duty `settle`: wait until the operators have really finished",
+        Some(Duty::Reroll) => "Duty `reroll`: replace the DRA kubelet plugins that would go on serving the old driver",
+    }
+}
+
+fn scope(scope: Scope) -> String {
+    match scope {
+        Scope::Cluster => "the cluster (ClusterRole)".to_owned(),
+        Scope::Release => "the hook's namespace".to_owned(),
+        Scope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
+        Scope::Operator => "the operator's namespace (`rollout.operatorNamespace`)".to_owned(),
+        Scope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
+    }
+}
+
+fn object(object: Object) -> String {
+    match object {
+        Object::Any => "any".to_owned(),
+        Object::Job => "its own Job".to_owned(),
+        Object::Record => "its own run record".to_owned(),
+        Object::Lease => format!("`{LEASE_NAME}`"),
+        Object::OperatorDeployment => format!("`{OPERATOR_DEPLOYMENT}`"),
+        Object::ClusterPolicy => "the one of `rollout.clusterPolicy`".to_owned(),
+        Object::DraNamespaces => "those of `rollout.dra.namespaces`".to_owned(),
+    }
+}
+
+fn row(right: &Right) -> String {
+    let resource = if right.group.is_empty() { right.resource.to_owned() } else { format!("{}.{}", right.resource, right.group) };
+    format!("| `{resource}` | {} | {} | {} | {} |", right.verbs.join(", "), object(right.object), scope(right.scope), right.why)
+}
+
+#[test]
+fn rights_are_those_of_the_duty_table() {
+    let mut expected = HEAD.to_owned();
+    for duty in std::iter::once(None).chain(Duty::ALL.map(Some)) {
+        write!(expected, "\n## {}\n\n| Resource | Verbs | Objects | Where | What for |\n|---|---|---|---|---|\n", heading(duty)).unwrap();
+        for right in RIGHTS.iter().filter(|right| right.duty == duty) {
+            writeln!(expected, "{}", row(right)).unwrap();
+        }
+    }
+    let path = root("docs/rights.md");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "docs/rights.md is stale: UPDATE=1 cargo test --test docs");
+}

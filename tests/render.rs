@@ -1,0 +1,11 @@
+//! Bundles: what every recipe of the library becomes, what the script does with Helm, and what the command line says.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod render {
+    mod command;
+    mod helm;
+    mod library;
+    mod script;
+    mod snapshot;
+}

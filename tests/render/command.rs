@@ -1,0 +1,151 @@
+//! `gpu-rollout bundle` as a process: exit codes, what is said where, and that nothing is half-written.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+
+struct Scene(tempfile::TempDir);
+
+impl Scene {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        Command::cargo_bin("gpu-rollout")
+            .unwrap()
+            .current_dir(self.path())
+            .env("NO_COLOR", "1")
+            .args(arguments.split(' '))
+            .output()
+            .unwrap()
+    }
+
+    fn seen(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let text = |bytes: &[u8]| {
+            let real = fs::canonicalize(self.path()).unwrap();
+            std::str::from_utf8(bytes).unwrap().replace(real.to_str().unwrap(), "DIRECTORY")
+        };
+        format!(
+            "$ gpu-rollout {arguments}\nexit code: {}\n--- stdout\n{}--- stderr\n{}",
+            output.status.code().unwrap(),
+            text(&output.stdout),
+            text(&output.stderr)
+        )
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+macro_rules! snapshot {
+    ($name:expr, $text:expr) => {{
+        let mut settings = insta::Settings::clone_current();
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!($name, $text));
+    }};
+}
+
+#[test]
+fn render_then_verify_then_edit() {
+    let scene = Scene::new();
+    let mut seen = scene.seen("bundle render -r eks-gb200-training -d helm -o out");
+    seen += &scene.seen("bundle verify out");
+    fs::write(scene.path().join("out/notes.md"), "mine").unwrap();
+    seen += &scene.seen("bundle verify out");
+    seen += &scene.seen("bundle render -r base -d helm -o out");
+    let script = scene.path().join("out/deploy.sh");
+    fs::write(&script, fs::read_to_string(&script).unwrap().replace(" v26.3.1 crds-elsewhere", " v26.7.0 crds-elsewhere")).unwrap();
+    seen += &scene.seen("bundle verify out");
+    seen += &scene.seen("bundle render -r base -d helm -o out --force --set cluster.gpuNodes=8");
+    seen += &scene.seen("bundle verify out");
+    snapshot!("command-render-verify-edit", seen);
+    assert_eq!(scene.names(), ["out"]);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_nothing_is_written() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path().join("foreign")).unwrap();
+    fs::write(scene.path().join("foreign/thesis.tex"), "years").unwrap();
+    fs::write(scene.path().join("file"), "").unwrap();
+    let render = |more: &str| scene.seen(&format!("bundle render -d helm {more}"));
+    let mut seen = render("-r base -o foreign");
+    seen += &render("-r base -o foreign --force");
+    seen += &render("-r base -o file");
+    seen += &render("-r base -o file/out");
+    seen += &render("-r base -o .");
+    seen += &render("-r base -o /proc/out");
+    seen += &render("-r base -o out --chart-repository nope=https://example.com");
+    seen += &render(
+        "-r base -o out --set components.gpu-operator.values.driver.upgradePolicy.maxUnavailable=0 --set rollout.gpuDriver.policy.maxUnavailable=null",
+    );
+    seen += &render("-r base -o out --set rollout.dra.required=true");
+    seen += &scene.seen("bundle verify foreign");
+    seen += &scene.seen("bundle verify nowhere");
+    snapshot!("command-errors", seen);
+    assert_eq!(scene.names(), ["file", "foreign"]);
+}
+
+#[test]
+fn wrong_usage_is_another_exit_code() {
+    let scene = Scene::new();
+    let mut seen = Vec::new();
+    for arguments in [
+        "bundle render -r base -d flux -o out",
+        "bundle render -r base -d hlem -o out",
+        "bundle render -r base -d helm -o out --chart-repository nvidia",
+        "bundle render -r base -d helm -o out --chart-repository nvidia=charts",
+        "bundle render -r base -d helm -o out --chart-repository nvidia=https://user:word@example.com",
+        "bundle render -r base -d helm -o out --chart-repository nvidia=https://a --chart-repository nvidia=https://b",
+        "bundle render -r base -d helm -o out --hook-image a:b@sha256:1",
+        "bundle render -r base -d helm",
+        "bundle verify",
+    ] {
+        let output = scene.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap().lines().next().unwrap()));
+    }
+    snapshot!("command-usage", seen.join("\n"));
+    assert!(scene.names().is_empty());
+}
+
+#[test]
+fn charts_and_image_can_come_from_elsewhere() {
+    let scene = Scene::new();
+    let output = scene.run(
+        "bundle render -r eks-gb200-training -d helm -o out --chart-repository nvidia=http://127.0.0.1:8080/charts --chart-repository jetstack=oci://example.com/mirror --chart-repository nfd=/unused --hook-image localhost:5000/hook:test",
+    );
+    assert!(output.status.success());
+    let script = fs::read_to_string(scene.path().join("out/deploy.sh")).unwrap();
+    let lines: Vec<&str> = script.lines().filter(|line| line.starts_with("upstream ")).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    upstream 002-cert-manager cert-manager 600 v1.17.2 crds-in-chart oci://example.com/mirror/cert-manager
+    upstream 004-gpu-operator gpu-operator 600 v26.3.1 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
+    upstream 007-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
+    ");
+    let settings = fs::read_to_string(scene.path().join("out/005-gpu-operator-post/rollout.yaml")).unwrap();
+    assert!(settings.contains("image:\n    repository: localhost:5000/hook\n    tag: test\n    digest: \"\"\n"), "{settings}");
+}
+
+#[test]
+fn the_checksums_are_those_of_sha256sum() {
+    let scene = Scene::new();
+    assert!(scene.run("bundle render -r kind-dev -d helm -o out").status.success());
+    let mut check = std::process::Command::new("sha256sum");
+    check.args(["--check", "--strict", "--quiet", "checksums.txt"]).current_dir(scene.path().join("out"));
+    let output = check.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,105 @@
+//! Real Helm on the charts of a bundle.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use gpu_rollout::bundle::write;
+use gpu_rollout::catalog;
+use gpu_rollout::contract::settings::{Required, Settings};
+use gpu_rollout::contract::yaml;
+use gpu_rollout::deployer::Deployer;
+use gpu_rollout::deployer::layout::folders;
+use gpu_rollout::release::model::Kind;
+use serde_json::{Value, json};
+
+use super::library;
+
+/// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        if let Some(path) = std::env::var_os("GPU_ROLLOUT_HELM") {
+            return path.into();
+        }
+        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/build.sh")).arg("helm4").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("helm4")
+    })
+}
+
+fn helm(bundle: &Path, arguments: &[&str]) -> String {
+    let Output { status, stdout, stderr } = Command::new(program()).current_dir(bundle).args(arguments).output().unwrap();
+    assert!(status.success(), "helm {arguments:?}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap()
+}
+
+/// The objects that Helm makes of a chart in the bundle.
+fn objects(bundle: &Path, release: &str, namespace: &str, chart: &str, values: &[&str]) -> Vec<Value> {
+    let mut arguments = vec!["template", release, chart, "--namespace", namespace, "--kube-version", "1.34.0"];
+    arguments.extend(values.iter().flat_map(|file| ["--values", file]));
+    serde_yaml::from_multiple(&helm(bundle, &arguments)).unwrap()
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn helm_makes_of_every_chart_what_the_plan_says() {
+    for name in catalog::recipe_names() {
+        let recipe = library::recipe(name);
+        let plan = library::planned(&recipe);
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = directory.path().join("bundle");
+        write(&library::bundle(name, Deployer::Helm), &bundle, false).unwrap();
+        for (folder, release) in folders(&plan) {
+            match &release.kind {
+                // The vendor's charts are not at hand here.
+                Kind::Upstream(_) => {}
+                Kind::Crds(crds) => {
+                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &[]);
+                    let mut expected: Vec<Value> = crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
+                    expected.sort_by_key(|crd| crd["metadata"]["name"].to_string());
+                    let mut found = found;
+                    found.sort_by_key(|crd| crd["metadata"]["name"].to_string());
+                    assert_eq!(found, expected, "{name}: {folder}");
+                    helm(&bundle, &["lint", "--strict", &folder]);
+                }
+                Kind::Manifests(manifests) => {
+                    assert_eq!(objects(&bundle, &release.name, &release.namespace, &folder, &[]), manifests.objects, "{name}: {folder}");
+                    helm(&bundle, &["lint", "--strict", &folder]);
+                }
+                Kind::Hook(hook) => {
+                    let shared = format!("{}/values.yaml", gpu_rollout::deployer::layout::folder_of(&plan, &hook.component).unwrap());
+                    let own = format!("{folder}/rollout.yaml");
+                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &[&shared, &own]);
+                    check_hook(&found, hook, &release.name);
+                }
+            }
+        }
+    }
+}
+
+/// The Job gets the plan's settings, and the roles hold exactly the plan's rights.
+fn check_hook(objects: &[Value], hook: &gpu_rollout::release::model::Hook, release: &str) {
+    let job = objects.iter().find(|object| object["kind"] == "Job").unwrap();
+    assert_eq!(job["spec"]["activeDeadlineSeconds"], hook.budget.seconds);
+    let environment = &job["spec"]["template"]["spec"]["containers"][0]["env"];
+    let variable = environment.as_array().unwrap().iter().find(|variable| variable["name"] == "GPU_ROLLOUT_SETTINGS").unwrap();
+    let settings: Settings = serde_json::from_str(variable["value"].as_str().unwrap()).unwrap();
+    assert_eq!((settings.release.as_str(), settings.component.as_str()), (release, hook.component.as_str()));
+    assert_eq!(settings.component_version.as_deref(), Some(hook.version.as_str()));
+    assert_eq!((settings.budget_seconds, settings.per_node_seconds), (hook.budget.seconds, hook.budget.per_node_seconds));
+    assert_eq!(json!(settings.dra.namespaces), hook.settings["dra"]["namespaces"]);
+    assert_eq!(settings.dra.required == Required::True, hook.settings["dra"]["required"] == "true");
+
+    let verbs_of = |rule: &Value| {
+        let text = |key: &str| rule[key].as_array().unwrap().iter().map(|value| value.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        (text("apiGroups").join(","), text("resources").join(","), text("verbs").join(","))
+    };
+    let is_role = |object: &&Value| object["kind"] == "Role" || object["kind"] == "ClusterRole";
+    let mut granted: Vec<_> = objects.iter().filter(is_role).flat_map(|role| role["rules"].as_array().unwrap()).map(verbs_of).collect();
+    let mut planned: Vec<_> =
+        hook.rights.iter().map(|right| (right.group.to_owned(), right.resource.to_owned(), right.verbs.join(","))).collect();
+    granted.sort();
+    planned.sort();
+    assert_eq!(granted, planned, "{release}");
+}

@@ -1,0 +1,229 @@
+//! `deploy.sh` and `undeploy.sh` with a Helm that only writes down what it is asked. What the real one makes of it is the business of the
+//! tests on a real API server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use gpu_rollout::bundle::write;
+use gpu_rollout::deployer::Deployer;
+use tempfile::TempDir;
+
+use super::library;
+
+/// Answers like Helm as far as the scripts go, and appends its arguments, one call a line, to `calls`.
+const HELM: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+case $1 in
+  version) cat "$here/version"; exit 0 ;;
+  list) cat "$here/pending"; exit 0 ;;
+esac
+for word in "$@"; do printf '<%s> ' "$word"; done >> "$here/calls"
+printf '\n' >> "$here/calls"
+[ "$3" != "$(cat "$here/failing")" ] || { echo 'Error: UPGRADE FAILED' >&2; exit 1; }
+"#;
+
+struct Scene {
+    directory: TempDir,
+    bundle: PathBuf,
+}
+
+impl Scene {
+    /// The largest recipe, in a path with a space and a quote.
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = directory.path().join("it's a/bundle");
+        write(&library::bundle("eks-gb200-training", Deployer::Helm), &bundle, false).unwrap();
+        let scene = Self { directory, bundle };
+        scene.put("helm", HELM);
+        fs::set_permissions(scene.path("helm"), fs::Permissions::from_mode(0o755)).unwrap();
+        for (name, text) in [("version", "v4.3.1"), ("pending", ""), ("failing", ""), ("calls", "")] {
+            scene.put(name, text);
+        }
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn run(&self, script: &str, arguments: &[&str]) -> Output {
+        let output =
+            Command::new("sh").arg(self.bundle.join(script)).args(arguments).env("HELM", self.path("helm")).current_dir("/").output();
+        output.unwrap()
+    }
+
+    /// What Helm was asked, with this run's paths replaced.
+    fn calls(&self) -> String {
+        self.filtered(&fs::read_to_string(self.path("calls")).unwrap())
+    }
+
+    fn filtered(&self, text: &str) -> String {
+        let real = fs::canonicalize(&self.bundle).unwrap();
+        let quoted = |path: &Path| path.to_str().unwrap().replace('\'', "'\\''");
+        text.replace(real.to_str().unwrap(), "BUNDLE")
+            .replace(&quoted(&real), "BUNDLE")
+            .replace(self.bundle.to_str().unwrap(), "BUNDLE")
+            .replace(self.directory.path().to_str().unwrap(), "DIRECTORY")
+    }
+
+    /// Exit code, standard output and standard error in one text.
+    fn seen(&self, output: &Output) -> String {
+        let text = |bytes: &[u8]| self.filtered(std::str::from_utf8(bytes).unwrap());
+        format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    }
+}
+
+macro_rules! snapshot {
+    ($name:expr, $text:expr) => {{
+        let mut settings = insta::Settings::clone_current();
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!($name, $text));
+    }};
+}
+
+#[test]
+fn every_release_is_deployed_in_order_with_helm_4_and_with_helm_3() {
+    let scene = Scene::new();
+    let output = scene.run("deploy.sh", &[]);
+    snapshot!("script-helm-4", format!("{}--- calls\n{}", scene.seen(&output), scene.calls()));
+    scene.put("calls", "");
+    scene.put("version", "v3.18.0");
+    assert!(scene.run("deploy.sh", &[]).status.success());
+    snapshot!("script-helm-3", scene.calls());
+    scene.put("calls", "");
+    assert!(scene.run("deploy.sh", &["--force-conflicts"]).status.success());
+    assert!(!scene.calls().contains("--force-conflicts"), "Helm 3 does not know it");
+}
+
+#[test]
+fn versions_of_helm_that_would_hang_or_lie_are_refused() {
+    let scene = Scene::new();
+    let mut answers = Vec::new();
+    for version in [
+        "v3.17.4",
+        "v3.18.0",
+        "v3.22.0",
+        "v3.18.0-rc.1",
+        "v2.17.0",
+        "v4.0.0",
+        "v4.0.5",
+        "v4.1.0",
+        "v4.1.1",
+        "v4.2.0",
+        "v4.2.1",
+        "v4.2.2",
+        "v4.2.2+g1a2b",
+        "v4.3",
+        "v4.10.1",
+        "v5.0.0",
+        "4.3.1",
+        "",
+        "v",
+        "vX.Y",
+        "v4",
+        "v4.3.1.2",
+        "v4.2.x",
+        "1;echo",
+    ] {
+        scene.put("version", version);
+        let output = scene.run("deploy.sh", &["--dry-run"]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let answer = errors.lines().next().unwrap_or("taken").to_owned();
+        assert_eq!(output.status.success(), answer == "taken", "{version}: {errors}");
+        answers.push(format!("{version}: {answer}"));
+    }
+    snapshot!("script-helm-versions", scene.filtered(&answers.join("\n")));
+    assert_eq!(scene.calls(), "", "nothing is run");
+    let output = Command::new("sh").arg(scene.bundle.join("deploy.sh")).env("HELM", "/nowhere/helm").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: `/nowhere/helm` cannot be run\n"));
+}
+
+#[test]
+fn a_dry_run_prints_commands_that_do_the_same() {
+    let scene = Scene::new();
+    let output = scene.run("deploy.sh", &["--dry-run", "--force-conflicts"]);
+    assert!(output.status.success() && scene.calls().is_empty());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let commands = printed.lines().filter(|line| line.starts_with("  ")).collect::<Vec<_>>().join("\n");
+    assert!(Command::new("sh").arg("-c").arg(&commands).output().unwrap().status.success());
+    let pasted = scene.calls();
+    scene.put("calls", "");
+    assert!(scene.run("deploy.sh", &["--force-conflicts"]).status.success());
+    assert_eq!(scene.calls(), pasted);
+    assert_eq!(pasted.lines().count(), 8);
+}
+
+#[test]
+fn a_failed_hook_says_where_to_look_and_the_next_run_goes_on_there() {
+    let scene = Scene::new();
+    scene.put("failing", "gpu-operator-post");
+    let output = scene.run("deploy.sh", &[]);
+    snapshot!("script-hook-failed", scene.seen(&output));
+    assert_eq!(scene.calls().lines().count(), 5, "nothing after the failure");
+    scene.put("failing", "");
+    scene.put("calls", "");
+    let output = scene.run("deploy.sh", &["--from", "gpu-operator-post"]);
+    assert!(output.status.success());
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("[5/8] gpu-operator-post "));
+    assert_eq!(scene.calls().lines().count(), 4);
+}
+
+#[test]
+fn a_release_that_was_left_in_the_middle_is_not_touched() {
+    let scene = Scene::new();
+    scene.put("pending", "gpu-operator\n");
+    let output = scene.run("deploy.sh", &["--from=gpu-operator"]);
+    snapshot!("script-pending", scene.seen(&output));
+    assert_eq!(scene.calls(), "");
+}
+
+#[test]
+fn wrong_usage_is_told_and_nothing_is_run() {
+    let scene = Scene::new();
+    for (script, arguments) in [
+        ("deploy.sh", &["--frm"][..]),
+        ("deploy.sh", &["--from"]),
+        ("deploy.sh", &["--from", "gpu-operator-"]),
+        ("deploy.sh", &["x"]),
+        ("undeploy.sh", &[]),
+        ("undeploy.sh", &["--yess"]),
+    ] {
+        let output = scene.run(script, arguments);
+        assert_eq!(output.status.code(), Some(2), "{script} {arguments:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("usage: "));
+    }
+    assert_eq!(scene.calls(), "");
+    let comma = scene.path("a,b");
+    fs::rename(&scene.bundle, &comma).unwrap();
+    let output = Command::new("sh").arg(comma.join("deploy.sh")).env("HELM", scene.path("helm")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: there is a comma in the path "));
+}
+
+#[test]
+fn undeploying_goes_backwards_and_keeps_what_others_live_in() {
+    let scene = Scene::new();
+    let output = scene.run("undeploy.sh", &["--dry-run"]);
+    assert!(output.status.success() && scene.calls().is_empty());
+    let output = scene.run("undeploy.sh", &["--yes"]);
+    snapshot!("script-undeploy", format!("{}--- calls\n{}", scene.seen(&output), scene.calls()));
+}
+
+#[test]
+fn the_scripts_are_clean_for_shellcheck() {
+    let scene = Scene::new();
+    // Not every machine has it; the lint step of the continuous integration does.
+    let Ok(output) = Command::new("shellcheck").arg("--shell=sh").args(["deploy.sh", "undeploy.sh"]).current_dir(&scene.bundle).output()
+    else {
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
