@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a refusal of what was allowed before is waited out: roles may be being changed.
-pub const REFUSAL: Duration = Duration::from_secs(60);
+pub const REFUSAL: Duration = Duration::from_mins(1);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

@@ -50,7 +50,7 @@ struct Trouble {
 }
 
 /// How long nothing is published after a call that was not answered.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 
 impl Recorder {
     /// For the Job of this name and UID, run by the pod `instance`.

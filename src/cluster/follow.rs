@@ -92,14 +92,13 @@ where
         *pause = FIRST_PAUSE;
         loop {
             let limit = Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
-            match tokio::time::timeout(limit, stream.next()).await {
-                Ok(Some(event)) => self.apply(event, &mut version)?,
+            if let Ok(Some(event)) = tokio::time::timeout(limit, stream.next()).await {
+                self.apply(event, &mut version)?;
+            } else {
                 // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what
                 // stands before it) that ends watches at once from being asked without a break.
-                Ok(None) | Err(_) => {
-                    tokio::time::sleep(FIRST_PAUSE).await;
-                    stream = self.watch(&version).await?;
-                }
+                tokio::time::sleep(FIRST_PAUSE).await;
+                stream = self.watch(&version).await?;
             }
         }
     }
@@ -164,6 +163,6 @@ fn sort(broken: &Broken) -> Health {
     match broken {
         Broken::Call(CallError::Forbidden(message)) => Health::Forbidden(message.clone()),
         Broken::Call(CallError::NotFound(_)) => Health::Absent,
-        broken => Health::Failing(broken.to_string()),
+        Broken::Call(_) | Broken::Watch(_) => Health::Failing(broken.to_string()),
     }
 }

@@ -12,8 +12,10 @@ fn migrating() -> World {
     world
 }
 
+type Left = (Option<ExitCode>, Vec<(String, Option<Outcome>, usize)>, Option<String>);
+
 /// What a run leaves behind that must not depend on how it got there.
-fn left_behind(world: &World) -> (Option<ExitCode>, Vec<(String, Option<Outcome>, usize)>, Option<String>) {
+fn left_behind(world: &World) -> Left {
     let nodes = world.recorded_nodes().into_iter().map(|(name, node)| (name, node.outcome, node.replaced.len())).collect();
     (world.recorded().and_then(|run| run.verdict).map(|verdict| verdict.code), nodes, world.holder())
 }

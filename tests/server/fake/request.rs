@@ -61,27 +61,27 @@ impl Request {
         let mut request = Self { who: who.to_owned(), query, ..Self::default() };
         request.body = serde_json::from_slice(body).unwrap_or(Value::Null);
         let content_type = parts.headers.get(http::header::CONTENT_TYPE);
-        request.content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        request.content_type = content_type.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
         let group_parts = if path.first() == Some(&"api") { 1 } else { 2 };
         if path.len() <= group_parts {
             request.verb = "discover";
             return request;
         }
         if group_parts == 2 {
-            request.group = path[1].to_owned();
+            request.group = String::from(path[1]);
         }
-        request.version = path[group_parts].to_owned();
+        request.version = String::from(path[group_parts]);
         path.drain(..=group_parts);
         if path.first() == Some(&"namespaces") && path.len() > 2 {
-            request.namespace = path[1].to_owned();
+            request.namespace = String::from(path[1]);
             path.drain(..2);
         }
-        request.resource = path.first().copied().unwrap_or_default().to_owned();
-        request.name = path.get(1).copied().unwrap_or_default().to_owned();
+        request.resource = String::from(path.first().copied().unwrap_or_default());
+        request.name = String::from(path.get(1).copied().unwrap_or_default());
         let single = !request.name.is_empty();
         assert!(path.len() < 3, "no subresource is ever used: {}", parts.uri);
         if let Some(name) = request.query.get("fieldSelector").and_then(|selector| selector.strip_prefix("metadata.name=")) {
-            request.name = name.to_owned();
+            request.name = String::from(name);
         }
         request.verb = match parts.method {
             Method::GET if request.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") => "watch",

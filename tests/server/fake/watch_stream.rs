@@ -15,6 +15,13 @@ use super::request::Request;
 
 const BOOKMARK: Duration = Duration::from_secs(20);
 
+/// What a watch has to say at a moment.
+enum Next {
+    Item(Result<Vec<u8>, io::Error>),
+    End,
+    Nothing,
+}
+
 struct Watch {
     server: Server,
     request: Request,
@@ -56,8 +63,10 @@ impl Watch {
             if self.over {
                 return None;
             }
-            if let Some(item) = self.ready() {
-                return item;
+            match self.ready() {
+                Next::Item(item) => return Some(item),
+                Next::End => return None,
+                Next::Nothing => {}
             }
             tokio::select! {
                 _ = changed.changed() => {}
@@ -72,25 +81,25 @@ impl Watch {
         silent.filter(|until| *until > Instant::now()).unwrap_or_else(|| self.until.min(self.bookmark))
     }
 
-    /// What there is to send now; `Some(None)`: the end.
-    fn ready(&mut self) -> Option<Option<Result<Vec<u8>, io::Error>>> {
+    /// What there is to send now.
+    fn ready(&mut self) -> Next {
         let now = Instant::now();
         let server = self.server.clone();
         let state = server.state();
         if let Some(how) = state.breaks.get(self.breaks) {
             self.over = true;
-            return Some(match how {
-                Break::EndOfFile => None,
-                Break::Gone => Some(Ok(error(410, "too old resource version"))),
-                Break::Error => Some(Ok(error(500, "etcdserver: leader changed"))),
-                Break::Cut => Some(Err(io::Error::other("connection reset by peer"))),
-            });
+            return match how {
+                Break::EndOfFile => Next::End,
+                Break::Gone => Next::Item(Ok(error(410, "too old resource version"))),
+                Break::Error => Next::Item(Ok(error(500, "etcdserver: leader changed"))),
+                Break::Cut => Next::Item(Err(io::Error::other("connection reset by peer"))),
+            };
         }
         if state.silent_until.is_some_and(|until| now < until) {
-            return None;
+            return Next::Nothing;
         }
         if now >= self.until {
-            return Some(None);
+            return Next::End;
         }
         let visible = state.visible(&self.request.resource);
         let mut text = Vec::new();
@@ -107,13 +116,13 @@ impl Watch {
         }
         self.cursor = self.cursor.max(visible);
         if !text.is_empty() {
-            return Some(Some(Ok(text)));
+            return Next::Item(Ok(text));
         }
         if now >= self.bookmark {
             self.bookmark = now + BOOKMARK;
             let metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
-            return Some(Some(Ok(line("BOOKMARK", &json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata})))));
+            return Next::Item(Ok(line("BOOKMARK", &json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata}))));
         }
-        None
+        Next::Nothing
     }
 }

@@ -1,5 +1,6 @@
 //! What everybody else does: the operator, the DaemonSet controller, the kubelets.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gpu_rollout::contract::names;
@@ -55,15 +56,18 @@ pub(super) fn start(server: &Server, operand: Operand, node: &str, hash: &str, v
     state.store.objects[&key]["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-fn pods_of(server: &Server, operand: Operand) -> Vec<(Key, Value)> {
+/// The pods of a DaemonSet on a node: one, or two while one follows the other.
+fn pods_of(server: &Server, operand: Operand, node: &str) -> Vec<(Key, Value)> {
     let state = server.state();
-    let of = |pod: &Value| pod["metadata"]["ownerReferences"][0]["uid"] == operand.daemon_set();
-    state.store.objects.iter().filter(|(key, pod)| key.resource == "pods" && of(pod)).map(|(key, pod)| (key.clone(), pod.clone())).collect()
+    let from = Key::new("pods", operand.namespace(), operand.daemon_set());
+    let pods =
+        state.store.objects.range(from..).take_while(|(key, _)| key.resource == "pods" && key.name.starts_with(operand.daemon_set()));
+    pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node).map(|(key, pod)| (key.clone(), pod.clone())).collect()
 }
 
-/// The version of the driver that is loaded on a node: that of its ready driver pod.
+/// The version of the driver that is loaded on a node: that of its driver pod.
 fn loaded(server: &Server, node: &str) -> String {
-    let driver = pods_of(server, Operand::Driver).into_iter().find(|(_, pod)| pod["spec"]["nodeName"] == node);
+    let driver = pods_of(server, Operand::Driver, node).pop();
     let image = driver.map(|(_, pod)| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()).unwrap_or_default();
     image.trim_start_matches("nvcr.io/nvidia/driver:").trim_end_matches("-ubuntu22.04").to_owned()
 }
@@ -72,13 +76,19 @@ fn loaded(server: &Server, node: &str) -> String {
 pub(super) async fn plugins(server: Server, pace: Pace) {
     let mut changed = server.changes();
     let mut restarts = JoinSet::new();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut position = 0;
     loop {
-        for (key, pod) in pods_of(&server, Operand::Plugin) {
-            let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
-            if pod["metadata"]["deletionTimestamp"].is_string() && seen.insert(key.clone()) {
-                restarts.spawn(restart(server.clone(), pace, key, node));
+        {
+            let state = server.state();
+            for change in &state.store.history[position..] {
+                let deleted = change.key.resource == "pods" && change.object["metadata"]["deletionTimestamp"].is_string();
+                if deleted && seen.insert(change.key.clone()) {
+                    let node = change.object["spec"]["nodeName"].as_str().unwrap().to_owned();
+                    restarts.spawn(restart(server.clone(), pace, change.key.clone(), node));
+                }
             }
+            position = state.store.history.len();
         }
         if changed.changed().await.is_err() {
             return;
@@ -136,10 +146,8 @@ async fn migrate(server: Server, pace: Pace, node: String) {
     seconds(1).await;
     edit(&server, &key, |object| object["spec"]["unschedulable"] = json!(true));
     state(&server, &node, "pod-restart-required");
-    for (old, pod) in pods_of(&server, Operand::Driver) {
-        if pod["spec"]["nodeName"] == node.as_str() {
-            server.change(|state| state.store.remove(&old));
-        }
+    for (old, _) in pods_of(&server, Operand::Driver, &node) {
+        server.change(|state| state.store.remove(&old));
     }
     seconds(1).await;
     let pod = create(&server, Operand::Driver, &node, "new", NEW, server.clock.now());
