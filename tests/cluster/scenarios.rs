@@ -1,6 +1,8 @@
 //! The stories. Each one starts a stack of its own.
 
 mod again;
+mod api_away;
+mod bundle;
 mod dra_driver;
 mod first_install;
 mod killed;

@@ -20,7 +20,7 @@ const STAGES: &str = include_str!("kwok/stages.yaml");
 pub(crate) const KWOK_LABEL: (&str, &str) = ("type", "kwok");
 /// Keeps pods away that need a real kubelet.
 pub(crate) const KWOK_TAINT: &str = "stand-in.gpu-rollout.dev/kwok";
-const NODE_LIMIT: Duration = Duration::from_secs(60);
+const NODE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Starts kwok.
 pub(crate) fn start(directory: &Path, control_plane: &ControlPlane) -> Result<Process> {
@@ -57,12 +57,8 @@ pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
 }
 
 async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Result<()> {
-    let mut labels = BTreeMap::from([
-        KWOK_LABEL,
-        ("kubernetes.io/arch", "amd64"),
-        ("kubernetes.io/hostname", name),
-        ("kubernetes.io/os", "linux"),
-    ]);
+    let mut labels =
+        BTreeMap::from([KWOK_LABEL, ("kubernetes.io/arch", "amd64"), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")]);
     labels.extend(features.iter().copied());
     let nodes = Api::<Node>::all(client.clone());
     let resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
