@@ -6,6 +6,9 @@ use std::time::Duration;
 /// How long one call may take. kube sets no read timeout: on a dead connection a call would hang for ever.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a refusal of what was allowed before is waited out: roles may be being changed.
+pub const REFUSAL: Duration = Duration::from_secs(60);
+
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {

@@ -20,7 +20,14 @@ pub enum ClientError {
 /// # Errors
 /// Neither is there, or what is there cannot be used.
 pub async fn connect() -> Result<Client, ClientError> {
-    let mut config = Config::infer().await?;
+    from_config(Config::infer().await?)
+}
+
+/// A client from what is known of the server. Opens no connection.
+///
+/// # Errors
+/// It cannot be used.
+pub fn from_config(mut config: Config) -> Result<Client, ClientError> {
     // Retries belong to the loop, which sees them and paces them; kube's own would hide minutes inside one call.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));

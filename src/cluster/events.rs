@@ -1,7 +1,8 @@
 //! Events about nodes and about the hook's Job. kube's own recorder folds repeats and drops the newer text; every one of ours is news,
 //! so each is one new object.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -9,10 +10,11 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use tokio::time::Instant;
 
 use crate::contract::names::LEASE_NAMESPACE;
 
-use super::call::call;
+use super::call::{CallError, call};
 
 /// The longest note that the API admits, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -35,8 +37,20 @@ pub struct Recorder {
     namespace: String,
     job: ObjectReference,
     instance: String,
-    failed: Mutex<bool>,
+    trouble: Mutex<Trouble>,
 }
+
+/// What stands in the way of publishing.
+#[derive(Default)]
+struct Trouble {
+    /// Whether it has been said.
+    said: bool,
+    /// Nothing is published before: waiting for answers that do not come would hold up the run.
+    until: Option<Instant>,
+}
+
+/// How long nothing is published after a call that was not answered.
+const SILENCE: Duration = Duration::from_secs(60);
 
 impl Recorder {
     /// For the Job of this name and UID, run by the pod `instance`.
@@ -53,12 +67,15 @@ impl Recorder {
                 ..ObjectReference::default()
             },
             instance: instance.to_owned(),
-            failed: Mutex::new(false),
+            trouble: Mutex::default(),
         }
     }
 
     /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in `default` for nodes.
     pub async fn publish(&self, about: About<'_>, warning: bool, reason: &str, note: &str, now: Timestamp) {
+        if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
         let (namespace, regarding) = match about {
             About::Run => (self.namespace.as_str(), self.job.clone()),
             // The kubelet refers to nodes by name, also where the UID is asked for; `kubectl describe node` looks for that.
@@ -90,9 +107,12 @@ impl Recorder {
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if let Err(error) = call(api.create(&PostParams::default(), &event)).await {
-            let mut failed = self.failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if !std::mem::replace(&mut *failed, true) {
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            if !std::mem::replace(&mut trouble.said, true) {
                 tracing::warn!(%error, "unable to publish an event; this is said once");
+            }
+            if matches!(error, CallError::Timeout) {
+                trouble.until = Some(Instant::now() + SILENCE);
             }
         }
     }

@@ -1,21 +1,23 @@
 //! Follows one resource by list and watch into a [`Table`]. After any failure it lists anew: a gap in a watch is never taken for silence.
+//!
+//! kube's own watcher waits for the answer to a list, or for the first byte of a watch, without any limit; here every step is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::Api;
-use kube::Resource;
-use kube::ResourceExt;
-use kube::runtime::watcher::{self, Event};
+use futures::{Stream, StreamExt};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::cache::{Health, Table};
+use super::call::{CallError, call};
 
-/// How long one watch call lasts. kube notices a connection that silently died 5 s after it, so it bounds how old a cache can
-/// unknowingly be.
+/// How long one watch call lasts: it bounds how old a cache can unknowingly be when a connection silently dies.
 const WATCH_SECONDS: u32 = 60;
+/// How much later than that the server's end of a watch may arrive.
+const WATCH_MARGIN: Duration = Duration::from_secs(5);
 /// Objects a page of a list: bounds the memory that whole objects take before they are projected.
 const PAGE: u32 = 100;
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
@@ -42,44 +44,114 @@ impl Selection {
     }
 }
 
+/// Why a list or watch has to be begun again.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the watch broke: {0}")]
+    Watch(String),
+}
+
+/// One resource, and where it is followed into.
+struct Follower<K, V, P> {
+    api: Api<K>,
+    selection: Selection,
+    table: Table<V>,
+    project: P,
+}
+
 /// Follows until the task is dropped. `project` makes the view that is kept, or `None` for what is not of interest.
 pub async fn follow<K, V>(api: Api<K>, selection: Selection, table: Table<V>, project: impl Fn(&K) -> Option<V>)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     V: Clone + PartialEq,
 {
-    let config = watcher::Config {
-        label_selector: selection.labels,
-        field_selector: selection.fields,
-        ..watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE)
-    };
+    let follower = Follower { api, selection, table, project };
     let mut pause = FIRST_PAUSE;
     loop {
-        let mut listed = BTreeMap::new();
-        let mut stream = std::pin::pin!(watcher::watcher(api.clone(), config.clone()));
-        let error = loop {
-            match stream.next().await {
-                Some(Ok(Event::Init)) => listed.clear(),
-                Some(Ok(Event::InitApply(object))) => {
-                    if let Some(view) = project(&object) {
-                        listed.insert(key(&object), view);
-                    }
-                }
-                Some(Ok(Event::InitDone)) => {
-                    table.replace(std::mem::take(&mut listed));
-                    pause = FIRST_PAUSE;
-                }
-                Some(Ok(Event::Apply(object))) => table.set(key(&object), project(&object)),
-                Some(Ok(Event::Delete(object))) => table.set(key(&object), None),
-                Some(Err(error)) => break Some(error),
-                None => break None,
-            }
-        };
-        let health = error.as_ref().map_or_else(|| Health::Failing("the watch ended".to_owned()), sort);
-        tracing::debug!(url = api.resource_url(), ?health, "watch failed; listing anew");
-        table.mark(health);
+        let Err(broken) = follower.list_and_watch(&mut pause).await;
+        tracing::debug!(url = follower.api.resource_url(), %broken, "listing anew");
+        follower.table.mark(sort(&broken));
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl<K, V, P> Follower<K, V, P>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    V: Clone + PartialEq,
+    P: Fn(&K) -> Option<V>,
+{
+    async fn list_and_watch(&self, pause: &mut Duration) -> Result<std::convert::Infallible, Broken> {
+        let (listed, mut version) = self.list().await?;
+        let mut stream = self.watch(&version).await?;
+        // Only now: a list that cannot be watched from would be taken for the present for ever.
+        self.table.replace(listed);
+        *pause = FIRST_PAUSE;
+        loop {
+            let limit = Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
+            match tokio::time::timeout(limit, stream.next()).await {
+                Ok(Some(event)) => self.apply(event, &mut version)?,
+                // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what
+                // stands before it) that ends watches at once from being asked without a break.
+                Ok(None) | Err(_) => {
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                    stream = self.watch(&version).await?;
+                }
+            }
+        }
+    }
+
+    async fn list(&self) -> Result<(BTreeMap<String, V>, String), Broken> {
+        let mut parameters = ListParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        let mut listed = BTreeMap::new();
+        loop {
+            let page = call(self.api.list(&parameters)).await?;
+            for object in &page.items {
+                if let Some(view) = (self.project)(object) {
+                    listed.insert(key(object), view);
+                }
+            }
+            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if parameters.continue_token.is_none() {
+                return Ok((listed, page.metadata.resource_version.unwrap_or_default()));
+            }
+        }
+    }
+
+    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin + use<K, V, P>, Broken> {
+        let parameters = WatchParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        Ok(Box::pin(call(self.api.watch(&parameters, version)).await?))
+    }
+
+    fn apply(&self, event: kube::Result<WatchEvent<K>>, version: &mut String) -> Result<(), Broken> {
+        match event {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                *version = object.resource_version().unwrap_or_default();
+                self.table.set(key(&object), (self.project)(&object));
+            }
+            Ok(WatchEvent::Deleted(object)) => {
+                *version = object.resource_version().unwrap_or_default();
+                self.table.set(key(&object), None);
+            }
+            Ok(WatchEvent::Bookmark(bookmark)) => *version = bookmark.metadata.resource_version,
+            Ok(WatchEvent::Error(status)) => return Err(Broken::Watch(status.message)),
+            Err(error) => return Err(Broken::Watch(error.to_string())),
+        }
+        Ok(())
     }
 }
 
@@ -87,16 +159,11 @@ fn key<K: Resource>(object: &K) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// What a watch's failure says about the resource.
-#[expect(clippy::wildcard_enum_match_arm, reason = "kube's enum: all other failures are alike to us")]
-fn sort(error: &watcher::Error) -> Health {
-    let status = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status,
-        other => return Health::Failing(other.to_string()),
-    };
-    match status.code {
-        401 | 403 => Health::Forbidden(status.message.clone()),
-        404 => Health::Absent,
-        _ => Health::Failing(status.message.clone()),
+/// What a failure says about the resource.
+fn sort(broken: &Broken) -> Health {
+    match broken {
+        Broken::Call(CallError::Forbidden(message)) => Health::Forbidden(message.clone()),
+        Broken::Call(CallError::NotFound(_)) => Health::Absent,
+        broken => Health::Failing(broken.to_string()),
     }
 }

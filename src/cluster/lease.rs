@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 
 use super::cache::Table;
-use super::call::{CallError, call};
+use super::call::{CallError, REFUSAL, call};
 use super::follow::{Selection, follow};
 
 /// How long a Lease holds without renewal: what a killed holder costs the next one.
@@ -26,6 +26,9 @@ const RENEW: Duration = Duration::from_secs(6);
 const MARGIN: Duration = Duration::from_secs(4);
 /// The pause after an attempt that the API server did not take.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often giving the Lease back is tried.
+const RELEASES: u32 = 3;
 
 /// Who wants the Lease, and where.
 #[derive(Clone)]
@@ -47,6 +50,14 @@ struct Seen {
     renewed: Option<MicroTime>,
     holder: String,
     since: Instant,
+    /// How long its holder asked for: a newer version may want longer than this one.
+    duration: Duration,
+}
+
+impl Seen {
+    fn free_at(&self) -> Instant {
+        self.since + self.duration
+    }
 }
 
 impl Leases {
@@ -73,7 +84,7 @@ impl Leases {
         }
     }
 
-    /// Waits until the Lease is free and takes it. `waiting` is told whenever another holder is seen.
+    /// Waits until the Lease is free and takes it. `waiting` is told of every new holder that is waited for.
     /// RBAC: `get`, `list`, `watch`, `update` on the Lease, `create` on `leases` in `default`.
     ///
     /// # Errors
@@ -82,6 +93,7 @@ impl Leases {
         let changed = Arc::new(Notify::new());
         let table: Table<LeaseSpec> = Table::new(Arc::clone(&changed));
         let mut seen: Option<Seen> = None;
+        let mut refused: Option<Instant> = None;
         let watching = follow(self.api(), Selection::named(LEASE_NAME), table, |lease: &Lease| lease.spec.clone());
         let mut watching = std::pin::pin!(watching);
         loop {
@@ -89,7 +101,8 @@ impl Leases {
             match self.attempt(&mut seen, &waiting).await {
                 Ok(Some(lease)) => return Ok(Held::new(self.clone(), lease, started)),
                 Ok(None) => {
-                    let free_at = seen.as_ref().map_or_else(Instant::now, |seen| seen.since + Duration::from_secs(LEASE_SECONDS.into()));
+                    refused = None;
+                    let free_at = seen.as_ref().map_or_else(Instant::now, Seen::free_at);
                     // The watch tells of a release at once; a holder that died says nothing, so the clock runs as well. The pause keeps
                     // the watch's own first list from making us ask twice.
                     tokio::select! {
@@ -99,6 +112,10 @@ impl Leases {
                     }
                 }
                 Err(error) if error.is_passing() || matches!(error, CallError::Conflict(_)) => {
+                    tracing::warn!(%error, "unable to take the Lease; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error @ CallError::Forbidden(_)) if refused.get_or_insert(started).elapsed() < REFUSAL => {
                     tracing::warn!(%error, "unable to take the Lease; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -123,16 +140,53 @@ impl Leases {
         if !holder.is_empty() && holder != self.identity {
             let same = seen.as_ref().filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
             let since = same.map_or_else(Instant::now, |seen| seen.since);
-            if same.is_none() {
+            if seen.as_ref().is_none_or(|seen| seen.holder != holder) {
                 waiting(&holder);
             }
-            *seen = Some(Seen { renewed: spec.renew_time.clone(), holder, since });
-            if since.elapsed() < Duration::from_secs(LEASE_SECONDS.into()) {
+            let asked = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
+            let duration = Duration::from_secs(asked.max(LEASE_SECONDS.into()));
+            let other = seen.insert(Seen { renewed: spec.renew_time.clone(), holder, since, duration });
+            if Instant::now() < other.free_at() {
                 return Ok(None);
             }
         }
         lease.spec = Some(self.spec(Some(&spec)));
         call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(Some)
+    }
+
+    /// Gives the Lease back if it is this holder's; also one whose answer never arrived.
+    pub async fn release(&self) {
+        for _ in 0..RELEASES {
+            match self.try_release().await {
+                Ok(()) => return,
+                // A renewal that was under way, or a moment's trouble.
+                Err(error @ (CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_))) => {
+                    tracing::debug!(%error, "unable to release the Lease; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "unable to release the Lease");
+                    break;
+                }
+            }
+        }
+        tracing::warn!("the Lease was not released; it runs out in {LEASE_SECONDS} s");
+    }
+
+    async fn try_release(&self) -> Result<(), CallError> {
+        let api = self.api();
+        let mut lease = match call(api.get(LEASE_NAME)).await {
+            Ok(lease) => lease,
+            Err(CallError::NotFound(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            return Ok(());
+        }
+        spec.holder_identity = None;
+        spec.renew_time = None;
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|_| ())
     }
 
     /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
@@ -208,23 +262,8 @@ impl Held {
     /// Gives it back, so that the next one need not wait. A failure costs the next one [`LEASE_SECONDS`] and is only logged.
     pub async fn release(self) {
         self.renewing.abort();
-        if !self.is_valid() {
-            return;
-        }
-        let api = self.leases.api();
-        let released = async {
-            let mut lease = call(api.get(LEASE_NAME)).await?;
-            let spec = lease.spec.get_or_insert_default();
-            if spec.holder_identity.as_ref() != Some(&self.leases.identity) {
-                return Ok(());
-            }
-            spec.holder_identity = None;
-            spec.renew_time = None;
-            call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|_| ())
-        };
-        if let Err(error) = released.await {
-            let error: CallError = error;
-            tracing::warn!(%error, "unable to release the Lease; it runs out in {LEASE_SECONDS} s");
+        if self.is_valid() {
+            self.leases.release().await;
         }
     }
 }

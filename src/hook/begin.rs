@@ -40,17 +40,18 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         );
         return Err(Ended::new(ExitCode::NewerFormat, message));
     }
+    let after = |started: Timestamp| started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
     // Counted from the process's start until the Job itself tells.
-    let limit = hook.clock.now().saturating_add(seconds(settings.budget_seconds)).unwrap_or(Timestamp::MAX);
+    let limit = after(hook.clock.now());
     let started =
         reach(hook, limit, async || job::started_at(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await).await;
     let started = match started {
         Ok(started) => started.unwrap_or_else(|| hook.clock.now()),
         // Without a Job of its own (run by hand, or the Job was deleted meanwhile) the budget counts from now.
         Err(Failure::Call(CallError::NotFound(_))) => hook.clock.now(),
-        Err(failure) => return Err(failed(hook, failure, &[]).await),
+        Err(failure) => return Err(failed(hook, failure).await),
     };
-    let deadline = started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
+    let deadline = after(started);
 
     let mut store = RecordStore::new(&hook.client, &settings.namespace, &settings.record);
     let record = read(hook, &mut store, deadline).await?;
@@ -62,14 +63,14 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
     let namespaces = reach(hook, deadline, async || dra_namespaces(&hook.client, settings).await).await;
     let namespaces = match namespaces {
         Ok(namespaces) => namespaces,
-        Err(failure) => return Err(failed(hook, failure, &[]).await),
+        Err(failure) => return Err(failed(hook, failure).await),
     };
     let version = match reach(hook, deadline, async || slice_version(&hook.client).await).await {
         Ok(version) => version,
-        Err(failure) => return Err(failed(hook, failure, &namespaces).await),
+        Err(failure) => return Err(failed(hook, failure).await),
     };
     let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
-    in_step(hook, &watches, deadline, &namespaces).await?;
+    in_step(hook, &watches, deadline).await?;
     if let Some(ended) = nothing_to_do(hook, &record, &watches, deadline) {
         return Err(ended);
     }
@@ -83,18 +84,20 @@ pub(super) async fn read(hook: &Hook, store: &mut RecordStore, deadline: Timesta
         match store.read().await {
             Ok(record) => return Ok(record),
             Err(error @ RecordError::Newer { .. }) => return Err(Ended::new(ExitCode::NewerFormat, error.to_string())),
-            Err(RecordError::Call(CallError::NotFound(message), _)) => {
-                let message =
-                    format!("the run record is missing ({message}): run `helm upgrade` of release {} again", hook.settings.release);
-                return Err(Ended::new(ExitCode::Input, message));
-            }
+            Err(RecordError::Call(CallError::NotFound(message), _)) => return Err(record_missing(hook, &message)),
             Err(RecordError::Call(error, _)) if error.is_passing() && hook.clock.now() < deadline => {
                 tracing::warn!(%error, "unable to read the run record; trying again");
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(RecordError::Call(error, _)) => return Err(failed(hook, error.into(), &[]).await),
+            Err(RecordError::Call(error, _)) => return Err(failed(hook, error.into()).await),
         }
     }
+}
+
+/// The chart's ConfigMap is not there.
+pub(super) fn record_missing(hook: &Hook, message: &str) -> Ended {
+    let message = format!("the run record is missing ({message}): run `helm upgrade` of release {} again", hook.settings.release);
+    Ended::new(ExitCode::Input, message)
 }
 
 /// Why a call was given up.
@@ -124,13 +127,17 @@ async fn reach<T>(hook: &Hook, deadline: Timestamp, request: impl AsyncFn() -> R
 }
 
 /// The end of a run that could not begin. A refusal is answered with the whole list of missing rights.
-async fn failed(hook: &Hook, failure: Failure, namespaces: &[String]) -> Ended {
+async fn failed(hook: &Hook, failure: Failure) -> Ended {
     match failure {
         Failure::Deadline(error) => Ended::new(ExitCode::ApiUnreachable, format!("the API server could not be reached in time: {error}")),
-        Failure::Call(CallError::Forbidden(message)) => match missing_rights(&hook.client, &hook.settings, namespaces).await {
-            Ok(missing) if !missing.is_empty() => Ended::new(ExitCode::Rights, missing_message(hook, &missing)),
-            Ok(_) | Err(_) => Ended::new(ExitCode::Rights, format!("the API server refuses: {message}")),
-        },
+        Failure::Call(CallError::Forbidden(message)) => {
+            // Where even this is refused, nothing is known of the namespaces and they are left out.
+            let namespaces = dra_namespaces(&hook.client, &hook.settings).await.unwrap_or_default();
+            match missing_rights(&hook.client, &hook.settings, &namespaces).await {
+                Ok(missing) if !missing.is_empty() => Ended::new(ExitCode::Rights, missing_message(hook, &missing)),
+                Ok(_) | Err(_) => Ended::new(ExitCode::Rights, format!("the API server refuses: {message}")),
+            }
+        }
         Failure::Call(error) => Ended::new(ExitCode::Internal, format!("unexpected answer of the API server: {error}")),
     }
 }
@@ -151,16 +158,16 @@ async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String]) -> Resu
     match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces).await).await {
         Ok(missing) if missing.is_empty() => Ok(()),
         Ok(missing) => Err(Ended::new(ExitCode::Rights, missing_message(hook, &missing))),
-        Err(failure) => Err(failed(hook, failure, namespaces).await),
+        Err(failure) => Err(failed(hook, failure).await),
     }
 }
 
 /// Waits until all caches are in step.
-async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp, namespaces: &[String]) -> Result<(), Ended> {
+async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<(), Ended> {
     loop {
         match watches.sync() {
             Sync::InStep => return Ok(()),
-            Sync::Forbidden(message) => return Err(failed(hook, Failure::Call(CallError::Forbidden(message)), namespaces).await),
+            Sync::Forbidden(message) => return Err(failed(hook, Failure::Call(CallError::Forbidden(message))).await),
             Sync::Behind(why) if hook.clock.now() >= deadline => {
                 return Err(Ended::new(ExitCode::ApiUnreachable, format!("the API server could not be read in time: {why}")));
             }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::actions::delete_pod;
-use crate::cluster::call::CallError;
+use crate::cluster::call::{CallError, REFUSAL};
 use crate::cluster::events::Recorder;
 use crate::cluster::lease::{Held, Leases};
-use crate::cluster::record::{Record, RecordStore};
+use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{Outcome, Run};
@@ -18,7 +18,7 @@ use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
 
-use super::begin::{Start, read};
+use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
@@ -26,8 +26,8 @@ use super::{Ended, Hook};
 const GATHER: Duration = Duration::from_millis(150);
 /// How soon a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the server may refuse what it allowed at the start (roles are being changed) before the run gives up.
-const REFUSAL_SECONDS: i64 = 60;
+/// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 /// How often the log says that the run is alive and what it waits for.
 const PROGRESS_SECONDS: i64 = 60;
 
@@ -41,8 +41,10 @@ struct Drive<'a> {
     memory: Memory,
     /// The kind of wait that was last told, by node.
     told: BTreeMap<Option<String>, &'static str>,
-    /// Since when the server has been refusing.
-    refused_since: Option<Timestamp>,
+    /// Since when the server has been refusing to be watched.
+    unwatched_since: Option<Timestamp>,
+    /// Since when it has been refusing writes, by what was to be written.
+    unwritten_since: BTreeMap<Write, Timestamp>,
     progress_at: Timestamp,
 }
 
@@ -54,9 +56,15 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
             Ok(held) => held,
             Err(ended) => return ended,
         };
-        let ended = match drive.load().await {
-            Ok(()) => drive.under_lease(&mut held).await,
-            Err(ended) => Some(ended),
+        let loaded = tokio::select! {
+            loaded = drive.load() => Some(loaded),
+            () = held.lost() => None,
+            () = hook.shutdown.requested() => Some(Err(interrupted())),
+        };
+        let ended = match loaded {
+            Some(Ok(())) => drive.under_lease(&mut held).await,
+            Some(Err(ended)) => Some(ended),
+            None => None,
         };
         if let Some(ended) = ended {
             held.release().await;
@@ -64,6 +72,29 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
         }
         tracing::warn!("the Lease was lost; waiting for it again");
     }
+}
+
+/// What the loop writes beside events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Write {
+    /// The run record.
+    Record,
+    /// Deletions of plugin pods.
+    Deletion,
+}
+
+fn refused(message: &str) -> Ended {
+    Ended::new(ExitCode::Rights, format!("the API server refuses what it allowed before: {message}"))
+}
+
+fn interrupted() -> Ended {
+    let message = "ended by a signal; a replacement pod goes on where this one stopped";
+    tracing::info!(message);
+    Ended::new(ExitCode::Interrupted, message)
+}
+
+fn after(at: Timestamp, wait: Duration) -> Timestamp {
+    at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
 
 impl<'a> Drive<'a> {
@@ -84,7 +115,8 @@ impl<'a> Drive<'a> {
             },
             memory: Memory::new(now, start.deadline),
             told: BTreeMap::new(),
-            refused_since: None,
+            unwatched_since: None,
+            unwritten_since: BTreeMap::new(),
             progress_at: now,
         }
     }
@@ -109,6 +141,11 @@ impl<'a> Drive<'a> {
             () = tokio::time::sleep_until(self.hook.clock.instant(self.memory.deadline)) => ExitCode::LeaseHeld,
             () = self.hook.shutdown.requested() => ExitCode::Interrupted,
         };
+        // The signal or the deadline may have come between the server's taking a request and its answer.
+        tokio::select! {
+            () = leases.release() => {}
+            () = tokio::time::sleep(GIVE_BACK) => {}
+        }
         let holder = holder.into_inner();
         let message = match (ended, holder.as_str()) {
             (ExitCode::Interrupted, _) => "ended by a signal while waiting for the Lease".to_owned(),
@@ -160,7 +197,7 @@ impl<'a> Drive<'a> {
         loop {
             let wake_at = match self.watches.sync() {
                 Sync::InStep => {
-                    self.refused_since = None;
+                    self.unwatched_since = None;
                     match self.step(held).await {
                         Ok(wake_at) => wake_at,
                         Err(ended) => return Some(ended),
@@ -177,22 +214,19 @@ impl<'a> Drive<'a> {
                     self.memory.deadline
                 }
                 Sync::Forbidden(message) => {
-                    let since = *self.refused_since.get_or_insert(self.hook.clock.now());
-                    if self.now().duration_since(since) >= SignedDuration::from_secs(REFUSAL_SECONDS) {
-                        return Some(Ended::new(ExitCode::Rights, format!("the API server refuses what it allowed before: {message}")));
+                    let until = after(*self.unwatched_since.get_or_insert(self.hook.clock.now()), REFUSAL);
+                    if self.now() >= until {
+                        return Some(refused(&message));
                     }
-                    since.saturating_add(SignedDuration::from_secs(REFUSAL_SECONDS)).unwrap_or(Timestamp::MAX)
+                    until
                 }
             };
             tokio::select! {
+                biased;
+                () = self.hook.shutdown.requested() => return Some(interrupted()),
+                () = held.lost() => return None,
                 () = self.watches.changed() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
-                () = held.lost() => return None,
-                () = self.hook.shutdown.requested() => {
-                    let message = "ended by a signal; a replacement pod goes on where this one stopped";
-                    tracing::info!(message);
-                    return Some(Ended::new(ExitCode::Interrupted, message));
-                }
             }
         }
     }
@@ -210,18 +244,26 @@ impl<'a> Drive<'a> {
         if let Err(error) = self.store.write(&record).await {
             // Unwritten is undecided: without its record a replacement could be done twice.
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
-            if decision.verdict.is_none() || now < self.memory.deadline {
-                return Ok(now.saturating_add(SignedDuration::try_from(RETRY).unwrap_or_default()).unwrap_or(now));
+            if let RecordError::Call(error, _) = &error
+                && let Some(ended) = self.unwritable(Write::Record, error)
+            {
+                return Err(ended);
             }
+            if decision.verdict.is_none() || now < self.memory.deadline {
+                return Ok(after(self.now(), RETRY));
+            }
+        } else {
+            self.unwritten_since.remove(&Write::Record);
         }
         self.tell(&decision).await;
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.tell_nodes(&before).await;
         for action in &decision.actions {
-            if !held.is_valid() {
+            // What is not done now is done by the next decision, of this pod or of the next one.
+            if !held.is_valid() || self.hook.shutdown.is_requested() {
                 break;
             }
-            self.act(action).await;
+            self.act(action).await?;
         }
         if let Some(verdict) = decision.verdict {
             self.record(Occurrence::Ended { verdict: &verdict }).await;
@@ -230,18 +272,33 @@ impl<'a> Drive<'a> {
         Ok(decision.wake_at.min(self.progress_at))
     }
 
-    async fn act(&mut self, action: &Action) {
+    /// Notes that a write cannot succeed as things are; after a while that ends the run.
+    fn unwritable(&mut self, write: Write, error: &CallError) -> Option<Ended> {
+        let ended = match error {
+            CallError::Forbidden(message) => refused(message),
+            CallError::NotFound(message) => record_missing(self.hook, message),
+            CallError::Timeout | CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_) => return None,
+        };
+        let since = *self.unwritten_since.entry(write).or_insert(self.hook.clock.now());
+        (self.now() >= after(since, REFUSAL)).then_some(ended)
+    }
+
+    async fn act(&mut self, action: &Action) -> Result<(), Ended> {
         let Action::ReplacePlugin { node, namespace, pod, uid, cause } = action;
         match delete_pod(&self.hook.client, namespace, pod, uid).await {
-            Ok(_) => self.record(Occurrence::PluginReplaced { node, pod, cause }).await,
+            Ok(_) => {
+                self.unwritten_since.remove(&Write::Deletion);
+                self.record(Occurrence::PluginReplaced { node, pod, cause }).await;
+            }
             Err(error) => {
+                // A later decision repeats the deletion.
                 tracing::warn!(node, pod, %error, "unable to delete the DRA plugin pod; trying again");
-                if let CallError::Forbidden(_) = error {
-                    // Asked for at the start, so roles were changed since; the next decision repeats the deletion.
-                    self.refused_since.get_or_insert(self.hook.clock.now());
+                if let Some(ended) = self.unwritable(Write::Deletion, &error) {
+                    return Err(ended);
                 }
             }
         }
+        Ok(())
     }
 
     /// Logs waits of a new kind, and once a minute how it stands.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::cluster::events::{About, Recorder};
+use crate::cluster::events::{About, Recorder, shortened};
 use crate::contract::exit::ExitCode;
 use crate::contract::record::Verdict;
 use crate::rollout::reason::Wait;
@@ -66,7 +66,7 @@ impl Occurrence<'_> {
             Occurrence::Began { digest, again } => {
                 tracing::info!(digest, again, "the run begins");
                 let word = if *again { "goes on" } else { "begins" };
-                (About::Run, false, "RolloutBegan", format!("the run {word}, trigger digest {}", &digest[..digest.len().min(16)]))
+                (About::Run, false, "RolloutBegan", format!("the run {word}, trigger digest {}", shortened(digest, 16)))
             }
             Occurrence::BudgetTooSmall { needed, budget } => {
                 tracing::warn!(needed, budget, "the budget is too small for the live fleet");

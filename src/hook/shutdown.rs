@@ -36,6 +36,11 @@ impl Shutdown {
         (sender, Self { requested })
     }
 
+    /// Whether the process was asked to end.
+    pub fn is_requested(&self) -> bool {
+        *self.requested.borrow()
+    }
+
     /// Waits until the process is asked to end.
     pub async fn requested(&self) {
         let mut requested = self.requested.clone();

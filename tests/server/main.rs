@@ -6,5 +6,14 @@
 mod fake;
 mod world;
 
+mod away;
 mod crashes;
+mod ends;
 mod full_run;
+mod leases;
+mod records;
+mod refusals;
+mod signals;
+mod socket;
+mod versions;
+mod watches;

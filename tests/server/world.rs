@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) pace: Pace,
     tasks: JoinSet<()>,
+    plugins_come_back: bool,
+    /// The plugin pod that each node began with.
     originals: BTreeMap<String, String>,
 }
 
@@ -102,7 +104,8 @@ impl World {
         let clock = Clock::starting_at(at(0));
         let server = Server::new(clock.clone());
         let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
-        let mut world = Self { server, clock, settings: settings(), pace, tasks: JoinSet::new(), originals: BTreeMap::new() };
+        let mut world =
+            Self { server, clock, settings: settings(), pace, tasks: JoinSet::new(), plugins_come_back: false, originals: BTreeMap::new() };
         for namespace in ["default", OPERATOR, DRA] {
             world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
         }
@@ -120,7 +123,6 @@ impl World {
         }
         let settings = world.settings.clone();
         world.install(&settings, "job-1");
-        world.tasks.spawn(play::plugins(world.server.clone(), pace));
         world
     }
 
@@ -171,9 +173,17 @@ impl World {
         self.server.state().store.objects.get(&Key::new(resource, namespace, name)).cloned().unwrap_or_default()
     }
 
+    /// From now on deleted plugins come back, at the pace of this moment.
+    pub(crate) fn plugins_come_back(&mut self) {
+        if !std::mem::replace(&mut self.plugins_come_back, true) {
+            self.tasks.spawn(play::plugins(self.server.clone(), self.pace));
+        }
+    }
+
     /// The bundle's new driver version reaches the ClusterPolicy, and the operator migrates node after node.
     pub(crate) fn upgrade(&mut self, order: &[usize]) {
         self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(NEW));
+        self.plugins_come_back();
         let nodes = order.iter().map(|index| format!("gpu-{index}")).collect();
         self.tasks.spawn(play::migration(self.server.clone(), self.pace, nodes));
     }
@@ -183,6 +193,7 @@ impl World {
         self.start_with(&self.settings, pod, job)
     }
 
+    /// Starts one with other settings.
     pub(crate) fn start_with(&self, settings: &Settings, pod: &str, job: &str) -> Pod {
         let (stop, shutdown) = Shutdown::pair();
         let identity = Identity { job: job.into(), pod: pod.into() };

@@ -1,65 +1,55 @@
-//! Bundles: rendered by the program, deployed by their own `deploy.sh`.
+//! Bundles as a user makes them: the program renders a recipe, its `deploy.sh` deploys it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Result, bail};
-use serde_json::{Value, json};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::process::Command;
 
 use super::fleet::Release;
 use super::helm::Said;
 use super::node_agent::HOOK_REPOSITORY;
 use super::stack::Stack;
 
-/// A bundle on disk.
-pub(crate) struct Bundle {
-    directory: PathBuf,
-}
-
-impl Bundle {
-    /// Renders a recipe with the operator at a release and the DRA driver; charts come from the stand-ins' repository.
-    pub(crate) fn render(stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<Self> {
-        let run = stack.helm.directory();
-        let recipe = run.join(format!("recipe-{}.json", release.chart));
-        std::fs::write(&recipe, recipe_of(release, gpu_nodes).to_string())?;
-        let directory = run.join("bundle");
-        let output = Command::new(Path::new(env!("CARGO_BIN_EXE_gpu-rollout")))
-            .args(["bundle", "render", "--deployer", "helm", "--recipe"])
-            .arg(&recipe)
-            .arg("--output")
-            .arg(&directory)
-            .args(["--chart-repository", &format!("nvidia={}", stack.charts()?)])
-            .args(["--hook-image", &format!("{HOOK_REPOSITORY}:e2e")])
-            .output()?;
-        if !output.status.success() {
-            bail!("gpu-rollout bundle render: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(Self { directory })
-    }
-
-    /// Runs its `deploy.sh`.
-    pub(crate) async fn deploy(&self, stack: &Stack) -> Result<Said> {
-        stack.helm.script(&self.directory.join("deploy.sh"), &[]).await
-    }
-}
-
-fn recipe_of(release: &Release, gpu_nodes: usize) -> Value {
-    json!({
-        "apiVersion": "gpu-rollout.dev/v1",
-        "kind": "Recipe",
-        "metadata": {"name": "end-to-end"},
-        "cluster": {"gpuNodes": gpu_nodes},
-        "rollout": {"gpuDriver": {
-            "version": release.driver,
-            "policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"},
-            "perNode": "1m",
-            "quiet": "3s",
-        }},
-        "components": [
-            {"name": "gpu-operator", "version": release.chart},
-            {"name": "nvidia-dra-driver-gpu", "version": "25.12.0", "values": {
-                "nvidiaDriverRoot": "/run/nvidia/driver", "gpuResourcesEnabledOverride": true,
+impl Stack {
+    /// Renders a recipe with this release of the operator for so many GPU nodes into the run's `bundle`, over the one that is there.
+    pub(crate) async fn render(&self, release: &Release, gpu_nodes: usize) -> Result<PathBuf> {
+        let recipe = json!({
+            "apiVersion": "gpu-rollout.dev/v1",
+            "kind": "Recipe",
+            "metadata": {"name": "e2e"},
+            "cluster": {"gpuNodes": gpu_nodes},
+            "rollout": {"gpuDriver": {
+                "version": release.driver,
+                "policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"},
+                "perNode": "20s",
+                "quiet": "3s",
             }},
-        ],
-    })
+            "components": [
+                {"name": "cert-manager"},
+                {"name": "gpu-operator", "version": release.chart, "values": {"devicePlugin": {"enabled": false}}},
+                {"name": "nvidia-dra-driver-gpu", "version": "25.12.0", "values": {
+                    "nvidiaDriverRoot": "/run/nvidia/driver",
+                    "gpuResourcesEnabledOverride": true,
+                }},
+            ],
+        });
+        let file = self.helm.directory().join("recipe.yaml");
+        std::fs::write(&file, recipe.to_string())?;
+        let bundle = self.helm.directory().join("bundle");
+        let charts = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"));
+        command.args(["bundle", "render", "--deployer", "helm", "--recipe"]).arg(&file).arg("--output").arg(&bundle);
+        for repository in ["nvidia", "jetstack"] {
+            command.args(["--chart-repository", &format!("{repository}={charts}")]);
+        }
+        let output = command.args(["--hook-image", &format!("{HOOK_REPOSITORY}:e2e")]).output().await?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(bundle)
+    }
+
+    /// Runs a bundle's `deploy.sh` to its end.
+    pub(crate) async fn deploy_bundle(&self, bundle: &Path) -> Result<Said> {
+        self.helm.script(&bundle.join("deploy.sh"), &[]).await
+    }
 }

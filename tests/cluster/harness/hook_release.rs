@@ -23,22 +23,22 @@ use super::wait::until;
 pub(crate) const BUDGET_SECONDS: u64 = 240;
 const POD_LIMIT: Duration = Duration::from_mins(2);
 
-/// One release of `charts/gpu-rollout`.
+/// One release of `charts/gpu-rollout`, in the operator's namespace unless said otherwise.
 pub(crate) struct HookRelease<'a> {
     stack: &'a Stack,
-    namespace: &'a str,
     name: &'a str,
+    namespace: &'a str,
 }
 
 impl<'a> HookRelease<'a> {
-    /// One in the operator's namespace; nothing is installed yet.
+    /// Names it; nothing is installed yet.
     pub(crate) fn new(stack: &'a Stack, name: &'a str) -> Self {
-        Self::in_namespace(stack, OPERATOR_NAMESPACE, name)
+        Self::in_namespace(stack, name, OPERATOR_NAMESPACE)
     }
 
-    /// One in another namespace, such as a bundle installs it.
-    pub(crate) fn in_namespace(stack: &'a Stack, namespace: &'a str, name: &'a str) -> Self {
-        Self { stack, namespace, name }
+    /// The same in another namespace.
+    pub(crate) fn in_namespace(stack: &'a Stack, name: &'a str, namespace: &'a str) -> Self {
+        Self { stack, name, namespace }
     }
 
     /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to the end of the hook.

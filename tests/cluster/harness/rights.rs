@@ -84,8 +84,8 @@ async fn grants(stack: &Stack, hook: &HookRelease<'_>) -> Result<Vec<Grant>> {
     let client = || stack.client.clone();
     let everything = ListParams::default();
     let bound = |subjects: &Option<Vec<Subject>>| {
-        let ours = |subject: &Subject| subject.name == hook.name() && subject.namespace.as_deref() == Some(hook.namespace());
-        subjects.iter().flatten().any(ours)
+        let account = |subject: &Subject| subject.name == hook.name() && subject.namespace.as_deref() == Some(hook.namespace());
+        subjects.iter().flatten().any(account)
     };
     let mut grants = Vec::new();
     for binding in Api::<RoleBinding>::all(client()).list(&everything).await?.iter().filter(|binding| bound(&binding.subjects)) {

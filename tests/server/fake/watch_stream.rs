@@ -61,9 +61,15 @@ impl Watch {
             }
             tokio::select! {
                 _ = changed.changed() => {}
-                () = tokio::time::sleep_until(self.until.min(self.bookmark)) => {}
+                () = tokio::time::sleep_until(self.wake_at()) => {}
             }
         }
+    }
+
+    /// When there may be something to send though nothing has changed.
+    fn wake_at(&self) -> Instant {
+        let silent = self.server.state().silent_until;
+        silent.filter(|until| *until > Instant::now()).unwrap_or_else(|| self.until.min(self.bookmark))
     }
 
     /// What there is to send now; `Some(None)`: the end.

@@ -1,0 +1,134 @@
+//! What cannot succeed ends in time, with its own exit code and a message that says what is wrong and what to do.
+
+use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::contract::names;
+use gpu_rollout::contract::settings::Required;
+use serde_json::json;
+
+use crate::world::World;
+use crate::world::objects::{DRA, OPERATOR, Operand};
+
+struct Case {
+    name: &'static str,
+    arrange: fn(&mut World),
+    code: ExitCode,
+    message: &'static str,
+    /// By when it must have ended, seconds.
+    within: i64,
+}
+
+fn strip_gpus(world: &World, also_nfd: bool) {
+    world.edit("nodes", "", "gpu-0", |node| {
+        let labels = node["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove(names::GPU_PRESENT_LABEL);
+        labels.remove("feature.node.kubernetes.io/pci-10de.present");
+        if !also_nfd {
+            labels.insert("feature.node.kubernetes.io/cpu-cpuid.AVX".into(), json!("true"));
+        }
+    });
+}
+
+#[rustfmt::skip]
+fn cases() -> Vec<Case> {
+    let within = 200;
+    vec![
+        Case { name: "CRD missing", code: ExitCode::ApiMissing, within, message: "CustomResourceDefinition",
+            arrange: |world| { world.server.state().served.remove(&("nvidia.com", "clusterpolicies")); } },
+        Case { name: "ClusterPolicy missing", code: ExitCode::OperatorMissing, within, message: "cluster-policy",
+            arrange: |world| world.remove("clusterpolicies", "", "cluster-policy") },
+        Case { name: "operator missing", code: ExitCode::OperatorMissing, within, message: "gpu-operator",
+            arrange: |world| world.remove("deployments", OPERATOR, "gpu-operator") },
+        Case { name: "operator not ready", code: ExitCode::OperatorMissing, within, message: "0 of 1",
+            arrange: |world| world.edit("deployments", OPERATOR, "gpu-operator", |object| object["status"]["availableReplicas"] = json!(0)) },
+        Case { name: "NFD did not run", code: ExitCode::NoGpuNodes, within, message: "node-feature-discovery has not labelled any node",
+            arrange: |world| strip_gpus(world, true) },
+        Case { name: "no GPU nodes", code: ExitCode::NoGpuNodes, within, message: "no node has a GPU, and the operator says `Reconciled`",
+            arrange: |world| strip_gpus(world, false) },
+        Case { name: "another driver version", code: ExitCode::Precondition, within, message: "spec.driver.version",
+            arrange: |world| world.settings.expected.driver_version = Some("999.1".into()) },
+        Case { name: "DRA required, namespace absent", code: ExitCode::DraMissing, within, message: "a DRA driver is required and there is none in nvidia-dra-driver-gpu, nvidia-dra-driver",
+            arrange: |world| { world.remove("namespaces", "", DRA); world.settings.dra.required = Required::True; } },
+        Case { name: "DRA required, DaemonSet absent", code: ExitCode::DraMissing, within, message: "a DRA driver is required",
+            arrange: |world| { world.remove("daemonsets", DRA, Operand::Plugin.daemon_set()); world.settings.dra.required = Required::True; } },
+        Case { name: "DRA required, scheduled nowhere", code: ExitCode::DraMissing, within, message: "wants no pod on any node",
+            arrange: |world| {
+                world.edit("daemonsets", DRA, Operand::Plugin.daemon_set(), |object| object["status"]["desiredNumberScheduled"] = json!(0));
+                world.settings.dra.required = Required::True;
+            } },
+        Case { name: "plugin does not come back", code: ExitCode::DraNotServing, within: 500, message: "gpu-0: the DRA plugin pod is not ready",
+            arrange: |world| { world.pace.plugin = 100_000; world.upgrade(&[0]); } },
+        Case { name: "driver never ready", code: ExitCode::Budget, within: 3560, message: "the time budget of 3600 s is over: gpu-0: the new driver pod is not ready",
+            arrange: |world| { world.pace.driver = 100_000; world.upgrade(&[0]); } },
+        Case { name: "node never ready", code: ExitCode::Budget, within: 3560, message: "gpu-0: the node is NotReady since",
+            arrange: |world| {
+                world.edit("nodes", "", "gpu-0", |node| node["status"]["conditions"][0]["status"] = json!("False"));
+                world.pace.driver = 100_000;
+                world.upgrade(&[0]);
+            } },
+        Case { name: "upgrade failed", code: ExitCode::NodesFailed, within: 700, message: "gpu-0: upgrade state `upgrade-failed`",
+            arrange: |world| world.edit("nodes", "", "gpu-0", |node| node["metadata"]["labels"][names::UPGRADE_STATE_LABEL] = json!("upgrade-failed")) },
+        Case { name: "operator never observes", code: ExitCode::Budget, within: 3560, message: "the operator has not observed the newest spec",
+            arrange: |world| world.edit("clusterpolicies", "", "cluster-policy", |policy| policy["spec"]["driver"]["version"] = json!("999.1")) },
+        Case { name: "record missing", code: ExitCode::Input, within, message: "the run record is missing",
+            arrange: |world| world.remove("configmaps", OPERATOR, "gpu-operator-post-record") },
+    ]
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn whatever_cannot_succeed_ends_in_time_with_its_reason() {
+    for case in cases() {
+        let mut world = World::at_rest(1);
+        (case.arrange)(&mut world);
+        let ended = world.run("pod-a", "job-1").await;
+        assert_eq!(ended.code, case.code, "{}: {}", case.name, ended.message);
+        assert!(ended.message.contains(case.message), "{}: {}", case.name, ended.message);
+        assert!(world.second() <= case.within, "{}: {} s", case.name, world.second());
+        if ended.code == ExitCode::Input {
+            continue;
+        }
+        assert!(ended.message.contains("what to do: "), "{}: {}", case.name, ended.message);
+        let verdict = world.recorded().unwrap().verdict.unwrap();
+        assert_eq!((verdict.code, &verdict.message), (ended.code, &ended.message), "{}", case.name);
+        assert!(world.events().iter().any(|(reason, note)| reason == "RolloutFailed" && note.contains(case.message)), "{}", case.name);
+        assert_eq!(world.holder(), None, "{}", case.name);
+        let again = world.run("pod-b", "job-1").await;
+        assert_eq!(again, ended, "{}", case.name);
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn without_a_dra_driver_auto_succeeds_and_says_so() {
+    let mut world = World::at_rest(1);
+    world.remove("namespaces", "", DRA);
+    world.upgrade(&[0]);
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::Success);
+    assert!(ended.message.contains("no DRA driver in nvidia-dra-driver-gpu, nvidia-dra-driver: no plugin to re-roll"), "{}", ended.message);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_comes_within_the_grace_time_is_waited_for() {
+    let mut world = World::at_rest(1);
+    let policies = ("nvidia.com", "clusterpolicies");
+    world.server.state().served.remove(&policies);
+    let pod = world.start("pod-a", "job-1");
+    world.pass(60).await;
+    world.server.state().served.insert(policies, vec!["v1"]);
+    world.upgrade(&[0]);
+    assert_eq!(world.ends(pod).await.code, ExitCode::Success);
+    world.assert_replaced_once();
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_record_that_is_deleted_in_a_run_ends_it_with_its_reason() {
+    let mut world = World::at_rest(1);
+    world.upgrade(&[0]);
+    let pod = world.start("pod-a", "job-1");
+    world.pass(10).await;
+    world.remove("configmaps", OPERATOR, "gpu-operator-post-record");
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Input, "{}", ended.message);
+    assert!(ended.message.contains("the run record is missing"), "{}", ended.message);
+    assert!(world.second() < 200, "{} s", world.second());
+    assert!(world.deletions().is_empty());
+}

@@ -1,0 +1,145 @@
+//! Two hook Jobs at once: one acts at a time.
+
+use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::contract::names;
+use gpu_rollout::contract::settings::Settings;
+use serde_json::json;
+
+use crate::fake::fault::{Effect, Fault};
+use crate::fake::store::text;
+use crate::world::World;
+
+fn other_release(world: &World) -> Settings {
+    let mut settings = world.settings.clone();
+    settings.release = "nvidia-dra-driver-gpu-post".into();
+    settings.record = "nvidia-dra-driver-gpu-post-record".into();
+    settings
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_releases_take_turns_and_nothing_is_done_twice() {
+    for after in [0, 1, 10, 45, 80] {
+        let mut world = World::at_rest(2);
+        let other = other_release(&world);
+        world.install(&other, "job-x");
+        world.upgrade(&[1, 0]);
+        let first = world.start("pod-a", "job-1");
+        world.pass(after).await;
+        let second = world.start_with(&other, "pod-x", "job-x");
+        let (first, second) = (world.ends(first).await, world.ends(second).await);
+        assert_eq!((first.code, second.code), (ExitCode::Success, ExitCode::Success), "{after}: {} {}", first.message, second.message);
+        world.assert_replaced_once();
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_jobs_of_one_release_take_turns_and_nothing_is_done_twice() {
+    for after in [0, 10, 45, 80] {
+        let mut world = World::at_rest(2);
+        world.upgrade(&[1, 0]);
+        let first = world.start("pod-a", "job-1");
+        world.pass(after).await;
+        let settings = world.settings.clone();
+        world.install(&settings, "job-2");
+        let second = world.start("pod-b", "job-2");
+        let (first, second) = (world.ends(first).await, world.ends(second).await);
+        assert_eq!((first.code, second.code), (ExitCode::Success, ExitCode::Success), "{after}: {} {}", first.message, second.message);
+        world.assert_replaced_once();
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn the_one_that_waits_begins_as_soon_as_the_lease_is_given_back() {
+    let mut world = World::at_rest(2);
+    let other = other_release(&world);
+    world.install(&other, "job-x");
+    world.upgrade(&[1, 0]);
+    let first = world.start("pod-a", "job-1");
+    world.pass(10).await;
+    let second = world.start_with(&other, "pod-x", "job-x");
+    world.ends(first).await;
+    let before = world.second();
+    world.ends(second).await;
+    assert!(world.second() - before <= 18, "its quiet period, and little more: {} s", world.second() - before);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_holder_that_dies_is_followed_after_its_lease_ran_out() {
+    for dies in [5, 20, 44, 50] {
+        let mut world = World::at_rest(2);
+        let other = other_release(&world);
+        world.install(&other, "job-x");
+        world.upgrade(&[1, 0]);
+        let first = world.start("pod-a", "job-1");
+        world.pass(3).await;
+        let second = world.start_with(&other, "pod-x", "job-x");
+        world.pass(dies).await;
+        first.handle.abort();
+        let ended = world.ends(second).await;
+        assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+        world.assert_replaced_once();
+    }
+}
+
+fn held(world: &World, holder: &str, seconds: u32) {
+    let now = world.clock.now();
+    let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let spec =
+        json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": time, "renewTime": time, "leaseTransitions": 1});
+    world.put(
+        "leases",
+        "default",
+        names::LEASE_NAME,
+        json!({
+            "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"creationTimestamp": text(now)}, "spec": spec,
+        }),
+    );
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_is_held_to_the_end_is_named() {
+    let world = World::at_rest(1);
+    held(&world, "somebody", 20);
+    let pod = world.start("pod-a", "job-1");
+    while world.second() < 3600 && !pod.handle.is_finished() {
+        world.pass(5).await;
+        let now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        world.edit("leases", "default", names::LEASE_NAME, |lease| lease["spec"]["renewTime"] = json!(now));
+    }
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::LeaseHeld);
+    assert!(ended.message.contains("`somebody` held the Lease"), "{}", ended.message);
+    assert!(world.second() <= 3570);
+    assert!(world.writes("pod-a").is_empty());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_holder_with_a_longer_lease_is_given_its_time() {
+    let world = World::at_rest(1);
+    held(&world, "a newer version", 60);
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::Success);
+    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let second = taken.at.duration_since(crate::world::at(0)).as_secs();
+    assert!((60..70).contains(&second), "taken after {second} s");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_without_a_holder_is_taken_at_once() {
+    let world = World::at_rest(1);
+    held(&world, "", 20);
+    world.run("pod-a", "job-1").await;
+    assert!(world.second() < 20, "{} s", world.second());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
+    for effect in [Effect::Status(409), Effect::Status(500)] {
+        let world = World::at_rest(1);
+        let release =
+            |request: &crate::fake::request::Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
+        world.server.state().faults.push(Fault::new(release, 0, 1, effect));
+        assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+        assert_eq!(world.holder(), None, "{effect:?}");
+    }
+}
