@@ -40,6 +40,13 @@ fi
 GPU_ROLLOUT_ROOTFS=$(CDPATH='' cd -- "$rootfs" && pwd)
 export GPU_ROLLOUT_ROOTFS
 
-# What only measures is run by name (scripts/bench.sh).
-[ $# -gt 0 ] || set -- --skip scenarios::cost::
-RUST_LIB_BACKTRACE=0 exec cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture "$@"
+RUST_LIB_BACKTRACE=0
+export RUST_LIB_BACKTRACE
+rm -rf target/tmp/rights
+# What only measures is run by name (scripts/bench.sh); the rights are what the scenarios have noted together, some of them alone prove nothing.
+if [ $# -gt 0 ]; then
+  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture "$@"
+else
+  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture --skip scenarios::cost:: --skip every_granted_right
+  cargo test --quiet --test cluster -- --ignored --exact scenarios::rights::every_granted_right_is_used
+fi

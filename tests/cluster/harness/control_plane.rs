@@ -1,5 +1,6 @@
 //! etcd, kube-apiserver, kube-controller-manager and kube-scheduler as plain processes on loopback.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,12 +16,13 @@ use super::wait::until;
 
 const AUDIT_POLICY: &str = include_str!("control_plane/audit_policy.yaml");
 /// A cold start on a busy machine; a warm one takes some 10 s.
-const START_LIMIT: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_mins(2);
 
 /// A running control plane.
 pub(crate) struct ControlPlane {
     etcd: Process,
-    api_server: Process,
+    /// `None`: the scenario has taken it away.
+    api_server: RefCell<Option<Process>>,
     controller_manager: Process,
     scheduler: Process,
     directory: PathBuf,
@@ -82,7 +84,7 @@ impl ControlPlane {
         )?;
         Ok(Self {
             etcd,
-            api_server,
+            api_server: RefCell::new(Some(api_server)),
             controller_manager,
             scheduler,
             directory: directory.to_owned(),
@@ -95,21 +97,23 @@ impl ControlPlane {
 
     /// Fails with the end of its log if a program has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        [&mut self.etcd, &mut self.api_server, &mut self.controller_manager, &mut self.scheduler]
-            .into_iter()
-            .try_for_each(Process::check_alive)
+        let others = [&mut self.etcd, &mut self.controller_manager, &mut self.scheduler];
+        others.into_iter().chain(self.api_server.get_mut()).try_for_each(Process::check_alive)
     }
 
     /// The API server goes away; what it stored stays.
-    pub(crate) async fn stop_api_server(&mut self) -> Result<()> {
-        self.api_server.kill().await
+    pub(crate) async fn stop_api_server(&self) -> Result<()> {
+        let api_server = self.api_server.take();
+        api_server.context("the API server is away already")?.kill().await
     }
 
     /// The API server comes back on the same port.
-    pub(crate) async fn start_api_server(&mut self) -> Result<()> {
-        self.api_server =
-            Process::start(&self.directory, "kube-apiserver-again", &program("kube-apiserver")?, &self.api_server_arguments, &[])?;
-        await_ready(&self.client, &mut self.api_server).await
+    pub(crate) async fn start_api_server(&self) -> Result<()> {
+        let program = program("kube-apiserver")?;
+        let mut api_server = Process::start(&self.directory, "kube-apiserver-again", &program, &self.api_server_arguments, &[])?;
+        await_ready(&self.client, &mut api_server).await?;
+        self.api_server.replace(Some(api_server));
+        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ use super::wait::until;
 
 /// B of the Jobs in scenarios: more than they need, and little to wait for where they fail.
 pub(crate) const BUDGET_SECONDS: u64 = 240;
-const POD_LIMIT: Duration = Duration::from_secs(120);
+const POD_LIMIT: Duration = Duration::from_mins(2);
 
 /// One release of `charts/gpu-rollout`, in the operator's namespace unless said otherwise.
 pub(crate) struct HookRelease<'a> {

@@ -20,7 +20,7 @@ const STAGES: &str = include_str!("kwok/stages.yaml");
 pub(crate) const KWOK_LABEL: (&str, &str) = ("type", "kwok");
 /// Keeps pods away that need a real kubelet.
 pub(crate) const KWOK_TAINT: &str = "stand-in.gpu-rollout.dev/kwok";
-const NODE_LIMIT: Duration = Duration::from_secs(60);
+const NODE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Starts kwok.
 pub(crate) fn start(directory: &Path, control_plane: &ControlPlane) -> Result<Process> {

@@ -81,6 +81,18 @@ impl NodeAgent {
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     }
 
+    /// What all containers of the node have written so far; needs no API server.
+    pub(crate) fn all_logs(&self) -> Result<String> {
+        let mut all = String::new();
+        for entry in std::fs::read_dir(&self.shared.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                all += &std::fs::read_to_string(path)?;
+            }
+        }
+        Ok(all)
+    }
+
     /// The node loses its power: no process of it is left, nobody tells the API server.
     pub(crate) async fn cut_power(&self) -> Result<()> {
         self.task.abort();

@@ -60,7 +60,7 @@ impl Process {
     }
 
     /// Kills the program and waits until it is gone.
-    pub(crate) async fn kill(&mut self) -> Result<()> {
+    pub(crate) async fn kill(mut self) -> Result<()> {
         self.child.kill().await.with_context(|| format!("killing {}", self.name))
     }
 }

@@ -11,7 +11,7 @@ use super::run_directory::RunDirectory;
 use super::stack::Stack;
 
 /// More than any scenario takes, even on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(600);
+const DEADLINE: Duration = Duration::from_mins(10);
 
 /// Starts a stack for the scenario `name` and runs `story` on it.
 pub(crate) async fn scenario(name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {

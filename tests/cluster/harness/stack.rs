@@ -56,6 +56,11 @@ impl Stack {
         Ok(())
     }
 
+    /// The URL of the stand-ins' chart repository.
+    pub(crate) fn charts(&self) -> Result<&str> {
+        Ok(&self.stand_in.as_ref().context("nothing is played yet")?.charts)
+    }
+
     /// Changes the script from now on.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
         self.stand_in.as_ref().context("nothing is played yet")?.rewrite(change);
@@ -64,7 +69,7 @@ impl Stack {
 
     /// Installs or upgrades a release from the stand-ins' charts; does not wait.
     pub(crate) async fn deploy(&self, chart: &str, version: &str, namespace: &str, values: &Value) -> Result<()> {
-        let url = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
+        let url = self.charts()?;
         let file = self.directory.join(format!("{chart}-values.json"));
         std::fs::write(&file, values.to_string())?;
         let file = file.display().to_string();

@@ -29,7 +29,7 @@ async fn plugins_are_stale_until_somebody_replaces_them() -> Result<()> {
 
         let pods = Api::<Pod>::namespaced(stack.client.clone(), DRA_NAMESPACE);
         pods.delete(before[&nodes[0]].name(), &DeleteParams::default()).await?;
-        until("the new plugin to publish", Duration::from_secs(60), async || {
+        until("the new plugin to publish", Duration::from_mins(1), async || {
             Ok((stack.served().await?[&nodes[0]] == published(NEW.driver)).then_some(()))
         })
         .await?;

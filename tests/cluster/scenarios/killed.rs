@@ -17,7 +17,7 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 use crate::harness::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// How the hook's pod dies.
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ async fn fails(name: &str, seed: u64, fault: Fault, state: &str) -> Result<()> {
     scenario(name, async |stack| {
         let nodes = stack.fleet(Script::seeded(seed), 2, true).await?;
         let broken = nodes[1].clone();
-        stack.rewrite(|script| drop(script.faults.insert(broken.clone(), fault)))?;
+        stack.rewrite(|script| script.faults.extend([(broken.clone(), fault)]))?;
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
 

@@ -15,7 +15,7 @@ use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
 use crate::harness::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const NAMESPACE: &str = "trivial";
 
 #[tokio::test(flavor = "local")]

@@ -94,7 +94,7 @@ impl Sandbox {
         message.truncate(message.floor_char_boundary(4096));
         if message.is_empty() && fall_back {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
-            message = log[log.ceil_char_boundary(log.len().saturating_sub(2048))..].to_owned();
+            log[log.ceil_char_boundary(log.len().saturating_sub(2048))..].clone_into(&mut message);
         }
         message
     }

@@ -15,7 +15,7 @@ use super::Shared;
 use super::specification::{Refusal, field_value};
 use crate::harness::wait::until;
 
-const MOUNT_LIMIT: Duration = Duration::from_secs(60);
+const MOUNT_LIMIT: Duration = Duration::from_mins(1);
 
 /// A directory (or a file in it) of this machine and where the container sees it.
 pub(super) struct Mount {

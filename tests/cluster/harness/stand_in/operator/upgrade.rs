@@ -42,12 +42,8 @@ impl Controller {
             return remove_states(client, observed).await;
         }
         let seen = fingerprint(observed);
-        let due = match &self.looked {
-            None => true,
-            Some((last, since)) if seen == *last => since.elapsed() >= script.tick,
-            Some(_) => true,
-        };
-        if !due {
+        let resting = self.looked.as_ref().is_some_and(|(last, since)| *last == seen && since.elapsed() < script.tick);
+        if resting {
             return Ok(());
         }
         let Some(entries) = entries(observed, script) else {
@@ -71,10 +67,8 @@ fn fingerprint(observed: &Observed) -> String {
         generation.filter(|generation| *generation > 1).map(|generation| (generation, observed.newest_revision(Operand::Driver)));
     let mut seen = format!("{:?} {template:?}", observed.policy.metadata.generation);
     for node in &observed.gpu_nodes {
-        seen += &format!(" {} {:?}", node.name_any(), node.labels().get(STATE));
-        if observed.is_at_least(26, 7) {
-            seen += &format!(" {:?}", node.labels().get(SKIP));
-        }
+        let skip = observed.is_at_least(26, 7).then(|| node.labels().get(SKIP));
+        seen.extend([" ".to_owned(), node.name_any(), format!("{:?} {skip:?}", node.labels().get(STATE))]);
     }
     seen
 }

@@ -4,6 +4,7 @@ use gpu_rollout::contract::count::Count;
 
 /// A node with a driver pod.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) state: String,
