@@ -1,6 +1,7 @@
 //! The machinery of the end-to-end tests. [`scenario::scenario`] starts a [`stack::Stack`] and runs a story on it.
 
 pub(crate) mod audit;
+pub(crate) mod bundle;
 pub(crate) mod certificates;
 pub(crate) mod control_plane;
 pub(crate) mod dump;

@@ -1,6 +1,7 @@
 //! The stories. Each one starts a stack of its own.
 
 mod again;
+mod bundle;
 mod cost;
 mod dra_driver;
 mod first_install;

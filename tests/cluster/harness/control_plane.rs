@@ -95,7 +95,9 @@ impl ControlPlane {
 
     /// Fails with the end of its log if a program has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        [&mut self.etcd, &mut self.api_server, &mut self.controller_manager, &mut self.scheduler].into_iter().try_for_each(Process::check_alive)
+        [&mut self.etcd, &mut self.api_server, &mut self.controller_manager, &mut self.scheduler]
+            .into_iter()
+            .try_for_each(Process::check_alive)
     }
 
     /// The API server goes away; what it stored stays.

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::hook_release::HookRelease;
 use super::stack::Stack;
-use super::stand_in::{GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, published, resource_slice_kind};
+use super::stand_in::{
+    GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, published, resource_slice_kind,
+};
 use super::wait::until;
 
 /// A release of the operator and the versions that its chart brings.
@@ -115,7 +117,9 @@ impl Stack {
         ensure!(is_ready(pod), "{} is not ready", pod.name_any());
         let name = pod.name_any();
         let mut writes = self.audit.requests()?;
-        writes.retain(|request| request.verb == "patch" && request.resource == "pods/status" && request.name == name && request.user == "admin");
+        writes.retain(|request| {
+            request.verb == "patch" && request.resource == "pods/status" && request.name == name && request.user == "admin"
+        });
         Ok(writes.last().with_context(|| format!("nobody has made {name} ready"))?.time)
     }
 

@@ -23,16 +23,22 @@ use super::wait::until;
 pub(crate) const BUDGET_SECONDS: u64 = 240;
 const POD_LIMIT: Duration = Duration::from_secs(120);
 
-/// One release of `charts/gpu-rollout` in the operator's namespace.
+/// One release of `charts/gpu-rollout`, in the operator's namespace unless said otherwise.
 pub(crate) struct HookRelease<'a> {
     stack: &'a Stack,
     name: &'a str,
+    namespace: &'a str,
 }
 
 impl<'a> HookRelease<'a> {
     /// Names it; nothing is installed yet.
     pub(crate) fn new(stack: &'a Stack, name: &'a str) -> Self {
-        Self { stack, name }
+        Self::in_namespace(stack, name, OPERATOR_NAMESPACE)
+    }
+
+    /// The same in another namespace.
+    pub(crate) fn in_namespace(stack: &'a Stack, name: &'a str, namespace: &'a str) -> Self {
+        Self { stack, name, namespace }
     }
 
     /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to the end of the hook.
@@ -50,14 +56,14 @@ impl<'a> HookRelease<'a> {
         let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout").display().to_string();
         let timeout = format!("{}s", BUDGET_SECONDS + 90);
         let file = file.display().to_string();
-        let arguments = ["upgrade", "--install", self.name, &chart, "-n", OPERATOR_NAMESPACE, "-f", &file, "--timeout", &timeout];
+        let arguments = ["upgrade", "--install", self.name, &chart, "-n", self.namespace, "-f", &file, "--timeout", &timeout];
         self.stack.helm.run(&arguments).await
     }
 
     /// The Job's pods, the oldest first.
     pub(crate) async fn pods(&self) -> Result<Vec<Pod>> {
         let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", self.name));
-        let mut pods = Api::<Pod>::namespaced(self.stack.client.clone(), OPERATOR_NAMESPACE).list(&of_job).await?.items;
+        let mut pods = Api::<Pod>::namespaced(self.stack.client.clone(), self.namespace).list(&of_job).await?.items;
         pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
         Ok(pods)
     }
@@ -82,13 +88,13 @@ impl<'a> HookRelease<'a> {
     /// What all pods of the Job have logged, as far as their nodes still know.
     pub(crate) async fn logs(&self) -> Result<String> {
         let pods = self.pods().await?;
-        let log = |pod: &Pod| self.stack.worker_of(pod).and_then(|worker| worker.logs(OPERATOR_NAMESPACE, &pod.name_any()));
+        let log = |pod: &Pod| self.stack.worker_of(pod).and_then(|worker| worker.logs(self.namespace, &pod.name_any()));
         Ok(pods.iter().map(|pod| log(pod).unwrap_or_default()).collect())
     }
 
     /// The run record.
     pub(crate) async fn record(&self) -> Result<BTreeMap<String, String>> {
-        let maps = Api::<ConfigMap>::namespaced(self.stack.client.clone(), OPERATOR_NAMESPACE);
+        let maps = Api::<ConfigMap>::namespaced(self.stack.client.clone(), self.namespace);
         Ok(maps.get(&format!("{}-record", self.name)).await?.data.unwrap_or_default())
     }
 
@@ -102,7 +108,7 @@ impl<'a> HookRelease<'a> {
 
     /// What its ServiceAccount has asked the API server for since a moment.
     pub(crate) fn requests(&self, since: Timestamp) -> Result<Vec<Request>> {
-        let mut requests = self.stack.audit.by_service_account(OPERATOR_NAMESPACE, self.name)?;
+        let mut requests = self.stack.audit.by_service_account(self.namespace, self.name)?;
         requests.retain(|request| request.time >= since);
         Ok(requests)
     }
@@ -117,6 +123,11 @@ impl<'a> HookRelease<'a> {
     /// Its name, which is its ServiceAccount's too.
     pub(crate) fn name(&self) -> &str {
         self.name
+    }
+
+    /// Its namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace
     }
 }
 

@@ -57,12 +57,8 @@ pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
 }
 
 async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Result<()> {
-    let mut labels = BTreeMap::from([
-        KWOK_LABEL,
-        ("kubernetes.io/arch", "amd64"),
-        ("kubernetes.io/hostname", name),
-        ("kubernetes.io/os", "linux"),
-    ]);
+    let mut labels =
+        BTreeMap::from([KWOK_LABEL, ("kubernetes.io/arch", "amd64"), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")]);
     labels.extend(features.iter().copied());
     let nodes = Api::<Node>::all(client.clone());
     let resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::audit::Request;
 use super::hook_release::HookRelease;
 use super::stack::Stack;
-use super::stand_in::OPERATOR_NAMESPACE;
 
 /// What was granted and what was used, as `scope group/resource verb`.
 #[derive(Default, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ impl Grant {
 
 /// Checks the requests of a hook against its rights, and notes for [`unused`] which of them it needed.
 pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str) -> Result<()> {
-    let grants = grants(stack, hook.name()).await?;
+    let grants = grants(stack, hook).await?;
     let mut rights = Rights { granted: grants.iter().map(|grant| grant.name.clone()).collect(), used: BTreeSet::new() };
     for request in hook.requests(Timestamp::MIN)? {
         ensure!(request.code != 403, "denied: {request:?}");
@@ -81,11 +80,11 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("rights")
 }
 
-async fn grants(stack: &Stack, account: &str) -> Result<Vec<Grant>> {
+async fn grants(stack: &Stack, hook: &HookRelease<'_>) -> Result<Vec<Grant>> {
     let client = || stack.client.clone();
     let everything = ListParams::default();
     let bound = |subjects: &Option<Vec<Subject>>| {
-        let account = |subject: &Subject| subject.name == account && subject.namespace.as_deref() == Some(OPERATOR_NAMESPACE);
+        let account = |subject: &Subject| subject.name == hook.name() && subject.namespace.as_deref() == Some(hook.namespace());
         subjects.iter().flatten().any(account)
     };
     let mut grants = Vec::new();

@@ -37,7 +37,8 @@ where
 {
     let end = tokio::time::Instant::now() + limit;
     loop {
-        let waited = tokio::time::timeout_at(end, await_condition(api.clone(), name, |object: Option<&K>| condition.matches_object(object)));
+        let waited =
+            tokio::time::timeout_at(end, await_condition(api.clone(), name, |object: Option<&K>| condition.matches_object(object)));
         match waited.await.with_context(|| format!("waited {limit:?} for {what} of {name}"))? {
             Ok(object) => return Ok(object),
             // A broken watch (the API server is away) is started again until time is up.

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use crate::harness::fleet::OLD;
 use crate::harness::hook_release::HookRelease;
+use crate::harness::rights;
 use crate::harness::scenario::scenario;
 use crate::harness::stand_in::Script;
-use crate::harness::rights;
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]

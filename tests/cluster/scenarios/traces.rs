@@ -134,7 +134,8 @@ async fn set_validator(stack: &Stack, node: &str, ready: bool) -> Result<()> {
         let annotation = json!({"metadata": {"annotations": {"stand-in.gpu-rollout.dev/never-ready": never}}});
         pods.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(annotation)).await?;
         if !ready {
-            let mut status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]}});
+            let mut status =
+                json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]}});
             let mut containers = pod.status.clone().and_then(|status| status.container_statuses).unwrap_or_default();
             containers.iter_mut().for_each(|container| container.ready = false);
             status["status"]["containerStatuses"] = json!(containers);

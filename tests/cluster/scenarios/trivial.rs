@@ -123,10 +123,8 @@ async fn running(stack: &Stack, job: &str) -> Result<Pod> {
 }
 
 async fn ended(stack: &Stack, job: &str) -> Result<ContainerStateTerminated> {
-    pod_of(stack, job, "an ended pod", |pod| {
-        pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.as_ref()?.terminated.clone()
-    })
-    .await
+    pod_of(stack, job, "an ended pod", |pod| pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.as_ref()?.terminated.clone())
+        .await
 }
 
 async fn logs(stack: &Stack, job: &str) -> Result<String> {

@@ -47,7 +47,8 @@ pub(super) fn ended(pod: &Pod, sandbox: &Sandbox, code: i32) -> Value {
 fn status(pod: &Pod, phase: &str, ready: bool, reason: &str, container: Value) -> Value {
     let now = Timestamp::now();
     let ready = if ready { "True" } else { "False" };
-    let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": now});
+    let condition =
+        |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": now});
     let specification = pod.spec.iter().flat_map(|spec| &spec.containers).next();
     let mut container_status = json!({
         "name": specification.map(|container| &container.name),

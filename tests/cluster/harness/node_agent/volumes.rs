@@ -96,7 +96,8 @@ async fn config_map(shared: &Shared, pod: &Pod, name: &str, items: Option<&[KeyT
     // A kubelet tries again until the pod goes: a new namespace gets its CA certificate a moment after its first pod.
     let map = until(&format!("ConfigMap {namespace}/{name}"), MOUNT_LIMIT, async || Ok(maps.get_opt(name).await?)).await?;
     let data = map.data.unwrap_or_default();
-    let path = |key: &str| items.map_or(Some(key.to_owned()), |items| items.iter().find(|item| item.key == key).map(|item| item.path.clone()));
+    let path =
+        |key: &str| items.map_or(Some(key.to_owned()), |items| items.iter().find(|item| item.key == key).map(|item| item.path.clone()));
     for (key, value) in data {
         if let Some(path) = path(&key) {
             std::fs::write(directory.join(path), value)?;

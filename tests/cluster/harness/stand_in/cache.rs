@@ -27,7 +27,13 @@ where
     K::DynamicType: Clone + Debug + Hash + Eq + Unpin,
 {
     /// Starts the watch; every change notifies `changed`.
-    pub(super) fn start(api: Api<K>, kind: K::DynamicType, config: watcher::Config, changed: &Arc<Notify>, tasks: &mut JoinSet<()>) -> Self {
+    pub(super) fn start(
+        api: Api<K>,
+        kind: K::DynamicType,
+        config: watcher::Config,
+        changed: &Arc<Notify>,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
         let writer = reflector::store::Writer::new(kind);
         let store = writer.as_reader();
         let changed = Arc::clone(changed);

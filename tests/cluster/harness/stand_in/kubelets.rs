@@ -68,7 +68,9 @@ impl Kubelets {
             match pod.annotations().get(HOLD).map(String::as_str) {
                 Some(DRIVER) => self.start_driver(pod, node, &pods, &script).await?,
                 Some(TOOLKIT) if loaded_driver(&pods, node).is_some() => self.release(pod, json!({})).await?,
-                Some(VALIDATOR) if loaded_driver(&pods, node).is_some() && toolkit_is_ready(&pods, node) => self.release(pod, json!({})).await?,
+                Some(VALIDATOR) if loaded_driver(&pods, node).is_some() && toolkit_is_ready(&pods, node) => {
+                    self.release(pod, json!({})).await?
+                }
                 Some(dra::PLUGIN) => {
                     if let Some(version) = loaded_driver(&pods, node) {
                         self.release(pod, json!({dra::SERVES: version})).await?;

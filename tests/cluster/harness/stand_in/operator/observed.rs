@@ -57,18 +57,28 @@ impl Caches {
 
     /// `None`: there is no ClusterPolicy, or no operator pod that is ready.
     pub(super) fn observe(&self) -> Option<Observed> {
-        let policy = self.policies.all().into_iter().min_by_key(|policy| (policy.metadata.creation_timestamp.clone(), policy.name_any()))?;
+        let policy =
+            self.policies.all().into_iter().min_by_key(|policy| (policy.metadata.creation_timestamp.clone(), policy.name_any()))?;
         let pods = self.pods.all();
         let of_operator = |pod: &&Arc<Pod>| pod.labels().get("app").is_some_and(|app| app == "gpu-operator");
         // While a new version of the operator is rolled out, the old one goes on until the new pod is ready.
-        let operator = pods.iter().filter(of_operator).filter(|pod| is_ready(pod)).max_by_key(|pod| pod.metadata.creation_timestamp.clone())?;
+        let operator =
+            pods.iter().filter(of_operator).filter(|pod| is_ready(pod)).max_by_key(|pod| pod.metadata.creation_timestamp.clone())?;
         let version = operator.spec.as_ref()?.containers.first()?.image.as_ref()?.rsplit(':').next()?.to_owned();
         let nodes = self.nodes.all();
         let nfd_labels = nodes.iter().any(|node| node.labels().keys().any(|label| label.starts_with(NFD_PREFIX)));
         let mut gpu_nodes = nodes;
         gpu_nodes.retain(|node| node.labels().get(NFD_GPU_LABEL).is_some_and(|value| value == "true"));
         gpu_nodes.sort_by_key(|node| node.name_any());
-        Some(Observed { policy, version, gpu_nodes, nfd_labels, pods, daemon_sets: self.daemon_sets.all(), revisions: self.revisions.all() })
+        Some(Observed {
+            policy,
+            version,
+            gpu_nodes,
+            nfd_labels,
+            pods,
+            daemon_sets: self.daemon_sets.all(),
+            revisions: self.revisions.all(),
+        })
     }
 }
 
@@ -97,7 +107,8 @@ impl Observed {
     /// The hash of a DaemonSet's newest revision.
     pub(super) fn newest_revision(&self, operand: Operand) -> Option<&str> {
         let uid = self.daemon_set(operand)?.uid();
-        let owned = self.revisions.iter().filter(|revision| revision.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref()));
+        let owned =
+            self.revisions.iter().filter(|revision| revision.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref()));
         owned.max_by_key(|revision| revision.revision)?.labels().get("controller-revision-hash").map(String::as_str)
     }
 

@@ -16,7 +16,8 @@ pub(super) struct Verdict {
 /// Judges the operands as the operator does.
 pub(super) fn verdict(observed: &Observed) -> Verdict {
     if observed.gpu_nodes.is_empty() {
-        let (reason, message) = if observed.nfd_labels { ("NoGPUNodes", "No GPU nodes found") } else { ("NFDLabelsMissing", "No NFD labels found") };
+        let (reason, message) =
+            if observed.nfd_labels { ("NoGPUNodes", "No GPU nodes found") } else { ("NFDLabelsMissing", "No NFD labels found") };
         return Verdict { state: "ready", reason, message: message.to_owned() };
     }
     let waiting: Vec<&str> = Operand::ALL.into_iter().filter(|operand| !operand_is_ready(*operand, observed)).map(Operand::state).collect();
@@ -70,9 +71,7 @@ impl Verdict {
 
     fn conditions(&self) -> [Value; 2] {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-            json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now})
-        };
+        let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
         if self.is_ready() {
             [condition("Ready", "True", self.reason, &self.message), condition("Error", "False", "Ready", "")]
         } else {

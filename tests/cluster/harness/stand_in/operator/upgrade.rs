@@ -67,7 +67,8 @@ impl Controller {
 fn fingerprint(observed: &Observed) -> String {
     let generation = observed.daemon_set(Operand::Driver).and_then(|object| object.metadata.generation);
     // The first revision does not: in recorded installs the labels come at the first tick.
-    let template = generation.filter(|generation| *generation > 1).map(|generation| (generation, observed.newest_revision(Operand::Driver)));
+    let template =
+        generation.filter(|generation| *generation > 1).map(|generation| (generation, observed.newest_revision(Operand::Driver)));
     let mut seen = format!("{:?} {template:?}", observed.policy.metadata.generation);
     for node in &observed.gpu_nodes {
         seen += &format!(" {} {:?}", node.name_any(), node.labels().get(STATE));
