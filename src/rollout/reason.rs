@@ -199,7 +199,6 @@ impl Reason {
         }
         matches!(self, Self::PluginQueued { .. } | Self::PluginHeldUp { .. } | Self::Quiet { .. })
     }
-    }
 
     /// What a person can do about it.
     pub fn advice(&self) -> &'static str {
