@@ -10,7 +10,7 @@ use crate::cluster::client::connect;
 use crate::cluster::events::shortened;
 use crate::contract::exit::ExitCode;
 use crate::contract::names::{SETTINGS_ENV, TERMINATION_LOG};
-use crate::contract::settings::Settings;
+use crate::contract::settings::{FORMAT_VERSION, Settings};
 use crate::hook::{Clock, Ended, Hook, Identity, Shutdown};
 
 use super::printer::Printer;
@@ -79,14 +79,9 @@ impl RunArguments {
             printer.error(&format!("`{log}` is no log filter: {error}"), Some("write for example `info` or `gpu_rollout=debug`"));
             return ExitCode::Usage;
         }
-        let ended = match serde_json::from_str::<Settings>(&settings) {
+        let ended = match read(&settings) {
             Ok(settings) => in_cluster(settings, Identity { job: job_uid, pod: pod_name }),
-            Err(error) => Ended {
-                code: ExitCode::Input,
-                message: format!(
-                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"
-                ),
-            },
+            Err(ended) => ended,
         };
         if ended.code == ExitCode::Success {
             printer.note(&ended.message);
@@ -102,6 +97,29 @@ impl RunArguments {
         }
         ended.code
     }
+}
+
+/// Reads the settings. What a newer chart wrote is told from what is merely wrong: its new keys are unknown here.
+fn read(text: &str) -> Result<Settings, Ended> {
+    let newer = |error: serde_json::Error| {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        let found = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
+        match found {
+            Some(found) => Ended {
+                code: ExitCode::NewerFormat,
+                message: format!(
+                    "the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"
+                ),
+            },
+            None => Ended {
+                code: ExitCode::Input,
+                message: format!(
+                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"
+                ),
+            },
+        }
+    };
+    serde_json::from_str(text).map_err(newer)
 }
 
 /// Runs the hook on a runtime of its own.
@@ -130,4 +148,18 @@ fn start_logging(format: LogFormat, filter: &str) -> Result<(), tracing_subscrib
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_newer_chart_are_told_from_wrong_ones() {
+        let code = |text: &str| read(text).map_err(|ended| ended.code);
+        assert_eq!(code(r#"{"formatVersion": 2, "digest": "d", "news": []}"#), Err(ExitCode::NewerFormat));
+        for wrong in ["", "{", "[]", "7", "{}", r#"{"formatVersion": 1, "news": []}"#, r#"{"formatVersion": "2"}"#] {
+            assert_eq!(code(wrong), Err(ExitCode::Input), "{wrong}");
+        }
+    }
 }

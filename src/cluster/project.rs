@@ -54,6 +54,7 @@ pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
     let status = object.status.clone().unwrap_or_default();
     Some(Deployment {
         replicas: object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+        current: status.replicas.unwrap_or(0),
         updated: status.updated_replicas.unwrap_or(0),
         available: status.available_replicas.unwrap_or(0),
         observed: status.observed_generation >= object.metadata.generation,
@@ -183,6 +184,7 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     let policy = "/spec/driver/upgradePolicy";
     Some(ClusterPolicy {
         uid: uid(&object.metadata),
+        generation: object.metadata.generation.unwrap_or(0),
         driver_enabled: flag("/spec/driver/enabled", true),
         uses_nvidia_drivers: flag("/spec/driver/useNvidiaDriverCRD", false),
         driver: image(data, "/spec/driver"),
@@ -217,7 +219,12 @@ fn spec_manager(metadata: &ObjectMeta) -> Option<String> {
 
 /// An NVIDIADriver (`nvidia.com/v1alpha1`).
 pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
-    Some(NvidiaDriver { name: name(&object.metadata), uid: uid(&object.metadata), driver: image(&object.data, "/spec") })
+    Some(NvidiaDriver {
+        name: name(&object.metadata),
+        uid: uid(&object.metadata),
+        generation: object.metadata.generation.unwrap_or(0),
+        driver: image(&object.data, "/spec"),
+    })
 }
 
 /// A ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.

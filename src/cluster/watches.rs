@@ -66,6 +66,8 @@ pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<
     if settings.duties.contains(&Duty::Reroll) {
         for name in &settings.dra.namespaces {
             match call(api.get(name)).await {
+                // One that is being deleted takes no Role any more, and what is in it is on its way out.
+                Ok(namespace) if namespace.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Terminating") => {}
                 Ok(_) => present.push(name.clone()),
                 Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error),

@@ -15,6 +15,12 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Set by gpu-operator on every node with an NVIDIA GPU (gpu-operator `controllers/state_manager.go`).
 pub const GPU_PRESENT_LABEL: &str = "nvidia.com/gpu.present";
+/// All labels by which the operator places its operands begin with it.
+pub const DEPLOY_LABEL_PREFIX: &str = "nvidia.com/gpu.deploy.";
+/// Which NVIDIADriver a node belongs to (gpu-operator v26.7 and later).
+pub const DRIVER_OWNER_LABEL: &str = "nvidia.com/gpu-operator.driver.owner";
+/// The container of a driver pod that installs the driver; others (peermem, fs, gdrcopy) have versions of their own.
+pub const DRIVER_CONTAINER: &str = "nvidia-driver-ctr";
 /// The driver DaemonSet's node selector.
 pub const DEPLOY_DRIVER_LABEL: &str = "nvidia.com/gpu.deploy.driver";
 /// The container toolkit DaemonSet's node selector.

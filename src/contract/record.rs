@@ -1,7 +1,8 @@
 //! The run record: what a run did, kept in the ConfigMap of its hook release. Data key [`RUN_KEY`] holds a [`Run`], and
 //! `node.<name>` a [`NodeRecord`] for each node that the run is about, so that one node's progress is one small patch.
 //!
-//! A node's record takes some 300 bytes; a ConfigMap holds 1 MiB: room for about 3,000 nodes out of date at once.
+//! A node's record takes 550 bytes or so after a replacement; a ConfigMap holds 1 MiB: room for about 1,800 nodes that are out of date and not
+//! done at once. Beyond 900 KiB the records of nodes that are done are let go.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,9 @@ pub struct Run {
     pub job: String,
     /// When the run began.
     pub started_at: Timestamp,
+    /// Which specs it was about when it ended: an edit that the digest does not know of is no "nothing has changed".
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub specs: String,
     /// How it ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,

@@ -15,6 +15,7 @@ use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::decide;
 use crate::rollout::memory::Memory;
+use crate::rollout::spec::fingerprint;
 
 use super::{Ended, Hook};
 
@@ -183,10 +184,14 @@ async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<
 fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Timestamp) -> Option<Ended> {
     let run = record.run.as_ref().filter(|run| run.digest == hook.settings.digest)?;
     run.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Success)?;
+    let observed = watches.observed();
+    if run.specs != fingerprint(&observed) {
+        return None;
+    }
     let now = hook.clock.now();
     let mut memory = Memory::new(now, deadline);
     memory.nodes.clone_from(&record.nodes);
-    let decision = decide(&watches.observed(), &hook.settings, &memory, now);
+    let decision = decide(&observed, &hook.settings, &memory, now);
     decision.well.then(|| {
         let message = format!(
             "nothing to do: this rollout was completed {} and everything is still as it left it",

@@ -17,6 +17,8 @@ use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
+use crate::rollout::observed::Observed;
+use crate::rollout::spec::fingerprint;
 
 use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
@@ -28,6 +30,8 @@ const GATHER: Duration = Duration::from_millis(150);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
 const GIVE_BACK: Duration = Duration::from_secs(5);
+/// How many nodes that were waited for in vain get an event: the record has them all.
+const TOLD_NODES: usize = 50;
 /// How often the log says that the run is alive and what it waits for.
 const PROGRESS_SECONDS: i64 = 60;
 
@@ -46,6 +50,8 @@ struct Drive<'a> {
     /// Since when it has been refusing writes, by what was to be written.
     unwritten_since: BTreeMap<Write, Timestamp>,
     progress_at: Timestamp,
+    /// Whether the budget has been held against the live fleet.
+    estimated: bool,
 }
 
 pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
@@ -111,6 +117,7 @@ impl<'a> Drive<'a> {
                 digest: settings.digest.clone(),
                 job: hook.identity.job.clone(),
                 started_at: now,
+                specs: String::new(),
                 verdict: None,
             },
             memory: Memory::new(now, start.deadline),
@@ -118,6 +125,7 @@ impl<'a> Drive<'a> {
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
             progress_at: now,
+            estimated: false,
         }
     }
 
@@ -131,6 +139,10 @@ impl<'a> Drive<'a> {
 
     /// Waits for the Lease, at most until the deadline.
     async fn acquire(&self, leases: &Leases) -> Result<Held, Ended> {
+        if self.now() >= self.memory.deadline {
+            let message = "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)";
+            return Err(Ended::new(ExitCode::Budget, message));
+        }
         let holder = std::cell::RefCell::new(String::new());
         let acquiring = leases.acquire(|seen| {
             tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
@@ -176,6 +188,10 @@ impl<'a> Drive<'a> {
                     node.replaced.iter().max_by_key(|(_, replacement)| replacement.at).map(|(uid, one)| (uid.clone(), one.clone()))
                 {
                     node.replaced = BTreeMap::from([last]);
+                    // Whether it came back is judged by what is there now; it keeps nobody waiting.
+                    for replacement in node.replaced.values_mut() {
+                        replacement.back_at.get_or_insert(self.memory.started_at);
+                    }
                     node.outcome = None;
                     node.reason = None;
                     node.since = None;
@@ -184,11 +200,6 @@ impl<'a> Drive<'a> {
             }
         }
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
-        if let Some(needed) = estimate::budget_seconds(&self.watches.observed(), &self.hook.settings)
-            && needed > self.hook.settings.budget_seconds
-        {
-            self.record(Occurrence::BudgetTooSmall { needed, budget: self.hook.settings.budget_seconds }).await;
-        }
         Ok(())
     }
 
@@ -234,12 +245,16 @@ impl<'a> Drive<'a> {
     /// One decision and what follows from it; answers when to decide again at the latest.
     async fn step(&mut self, held: &Held) -> Result<Timestamp, Ended> {
         let now = self.now();
-        let decision = decide(&self.watches.observed(), &self.hook.settings, &self.memory, now);
+        let observed = self.watches.observed();
+        let decision = decide(&observed, &self.hook.settings, &self.memory, now);
         if !held.is_valid() {
             return Ok(now);
         }
         let mut run = self.run.clone();
         run.verdict.clone_from(&decision.verdict);
+        if run.verdict.is_some() {
+            run.specs = fingerprint(&observed);
+        }
         let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
         if let Err(error) = self.store.write(&record).await {
             // Unwritten is undecided: without its record a replacement could be done twice.
@@ -255,6 +270,7 @@ impl<'a> Drive<'a> {
         } else {
             self.unwritten_since.remove(&Write::Record);
         }
+        self.estimate(&observed, &decision).await;
         self.tell(&decision).await;
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.tell_nodes(&before).await;
@@ -266,6 +282,12 @@ impl<'a> Drive<'a> {
             self.act(action).await?;
         }
         if let Some(verdict) = decision.verdict {
+            for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
+                if let Some(node) = &wait.node {
+                    let reason = format!("{}: {}", wait.reason.name(), wait.reason);
+                    self.record(Occurrence::NodeEnded { node, failed: true, reason: &reason }).await;
+                }
+            }
             self.record(Occurrence::Ended { verdict: &verdict }).await;
             return Err(verdict.into());
         }
@@ -299,6 +321,18 @@ impl<'a> Drive<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Once, as soon as it is known which nodes are out of date: is the budget enough for them?
+    async fn estimate(&mut self, observed: &Observed, decision: &Decision) {
+        if self.estimated || decision.waits.iter().all(|wait| wait.node.is_none()) {
+            return;
+        }
+        self.estimated = true;
+        let budget = self.hook.settings.budget_seconds;
+        if let Some(needed) = estimate::budget_seconds(observed, &self.hook.settings).filter(|needed| *needed > budget) {
+            self.record(Occurrence::BudgetTooSmall { needed, budget }).await;
+        }
     }
 
     /// Logs waits of a new kind, and once a minute how it stands.

@@ -72,6 +72,9 @@ struct Deciding<'a> {
     failures: Vec<Wait>,
     notes: Vec<String>,
     wake_at: Timestamp,
+    /// Nodes whose plugin is away because of us, and those of them that have failed.
+    away: usize,
+    away_for_good: usize,
 }
 
 /// Decides. `observed` must come from caches that are all in step with the API server.
@@ -87,6 +90,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         failures: Vec::new(),
         notes: Vec::new(),
         wake_at: memory.deadline,
+        away: 0,
+        away_for_good: 0,
     };
     let nodes: Vec<&Node> = gpu_nodes(observed).collect();
     let fleet = observed_spec(observed, settings, !nodes.is_empty()).and_then(|()| deciding.without_gpu_nodes(&nodes));
@@ -95,8 +100,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         deciding.fleet_waits(reason);
     } else {
         let plugins = Plugins::new(observed);
-        let required = deciding.required_driver(&plugins, nodes.len());
         deciding.each_node(&nodes, &Operands::new(observed), &plugins);
+        let required = deciding.required_driver(&plugins, nodes.len());
         match required {
             Some(reason) => deciding.fleet_waits(reason),
             None => deciding.memory.goes_on(None),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::contract::names;
 
@@ -10,6 +10,10 @@ use super::observed::{DaemonSet, Labels, Node, Observed, Pod};
 use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use super::version::DriverVersion;
+
+/// The longest that a driver takes from its container's start to its first readiness: the chart's startup probe gives it 21 minutes
+/// (60 s, then 120 times 10 s); twice that and some for those who gave it more.
+const FIRST_READINESS: SignedDuration = SignedDuration::from_hours(1);
 
 /// What runs under a plugin on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,8 @@ pub struct Operands<'a> {
     toolkits: Vec<&'a DaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: BTreeMap<&'a str, Vec<&'a Pod>>,
-    nvidia_driver_mode: bool,
+    drivers_enabled: bool,
+    nvidia_drivers: bool,
 }
 
 impl<'a> Operands<'a> {
@@ -68,7 +73,8 @@ impl<'a> Operands<'a> {
             toolkits: toolkit_daemon_sets(observed).collect(),
             newest: numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect(),
             pods,
-            nvidia_driver_mode: !enabled || policy.is_some_and(|policy| policy.uses_nvidia_drivers),
+            drivers_enabled: enabled,
+            nvidia_drivers: policy.is_some_and(|policy| policy.uses_nvidia_drivers),
         }
     }
 
@@ -87,11 +93,12 @@ impl<'a> Operands<'a> {
             return Status::Waiting(reason);
         }
         let driver = driver.filter(|_| driver_wanted);
-        let state = node.labels.get(names::UPGRADE_STATE_LABEL).filter(|state| !state.is_empty());
+        // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for for ever.
+        let state = node.labels.get(names::UPGRADE_STATE_LABEL).filter(|state| driver_wanted && !state.is_empty());
         if driver_wanted && let Err(reason) = self.driver(node, driver) {
-            let skipped = node.labels.get(names::UPGRADE_SKIP_LABEL).is_some_and(|value| value == "true");
-            if skipped && matches!(reason, Reason::DriverOutOfDate { .. }) {
-                return Status::Skipped(base(driver, toolkit));
+            if skipped(node) && matches!(reason, Reason::DriverOutOfDate { .. }) {
+                let runs = [driver, toolkit].into_iter().flatten().all(|pod| pod.running && pod.ready && !pod.deleting);
+                return Status::Skipped(base(driver, toolkit).filter(|_| runs));
             }
             return Status::Waiting(not_ready(node).unwrap_or(reason));
         }
@@ -114,14 +121,20 @@ impl<'a> Operands<'a> {
         if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container") {
             return None;
         }
-        let label = node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str);
-        match label {
-            // Without NVIDIADriver objects that select it, a node has no driver of the operator's; with drivers off, none has.
-            Some(_) | None if self.nvidia_driver_mode => None,
-            // `false` is the user's, `pre-installed` the driver manager's word for a driver of the host.
-            Some("false" | "pre-installed") => None,
-            Some(_) => Some(Reason::DriverPodMissing),
-            None => Some(Reason::NodeNotLabelled),
+        // The operator gives a node some label for its operands before anything of it can run there.
+        let labelled = node.labels.keys().any(|key| key.starts_with(names::DEPLOY_LABEL_PREFIX) && key != names::DEPLOY_OPERANDS_LABEL);
+        if !labelled {
+            return Some(Reason::NodeNotLabelled);
+        }
+        match node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str) {
+            // With drivers off no node has one of the operator's.
+            Some(_) | None if !self.drivers_enabled => None,
+            // A node that no NVIDIADriver owns has none either; from v26.7 on the owner is on the node.
+            Some("true") if self.nvidia_drivers && !node.labels.contains_key(names::DRIVER_OWNER_LABEL) => None,
+            Some("true") => Some(Reason::DriverPodMissing),
+            // None: the node's GPUs are for virtual machines. `false` is the user's, `pre-installed` the driver manager's word for a
+            // driver of the host.
+            Some(_) | None => None,
         }
     }
 
@@ -148,7 +161,7 @@ impl<'a> Operands<'a> {
         }
         if !(pod.running && pod.ready) {
             let restarts = pod.containers.iter().map(|container| container.restarts).sum();
-            return Err(Reason::DriverNotReady { trouble: pod.trouble.clone(), restarts });
+            return Err(Reason::DriverNotReady { state, trouble: pod.trouble.clone(), restarts });
         }
         Ok(())
     }
@@ -185,6 +198,13 @@ pub fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
+/// The user's skip label counts only until the vendor's controller has begun with the node.
+fn skipped(node: &Node) -> bool {
+    let label = |key: &str| node.labels.get(key).map(String::as_str);
+    let begun = !matches!(label(names::UPGRADE_STATE_LABEL), None | Some("" | "upgrade-done" | "upgrade-required"));
+    label(names::UPGRADE_SKIP_LABEL) == Some("true") && !begun
+}
+
 fn not_ready(node: &Node) -> Option<Reason> {
     (!node.ready).then_some(Reason::NodeNotReady { since: node.ready_since })
 }
@@ -196,11 +216,19 @@ fn base(driver: Option<&Pod>, toolkit: Option<&Pod>) -> Option<Base> {
     }
     let restarts = |pod: &Pod| pod.containers.iter().map(|container| container.restarts).sum::<i32>();
     let identity: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.uid, restarts(pod))).collect();
-    let started = pods.iter().flat_map(|pod| &pod.containers).filter_map(|container| container.started);
-    let ready = pods.iter().filter(|pod| pod.ready).filter_map(|pod| pod.ready_since);
+    let main = driver.and_then(|pod| pod.containers.iter().find(|container| container.name == names::DRIVER_CONTAINER));
     Some(Base {
         identity: identity.join("+"),
-        served_since: started.chain(ready).max(),
-        driver_version: driver.and_then(|pod| pod.containers.iter().find_map(|container| DriverVersion::of_image(&container.image))),
+        served_since: pods.iter().filter_map(|pod| serves_since(pod)).max(),
+        driver_version: main.and_then(|container| DriverVersion::of_image(&container.image)),
     })
+}
+
+/// When a pod's containers had started and it became ready. The Ready condition's time is renewed whenever the node or its kubelet goes
+/// away for a moment: one that lies further from the start than a first readiness can is none, and the start counts alone.
+fn serves_since(pod: &Pod) -> Option<Timestamp> {
+    let started = pod.containers.iter().filter_map(|container| container.started).max()?;
+    let latest = started.saturating_add(FIRST_READINESS).unwrap_or(Timestamp::MAX);
+    let ready = pod.ready_since.filter(|ready| pod.ready && *ready <= latest);
+    Some(ready.map_or(started, |ready| ready.max(started)))
 }

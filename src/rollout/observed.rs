@@ -85,6 +85,8 @@ pub struct Node {
 pub struct Deployment {
     /// Wanted replicas.
     pub replicas: i32,
+    /// Replicas that there are, of whatever template.
+    pub current: i32,
     /// Replicas of the newest template.
     pub updated: i32,
     /// Replicas that are available.
@@ -94,9 +96,13 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// All replicas are of the newest template and available.
+    /// All replicas are of the newest template and available, and none of an older one is left.
     pub fn rolled_out(&self) -> bool {
-        self.observed && self.replicas > 0 && self.updated >= self.replicas && self.available >= self.replicas
+        self.observed
+            && self.replicas > 0
+            && self.updated >= self.replicas
+            && self.current <= self.updated
+            && self.available >= self.replicas
     }
 }
 
@@ -116,6 +122,8 @@ pub struct ImageSpec {
 pub struct ClusterPolicy {
     /// UID of the object.
     pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
     /// `spec.driver.enabled` (absent: true).
     pub driver_enabled: bool,
     /// `spec.driver.useNvidiaDriverCRD`
@@ -158,6 +166,8 @@ pub struct NvidiaDriver {
     pub name: String,
     /// UID: the owner of its DaemonSets.
     pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
     /// `spec`: repository, image, version.
     pub driver: ImageSpec,
 }

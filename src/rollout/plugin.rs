@@ -65,6 +65,11 @@ impl<'a> Plugins<'a> {
         self.daemon_sets.is_empty()
     }
 
+    /// All plugin pods on a node.
+    pub fn pods_on(&self, node: &Node) -> &[&'a Pod] {
+        self.pods.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// The plugin's DaemonSets.
     pub fn daemon_sets(&self) -> impl Iterator<Item = &'a DaemonSet> {
         self.daemon_sets.iter().copied()
@@ -82,7 +87,7 @@ impl<'a> Plugins<'a> {
         now: Timestamp,
     ) -> Option<Status<'a>> {
         let of_daemon_set = |pod: &&&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
-        let pods = self.pods.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let pods = self.pods_on(node);
         let Some(pod) = pods.iter().filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created)).copied() else {
             // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
             // pod on is remembered by the run record.

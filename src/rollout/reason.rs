@@ -52,8 +52,16 @@ pub enum Reason {
         /// What it has.
         found: String,
     },
-    /// There are GPU nodes but no driver DaemonSet.
-    DriverDaemonSetMissing,
+    /// There are GPU nodes but the operator has not made a DaemonSet that it should have.
+    DaemonSetMissing {
+        /// Whose.
+        what: &'static str,
+    },
+    /// No GPU node was found, and node-feature-discovery has not been to every node.
+    NodesUndiscovered {
+        /// How many ready nodes it has not labelled.
+        count: usize,
+    },
     /// node-feature-discovery has not labelled any node.
     NoNodeFeatures,
     /// No node has a GPU, and the operator does not (yet) say so itself.
@@ -82,6 +90,8 @@ pub enum Reason {
     },
     /// The driver pod is of the newest revision and not ready.
     DriverNotReady {
+        /// The vendor's upgrade state of the node.
+        state: Option<String>,
         /// What is wrong with a container, if anything.
         trouble: Option<String>,
         /// Restarts of its containers.
@@ -112,6 +122,13 @@ pub enum Reason {
         away: usize,
         /// How many may be.
         limit: usize,
+    },
+    /// The DRA plugin is stale and its turn will not come: the plugins that went before it did not come back.
+    PluginHeldUp {
+        /// Why it is stale.
+        cause: String,
+        /// How many did not come back.
+        failed: usize,
     },
     /// The DRA plugin is stale and is not replaced because the settings say so.
     PluginStale {
@@ -175,6 +192,14 @@ impl Reason {
         self.row().2
     }
 
+    /// Whether it only waits for others: what they wait for is the more telling.
+    pub fn waits_for_others(&self) -> bool {
+        if let Self::DriverOutOfDate { state } = self {
+            return matches!(state.as_deref(), None | Some("" | "upgrade-done" | "upgrade-required"));
+        }
+        matches!(self, Self::PluginQueued { .. } | Self::PluginHeldUp { .. } | Self::Quiet { .. })
+    }
+
     /// What a person can do about it.
     pub fn advice(&self) -> &'static str {
         self.row().3
@@ -203,7 +228,7 @@ impl Reason {
                 "ClusterPolicyMissing",
                 false,
                 OperatorMissing,
-                "create the ClusterPolicy (chart value clusterPolicy.deployCR), or set rollout.clusterPolicy to its name",
+                "with the operator's chart, set clusterPolicy.deployCR; under another name, set rollout.clusterPolicy; clusters that use a GPUCluster instead are not supported",
             ),
             Self::NvidiaDriverMissing => {
                 ("NvidiaDriverMissing", false, OperatorMissing, "create an NVIDIADriver, or set driver.nvidiaDriverCRD.enabled to false")
@@ -217,12 +242,15 @@ impl Reason {
             Self::SpecNotObserved { .. } => {
                 ("SpecNotObserved", true, Budget, "the operator has not acted on the newest spec: look at its log")
             }
-            Self::DriverDaemonSetMissing => (
-                "DriverDaemonSetMissing",
+            Self::DaemonSetMissing { .. } => (
+                "DaemonSetMissing",
                 true,
                 Budget,
-                "the operator has not created the driver DaemonSet: look at its log and at the ClusterPolicy's conditions",
+                "look at the operator's log and at the conditions of the ClusterPolicy (and of the NVIDIADrivers)",
             ),
+            Self::NodesUndiscovered { .. } => {
+                ("NodesUndiscovered", true, Budget, "look at the workers of node-feature-discovery on these nodes")
+            }
             Self::NoNodeFeatures => {
                 ("NoNodeFeatures", true, NoGpuNodes, "node-feature-discovery has not run: check its pods (chart value nfd.enabled)")
             }
@@ -264,6 +292,9 @@ impl Reason {
             }
             Self::PluginQueued { .. } => {
                 ("PluginQueued", true, Budget, "its turn comes when another plugin is back; rollout.dra.maxUnavailable is the limit")
+            }
+            Self::PluginHeldUp { .. } => {
+                ("PluginHeldUp", true, DraNotServing, "repair the plugins that did not come back, then deploy again")
             }
             Self::PluginStale { .. } => {
                 ("PluginStale", false, DraNotServing, "delete the plugin pod of the node, or set rollout.dra.reroll to auto")
@@ -325,7 +356,10 @@ impl fmt::Display for Reason {
             Self::SpecNotObserved { object, field, expected, found } => {
                 write!(out, "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`")
             }
-            Self::DriverDaemonSetMissing => write!(out, "there are GPU nodes and no driver DaemonSet"),
+            Self::DaemonSetMissing { what } => write!(out, "there are GPU nodes and the operator has made no DaemonSet of the {what}"),
+            Self::NodesUndiscovered { count } => {
+                write!(out, "no GPU node so far, and node-feature-discovery has not labelled {count} of the ready nodes")
+            }
             Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labelled any node"),
             Self::NoGpuNodes { operator_says } => write!(
                 out,
@@ -342,8 +376,9 @@ impl fmt::Display for Reason {
             Self::DriverOutOfDate { state } => {
                 write!(out, "the driver pod is of an older revision, upgrade state `{}`", state.as_deref().unwrap_or("none"))
             }
-            Self::DriverNotReady { trouble, restarts } => {
-                write!(out, "the new driver pod is not ready{}, {restarts} restarts", Trouble(trouble))
+            Self::DriverNotReady { state, trouble, restarts } => {
+                let state = state.as_deref().unwrap_or("none");
+                write!(out, "the new driver pod is not ready{}, {restarts} restarts, upgrade state `{state}`", Trouble(trouble))
             }
             Self::UpgradeUnfinished { state } => write!(out, "the vendor's controller has not finished: upgrade state `{state}`"),
             Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", Trouble(trouble)),
@@ -351,6 +386,12 @@ impl fmt::Display for Reason {
             Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", Trouble(trouble)),
             Self::PluginQueued { cause, away, limit } => {
                 write!(out, "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away")
+            }
+            Self::PluginHeldUp { cause, failed } => {
+                write!(
+                    out,
+                    "the DRA plugin is stale ({cause}) and is left so, because {failed} plugins that were replaced did not come back"
+                )
             }
             Self::PluginStale { cause } => write!(out, "the DRA plugin is stale ({cause}) and rollout.dra.reroll is off"),
             Self::PluginMissing => write!(out, "no DRA plugin pod on the node"),

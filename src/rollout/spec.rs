@@ -4,7 +4,7 @@
 use crate::contract::names;
 use crate::contract::settings::Settings;
 
-use super::observed::{ClusterPolicy, DaemonSet, ImageSpec, Observed};
+use super::observed::{ClusterPolicy, DaemonSet, ImageSpec, NvidiaDriver, Observed};
 use super::reason::Reason;
 use super::version::split_image;
 
@@ -25,12 +25,23 @@ pub fn observed_spec(observed: &Observed, settings: &Settings, gpu_nodes: bool) 
         driver_templates(observed, policy)?;
     }
     if policy.toolkit_enabled {
+        if gpu_nodes && toolkit_daemon_sets(observed).next().is_none() {
+            return Err(Reason::DaemonSetMissing { what: "container toolkit" });
+        }
         for daemon_set in toolkit_daemon_sets(observed) {
             carries_image(daemon_set, &policy.toolkit, Tag::Exact)?;
             carries_labels(daemon_set, policy)?;
         }
     }
     Ok(())
+}
+
+/// Which specs a rollout was about: UID and generation of the ClusterPolicy and of every NVIDIADriver. Edits that no template shows
+/// change it too.
+pub fn fingerprint(observed: &Observed) -> String {
+    let policy = observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| format!("{}/{}", policy.uid, policy.generation));
+    let drivers = observed.nvidia_drivers.served().into_iter().flatten().map(|driver| format!("{}/{}", driver.uid, driver.generation));
+    policy.into_iter().chain(drivers).collect::<Vec<_>>().join("+")
 }
 
 /// The driver DaemonSets in the operator's namespace, of a ClusterPolicy or of NVIDIADrivers.
@@ -83,6 +94,11 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
 fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     if policy.uses_nvidia_drivers {
         let drivers = observed.nvidia_drivers.served().filter(|drivers| !drivers.is_empty()).ok_or(Reason::NvidiaDriverMissing)?;
+        let owned_by =
+            |driver: &NvidiaDriver| driver_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
+        if !drivers.iter().any(owned_by) {
+            return Err(Reason::DaemonSetMissing { what: "driver" });
+        }
         for driver in drivers {
             let owned = driver_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
             // A driver whose selector matches no node has no DaemonSet; nodes that nobody drives are seen per node.
@@ -94,7 +110,7 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
     }
     let owned: Vec<&DaemonSet> = driver_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).collect();
     if owned.is_empty() {
-        return Err(Reason::DriverDaemonSetMissing);
+        return Err(Reason::DaemonSetMissing { what: "driver" });
     }
     for daemon_set in owned {
         carries_image(daemon_set, &policy.driver, Tag::WithSuffix)?;
@@ -116,6 +132,9 @@ enum Tag {
 /// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
 /// and cannot be compared.
 fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result<(), Reason> {
+    if !daemon_set.observed {
+        return Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"));
+    }
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
     let name = wanted.repository.as_ref().map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
     let of_name = daemon_set.images.values().find(|candidate| split_image(candidate).0 == name);
@@ -126,7 +145,7 @@ fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result
             None => false,
         })
     };
-    if of_name.is_some_and(|candidate| version_matches(candidate)) && daemon_set.observed {
+    if of_name.is_some_and(|candidate| version_matches(candidate)) {
         return Ok(());
     }
     let found = of_name.cloned().unwrap_or_else(|| daemon_set.images.values().cloned().collect::<Vec<_>>().join(", "));

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A driver version. Leading zeros do not count: a ResourceSlice says `535.104.5` where the image's tag says `535.104.05`.
+/// A driver version. Leading zeros do not count: a ResourceSlice says `535.104.5` where the image's tag says `535.104.05`; nor do
+/// trailing zero parts, since a version of three parts is made of `550.90` there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DriverVersion(Vec<u32>);
 
@@ -12,7 +13,11 @@ impl DriverVersion {
     pub fn parse(text: &str) -> Option<Self> {
         let version = text.split('-').next()?;
         let parts = version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()?;
-        (parts.len() >= 2).then_some(Self(parts))
+        if parts.len() < 2 {
+            return None;
+        }
+        let significant = parts.iter().rposition(|part| *part != 0).map_or(1, |last| last + 1).max(2);
+        Some(Self(parts.into_iter().take(significant).collect()))
     }
 
     /// Reads the version out of a whole image reference.
@@ -48,6 +53,7 @@ mod tests {
     #[test]
     fn leading_zeros_do_not_count() {
         assert_eq!(DriverVersion::parse("535.104.05"), DriverVersion::parse("535.104.5"));
+        assert_eq!(DriverVersion::parse("550.90"), DriverVersion::parse("550.90.0"));
         assert!(DriverVersion::parse("580.105.08") < DriverVersion::parse("580.126.20"));
     }
 

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod plugins;
+mod regressions;
 mod settle;
 mod simulation;
 mod traces;

@@ -150,7 +150,7 @@ fn the_deadline_names_node_state_and_reason() {
     assert_eq!(verdict.code, ExitCode::Budget);
     assert_eq!(
         verdict.message,
-        "the time budget of 3600 s is over: gpu-0: the new driver pod is not ready, 0 restarts; gpu-1: the driver pod is of an older \
+        "the time budget of 3600 s is over: gpu-0: the new driver pod is not ready, 0 restarts, upgrade state `pod-restart-required`; gpu-1: the driver pod is of an older \
          revision, upgrade state `upgrade-required`; what to do: look at the driver pod's log: kubectl logs -c nvidia-driver-ctr"
     );
 }
@@ -248,6 +248,7 @@ fn nodes_whose_driver_is_not_the_operators_business_are_not_waited_for() {
         let mut fleet = Fleet::at_rest(2);
         fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds"));
         fleet.node("gpu-1").labels.remove(names::DEPLOY_DRIVER_LABEL);
+        fleet.node("gpu-1").labels.remove(names::DEPLOY_TOOLKIT_LABEL);
         assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabelled"]);
         fleet.node("gpu-1").labels.insert(key.into(), value.into());
         assert!(fleet.decide(1).well, "{key}={value}");

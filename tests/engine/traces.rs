@@ -93,14 +93,22 @@ fn observed(views: &BTreeMap<String, Value>) -> Observed {
     };
     Observed {
         nodes: of("Node").iter().filter_map(|object| view(object, project::node)).map(|node| (node.name.clone(), node)).collect(),
-        operator: Some(Deployment { replicas: 1, updated: 1, available: 1, observed: true }),
-        cluster_policy: Api::Served(of("ClusterPolicy").iter().find_map(|object| view(object, project::cluster_policy))),
+        operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true }),
+        cluster_policy: Api::Served(of("ClusterPolicy").iter().map(with_toolkit).find_map(|object| view(&object, project::cluster_policy))),
         nvidia_drivers: Api::Served(Vec::new()),
         daemon_sets: of("DaemonSet").iter().map(daemon_set).collect(),
         revisions: of("ControllerRevision").iter().filter_map(|object| view(object, project::revision)).collect(),
         pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::pod)).collect(),
         dra: gpu_rollout::rollout::observed::Dra::default(),
     }
+}
+
+/// The recordings ran without toolkit but for 11, and leave out what was off.
+fn with_toolkit(object: &Value) -> Value {
+    let mut object = object.clone();
+    let spec = object["spec"].as_object_mut().expect("a spec");
+    spec.entry("toolkit").or_insert_with(|| serde_json::json!({"enabled": false}));
+    object
 }
 
 fn daemon_set(object: &Value) -> gpu_rollout::rollout::observed::DaemonSet {

@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) frozen: Option<(Vec<&'static str>, u64)>,
     /// Watches from before this version are answered with 410.
     pub(crate) compacted: u64,
+    /// Watches end after so many seconds, whatever was asked for.
+    pub(crate) watch_seconds: Option<u64>,
     /// Every watch event comes twice.
     pub(crate) duplicate: bool,
 }
@@ -151,6 +153,7 @@ impl Server {
             silent_until: None,
             frozen: None,
             compacted: 0,
+            watch_seconds: None,
             duplicate: false,
         };
         Self { state: Arc::new(Mutex::new(state)), clock, changed: watch::Sender::new(()), crashed: Arc::new(Notify::new()) }

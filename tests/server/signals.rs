@@ -5,6 +5,7 @@ use std::time::Duration;
 use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
 use gpu_rollout::contract::exit::ExitCode;
 
+use crate::fake::fault::{Effect, Fault};
 use crate::world::{Pod, World};
 
 fn migrating() -> World {
@@ -89,4 +90,20 @@ async fn a_pod_that_waits_for_the_lease_ends_at_once() {
     assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Interrupted, "ended by a signal while waiting for the Lease"));
     assert!(world.writes("pod-b").is_empty());
     assert_eq!(world.ends(first).await.code, ExitCode::Success);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_signal_is_heard_between_deletions_that_are_not_answered() {
+    let mut world = World::at_rest(12);
+    world.pace.parallel = 12;
+    world.upgrade(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    world.server.state().faults.push(Fault::new(|request| request.is("delete", "pods"), 0, 6, Effect::Hang));
+    let first = world.start("pod-a", "job-1");
+    while !world.log().iter().any(|entry| entry.request.is("delete", "pods")) {
+        world.pass(1).await;
+    }
+    assert_eq!(terminate(&world, first).await.code, ExitCode::Interrupted);
+    assert_eq!(world.holder(), None);
+    assert_eq!(world.run("pod-b", "job-1").await.code, ExitCode::Success);
+    world.assert_replaced_once();
 }

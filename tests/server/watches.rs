@@ -98,3 +98,15 @@ async fn a_replacement_pod_that_is_shown_the_past_does_not_repeat_it() {
         world.assert_replaced_once();
     }
 }
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_a_break() {
+    let world = migrating(1);
+    world.server.state().watch_seconds = Some(0);
+    assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+    world.assert_replaced_once();
+    let watches = world.log().iter().filter(|entry| entry.request.verb == "watch").count();
+    let resources = 15;
+    let most = usize::try_from(world.second()).unwrap() * 2 * resources;
+    assert!(watches <= most, "{watches} in {} s", world.second());
+}

@@ -19,6 +19,11 @@ impl Deciding<'_> {
         if !self.observed.nodes.values().any(discovered) {
             return Err(Reason::NoNodeFeatures);
         }
+        // On a first install node-feature-discovery comes to one node after the other. Some nodes (virtual ones) it never labels.
+        let undiscovered = self.observed.nodes.values().filter(|node| node.ready && !discovered(node)).count();
+        if undiscovered > 0 && !self.passed(self.memory.started_at, self.settings.grace_seconds) {
+            return Err(Reason::NodesUndiscovered { count: undiscovered });
+        }
         let policy = self.observed.cluster_policy.served().and_then(Option::as_ref);
         let says = policy.and_then(|policy| policy.ready_reason.clone());
         if says.as_deref() == Some("NoGPUNodes") {
@@ -44,7 +49,10 @@ impl Deciding<'_> {
             });
             return None;
         }
-        let nowhere = plugins.daemon_sets().find(|daemon_set| daemon_set.observed && daemon_set.desired == 0 && gpu_nodes > 0)?;
+        let wanted = plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
+        // A plugin may be sent away from a node while its driver migrates.
+        let migrating = self.waits.iter().any(|wait| wait.node.is_some());
+        let nowhere = plugins.daemon_sets().next().filter(|_| !wanted && !migrating && gpu_nodes > 0)?;
         let reason = Reason::DraScheduledNowhere { daemon_set: format!("{}/{}", nowhere.namespace, nowhere.name) };
         if self.settings.dra.required == Required::True {
             return Some(reason);

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
+use crate::contract::budget::MARGIN_SECONDS;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{NodeRecord, Outcome, Verdict};
 use crate::contract::settings::Required;
@@ -12,7 +13,7 @@ use crate::rollout::observed::Node;
 use crate::rollout::plugin::Plugins;
 use crate::rollout::reason::{Reason, Wait};
 
-use super::{Deciding, Decision, after};
+use super::{Action, Deciding, Decision, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
@@ -30,6 +31,7 @@ impl Deciding<'_> {
     /// Judges every node that was there when the run began; nodes that joined since then are served but not waited for.
     pub(super) fn each_node(&mut self, nodes: &[&Node], operands: &Operands<'_>, plugins: &Plugins<'_>) {
         self.gone();
+        self.close_replacements(plugins);
         let limit = self.replacement_limit(nodes.len());
         let members: Vec<&Node> = nodes.iter().copied().filter(|node| node.created <= self.memory.started_at).collect();
         let mut not_ready = 0;
@@ -104,6 +106,9 @@ impl Deciding<'_> {
             self.notes.push(format!("{}: {reason}", node.name));
             return Some(Outcome::Deferred);
         }
+        if let Reason::PluginHeldUp { .. } = reason {
+            return Some(Outcome::Failed);
+        }
         let over = !reason.resolves_itself() || self.passed(since, self.settings.dra.replacement_seconds);
         over.then_some(Outcome::Failed)
     }
@@ -119,7 +124,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Notes outcome and reason; the kind of reason decides whether it is news, not its numbers.
+    /// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
     fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
         let now = self.now;
         let text = reason.map(|reason| format!("{}: {reason}", reason.name()));
@@ -127,9 +132,9 @@ impl Deciding<'_> {
         let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
         if record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text) {
             record.outcome = outcome;
-            record.reason = text;
             record.since = Some(now);
         }
+        record.reason = text;
     }
 
     /// Nodes of the run that left the cluster.
@@ -155,7 +160,10 @@ impl Deciding<'_> {
 
     /// Puts the decision together: quiet period, deadline, verdict.
     pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
-        let well = self.waits.is_empty() && self.actions.is_empty();
+        // What is tried again on a node that has failed does not keep the run from ending.
+        let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
+        let pending = self.actions.iter().any(|Action::ReplacePlugin { node, .. }| !failed_nodes.contains(&node));
+        let well = self.waits.is_empty() && !pending;
         let mut verdict = None;
         if well {
             let fleet: Vec<String> = nodes.iter().map(|node| node.uid.clone()).collect();
@@ -177,7 +185,14 @@ impl Deciding<'_> {
                 verdict = Some(self.failed(failure.reason.exit_code(), &[failure]));
             }
         }
-        if verdict.is_none() && self.now >= self.memory.deadline {
+        // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
+        let nearly = well
+            && self
+                .memory
+                .well
+                .as_ref()
+                .is_some_and(|(_, since)| after(*since, self.settings.quiet_seconds) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
+        if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
             verdict = Some(self.out_of_time());
         }
         let failed = !self.failures.is_empty();
@@ -195,8 +210,11 @@ impl Deciding<'_> {
 
     fn settled(&self) -> Verdict {
         let failures = &self.failures;
-        if let Some(first) = failures.iter().max_by_key(|failure| failure.reason.exit_code() == ExitCode::NodesFailed) {
-            return self.failed(first.reason.exit_code(), failures);
+        // Nodes that have failed weigh more than plugins that did not come back; within a code the order is that of the nodes.
+        let mut failures = failures.clone();
+        failures.sort_by_key(|failure| (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others()));
+        if let Some(first) = failures.first() {
+            return self.failed(first.reason.exit_code(), &failures);
         }
         let count = |outcome| self.outcomes.values().filter(|found| **found == outcome).count();
         let replaced: usize =
@@ -216,7 +234,8 @@ impl Deciding<'_> {
     }
 
     fn out_of_time(&self) -> Verdict {
-        let waits: Vec<Wait> = self.failures.iter().chain(&self.waits).cloned().collect();
+        let mut waits: Vec<Wait> = self.failures.iter().chain(&self.waits).cloned().collect();
+        waits.sort_by_key(|wait| wait.reason.waits_for_others());
         let codes: Vec<ExitCode> = waits.iter().map(|wait| wait.reason.exit_code()).collect();
         let code = match codes.first() {
             Some(first) if codes.iter().all(|code| code == first) => *first,

@@ -1,6 +1,6 @@
 //! Which plugin pods are replaced now: those that are stale, on nodes whose driver and toolkit are ready, a few at a time.
 
-use crate::contract::record::Replacement;
+use crate::contract::record::{NodeRecord, Outcome, Replacement};
 use crate::rollout::node::Base;
 use crate::rollout::observed::{DaemonSet, Node, Pod};
 use crate::rollout::plugin::{Plugins, Status};
@@ -11,6 +11,15 @@ use super::{Action, Deciding};
 /// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one
 /// second, so a replacement that starts right away could tie with what it serves and look stale for ever.
 const READY_SECONDS: u64 = 2;
+
+/// Seconds after which a plugin that has yet to publish is looked at again though nothing else changed.
+const LOOK_AGAIN_SECONDS: u64 = 5;
+
+/// Whether a node's plugin is away because of us. Nodes that are left or gone keep nobody waiting.
+fn holds_slot(record: &NodeRecord) -> bool {
+    let waited_for = !matches!(record.outcome, Some(Outcome::Deferred | Outcome::Gone));
+    waited_for && record.replaced.values().any(|replacement| replacement.back_at.is_none())
+}
 
 /// Seconds after which a deletion that had no effect is tried again.
 const REPEAT_SECONDS: u64 = 10;
@@ -25,10 +34,27 @@ impl Deciding<'_> {
         self.settings.dra.max_unavailable.of(nodes).max(1)
     }
 
-    /// How many plugins are away because of us.
-    pub(super) fn plugins_away(&self) -> usize {
-        let away = |replacement: &Replacement| replacement.back_at.is_none();
-        self.memory.nodes.values().filter(|record| record.replaced.values().any(away)).count()
+    /// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever.
+    pub(super) fn close_replacements(&mut self, plugins: &Plugins<'_>) {
+        let now = self.now;
+        for record in self.memory.nodes.values_mut() {
+            for replacement in record.replaced.values_mut().filter(|replacement| replacement.back_at.is_none()) {
+                if plugins.daemon_sets().all(|daemon_set| daemon_set.uid != replacement.daemon_set) {
+                    replacement.back_at = Some(now);
+                }
+            }
+        }
+        self.away = self.memory.nodes.values().filter(|record| holds_slot(record)).count();
+        let failed = |record: &&NodeRecord| holds_slot(record) && record.outcome == Some(Outcome::Failed);
+        self.away_for_good = self.memory.nodes.values().filter(failed).count();
+    }
+
+    /// The wait for a free slot; with all slots held by nodes that have failed there will be none.
+    fn queued(&self, cause: String, limit: usize) -> Reason {
+        if self.away_for_good >= limit {
+            return Reason::PluginHeldUp { cause, failed: self.away_for_good };
+        }
+        Reason::PluginQueued { cause, away: self.away, limit }
     }
 
     /// The plugins of one node: replaces what is stale, and answers what the node still waits for.
@@ -41,7 +67,7 @@ impl Deciding<'_> {
         let mut found = false;
         for daemon_set in plugins.daemon_sets() {
             let replaced = self.replacement_of(node, daemon_set, base).is_some();
-            if replaced && self.repeat(node, daemon_set) {
+            if replaced && self.repeat(node, daemon_set, plugins) {
                 waits = waits.or(Some(being_replaced()));
                 found = true;
                 continue;
@@ -62,13 +88,15 @@ impl Deciding<'_> {
                 }
                 Status::Stale { pod, daemon_set, cause } => {
                     let ready = self.passed(ready_since, READY_SECONDS);
-                    Some(if ready {
-                        self.replace(node, base, pod, daemon_set, cause, limit)
-                    } else {
-                        Reason::PluginQueued { cause, away: self.plugins_away(), limit }
-                    })
+                    Some(if ready { self.replace(node, base, pod, daemon_set, cause, limit) } else { self.queued(cause, limit) })
                 }
-                Status::Waiting(reason) => Some(reason),
+                Status::Waiting(reason) => {
+                    if let Reason::SliceOutdated { .. } = reason {
+                        // Whether that counts against it depends on its age.
+                        self.passed(self.now, LOOK_AGAIN_SECONDS);
+                    }
+                    Some(reason)
+                }
             });
         }
         if !found && waits.is_none() && self.requires_plugin() { Some(Reason::PluginMissing) } else { waits }
@@ -88,9 +116,8 @@ impl Deciding<'_> {
 
     /// Decides the replacement of one pod, if there is room; the record of it is written before the pod is deleted.
     fn replace(&mut self, node: &Node, base: &Base, pod: &Pod, daemon_set: &DaemonSet, cause: String, limit: usize) -> Reason {
-        let away = self.plugins_away();
-        if away >= limit {
-            return Reason::PluginQueued { cause, away, limit };
+        if self.away >= limit {
+            return self.queued(cause, limit);
         }
         let replacement = Replacement {
             pod: pod.name.clone(),
@@ -101,17 +128,19 @@ impl Deciding<'_> {
             back_at: None,
         };
         let record = self.record(node);
+        let held = holds_slot(record);
         record.replaced.insert(pod.uid.clone(), replacement);
+        self.away += usize::from(!held);
         self.delete(node, pod, cause);
         being_replaced()
     }
 
     /// Whether the pod whose replacement is recorded still stands there undeleted. If its deletion was lost (the process ended between
     /// record and deletion, or the API server refused), it is done again: the same pod, so still only once.
-    fn repeat(&mut self, node: &Node, daemon_set: &DaemonSet) -> bool {
+    fn repeat(&mut self, node: &Node, daemon_set: &DaemonSet, plugins: &Plugins<'_>) -> bool {
         let Some(record) = self.memory.nodes.get(&node.name) else { return false };
-        let recorded = |pod: &&Pod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && record.replaced.contains_key(&pod.uid);
-        let Some(pod) = self.observed.dra.pods.iter().find(recorded).cloned() else { return false };
+        let recorded = |pod: &&&Pod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && record.replaced.contains_key(&pod.uid);
+        let Some(pod) = plugins.pods_on(node).iter().find(recorded).map(|pod| (*pod).clone()) else { return false };
         let cause = record.replaced[&pod.uid].cause.clone();
         match self.memory.issued.get(&pod.uid).copied() {
             // The deletion is under way; its watch event is not here yet.
@@ -123,6 +152,7 @@ impl Deciding<'_> {
 
     fn delete(&mut self, node: &Node, pod: &Pod, cause: String) {
         self.memory.issued.insert(pod.uid.clone(), self.now);
+        self.passed(self.now, REPEAT_SECONDS);
         self.actions.push(Action::ReplacePlugin {
             node: node.name.clone(),
             namespace: pod.namespace.clone(),
@@ -135,12 +165,16 @@ impl Deciding<'_> {
     fn back(&mut self, node: &Node, daemon_set: &DaemonSet, serving: &Pod) {
         let now = self.now;
         let Some(record) = self.memory.nodes.get_mut(&node.name) else { return };
+        let held = holds_slot(record);
         for (uid, replacement) in &mut record.replaced {
             if replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid {
                 replacement.back_at = Some(now);
                 // A slot is free: nodes that were judged before this one are to see it.
                 self.wake_at = now;
             }
+        }
+        if held && !holds_slot(record) {
+            self.away = self.away.saturating_sub(1);
         }
     }
 }

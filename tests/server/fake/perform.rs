@@ -174,7 +174,12 @@ impl State {
         let length = |field: &str| body[field].as_str().map_or(0, str::len);
         let filled = ["action", "reason", "reportingController", "reportingInstance"];
         let regarding = body["regarding"]["namespace"].as_str().unwrap_or("default");
-        let valid = filled.iter().all(|field| (1..=128).contains(&length(field)))
+        // A dot before the generated suffix is refused: the part after it would be an empty label.
+        let prefix = body["metadata"]["generateName"].as_str().unwrap_or_default();
+        let admitted = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let valid = prefix.bytes().all(admitted)
+            && prefix.ends_with('-')
+            && filled.iter().all(|field| (1..=128).contains(&length(field)))
             && length("note") <= 1024
             && regarding == request.namespace
             && body["eventTime"].is_string()

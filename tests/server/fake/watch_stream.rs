@@ -47,7 +47,11 @@ fn error(code: u16, message: &str) -> Vec<u8> {
 pub(crate) fn stream(server: Server, request: Request, cursor: u64) -> impl Stream<Item = Result<Frame<Bytes>, io::Error>> + Send {
     let seconds = request.query.get("timeoutSeconds").and_then(|text| text.parse().ok()).unwrap_or(290);
     let now = Instant::now();
-    let breaks = server.state().breaks.len();
+    let (breaks, limit) = {
+        let state = server.state();
+        (state.breaks.len(), state.watch_seconds)
+    };
+    let seconds = limit.unwrap_or(seconds);
     let until = now + Duration::from_secs(seconds);
     let watch = Watch { server, request, cursor, until, bookmark: now + BOOKMARK, breaks, over: false };
     stream::unfold(watch, async |mut watch| {
@@ -98,9 +102,6 @@ impl Watch {
         if state.silent_until.is_some_and(|until| now < until) {
             return Next::Nothing;
         }
-        if now >= self.until {
-            return Next::End;
-        }
         let visible = state.visible(&self.request.resource);
         let mut text = Vec::new();
         // Each change raises the version by one, so versions are positions.
@@ -117,6 +118,9 @@ impl Watch {
         self.cursor = self.cursor.max(visible);
         if !text.is_empty() {
             return Next::Item(Ok(text));
+        }
+        if now >= self.until {
+            return Next::End;
         }
         if now >= self.bookmark {
             self.bookmark = now + BOOKMARK;
