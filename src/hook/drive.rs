@@ -12,7 +12,7 @@ use crate::cluster::lease::{Held, Leases};
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{Outcome, Run};
+use crate::contract::record::Run;
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
@@ -24,6 +24,8 @@ use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
+mod tell;
+
 /// Changes that come together are looked at together.
 const GATHER: Duration = Duration::from_millis(150);
 /// How soon a failed write is tried again.
@@ -32,8 +34,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const GIVE_BACK: Duration = Duration::from_secs(5);
 /// How many nodes that were waited for in vain get an event: the record has them all.
 const TOLD_NODES: usize = 50;
-/// How often the log says that the run is alive and what it waits for.
-const PROGRESS_SECONDS: i64 = 60;
 
 /// A run under way.
 struct Drive<'a> {
@@ -332,43 +332,6 @@ impl<'a> Drive<'a> {
         let budget = self.hook.settings.budget_seconds;
         if let Some(needed) = estimate::budget_seconds(observed, &self.hook.settings).filter(|needed| *needed > budget) {
             self.record(Occurrence::BudgetTooSmall { needed, budget }).await;
-        }
-    }
-
-    /// Logs waits of a new kind, and once a minute how it stands.
-    async fn tell(&mut self, decision: &Decision) {
-        let mut told = BTreeMap::new();
-        for wait in &decision.waits {
-            if self.told.get(&wait.node) != Some(&wait.reason.name()) {
-                self.record(Occurrence::Waits { wait }).await;
-            }
-            told.insert(wait.node.clone(), wait.reason.name());
-        }
-        self.told = told;
-        let now = self.now();
-        if now >= self.progress_at {
-            self.progress_at = now.saturating_add(SignedDuration::from_secs(PROGRESS_SECONDS)).unwrap_or(Timestamp::MAX);
-            let done = decision.outcomes.len();
-            let next = decision.waits.first().map(ToString::to_string).unwrap_or_default();
-            tracing::info!(done, waiting = decision.waits.len(), next, deadline = %self.memory.deadline, "progress");
-        }
-    }
-
-    /// Tells what has become of nodes since the memory before.
-    async fn tell_nodes(&self, before: &Memory) {
-        for (name, node) in &self.memory.nodes {
-            let earlier = before.nodes.get(name);
-            let back = node.replaced.iter().any(|(uid, replacement)| {
-                replacement.back_at.is_some()
-                    && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
-            });
-            if back {
-                self.record(Occurrence::PluginBack { node: name }).await;
-            }
-            let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
-            if news && let (Some(outcome @ (Outcome::Failed | Outcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {
-                self.record(Occurrence::NodeEnded { node: name, failed: outcome == Outcome::Failed, reason }).await;
-            }
         }
     }
 }

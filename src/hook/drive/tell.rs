@@ -1,0 +1,54 @@
+//! What the loop tells while it runs: waits of a new kind, progress, what has become of nodes.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::contract::record::Outcome;
+use crate::hook::occurrence::Occurrence;
+use crate::rollout::decide::Decision;
+use crate::rollout::memory::Memory;
+
+use super::Drive;
+
+/// How often the log says that the run is alive and what it waits for.
+const PROGRESS_SECONDS: i64 = 60;
+
+impl Drive<'_> {
+    /// Logs waits of a new kind, and once a minute how it stands.
+    pub(super) async fn tell(&mut self, decision: &Decision) {
+        let mut told = BTreeMap::new();
+        for wait in &decision.waits {
+            if self.told.get(&wait.node) != Some(&wait.reason.name()) {
+                self.record(Occurrence::Waits { wait }).await;
+            }
+            told.insert(wait.node.clone(), wait.reason.name());
+        }
+        self.told = told;
+        let now = self.now();
+        if now >= self.progress_at {
+            self.progress_at = now.saturating_add(SignedDuration::from_secs(PROGRESS_SECONDS)).unwrap_or(Timestamp::MAX);
+            let done = decision.outcomes.len();
+            let next = decision.waits.first().map(ToString::to_string).unwrap_or_default();
+            tracing::info!(done, waiting = decision.waits.len(), next, deadline = %self.memory.deadline, "progress");
+        }
+    }
+
+    /// Tells what has become of nodes since the memory before.
+    pub(super) async fn tell_nodes(&self, before: &Memory) {
+        for (name, node) in &self.memory.nodes {
+            let earlier = before.nodes.get(name);
+            let back = node.replaced.iter().any(|(uid, replacement)| {
+                replacement.back_at.is_some()
+                    && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
+            });
+            if back {
+                self.record(Occurrence::PluginBack { node: name }).await;
+            }
+            let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
+            if news && let (Some(outcome @ (Outcome::Failed | Outcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {
+                self.record(Occurrence::NodeEnded { node: name, failed: outcome == Outcome::Failed, reason }).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The table of reasons: a row each.
+
+use crate::contract::exit::ExitCode;
+
+use super::Reason;
+
+impl Reason {
+    /// The table: name, whether it can resolve by itself, exit code of a run that ends for it, advice.
+    pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
+        use ExitCode::{ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, Precondition, Success};
+        match self {
+            Self::ClusterPolicyApiMissing => (
+                "ClusterPolicyApiMissing",
+                false,
+                ApiMissing,
+                "install the CustomResourceDefinitions of the GPU operator (the bundle's *-crds release) first",
+            ),
+            Self::OperatorMissing { .. } => {
+                ("OperatorMissing", false, OperatorMissing, "install the GPU operator, or set rollout.operatorNamespace to where it is")
+            }
+            Self::OperatorNotReady { .. } => (
+                "OperatorNotReady",
+                true,
+                OperatorMissing,
+                "look at the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator",
+            ),
+            Self::ClusterPolicyMissing { .. } => (
+                "ClusterPolicyMissing",
+                false,
+                OperatorMissing,
+                "with the operator's chart, set clusterPolicy.deployCR; under another name, set rollout.clusterPolicy; clusters that use a GPUCluster instead are not supported",
+            ),
+            Self::NvidiaDriverMissing => {
+                ("NvidiaDriverMissing", false, OperatorMissing, "create an NVIDIADriver, or set driver.nvidiaDriverCRD.enabled to false")
+            }
+            Self::Precondition { .. } => (
+                "Precondition",
+                true,
+                Precondition,
+                "deploy the operator's release with the same values as its hook release; see who manages the field",
+            ),
+            Self::SpecNotObserved { .. } => {
+                ("SpecNotObserved", true, Budget, "the operator has not acted on the newest spec: look at its log")
+            }
+            Self::DaemonSetMissing { .. } => (
+                "DaemonSetMissing",
+                true,
+                Budget,
+                "look at the operator's log and at the conditions of the ClusterPolicy (and of the NVIDIADrivers)",
+            ),
+            Self::NodesUndiscovered { .. } => {
+                ("NodesUndiscovered", true, Budget, "look at the workers of node-feature-discovery on these nodes")
+            }
+            Self::NoNodeFeatures => {
+                ("NoNodeFeatures", true, NoGpuNodes, "node-feature-discovery has not run: check its pods (chart value nfd.enabled)")
+            }
+            Self::NoGpuNodes { .. } => (
+                "NoGpuNodes",
+                true,
+                NoGpuNodes,
+                "if there should be GPU nodes, look at node-feature-discovery; if not, wait until the operator says so itself",
+            ),
+            Self::NodeNotLabelled => ("NodeNotLabelled", true, Budget, "the operator has not labelled the node: look at its log"),
+            Self::NodeNotReady { .. } => ("NodeNotReady", true, Budget, "repair or remove the node, or raise rollout.tolerateNotReady"),
+            Self::DriverPodMissing => {
+                ("DriverPodMissing", true, Budget, "see why the DaemonSet controller makes no pod: kubectl describe daemonset")
+            }
+            Self::DriverPodUnschedulable { .. } => {
+                ("DriverPodUnschedulable", true, Budget, "make room for the driver pod, or fix taints and selectors")
+            }
+            Self::DriverOutOfDate { .. } => (
+                "DriverOutOfDate",
+                true,
+                Budget,
+                "the vendor's controller takes nodes by driver.upgradePolicy; with autoUpgrade false delete the driver pod yourself",
+            ),
+            Self::DriverNotReady { .. } => {
+                ("DriverNotReady", true, Budget, "look at the driver pod's log: kubectl logs -c nvidia-driver-ctr")
+            }
+            Self::UpgradeUnfinished { .. } => {
+                ("UpgradeUnfinished", true, Budget, "the vendor's controller goes on by itself, at the latest at its next two-minute tick")
+            }
+            Self::UpgradeFailed { .. } => (
+                "UpgradeFailed",
+                false,
+                NodesFailed,
+                "repair the driver on the node, then label it nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again",
+            ),
+            Self::Skipped => ("Skipped", false, Success, "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded"),
+            Self::ToolkitNotReady { .. } => {
+                ("ToolkitNotReady", true, Budget, "look at the pod of nvidia-container-toolkit-daemonset on the node")
+            }
+            Self::PluginQueued { .. } => {
+                ("PluginQueued", true, Budget, "its turn comes when another plugin is back; rollout.dra.maxUnavailable is the limit")
+            }
+            Self::PluginHeldUp { .. } => {
+                ("PluginHeldUp", true, DraNotServing, "repair the plugins that did not come back, then deploy again")
+            }
+            Self::PluginStale { .. } => {
+                ("PluginStale", false, DraNotServing, "delete the plugin pod of the node, or set rollout.dra.reroll to auto")
+            }
+            Self::PluginMissing => ("PluginMissing", true, DraNotServing, "see why the plugin's DaemonSet makes no pod for the node"),
+            Self::PluginUnschedulable { .. } => {
+                ("PluginUnschedulable", true, DraNotServing, "make room for the plugin pod, or fix taints and selectors of the DRA driver")
+            }
+            Self::PluginNotReady { .. } => ("PluginNotReady", true, DraNotServing, "look at the plugin pod's log on the node"),
+            Self::SliceMissing { .. } => {
+                ("SliceMissing", true, DraNotServing, "the plugin published no devices: look at its log on the node")
+            }
+            Self::SliceOutdated { .. } => (
+                "SliceOutdated",
+                true,
+                DraNotServing,
+                "the plugin still sees the old driver: look at its log, and at nvidiaDriverRoot in the DRA driver's values",
+            ),
+            Self::DraMissing { .. } => (
+                "DraMissing",
+                false,
+                DraMissing,
+                "install the DRA driver, set rollout.dra.namespaces to where it is, or rollout.dra.required to auto",
+            ),
+            Self::DraScheduledNowhere { .. } => (
+                "DraScheduledNowhere",
+                false,
+                DraMissing,
+                "compare the DaemonSet's node selector and affinity with the labels of the GPU nodes",
+            ),
+            Self::Quiet { .. } => ("Quiet", true, Budget, "nothing: it only has to stay so"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a reason says to people.
+
+use std::fmt;
+
+use super::Reason;
+
+/// ` (trouble)`, or nothing.
+struct Trouble<'a>(&'a Option<String>);
+
+impl fmt::Display for Trouble<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |trouble| write!(formatter, " ({trouble})"))
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClusterPolicyApiMissing => write!(out, "the API server does not know clusterpolicies.nvidia.com"),
+            Self::OperatorMissing { namespace } => write!(out, "no deployment/gpu-operator in namespace `{namespace}`"),
+            Self::OperatorNotReady { available, replicas } => {
+                write!(out, "deployment/gpu-operator is not rolled out: {available} of {replicas} replicas current and available")
+            }
+            Self::ClusterPolicyMissing { name } => write!(out, "no ClusterPolicy `{name}`"),
+            Self::NvidiaDriverMissing => write!(out, "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"),
+            Self::Precondition { field, expected, found, manager } => {
+                write!(out, "the ClusterPolicy's {field} is `{found}`, the bundle's values say `{expected}`")?;
+                manager.as_ref().map_or(Ok(()), |manager| write!(out, " (field manager `{manager}`)"))
+            }
+            Self::SpecNotObserved { object, field, expected, found } => {
+                write!(out, "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`")
+            }
+            Self::DaemonSetMissing { what } => write!(out, "there are GPU nodes and the operator has made no DaemonSet of the {what}"),
+            Self::NodesUndiscovered { count } => {
+                write!(out, "no GPU node so far, and node-feature-discovery has not labelled {count} of the ready nodes")
+            }
+            Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labelled any node"),
+            Self::NoGpuNodes { operator_says } => write!(
+                out,
+                "no node has a GPU, and the operator says {}",
+                operator_says.as_deref().map_or_else(|| "nothing about it".to_owned(), |reason| format!("`{reason}`"))
+            ),
+            Self::NodeNotLabelled => write!(out, "the operator has not labelled the node for its operands"),
+            Self::NodeNotReady { since } => {
+                write!(out, "the node is NotReady")?;
+                since.map_or(Ok(()), |since| write!(out, " since {since}"))
+            }
+            Self::DriverPodMissing => write!(out, "no driver pod on the node"),
+            Self::DriverPodUnschedulable { message } => write!(out, "the driver pod cannot be scheduled: {message}"),
+            Self::DriverOutOfDate { state } => {
+                write!(out, "the driver pod is of an older revision, upgrade state `{}`", state.as_deref().unwrap_or("none"))
+            }
+            Self::DriverNotReady { state, trouble, restarts } => {
+                let state = state.as_deref().unwrap_or("none");
+                write!(out, "the new driver pod is not ready{}, {restarts} restarts, upgrade state `{state}`", Trouble(trouble))
+            }
+            Self::UpgradeUnfinished { state } => write!(out, "the vendor's controller has not finished: upgrade state `{state}`"),
+            Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", Trouble(trouble)),
+            Self::Skipped => write!(out, "left on its old driver: label nvidia.com/gpu-driver-upgrade.skip"),
+            Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", Trouble(trouble)),
+            Self::PluginQueued { cause, away, limit } => {
+                write!(out, "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away")
+            }
+            Self::PluginHeldUp { cause, failed } => {
+                write!(
+                    out,
+                    "the DRA plugin is stale ({cause}) and is left so, because {failed} plugins that were replaced did not come back"
+                )
+            }
+            Self::PluginStale { cause } => write!(out, "the DRA plugin is stale ({cause}) and rollout.dra.reroll is off"),
+            Self::PluginMissing => write!(out, "no DRA plugin pod on the node"),
+            Self::PluginUnschedulable { message } => write!(out, "the DRA plugin pod cannot be scheduled: {message}"),
+            Self::PluginNotReady { trouble } => write!(out, "the DRA plugin pod is not ready{}", Trouble(trouble)),
+            Self::SliceMissing { driver } => write!(out, "no ResourceSlice of {driver} for the node"),
+            Self::SliceOutdated { published, loaded } => write!(out, "the DRA plugin publishes driver {published}, loaded is {loaded}"),
+            Self::DraMissing { namespaces } if namespaces.is_empty() => {
+                write!(out, "a DRA driver is required and no namespace to look in is set")
+            }
+            Self::DraMissing { namespaces } => write!(out, "a DRA driver is required and there is none in {}", namespaces.join(", ")),
+            Self::DraScheduledNowhere { daemon_set } => {
+                write!(out, "DaemonSet {daemon_set} of the DRA driver wants no pod on any node although there are GPU nodes")
+            }
+            Self::Quiet { until } => write!(out, "all is well; it must stay so until {until}"),
+        }
+    }
+}
