@@ -10,7 +10,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// The process's own streams; colour only where a terminal reads it.
+    /// The process's own streams; color only where a terminal reads it.
     pub fn standard() -> Self {
         Self { output: Box::new(anstream::stdout()), errors: Box::new(anstream::stderr()), broken: false }
     }

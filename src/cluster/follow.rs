@@ -39,7 +39,7 @@ impl Selection {
     }
 
     /// Those with a label.
-    pub fn labelled((key, value): (&str, &str)) -> Self {
+    pub fn labeled((key, value): (&str, &str)) -> Self {
         Self { labels: Some(format!("{key}={value}")), fields: None }
     }
 }

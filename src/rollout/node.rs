@@ -89,7 +89,7 @@ impl<'a> Operands<'a> {
         let driver_wanted = self.drivers.iter().any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
         let driver = self.pod(node, names::DRIVER_COMPONENT);
         let toolkit = self.pod(node, names::TOOLKIT_APP);
-        if !driver_wanted && let Some(reason) = self.unlabelled(node) {
+        if !driver_wanted && let Some(reason) = self.unlabeled(node) {
             return Status::Waiting(reason);
         }
         let driver = driver.filter(|_| driver_wanted);
@@ -117,14 +117,14 @@ impl<'a> Operands<'a> {
     }
 
     /// Why a node that no driver DaemonSet selects is not done with; `None`: its driver is not the operator's business.
-    fn unlabelled(&self, node: &Node) -> Option<Reason> {
+    fn unlabeled(&self, node: &Node) -> Option<Reason> {
         if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container") {
             return None;
         }
         // The operator gives a node some label for its operands before anything of it can run there.
-        let labelled = node.labels.keys().any(|key| key.starts_with(names::DEPLOY_LABEL_PREFIX) && key != names::DEPLOY_OPERANDS_LABEL);
-        if !labelled {
-            return Some(Reason::NodeNotLabelled);
+        let labeled = node.labels.keys().any(|key| key.starts_with(names::DEPLOY_LABEL_PREFIX) && key != names::DEPLOY_OPERANDS_LABEL);
+        if !labeled {
+            return Some(Reason::NodeNotLabeled);
         }
         match node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str) {
             // With drivers off no node has one of the operator's.

@@ -62,18 +62,18 @@ pub enum Reason {
     },
     /// No GPU node was found, and node-feature-discovery has not been to every node.
     NodesUndiscovered {
-        /// How many ready nodes it has not labelled.
+        /// How many ready nodes it has not labeled.
         count: usize,
     },
-    /// node-feature-discovery has not labelled any node.
+    /// node-feature-discovery has not labeled any node.
     NoNodeFeatures,
     /// No node has a GPU, and the operator does not (yet) say so itself.
     NoGpuNodes {
         /// What the ClusterPolicy's Ready condition gives as reason.
         operator_says: Option<String>,
     },
-    /// The operator has not labelled the node for its operands.
-    NodeNotLabelled,
+    /// The operator has not labeled the node for its operands.
+    NodeNotLabeled,
     /// Node condition Ready is not True.
     NodeNotReady {
         /// Since when.

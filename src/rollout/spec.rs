@@ -46,15 +46,15 @@ pub fn fingerprint(observed: &Observed) -> String {
 
 /// The driver DaemonSets in the operator's namespace, of a ClusterPolicy or of NVIDIADrivers.
 pub fn driver_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
-    labelled(observed, names::DRIVER_COMPONENT)
+    labeled(observed, names::DRIVER_COMPONENT)
 }
 
 /// The container toolkit's DaemonSet.
 pub fn toolkit_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
-    labelled(observed, names::TOOLKIT_APP)
+    labeled(observed, names::TOOLKIT_APP)
 }
 
-fn labelled<'a>(observed: &'a Observed, (key, value): (&'a str, &'a str)) -> impl Iterator<Item = &'a DaemonSet> {
+fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, &'a str)) -> impl Iterator<Item = &'a DaemonSet> {
     let matches = move |daemon_set: &&DaemonSet| daemon_set.template_labels.get(key).is_some_and(|found| found == value);
     observed.daemon_sets.iter().filter(matches).filter(|daemon_set| !daemon_set.deleting)
 }

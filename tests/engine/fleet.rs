@@ -179,7 +179,7 @@ impl Fleet {
         format!("uid-{}", self.uids)
     }
 
-    /// A GPU node that the operator has labelled.
+    /// A GPU node that the operator has labeled.
     pub(crate) fn join(&mut self, name: &str, second: i64) {
         let uid = self.uid();
         let labels = labels(&[

@@ -62,7 +62,7 @@ fn the_first_cpu_node_that_was_discovered_made_it_a_cluster_without_gpus() {
     }
     fleet.node("cpu-0").labels.insert("feature.node.kubernetes.io/cpu-model.family".into(), "6".into());
     assert_eq!(waits(&fleet.decide(0)), ["*:NodesUndiscovered"]);
-    assert_eq!(waits(&fleet.decide(120)), ["*:Quiet"], "some nodes are never labelled");
+    assert_eq!(waits(&fleet.decide(120)), ["*:Quiet"], "some nodes are never labeled");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_version_of_another_container_was_taken_for_the_drivers() {
 }
 
 #[test]
-fn a_node_for_virtual_machines_was_called_unlabelled() {
+fn a_node_for_virtual_machines_was_called_unlabeled() {
     let mut fleet = Fleet::at_rest(2);
     fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1"));
     let labels = &mut fleet.node("gpu-1").labels;

@@ -249,7 +249,7 @@ fn nodes_whose_driver_is_not_the_operators_business_are_not_waited_for() {
         fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds"));
         fleet.node("gpu-1").labels.remove(names::DEPLOY_DRIVER_LABEL);
         fleet.node("gpu-1").labels.remove(names::DEPLOY_TOOLKIT_LABEL);
-        assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabelled"]);
+        assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabeled"]);
         fleet.node("gpu-1").labels.insert(key.into(), value.into());
         assert!(fleet.decide(1).well, "{key}={value}");
     }

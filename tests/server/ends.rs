@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
             arrange: |world| world.remove("deployments", OPERATOR, "gpu-operator") },
         Case { name: "operator not ready", code: ExitCode::OperatorMissing, within, message: "0 of 1",
             arrange: |world| world.edit("deployments", OPERATOR, "gpu-operator", |object| object["status"]["availableReplicas"] = json!(0)) },
-        Case { name: "NFD did not run", code: ExitCode::NoGpuNodes, within, message: "node-feature-discovery has not labelled any node",
+        Case { name: "NFD did not run", code: ExitCode::NoGpuNodes, within, message: "node-feature-discovery has not labeled any node",
             arrange: |world| strip_gpus(world, true) },
         Case { name: "no GPU nodes", code: ExitCode::NoGpuNodes, within, message: "no node has a GPU, and the operator says `Reconciled`",
             arrange: |world| strip_gpus(world, false) },

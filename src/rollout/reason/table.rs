@@ -60,7 +60,7 @@ impl Reason {
                 NoGpuNodes,
                 "if there should be GPU nodes, look at node-feature-discovery; if not, wait until the operator says so itself",
             ),
-            Self::NodeNotLabelled => ("NodeNotLabelled", true, Budget, "the operator has not labelled the node: look at its log"),
+            Self::NodeNotLabeled => ("NodeNotLabeled", true, Budget, "the operator has not labeled the node: look at its log"),
             Self::NodeNotReady { .. } => ("NodeNotReady", true, Budget, "repair or remove the node, or raise rollout.tolerateNotReady"),
             Self::DriverPodMissing => {
                 ("DriverPodMissing", true, Budget, "see why the DaemonSet controller makes no pod: kubectl describe daemonset")

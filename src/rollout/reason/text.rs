@@ -32,15 +32,15 @@ impl fmt::Display for Reason {
             }
             Self::DaemonSetMissing { what } => write!(out, "there are GPU nodes and the operator has made no DaemonSet of the {what}"),
             Self::NodesUndiscovered { count } => {
-                write!(out, "no GPU node so far, and node-feature-discovery has not labelled {count} of the ready nodes")
+                write!(out, "no GPU node so far, and node-feature-discovery has not labeled {count} of the ready nodes")
             }
-            Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labelled any node"),
+            Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labeled any node"),
             Self::NoGpuNodes { operator_says } => write!(
                 out,
                 "no node has a GPU, and the operator says {}",
                 operator_says.as_deref().map_or_else(|| "nothing about it".to_owned(), |reason| format!("`{reason}`"))
             ),
-            Self::NodeNotLabelled => write!(out, "the operator has not labelled the node for its operands"),
+            Self::NodeNotLabeled => write!(out, "the operator has not labeled the node for its operands"),
             Self::NodeNotReady { since } => {
                 write!(out, "the node is NotReady")?;
                 since.map_or(Ok(()), |since| write!(out, " since {since}"))

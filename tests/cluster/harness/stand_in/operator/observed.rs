@@ -34,7 +34,7 @@ pub(super) struct Observed {
     pub(super) version: String,
     /// Nodes with NVIDIA GPUs, by name.
     pub(super) gpu_nodes: Vec<Arc<Node>>,
-    /// Whether node-feature-discovery has labelled any node.
+    /// Whether node-feature-discovery has labeled any node.
     pub(super) nfd_labels: bool,
     /// The operands' pods.
     pub(super) pods: Vec<Arc<Pod>>,
