@@ -10,49 +10,69 @@ pub mod chart;
 pub mod file;
 pub mod helm;
 pub mod layout;
+pub mod source;
 pub mod template;
 
 pub use file::File;
+pub use source::Source;
 pub use template::RenderError;
 
 use crate::release::Plan;
 
-/// What deploys a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deployer {
-    /// The Helm command line, by a script.
-    Helm,
+/// What deploys a bundle: one row of the table of deployers.
+#[derive(Clone, Copy)]
+pub struct Deployer {
+    /// Its name on the command line and in `bundle-info.yaml`.
+    pub name: &'static str,
+    /// One line for people.
+    pub description: &'static str,
+    /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
+    pub source: SourceNeed,
+    /// Writes its files.
+    render: fn(Input<'_>) -> Result<Vec<File>, RenderError>,
 }
 
-/// Deployers that are planned for; asking for one is an error that says so.
-const NOT_BUILT: [&str; 4] = ["helmfile", "flux", "argocd", "argocd-helm"];
+/// Whether a deployer reads the bundle from a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceNeed {
+    /// It reads the bundle's directory; a repository would have no effect.
+    None,
+    /// The files name the repository.
+    Rendered,
+    /// The repository is named when the bundle is installed.
+    AtInstall,
+}
+
+/// The table: a new deployer is a module and its row here.
+pub const DEPLOYERS: &[Deployer] = &[Deployer {
+    name: "helm",
+    description: "a shell script that runs the Helm command line",
+    source: SourceNeed::None,
+    render: helm::files,
+}];
 
 /// Why a text is no [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeployerError {
-    /// A deployer that this version cannot render for.
-    #[error("deployer `{0}` is not built in this version: the only one is `helm`")]
-    NotBuilt(String),
-    /// No deployer at all.
-    #[error("there is no deployer `{0}`: the only one in this version is `helm`")]
-    Unknown(String),
+#[error("there is no deployer `{name}`: the deployers are {}", names().join(", "))]
+pub struct DeployerError {
+    /// The text.
+    name: String,
 }
 
-impl Deployer {
-    /// Every deployer.
-    pub const ALL: [Self; 1] = [Self::Helm];
+/// The names of all deployers, in the table's order.
+pub fn names() -> Vec<&'static str> {
+    DEPLOYERS.iter().map(|deployer| deployer.name).collect()
+}
 
-    /// Its name on the command line and in `bundle-info.yaml`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Helm => "helm",
-        }
+impl fmt::Debug for Deployer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
     }
 }
 
 impl fmt::Display for Deployer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+        formatter.write_str(self.name)
     }
 }
 
@@ -60,11 +80,8 @@ impl FromStr for Deployer {
     type Err = DeployerError;
 
     fn from_str(text: &str) -> Result<Self, DeployerError> {
-        match Self::ALL.into_iter().find(|deployer| deployer.name() == text) {
-            Some(deployer) => Ok(deployer),
-            None if NOT_BUILT.contains(&text) => Err(DeployerError::NotBuilt(text.to_owned())),
-            None => Err(DeployerError::Unknown(text.to_owned())),
-        }
+        let found = DEPLOYERS.iter().find(|deployer| deployer.name == text);
+        found.copied().ok_or_else(|| DeployerError { name: text.to_owned() })
     }
 }
 
@@ -77,14 +94,17 @@ pub struct Input<'a> {
     pub plan: &'a Plan,
     /// The hook chart: path and text of each file.
     pub hook_chart: &'a [(&'a str, &'a str)],
+    /// Where the deployer reads the bundle from; there for every deployer that needs it.
+    pub source: Option<&'a Source>,
 }
 
 /// The files of `deployer`, without those that every bundle has.
 ///
 /// # Errors
-/// A template does not fit its input, which is a mistake of this program.
+/// The deployer needs a source and there is none; or a template does not fit its input, which is a mistake of this program.
 pub fn files(deployer: Deployer, input: Input<'_>) -> Result<Vec<File>, RenderError> {
-    match deployer {
-        Deployer::Helm => helm::files(input),
+    if deployer.source == SourceNeed::Rendered && input.source.is_none() {
+        return Err(RenderError::NoSource(deployer.name));
     }
+    (deployer.render)(input)
 }

@@ -4,7 +4,7 @@ use super::Tree;
 use super::checksums::sha256;
 use super::info::{self, RECIPE, RecipeInfo};
 use crate::contract::yaml;
-use crate::deployer::{self, Deployer, File, Input, RenderError};
+use crate::deployer::{self, Deployer, File, Input, RenderError, Source};
 use crate::recipe::model::Recipe;
 use crate::release::{Options, Plan};
 
@@ -21,19 +21,21 @@ pub struct Parts<'a> {
     pub deployer: Deployer,
     /// The hook chart: path and text of each file.
     pub hook_chart: &'a [(&'a str, &'a str)],
+    /// Where the deployer reads the bundle from, if it does.
+    pub source: Option<&'a Source>,
 }
 
 /// Makes the tree. The same parts give the same bytes.
 ///
 /// # Errors
-/// A mistake of this program: a template or a value that cannot be written.
+/// No source for a deployer that needs one; else a mistake of this program: a template or a value that cannot be written.
 pub fn build(parts: Parts<'_>) -> Result<Tree, RenderError> {
-    let Parts { recipe, plan, options, deployer, hook_chart } = parts;
-    let mut files = deployer::files(deployer, Input { recipe: &recipe.metadata.name, plan, hook_chart })?;
+    let Parts { recipe, plan, deployer, hook_chart, source, .. } = parts;
+    let mut files = deployer::files(deployer, Input { recipe: &recipe.metadata.name, plan, hook_chart, source })?;
     let text = recipe_text(recipe)?;
     let about = RecipeInfo { name: recipe.metadata.name.clone(), sha256: sha256(text.as_bytes()) };
     files.push(File::text(RECIPE, text));
-    files.push(info::file(about, plan, deployer, options, hook_chart)?);
+    files.push(info::file(about, parts)?);
     Ok(Tree::new(files))
 }
 

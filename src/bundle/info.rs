@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::build::Parts;
 use super::checksums::{lines, sha256};
 use crate::contract::yaml;
 use crate::deployer::layout::folders;
-use crate::deployer::{Deployer, File, RenderError};
+use crate::deployer::{File, RenderError, Source};
+use crate::release::Plan;
 use crate::release::model::Kind;
-use crate::release::{Options, Plan};
 
 /// The file's name. A directory without it is no bundle.
 pub const INFO: &str = "bundle-info.yaml";
@@ -28,6 +29,9 @@ pub struct Info {
     pub rendered_by: String,
     /// The deployer.
     pub deployer: String,
+    /// Where the deployer reads the bundle from, if the files say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// The recipe.
     pub recipe: RecipeInfo,
     /// SHA-256 over the hook chart's files.
@@ -93,18 +97,14 @@ pub struct ReleaseInfo {
 ///
 /// # Errors
 /// It cannot be written as YAML.
-pub(super) fn file(
-    recipe: RecipeInfo,
-    plan: &Plan,
-    deployer: Deployer,
-    options: &Options,
-    hook_chart: &[(&str, &str)],
-) -> Result<File, RenderError> {
+pub(super) fn file(recipe: RecipeInfo, parts: Parts<'_>) -> Result<File, RenderError> {
+    let Parts { plan, options, deployer, hook_chart, source, .. } = parts;
     let info = Info {
         api_version: "gpu-rollout.dev/v1".to_owned(),
         kind: "BundleInfo".to_owned(),
         rendered_by: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")).to_owned(),
-        deployer: deployer.name().to_owned(),
+        deployer: deployer.name.to_owned(),
+        source: source.cloned(),
         recipe,
         hook_chart: chart_digest(hook_chart),
         hook_image: options.hook_image.as_ref().map(ToString::to_string),

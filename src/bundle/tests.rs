@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::write::write_with;
 use super::{Finding, Parts, Tree, VerifyError, WriteError, build, verify, write};
-use crate::deployer::{Deployer, File};
+use crate::deployer::File;
 use crate::recipe::model::Recipe;
 use crate::release::{self, Options, plan};
 
@@ -29,7 +29,7 @@ fn tree() -> &'static Tree {
 fn tree_of(recipe: &Recipe) -> Tree {
     let options = Options::default();
     let plan = plan(recipe, &release::fixture::catalog(), &options).unwrap();
-    build(Parts { recipe, plan: &plan, options: &options, deployer: Deployer::Helm, hook_chart: CHART }).unwrap()
+    build(Parts { recipe, plan: &plan, options: &options, deployer: "helm".parse().unwrap(), hook_chart: CHART, source: None }).unwrap()
 }
 
 /// A bundle in a directory of its own.

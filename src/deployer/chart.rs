@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use super::file::File;
-use super::layout::{SETTINGS, VALUES};
+use super::layout::{CHART, SETTINGS, VALUES};
 use super::template::{RenderError, Templates};
 use crate::contract::yaml;
 use crate::release::model::{Crds, Hook, Manifests, Upstream};
@@ -17,6 +18,8 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// The version of charts whose content has no version of its own.
 const VERSION: &str = "1.0.0";
+/// How much of a content's digest stands in the version of its chart.
+const DIGEST_LENGTH: usize = 12;
 
 /// Writes the parts that all deployers share.
 pub struct Charts<'a> {
@@ -74,8 +77,9 @@ impl<'a> Charts<'a> {
     /// As above.
     pub fn crds(&self, folder: &str, name: &str, crds: &Crds) -> Result<Vec<File>, RenderError> {
         let description = format!("The CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
-        let mut files = vec![self.chart(folder, name, description, &crds.version)?];
-        files.extend(crds.crds.iter().map(|crd| File::text(format!("{folder}/templates/{}.yaml", crd.name), literal(&crd.text))));
+        let mut files: Vec<File> =
+            crds.crds.iter().map(|crd| File::text(format!("{folder}/templates/{}.yaml", crd.name), literal(&crd.text))).collect();
+        files.insert(0, self.chart(folder, name, description, &crds.version, &files)?);
         Ok(files)
     }
 
@@ -84,13 +88,15 @@ impl<'a> Charts<'a> {
     /// # Errors
     /// As above.
     pub fn manifests(&self, folder: &str, name: &str, manifests: &Manifests) -> Result<Vec<File>, RenderError> {
-        let mut files = vec![self.chart(folder, name, format!("{}. Helm never deletes them.", manifests.description), VERSION)?];
+        let mut files = Vec::new();
         for object in &manifests.objects {
             let part = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
             let path = format!("{folder}/templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
             let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(path.clone()))?;
             files.push(File::text(path, literal(&text)));
         }
+        let description = format!("{}. Helm never deletes them.", manifests.description);
+        files.insert(0, self.chart(folder, name, description, VERSION, &files)?);
         Ok(files)
     }
 
@@ -100,16 +106,50 @@ impl<'a> Charts<'a> {
     /// As above.
     pub fn hook(&self, folder: &str, name: &str, hook: &Hook) -> Result<Vec<File>, RenderError> {
         let mut files: Vec<File> = self.hook_chart.iter().map(|(path, text)| File::text(format!("{folder}/{path}"), *text)).collect();
+        let digest = content_digest(&files);
+        for file in files.iter_mut().filter(|file| file.path == format!("{folder}/{CHART}")) {
+            file.content = with_digest(&file.content, &digest);
+        }
         let context = HookContext { release: name, component: &hook.component, budget: &hook.budget.explanation, settings: &hook.settings };
         files.push(File::text(format!("{folder}/{SETTINGS}"), self.templates.render("rollout.yaml.j2", context)?));
         Ok(files)
     }
 
-    fn chart(&self, folder: &str, name: &str, description: String, version: &str) -> Result<File, RenderError> {
+    /// `Chart.yaml` of a chart with this content.
+    fn chart(&self, folder: &str, name: &str, description: String, version: &str, content: &[File]) -> Result<File, RenderError> {
         let app_version = (version != VERSION).then_some(version);
-        let context = ChartContext { name, description, version: version.trim_start_matches('v'), app_version };
-        Ok(File::text(format!("{folder}/Chart.yaml"), self.templates.render("Chart.yaml.j2", context)?))
+        let version = format!("{}+{}", version.trim_start_matches('v'), content_digest(content));
+        let context = ChartContext { name, description, version: &version, app_version };
+        Ok(File::text(format!("{folder}/{CHART}"), self.templates.render("Chart.yaml.j2", context)?))
     }
+}
+
+/// A chart of other content must have another version: Flux looks at nothing else of a chart that lies in a repository.
+fn content_digest(files: &[File]) -> String {
+    let mut hasher = Sha256::new();
+    for file in files {
+        // The folder's number says nothing about the content.
+        let inside = file.path.split_once('/').map_or("", |(_, inside)| inside);
+        hasher.update((inside.len() as u64).to_le_bytes());
+        hasher.update(inside);
+        hasher.update((file.content.len() as u64).to_le_bytes());
+        hasher.update(&file.content);
+    }
+    let digest = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("d{}", &digest[..DIGEST_LENGTH])
+}
+
+/// `Chart.yaml` with the digest behind its version.
+fn with_digest(chart: &[u8], digest: &str) -> Vec<u8> {
+    let mut text = String::with_capacity(chart.len() + digest.len() + 1);
+    for line in String::from_utf8_lossy(chart).lines() {
+        text.push_str(line);
+        if line.starts_with("version:") {
+            text.extend(["+", digest]);
+        }
+        text.push('\n');
+    }
+    text.into_bytes()
 }
 
 /// Text that Helm's templating must leave as it is.

@@ -4,6 +4,8 @@ use crate::release::{Plan, Release};
 
 /// The values that a component shares with its hook.
 pub const VALUES: &str = "values.yaml";
+/// What makes a folder a chart.
+pub const CHART: &str = "Chart.yaml";
 /// The hook's own settings.
 pub const SETTINGS: &str = "rollout.yaml";
 

@@ -3,8 +3,13 @@
 
 use super::model::Crd;
 
-/// Keeps Helm from ever deleting the object.
-const KEEP: &str = "helm.sh/resource-policy: keep";
+/// What keeps every deployer from ever deleting an object: Helm (and Flux, which is Helm), Argo CD, Flux's kustomize-controller. CRDs
+/// are too large for the annotation of client-side apply, so Argo CD is told to apply on the server.
+pub(super) const KEEP: [(&str, &str); 3] = [
+    ("helm.sh/resource-policy", "keep"),
+    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false,ServerSideApply=true"),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
 
 /// The CRDs of one file of the catalog.
 ///
@@ -38,12 +43,13 @@ fn crd(document: &str) -> Result<Crd, String> {
     if !document.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition") {
         return Err("holds an object that is no CustomResourceDefinition".to_owned());
     }
-    let mut text = String::with_capacity(document.len() + 64);
+    let keep: String = KEEP.iter().map(|(key, value)| format!("    {key}: {value}\n")).collect();
+    let mut text = String::with_capacity(document.len() + keep.len() + 32);
     let (mut name, mut in_metadata, mut kept) = (None, false, false);
     for line in document.lines() {
         if top_level(line) {
             if in_metadata && !kept {
-                text.extend(["  annotations:\n    ", KEEP, "\n"]);
+                text.extend(["  annotations:\n", keep.as_str()]);
                 kept = true;
             }
             in_metadata = line.trim_end() == "metadata:";
@@ -51,14 +57,14 @@ fn crd(document: &str) -> Result<Crd, String> {
         text.push_str(line);
         text.push('\n');
         if in_metadata && line.trim_end() == "  annotations:" {
-            text.extend(["    ", KEEP, "\n"]);
+            text.push_str(&keep);
             kept = true;
         }
         if in_metadata && let Some(found) = line.strip_prefix("  name:") {
             name = Some(found.trim().trim_matches(['"', '\'']).to_owned());
         }
-        if in_metadata && line.contains("helm.sh/resource-policy") {
-            return Err("says itself whether Helm keeps it".to_owned());
+        if in_metadata && KEEP.iter().any(|(key, _)| line.contains(key)) {
+            return Err("says itself whether a deployer keeps it".to_owned());
         }
     }
     match name {
@@ -109,7 +115,8 @@ mod tests {
             for version in &component.versions {
                 for file in component.crds(version, &serde_json::Map::new(), &[]) {
                     for crd in read(file.text).unwrap_or_else(|reason| panic!("{name} {}: {reason}", file.name)) {
-                        let without = crd.text.replacen(&format!("    {KEEP}\n"), "", 1);
+                        let without =
+                            KEEP.iter().fold(crd.text.clone(), |text, (key, value)| text.replacen(&format!("    {key}: {value}\n"), "", 1));
                         assert!(without.len() < crd.text.len() && file.text.contains(&without), "{name} {}", crd.name);
                     }
                 }

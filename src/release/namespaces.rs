@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::crds::KEEP;
 use super::model::{Kind, Manifests, Release};
 use super::time::LOCAL_TIMEOUT_SECONDS;
 use crate::catalog::model::PodSecurity;
@@ -43,7 +44,7 @@ fn namespace(name: &str, level: PodSecurity) -> Value {
                 "pod-security.kubernetes.io/audit": level,
                 "pod-security.kubernetes.io/warn": level,
             },
-            "annotations": {"helm.sh/resource-policy": "keep"},
+            "annotations": KEEP.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect::<Map<_, _>>(),
         },
     })
 }

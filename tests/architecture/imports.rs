@@ -43,7 +43,7 @@ fn judge(path: &str, source: &str) -> Vec<String> {
 
 /// The modules of `src/deployer` that are deployers; the others are what these share.
 fn deployers() -> impl Iterator<Item = String> {
-    gpu_rollout::deployer::Deployer::ALL.into_iter().map(|deployer| deployer.name().replace('-', "_"))
+    gpu_rollout::deployer::DEPLOYERS.iter().map(|deployer| deployer.name.replace('-', "_"))
 }
 
 /// The other deployer, if one deployer, or what all share, imports it.

@@ -8,7 +8,6 @@ use gpu_rollout::bundle::write;
 use gpu_rollout::catalog;
 use gpu_rollout::contract::settings::{Required, Settings};
 use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::Deployer;
 use gpu_rollout::deployer::layout::folders;
 use gpu_rollout::release::model::Kind;
 use serde_json::{Value, json};
@@ -49,7 +48,7 @@ fn helm_makes_of_every_chart_what_the_plan_says() {
         let plan = library::planned(&recipe);
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("bundle");
-        write(&library::bundle(name, Deployer::Helm), &bundle, false).unwrap();
+        write(&library::bundle(name, "helm".parse().unwrap()), &bundle, false).unwrap();
         for (folder, release) in folders(&plan) {
             match &release.kind {
                 // The vendor's charts are not at hand here.

@@ -3,7 +3,7 @@
 use gpu_rollout::bundle::{Parts, Tree, build};
 use gpu_rollout::catalog::{self, hook_chart};
 use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::Deployer;
+use gpu_rollout::deployer::{DEPLOYERS, Deployer, Source, SourceNeed};
 use gpu_rollout::recipe::load::load;
 use gpu_rollout::recipe::model::Recipe;
 use gpu_rollout::recipe::read::Files;
@@ -24,12 +24,14 @@ pub(crate) fn planned(recipe: &Recipe) -> Plan {
 pub(crate) fn bundle(name: &str, deployer: Deployer) -> Tree {
     let recipe = recipe(name);
     let plan = planned(&recipe);
-    build(Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES }).unwrap()
+    let source = Source::new("https://git.example.com/fleet.git", "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
+    let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
+    build(Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES, source }).unwrap()
 }
 
 /// Every recipe with every deployer.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
-    catalog::recipe_names().flat_map(|name| Deployer::ALL.map(|deployer| (name, deployer)))
+    catalog::recipe_names().flat_map(|name| DEPLOYERS.iter().map(move |deployer| (name, *deployer)))
 }
 
 /// Whether a file carries Helm's own syntax.
@@ -67,14 +69,21 @@ fn every_yaml_file_is_yaml() {
 }
 
 #[test]
-fn the_hook_chart_is_copied_as_it_is() {
+fn the_hook_chart_is_copied_with_its_digest_in_the_version() {
     for (name, deployer) in all() {
         let bundle = bundle(name, deployer);
         let folders: Vec<&str> = bundle.files().filter_map(|file| file.path.strip_suffix("-post/rollout.yaml")).collect();
         assert!(!folders.is_empty(), "{name}");
         for folder in folders {
             for (path, text) in hook_chart::FILES {
-                assert_eq!(bundle.get(&format!("{folder}-post/{path}")).unwrap().content, text.as_bytes(), "{name}: {path}");
+                let copy = bundle.get(&format!("{folder}-post/{path}")).unwrap();
+                // The bundle's copy says in its version what is in it.
+                let lines: Vec<&str> = std::str::from_utf8(&copy.content).unwrap().lines().collect();
+                let version = lines.iter().find(|line| line.starts_with("version: ")).copied().unwrap_or_default();
+                let plain = version.split('+').next().unwrap_or_default();
+                let copy: String = lines.iter().flat_map(|line| [if *line == version { plain } else { line }, "\n"]).collect();
+                assert_eq!(copy, *text, "{name}: {path}");
+                assert!(*path != "Chart.yaml" || version.len() == plain.len() + "+d".len() + 12, "{version}");
             }
         }
     }

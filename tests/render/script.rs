@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use gpu_rollout::bundle::write;
-use gpu_rollout::deployer::Deployer;
 use tempfile::TempDir;
 
 use super::library;
@@ -34,7 +33,7 @@ impl Scene {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("it's a/bundle");
-        write(&library::bundle("eks-gb200-training", Deployer::Helm), &bundle, false).unwrap();
+        write(&library::bundle("eks-gb200-training", "helm".parse().unwrap()), &bundle, false).unwrap();
         let scene = Self { directory, bundle };
         scene.put("helm", HELM);
         fs::set_permissions(scene.path("helm"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use crate::bundle::{Parts, Written, build, write};
 use crate::catalog::hook_chart;
 use crate::cli::printer::Printer;
 use crate::cli::recipe::{Overrides, RECIPE_HELP, load_recipe};
 use crate::contract::duration::Duration;
 use crate::contract::exit::ExitCode;
-use crate::deployer::Deployer;
+use crate::deployer::source::SourceError;
+use crate::deployer::{self, Deployer, RenderError, Source};
 use crate::recipe::load::Loaded;
 use crate::release::image::Image;
 use crate::release::model::Kind;
@@ -21,8 +24,8 @@ pub struct Arguments {
     /// The recipe: a file, a name of the library, or `-`
     #[arg(short, long, value_name = "FILE|NAME|-", help = RECIPE_HELP)]
     recipe: String,
-    /// What deploys the bundle: `helm` (the only one in this version)
-    #[arg(short, long)]
+    /// What deploys the bundle
+    #[arg(short, long, value_parser = PossibleValuesParser::new(deployer::names()).try_map(|name| name.parse::<Deployer>()))]
     deployer: Deployer,
     /// The bundle's directory: replaced as a whole, if it holds an unedited bundle
     #[arg(short, long, value_name = "DIR")]
@@ -36,15 +39,45 @@ pub struct Arguments {
     /// Take the hook's image from elsewhere
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<Image>,
+    #[command(flatten)]
+    repository: Repository,
     /// Replace a bundle although it was edited after it was rendered; the edits are lost
     #[arg(long)]
     force: bool,
 }
 
+/// Where the cluster reads the bundle from.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Repository (deployers that run in the cluster)")]
+struct Repository {
+    /// The repository that will hold the bundle: https://, ssh://, http://, file:///, or oci:// (flux)
+    #[arg(long, value_name = "URL")]
+    repo: Option<String>,
+    /// Branch, tag or commit; for OCI a tag or digest
+    #[arg(long, value_name = "REVISION", default_value = "main")]
+    revision: String,
+    /// The bundle's directory in the repository
+    #[arg(long, value_name = "DIR", default_value = "")]
+    path: String,
+}
+
+impl Repository {
+    fn source(&self) -> Result<Option<Source>, SourceError> {
+        self.repo.as_ref().map(|url| Source::new(url, &self.revision, &self.path)).transpose()
+    }
+}
+
 impl Arguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { recipe, deployer, output, overrides, chart_repositories, hook_image, force } = self;
+        let Self { recipe, deployer, output, overrides, chart_repositories, hook_image, repository, force } = self;
+        let source = match repository.source() {
+            Ok(source) => source,
+            Err(error) => {
+                printer.error(&format!("`--repo`, `--revision`, `--path`: {error}"), None);
+                return ExitCode::Usage;
+            }
+        };
         let mut addresses = BTreeMap::new();
         for sources::Override { name, url } in chart_repositories {
             if addresses.insert(name.clone(), url).is_some() {
@@ -61,9 +94,14 @@ impl Arguments {
                 return ExitCode::Input;
             }
         };
-        let parts = Parts { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES };
+        let parts =
+            Parts { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
         let tree = match build(parts) {
             Ok(tree) => tree,
+            Err(error @ RenderError::NoSource(_)) => {
+                printer.error(&error.to_string(), Some("add --repo URL, and --revision and --path unless `main` and its root are right"));
+                return ExitCode::Usage;
+            }
             Err(error) => {
                 printer.error(&error.to_string(), Some("this is a mistake of gpu-rollout, not of the recipe; please report it"));
                 return ExitCode::Internal;
@@ -115,5 +153,5 @@ fn shell_path(path: &std::path::Path) -> String {
     let text = path.to_string_lossy();
     let text = text.trim_end_matches('/');
     // Without a slash a shell would look for the script in its search path.
-    crate::deployer::template::shell_word(text)
+    deployer::template::shell_word(text)
 }
