@@ -4,6 +4,7 @@
 
 pub mod budget;
 pub mod count;
+pub mod digest;
 pub mod duration;
 pub mod duty;
 pub mod exit;

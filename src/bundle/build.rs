@@ -1,8 +1,8 @@
 //! A plan becomes a tree: the deployer's files, and what every bundle has.
 
 use super::Tree;
-use super::checksums::sha256;
 use super::info::{self, RECIPE, RecipeInfo};
+use crate::contract::digest::sha256;
 use crate::contract::yaml;
 use crate::deployer::{self, Deployer, File, Input, RenderError, Source};
 use crate::recipe::model::Recipe;

@@ -1,20 +1,15 @@
 //! `checksums.txt`: the SHA-256 of every file, in the form that `sha256sum -c` reads.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Read};
 
 use sha2::{Digest, Sha256};
 
+use crate::contract::digest::{hex, sha256};
 use crate::deployer::File;
 
 /// The file's name.
 pub const CHECKSUMS: &str = "checksums.txt";
-
-/// SHA-256 of `bytes` in lower-case hexadecimal digits.
-pub fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
 
 /// SHA-256 of all that `reader` has.
 ///
@@ -31,14 +26,6 @@ pub fn sha256_of(mut reader: impl Read) -> io::Result<String> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing into a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The list for `files`.

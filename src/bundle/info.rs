@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::Parts;
-use super::checksums::{lines, sha256};
+use super::checksums::lines;
+use crate::contract::digest::sha256;
 use crate::contract::yaml;
 use crate::deployer::layout::folders;
 use crate::deployer::{File, RenderError, Source};

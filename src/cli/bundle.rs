@@ -16,7 +16,7 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Turn a recipe into a bundle: a directory of files that a deployer installs.
-    Render(render::Arguments),
+    Render(Box<render::Arguments>),
     /// Check that a bundle is as it was rendered, and that its parts still fit together.
     Verify(verify::Arguments),
 }

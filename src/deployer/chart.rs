@@ -7,17 +7,21 @@ use sha2::{Digest, Sha256};
 use super::file::File;
 use super::layout::{CHART, SETTINGS, VALUES};
 use super::template::{RenderError, Templates};
+use crate::contract::digest::hex;
 use crate::contract::yaml;
 use crate::release::model::{Crds, Hook, Manifests, Upstream};
 
 const SOURCES: &[(&str, &str)] = &[
     ("Chart.yaml.j2", include_str!("../../templates/shared/Chart.yaml.j2")),
     ("values.yaml.j2", include_str!("../../templates/shared/values.yaml.j2")),
+    ("objects.yaml.j2", include_str!("../../templates/shared/objects.yaml.j2")),
     ("rollout.yaml.j2", include_str!("../../templates/shared/rollout.yaml.j2")),
 ];
 
 /// The version of charts whose content has no version of its own.
 const VERSION: &str = "1.0.0";
+/// The objects of the values file, as they stand there.
+const OBJECTS_TEMPLATE: &str = "{{- range .Values.objects }}\n---\n{{ toYaml . }}\n{{- end }}\n";
 /// How much of a content's digest stands in the version of its chart.
 const DIGEST_LENGTH: usize = 12;
 
@@ -42,6 +46,13 @@ struct ValuesContext<'a> {
     version: &'a str,
     hook: Option<&'a str>,
     values: &'a Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct ObjectsContext<'a> {
+    release: &'a str,
+    hook: Option<&'a str>,
+    objects: &'a [Value],
 }
 
 #[derive(Serialize)]
@@ -83,20 +94,27 @@ impl<'a> Charts<'a> {
         Ok(files)
     }
 
-    /// A chart of other objects, one file an object.
+    /// A chart of other objects: one file an object, or a values file with all of them.
     ///
     /// # Errors
     /// As above.
-    pub fn manifests(&self, folder: &str, name: &str, manifests: &Manifests) -> Result<Vec<File>, RenderError> {
+    pub fn manifests(&self, folder: &str, name: &str, manifests: &Manifests, hook: Option<&str>) -> Result<Vec<File>, RenderError> {
         let mut files = Vec::new();
-        for object in &manifests.objects {
-            let part = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
-            let path = format!("{folder}/templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
-            let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(path.clone()))?;
-            files.push(File::text(path, literal(&text)));
+        if manifests.shared {
+            let context = ObjectsContext { release: name, hook, objects: &manifests.objects };
+            files.push(File::text(format!("{folder}/{VALUES}"), self.templates.render("objects.yaml.j2", context)?));
+            files.push(File::text(format!("{folder}/templates/objects.yaml"), OBJECTS_TEMPLATE));
+        } else {
+            for object in &manifests.objects {
+                let part = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
+                let path = format!("{folder}/templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
+                let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(path.clone()))?;
+                files.push(File::text(path, literal(&text)));
+            }
         }
-        let description = format!("{}. Helm never deletes them.", manifests.description);
-        files.insert(0, self.chart(folder, name, description, VERSION, &files)?);
+        // An edit of values is seen by every deployer, and must not need another version.
+        let content: Vec<File> = files.iter().filter(|file| !file.path.ends_with(VALUES)).cloned().collect();
+        files.insert(0, self.chart(folder, name, manifests.description.clone(), VERSION, &content)?);
         Ok(files)
     }
 
@@ -119,8 +137,8 @@ impl<'a> Charts<'a> {
     fn chart(&self, folder: &str, name: &str, description: String, version: &str, content: &[File]) -> Result<File, RenderError> {
         let app_version = (version != VERSION).then_some(version);
         let version = format!("{}+{}", version.trim_start_matches('v'), content_digest(content));
-        let context = ChartContext { name, description, version: &version, app_version };
-        Ok(File::text(format!("{folder}/{CHART}"), self.templates.render("Chart.yaml.j2", context)?))
+        let chart = ChartContext { name, description, version: &version, app_version };
+        Ok(File::text(format!("{folder}/{CHART}"), self.templates.render("Chart.yaml.j2", chart)?))
     }
 }
 
@@ -135,8 +153,7 @@ fn content_digest(files: &[File]) -> String {
         hasher.update((file.content.len() as u64).to_le_bytes());
         hasher.update(&file.content);
     }
-    let digest = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("d{}", &digest[..DIGEST_LENGTH])
+    format!("d{}", &hex(&hasher.finalize())[..DIGEST_LENGTH])
 }
 
 /// `Chart.yaml` with the digest behind its version.

@@ -4,11 +4,11 @@ pub mod facts;
 
 use serde::Serialize;
 
+use super::Input;
 use super::chart::Charts;
 use super::file::File;
-use super::layout::{folder_of, folders};
+use super::layout::{folders, hook_of, values_of};
 use super::template::{RenderError, Templates, shell_word};
-use super::{Input, layout};
 use crate::release::model::{Chart, Kind, Upstream};
 use crate::release::{Plan, Release};
 
@@ -53,7 +53,9 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
         match &release.kind {
             Kind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook_of(input.plan, &release.name))?),
             Kind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
-            Kind::Manifests(manifests) => files.extend(charts.manifests(&folder, &release.name, manifests)?),
+            Kind::Manifests(manifests) => {
+                files.extend(charts.manifests(&folder, &release.name, manifests, hook_of(input.plan, &release.name))?);
+            }
             Kind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
         }
     }
@@ -66,28 +68,16 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     Ok(files)
 }
 
-/// The hook release that shares the values of `component`.
-fn hook_of<'a>(plan: &'a Plan, component: &str) -> Option<&'a str> {
-    plan.releases.iter().find_map(|release| match &release.kind {
-        Kind::Hook(hook) if hook.component == component => Some(release.name.as_str()),
-        Kind::Hook(_) | Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
-    })
-}
-
 fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Row<'a> {
     let (arguments, content, budget) = match &release.kind {
         Kind::Upstream(upstream) => (chart(upstream), format!("{} {}", upstream.chart.place(), upstream.version), None),
         Kind::Crds(crds) => (vec![crds.version.clone()], format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version), None),
-        Kind::Manifests(manifests) => (Vec::new(), manifests.description.to_owned(), None),
-        Kind::Hook(hook) => {
-            let component = folder_of(plan, &hook.component).unwrap_or_default();
-            let values = format!("{component}/{}", layout::VALUES);
-            (
-                vec![values],
-                format!("waits until {} {} has really been rolled out", hook.component, hook.version),
-                Some(hook.budget.explanation.as_str()),
-            )
-        }
+        Kind::Manifests(manifests) => (Vec::new(), manifests.description.clone(), None),
+        Kind::Hook(hook) => (
+            values_of(plan, hook),
+            format!("waits until {} {} has really been rolled out", hook.component, hook.version),
+            Some(hook.budget.explanation.as_str()),
+        ),
     };
     let mut line = vec![release.kind.name().to_owned(), folder.clone(), release.namespace.clone(), release.timeout_seconds.to_string()];
     line.extend(arguments);

@@ -43,7 +43,7 @@ fn crd(document: &str) -> Result<Crd, String> {
     if !document.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition") {
         return Err("holds an object that is no CustomResourceDefinition".to_owned());
     }
-    let keep: String = KEEP.iter().map(|(key, value)| format!("    {key}: {value}\n")).collect();
+    let keep: String = KEEP.iter().flat_map(|(key, value)| ["    ", *key, ": ", *value, "\n"]).collect();
     let mut text = String::with_capacity(document.len() + keep.len() + 32);
     let (mut name, mut in_metadata, mut kept) = (None, false, false);
     for line in document.lines() {

@@ -55,6 +55,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     put("dra", dra(&parts));
     Hook {
         component: parts.component.to_owned(),
+        shares: vec![parts.component.to_owned()],
         version: parts.version.to_owned(),
         duties: parts.duties.to_vec(),
         rights: rights(parts.duties).collect(),

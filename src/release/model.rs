@@ -117,16 +117,22 @@ pub struct Crd {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifests {
     /// One line for people.
-    pub description: &'static str,
-    /// The objects, each with `helm.sh/resource-policy: keep`.
+    pub description: String,
+    /// The component that they belong to; `None`: to the whole bundle.
+    pub component: Option<String>,
+    /// The objects.
     pub objects: Vec<Value>,
+    /// Whether they stand in a values file, which the component's hook release consumes as well, so that an edit fires it.
+    pub shared: bool,
 }
 
 /// A hook release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hook {
-    /// The release (of kind `upstream`) that it follows and whose values it shares.
+    /// The component that it stands for: the release of kind `upstream` of that name.
     pub component: String,
+    /// The releases whose values files it consumes beside its own settings, in this order.
+    pub shares: Vec<String>,
     /// That component's version.
     pub version: String,
     /// What its Job does.

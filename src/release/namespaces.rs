@@ -28,7 +28,12 @@ pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release>
         namespace: HOME.to_owned(),
         needs: Vec::new(),
         timeout_seconds: LOCAL_TIMEOUT_SECONDS,
-        kind: Kind::Manifests(Manifests { description: "The namespaces of the GPU stack, with their Pod Security levels", objects }),
+        kind: Kind::Manifests(Manifests {
+            description: "The namespaces of the GPU stack, with their Pod Security levels".to_owned(),
+            component: None,
+            objects,
+            shared: false,
+        }),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use gpu_rollout::bundle::checksums::sha256;
 use gpu_rollout::catalog::hook_chart;
+use gpu_rollout::contract::digest::sha256;
 use gpu_rollout::deployer::File;
 
 use super::library::{all, bundle};

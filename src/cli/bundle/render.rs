@@ -129,7 +129,7 @@ fn summary(plan: &Plan, written: &Written, output: &std::path::Path, printer: &m
         let what = match &release.kind {
             Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
             Kind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
-            Kind::Manifests(manifests) => format!("{} namespaces", manifests.objects.len()),
+            Kind::Manifests(manifests) => manifests.description.clone(),
             Kind::Hook(hook) => {
                 let timeout = Duration::from_secs(release.timeout_seconds);
                 format!("waits at most {}; Helm's timeout: {timeout}", hook.budget.explanation)
