@@ -6,6 +6,7 @@ use crate::contract::exit::ExitCode;
 
 pub mod bundle;
 pub mod completions;
+pub mod format;
 pub mod hook;
 pub mod printer;
 pub mod recipe;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub mod chart;
+pub mod facts;
 pub mod file;
 pub mod helm;
 pub mod layout;

@@ -3,6 +3,8 @@
 use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
+pub mod facts;
+pub mod parity;
 pub mod render;
 pub mod verify;
 
@@ -19,6 +21,10 @@ enum Command {
     Render(Box<render::Arguments>),
     /// Check that a bundle is as it was rendered, and that its parts still fit together.
     Verify(verify::Arguments),
+    /// Say what a bundle's files mean: releases, order, charts, values, timeouts, hooks and their rights.
+    Facts(facts::Arguments),
+    /// Compare what bundles mean, whichever deployers they are for: no difference is exit code 0.
+    Parity(parity::Arguments),
 }
 
 impl Arguments {
@@ -27,6 +33,8 @@ impl Arguments {
         match self.command {
             Command::Render(arguments) => arguments.run(printer),
             Command::Verify(arguments) => arguments.run(printer),
+            Command::Facts(arguments) => arguments.run(printer),
+            Command::Parity(arguments) => arguments.run(printer),
         }
     }
 }

@@ -1,0 +1,83 @@
+//! The files of a bundle → what they mean: facts that are comparable between deployers, and what differs between bundles.
+//!
+//! Nothing here knows how the files were written. Each deployer has a reader, which says in one vocabulary ([`statement`]) what its own files
+//! state of each release; what stands in the charts and values files is read in the same way for all of them ([`mod@chart`],
+//! [`mod@values`]). What a deployer has no words for is an explicit [`Fact::NotExpressible`], which equals anything and is always listed.
+
+use std::collections::BTreeMap;
+
+pub mod chart;
+pub mod compare;
+pub mod files;
+pub mod hook;
+pub mod model;
+pub mod order;
+pub mod statement;
+pub mod values;
+
+mod helm;
+mod shell;
+
+pub use compare::{Difference, Parity, compare};
+pub use files::Files;
+pub use model::{Fact, Facts, Release};
+
+use statement::Statement;
+
+/// Reads the files of one deployer.
+struct Reader {
+    /// The deployer's name.
+    deployer: &'static str,
+    /// The file by which it is known.
+    sign: &'static str,
+    /// What the files state.
+    read: fn(&Files) -> Result<Vec<Statement>, FactsError>,
+}
+
+/// The table: a new deployer has its reader and its row here.
+const READERS: &[Reader] = &[Reader { deployer: "helm", sign: helm::DEPLOY, read: helm::statements }];
+
+/// Why files have no facts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FactsError {
+    /// No deployer's files.
+    #[error("there is no file that a deployer starts from: none of {}", signs())]
+    NoDeployer,
+    /// The files of several deployers.
+    #[error("there are files of several deployers: {}", .0.join(", "))]
+    SeveralDeployers(Vec<&'static str>),
+    /// A file that is not there although the deployer cannot do without.
+    #[error("there is no `{0}`")]
+    Missing(String),
+    /// A file that cannot be read as what it should be.
+    #[error("`{path}` cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+fn signs() -> String {
+    READERS.iter().map(|reader| format!("`{}`", reader.sign)).collect::<Vec<_>>().join(", ")
+}
+
+/// The facts of a bundle.
+///
+/// # Errors
+/// See [`FactsError`]. A reference to a file that is not there is no error but a fact.
+pub fn facts(files: &Files) -> Result<Facts, FactsError> {
+    let found: Vec<&Reader> = READERS.iter().filter(|reader| files.get(reader.sign).is_some()).collect();
+    let reader = match found.as_slice() {
+        [] => return Err(FactsError::NoDeployer),
+        [reader] => reader,
+        several => return Err(FactsError::SeveralDeployers(several.iter().map(|reader| reader.deployer).collect())),
+    };
+    let mut releases = BTreeMap::new();
+    for statement in (reader.read)(files)? {
+        let name = statement.name.clone();
+        releases.insert(name, statement::release(files, statement)?);
+    }
+    Ok(Facts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), releases })
+}
