@@ -3,6 +3,7 @@
 use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
+pub mod diff;
 pub mod facts;
 pub mod parity;
 pub mod render;
@@ -21,6 +22,8 @@ enum Command {
     Render(Box<render::Arguments>),
     /// Check that a bundle is as it was rendered, and that its parts still fit together.
     Verify(verify::Arguments),
+    /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
+    Diff(diff::Arguments),
     /// Say what a bundle's files mean: releases, order, charts, values, timeouts, hooks and their rights.
     Facts(facts::Arguments),
     /// Compare what bundles mean, whichever deployers they are for: no difference is exit code 0.
@@ -33,6 +36,7 @@ impl Arguments {
         match self.command {
             Command::Render(arguments) => arguments.run(printer),
             Command::Verify(arguments) => arguments.run(printer),
+            Command::Diff(arguments) => arguments.run(printer),
             Command::Facts(arguments) => arguments.run(printer),
             Command::Parity(arguments) => arguments.run(printer),
         }

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 pub mod chart;
 pub mod compare;
 pub mod files;
@@ -16,6 +18,7 @@ pub mod statement;
 pub mod values;
 
 mod helm;
+mod helmfile;
 mod shell;
 
 pub use compare::{Difference, Parity, compare};
@@ -35,7 +38,10 @@ struct Reader {
 }
 
 /// The table: a new deployer has its reader and its row here.
-const READERS: &[Reader] = &[Reader { deployer: "helm", sign: helm::DEPLOY, read: helm::statements }];
+const READERS: &[Reader] = &[
+    Reader { deployer: "helm", sign: helm::DEPLOY, read: helm::statements },
+    Reader { deployer: "helmfile", sign: helmfile::HELMFILE, read: helmfile::statements },
+];
 
 /// Why files have no facts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +65,22 @@ pub enum FactsError {
     },
 }
 
+/// What a bundle says of itself; here only what must come before what, which no deployer states in full.
+const INFO: &str = "bundle-info.yaml";
+
+#[derive(Default, Deserialize)]
+struct Promised {
+    #[serde(default)]
+    releases: Vec<PromisedRelease>,
+}
+
+#[derive(Deserialize)]
+struct PromisedRelease {
+    name: String,
+    #[serde(default)]
+    needs: Vec<String>,
+}
+
 fn signs() -> String {
     READERS.iter().map(|reader| format!("`{}`", reader.sign)).collect::<Vec<_>>().join(", ")
 }
@@ -74,10 +96,11 @@ pub fn facts(files: &Files) -> Result<Facts, FactsError> {
         [reader] => reader,
         several => return Err(FactsError::SeveralDeployers(several.iter().map(|reader| reader.deployer).collect())),
     };
+    let promised: Promised = files.yaml(INFO)?.unwrap_or_default();
     let mut releases = BTreeMap::new();
     for statement in (reader.read)(files)? {
-        let name = statement.name.clone();
-        releases.insert(name, statement::release(files, statement)?);
+        let needs = promised.releases.iter().find(|release| release.name == statement.name).map_or(&[][..], |release| &release.needs);
+        releases.insert(statement.name.clone(), statement::release(files, statement, needs)?);
     }
     Ok(Facts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), releases })
 }

@@ -66,7 +66,7 @@ impl Arguments {
             &format!("{} do not mean the same: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
             Some("render them from one recipe with one gpu-rollout; `gpu-rollout bundle verify DIR` names what was edited"),
         );
-        ExitCode::Input
+        ExitCode::Different
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::model::{After, Facts, NOT_EXPRESSIBLE, Release};
-use super::order;
+use super::model::{Facts, NOT_EXPRESSIBLE, Release};
+use super::order::{self, Order};
 
 /// What is not compared as it is: where facts stand, and the order, which has rules of its own.
 const APART: [&str; 2] = ["evidence", "after"];
@@ -70,14 +70,10 @@ pub fn compare(bundles: &[Facts]) -> Parity {
 }
 
 fn ordered_alike(name: &str, bundles: &[Facts]) -> bool {
-    let orders: Vec<BTreeMap<&str, &After>> =
+    let orders: Vec<Order<'_>> =
         bundles.iter().map(|bundle| bundle.releases.iter().map(|(name, release)| (name.as_str(), &release.after)).collect()).collect();
     let pairs = (0..orders.len()).flat_map(|first| (first + 1..orders.len()).map(move |second| (first, second)));
-    let alike = |(first, second): (usize, usize)| {
-        let (first, second) = (&orders[first], &orders[second]);
-        first.get(name).zip(second.get(name)).is_none_or(|(one, other)| order::agree(name, (one, first), (other, second)))
-    };
-    pairs.into_iter().all(alike)
+    pairs.into_iter().all(|(first, second)| order::agree(name, &orders[first], &orders[second]))
 }
 
 /// The paths on which the releases do not all say the same.

@@ -1,6 +1,8 @@
 //! The deployer `helm`: reads `deploy.sh` back. A line outside of functions deploys a release; the functions that it calls say with which
 //! arguments Helm is run.
 
+use std::collections::BTreeSet;
+
 use super::FactsError;
 use super::files::Files;
 use super::model::{After, Fact, Timeout};
@@ -42,8 +44,8 @@ pub(super) fn statements(files: &Files) -> Result<Vec<Statement>, FactsError> {
         let gated = stops && reached.iter().any(|line| *line == ["exit", "1"]);
         let words = reached.into_iter().flatten().map(String::as_str).collect();
         let line = Line { folder, namespace, timeout, rest, words };
-        let before = if gated { statements.iter().map(|statement| statement.name.clone()).collect() } else { Default::default() };
-        let after = After { releases: before, exact: false };
+        let before = statements.iter().filter(|_| gated).map(|statement| statement.name.clone()).collect();
+        let after = After { releases: before, exact_among: BTreeSet::new() };
         let gated_by = if gated { "the exit code of Helm: the script ends at the first failure" } else { "nothing" };
         statements.push(line.statement(kind == "upstream", statements.len() + 1, after, gated_by)?);
     }
@@ -67,6 +69,7 @@ impl<'a> Line<'a> {
             chart_edits_act: true,
             timeouts: Fact::Is(vec![self.timeout()?]),
             skips_crds: Fact::Is(has("--skip-crds") && self.rest.get(1).is_some_and(|word| word == "crds-elsewhere")),
+            creates_namespace: Fact::Is(has("--create-namespace")),
             takes_ownership: Fact::Is(has("--take-ownership")),
             waits_for_objects: Fact::Is(WAITS.iter().any(|flag| has(flag))),
             runs_hooks: Fact::Is(!has("--no-hooks")),

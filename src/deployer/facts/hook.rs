@@ -56,8 +56,7 @@ pub(super) fn read(files: &Files, folder: &str, values: &Value, chart: &Chart) -
     let rows: Vec<Row> = files.yaml(&format!("{folder}/{RIGHTS}"))?.unwrap_or_default();
     // Exactly as the chart's `_rights.tpl` chooses them.
     let counts = |row: &&Row| {
-        row.duty.as_ref().is_none_or(|duty| duties.contains(duty))
-            && row.driver.as_deref().is_none_or(|of| driver.is_none_or(|driver| driver == of))
+        row.duty.as_ref().is_none_or(|duty| duties.contains(duty)) && (row.driver.is_none() || row.driver.as_deref() == driver)
     };
     let rights: BTreeSet<String> = rows.iter().filter(counts).map(right).collect();
     Ok(Hook {

@@ -52,6 +52,8 @@ pub struct Release {
     pub position: usize,
     /// What must have succeeded before it starts.
     pub after: After,
+    /// What `bundle-info.yaml` says that must have succeeded before, and the deployer's files do not hold to.
+    pub unmet_needs: BTreeSet<String>,
     /// The chart.
     pub chart: Chart,
     /// The values that it is installed with.
@@ -60,6 +62,8 @@ pub struct Release {
     pub timeout_seconds: Fact<BTreeSet<u64>>,
     /// Whether the chart's own `crds/` are left out, or there are none.
     pub skips_crds: Fact<bool>,
+    /// Whether the namespace is created if it is not there; then it would lack the labels that the bundle's own namespaces have.
+    pub creates_namespace: Fact<bool>,
     /// Whether objects that something else has created are taken over.
     pub takes_ownership: Fact<bool>,
     /// Whether the deployer waits for all objects to be ready, which a driver upgrade would have to come before.
@@ -81,8 +85,9 @@ pub struct Release {
 pub struct After {
     /// Names.
     pub releases: BTreeSet<String>,
-    /// Whether the deployer states what a release needs and nothing more. Else it has a sequence, which holds more back than must be.
-    pub exact: bool,
+    /// The releases of which the deployer states whether they are needed. Others it may hold the release back for as well, because all
+    /// that it has is a sequence.
+    pub exact_among: BTreeSet<String>,
 }
 
 /// A chart.

@@ -4,78 +4,100 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::After;
 
-/// For each release everything that must have succeeded before it, from what it names itself. A circle is each of it before itself.
-#[expect(dead_code, reason = "the readers of deployers with needs use it")]
-pub(super) fn exact(needs: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, After> {
-    let all = |name: &String| {
-        let mut found = BTreeSet::new();
-        let mut waiting: Vec<&String> = needs.get(name).into_iter().flatten().collect();
-        while let Some(need) = waiting.pop() {
-            if found.insert(need.clone()) {
-                waiting.extend(needs.get(need).into_iter().flatten());
-            }
+/// For releases in parts, one part after the other, and with needs inside of a part: everything in earlier parts, and inside its own part
+/// what a release needs, directly or not. A circle is each of it before itself.
+pub(super) fn in_parts(parts: &[BTreeMap<String, BTreeSet<String>>]) -> BTreeMap<String, After> {
+    let mut found = BTreeMap::new();
+    let mut earlier: BTreeSet<String> = BTreeSet::new();
+    for part in parts {
+        let exact_among: BTreeSet<String> = part.keys().cloned().collect();
+        for name in part.keys() {
+            let releases = closure(name, part).into_iter().chain(earlier.iter().cloned()).collect();
+            found.insert(name.clone(), After { releases, exact_among: exact_among.clone() });
         }
-        found
-    };
-    needs.keys().map(|name| (name.clone(), After { releases: all(name), exact: true })).collect()
+        earlier.extend(exact_among);
+    }
+    found
+}
+
+/// Everything that `name` needs, directly or not. What is needed but not there counts as well.
+fn closure(name: &str, needs: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut waiting: Vec<&String> = needs.get(name).into_iter().flatten().collect();
+    while let Some(need) = waiting.pop() {
+        if found.insert(need.clone()) {
+            waiting.extend(needs.get(need).into_iter().flatten());
+        }
+    }
+    found
 }
 
 /// For releases that come in steps, those of one step at once: everything in earlier steps.
-#[expect(dead_code, reason = "the readers of deployers with steps use it")]
 pub(super) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, After> {
     let before = |step: i64| steps.iter().filter(|(_, other)| **other < step).map(|(name, _)| name.clone()).collect();
-    steps.iter().map(|(name, step)| (name.clone(), After { releases: before(*step), exact: false })).collect()
+    steps.iter().map(|(name, step)| (name.clone(), After { releases: before(*step), exact_among: BTreeSet::new() })).collect()
 }
 
-/// Whether two deployers order a release alike: what one needs exactly the other holds to, and two sequences do not contradict each other.
-/// `first_of` and `second_of` tell what comes before any release with either.
-pub(super) fn agree(
-    name: &str,
-    (first, first_of): (&After, &BTreeMap<&str, &After>),
-    (second, second_of): (&After, &BTreeMap<&str, &After>),
-) -> bool {
-    // The release stands before `other` in this order.
-    let before = |of: &BTreeMap<&str, &After>, other: &String| of.get(other.as_str()).is_some_and(|after| after.releases.contains(name));
-    match (first.exact, second.exact) {
-        (true, true) => first.releases == second.releases,
-        (true, false) => first.releases.is_subset(&second.releases),
-        (false, true) => second.releases.is_subset(&first.releases),
-        (false, false) => {
-            !first.releases.iter().any(|other| before(second_of, other)) && !second.releases.iter().any(|other| before(first_of, other))
-        }
-    }
+/// What comes before any release with one deployer.
+pub(super) type Order<'a> = BTreeMap<&'a str, &'a After>;
+
+/// Whether two deployers hold back the release `name` alike: what one of them knows to be needed, the other holds to; where both know
+/// exactly what is needed, they know the same; and they never have it the other way round.
+pub(super) fn agree(name: &str, first: &Order<'_>, second: &Order<'_>) -> bool {
+    let (Some(one), Some(other)) = (first.get(name), second.get(name)) else { return true };
+    let holds = |one: &After, other: &After| {
+        one.exact_among.iter().all(|need| match (one.releases.contains(need), other.releases.contains(need)) {
+            (true, false) => false,
+            (false, true) => !other.exact_among.contains(need),
+            (true, true) | (false, false) => true,
+        })
+    };
+    let is_before = |order: &Order<'_>, need: &String| order.get(need.as_str()).is_some_and(|after| after.releases.contains(name));
+    let contradicts = |one: &After, order: &Order<'_>| one.releases.iter().any(|need| is_before(order, need));
+    holds(one, other) && holds(other, one) && !contradicts(one, second) && !contradicts(other, first)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    type Needs<'a> = [(&'a str, &'a [&'a str])];
+
     fn set(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn by_name(all: &BTreeMap<String, After>) -> BTreeMap<&str, &After> {
-        all.iter().map(|(name, after)| (name.as_str(), after)).collect()
+    fn parts(parts: &[&Needs<'_>]) -> BTreeMap<String, After> {
+        let part = |needs: &&Needs<'_>| needs.iter().map(|(name, needs)| ((*name).to_owned(), set(needs))).collect();
+        in_parts(&parts.iter().map(part).collect::<Vec<_>>())
+    }
+
+    fn steps(steps: &[(&str, i64)]) -> BTreeMap<String, After> {
+        in_steps(&steps.iter().map(|(name, step)| ((*name).to_owned(), *step)).collect())
+    }
+
+    fn agree_on(name: &str, first: &BTreeMap<String, After>, second: &BTreeMap<String, After>) -> bool {
+        let first: Order<'_> = first.iter().map(|(name, after)| (name.as_str(), after)).collect();
+        let second: Order<'_> = second.iter().map(|(name, after)| (name.as_str(), after)).collect();
+        let there = agree(name, &first, &second);
+        assert_eq!(there, agree(name, &second, &first), "{name}");
+        there
     }
 
     #[test]
     fn needs_of_needs_count_and_circles_end() {
-        let needs = [("a", set(&[])), ("b", set(&["a"])), ("c", set(&["b"])), ("x", set(&["y"])), ("y", set(&["x"]))];
-        let found = exact(&needs.map(|(name, needs)| (name.to_owned(), needs)).into_iter().collect());
-        assert_eq!(found["c"].releases, set(&["a", "b"]));
-        assert_eq!(found["x"].releases, set(&["x", "y"]));
+        let found = parts(&[&[("z", &[])], &[("a", &[]), ("b", &["a"]), ("c", &["b"]), ("x", &["y"]), ("y", &["x"])]]);
+        assert_eq!(found["c"].releases, set(&["a", "b", "z"]));
+        assert_eq!(found["x"].releases, set(&["x", "y", "z"]));
+        assert!(!found["c"].exact_among.contains("z"));
     }
 
     #[test]
     fn a_sequence_may_hold_back_more_than_must_be_but_not_less() {
-        let steps = |steps: &[(&str, i64)]| in_steps(&steps.iter().map(|(name, step)| ((*name).to_owned(), *step)).collect());
         let sequence = steps(&[("a", 1), ("b", 2), ("c", 3)]);
-        let needs = exact(&[("a", set(&[])), ("b", set(&[])), ("c", set(&["a"]))].map(|(name, needs)| (name.to_owned(), needs)).into());
-        let agree_on = |name: &str, first: &BTreeMap<String, After>, second: &BTreeMap<String, After>| {
-            agree(name, (&first[name], &by_name(first)), (&second[name], &by_name(second)))
-        };
+        let needs = parts(&[&[("a", &[]), ("b", &[]), ("c", &["a"])]]);
         for name in ["a", "b", "c"] {
-            assert!(agree_on(name, &sequence, &needs) && agree_on(name, &needs, &sequence), "{name}");
+            assert!(agree_on(name, &sequence, &needs), "{name}");
         }
         let swapped = steps(&[("c", 1), ("b", 2), ("a", 3)]);
         assert!(!agree_on("c", &swapped, &needs), "what it needs comes later");
@@ -84,5 +106,13 @@ mod tests {
         let together = steps(&[("a", 1), ("b", 1), ("c", 1)]);
         assert!(agree_on("c", &together, &sequence));
         assert!(!agree_on("c", &together, &needs));
+    }
+
+    #[test]
+    fn parts_hold_back_more_but_are_exact_inside() {
+        let needs = parts(&[&[("a", &[]), ("b", &[]), ("c", &["a"])]]);
+        assert!(agree_on("c", &parts(&[&[("a", &[])], &[("b", &[]), ("c", &[])]]), &needs));
+        assert!(!agree_on("c", &parts(&[&[("a", &[])], &[("b", &[]), ("c", &["b"])]]), &needs), "needed by one of them only");
+        assert!(!agree_on("c", &parts(&[&[("b", &[])], &[("a", &[]), ("c", &[])]]), &needs));
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Statement {
     /// As in [`Release`]; likewise below.
     pub(super) skips_crds: Fact<bool>,
     /// As above.
+    pub(super) creates_namespace: Fact<bool>,
+    /// As above.
     pub(super) takes_ownership: Fact<bool>,
     /// As above.
     pub(super) waits_for_objects: Fact<bool>,
@@ -67,11 +69,11 @@ pub(super) enum Place {
     },
 }
 
-/// Statement and files → facts.
+/// Statement and files → facts. `needs` is what must have succeeded before.
 ///
 /// # Errors
 /// A file of the chart, or a values file, that cannot be read.
-pub(super) fn release(files: &Files, statement: Statement) -> Result<Release, FactsError> {
+pub(super) fn release(files: &Files, statement: Statement, needs: &[String]) -> Result<Release, FactsError> {
     let (kind, chart) = match &statement.chart {
         Place::Remote { place, version } => ("upstream", Chart { place: place.clone(), version: version.clone(), ..Chart::default() }),
         Place::Local(folder) => (chart::kind(files, folder), local(files, folder)?),
@@ -109,11 +111,13 @@ pub(super) fn release(files: &Files, statement: Statement) -> Result<Release, Fa
         release_name: statement.release_name,
         namespace: statement.namespace,
         position: statement.position,
+        unmet_needs: needs.iter().filter(|need| !statement.after.releases.contains(*need)).cloned().collect(),
         after: statement.after,
         chart,
         values: Values { files: listed, missing, digest: digest(&merged), edits_act },
         timeout_seconds: map(&timeouts, |timeouts| timeouts.iter().map(|timeout| timeout.seconds).collect::<BTreeSet<u64>>()),
         skips_crds: if has_crds { statement.skips_crds } else { Fact::Is(true) },
+        creates_namespace: statement.creates_namespace,
         takes_ownership: statement.takes_ownership,
         waits_for_objects: statement.waits_for_objects,
         runs_hooks: statement.runs_hooks,
