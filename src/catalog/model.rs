@@ -6,7 +6,7 @@ use semver::VersionReq;
 use serde::Deserialize;
 
 use crate::contract::duty::Duty;
-use crate::contract::settings::Driver;
+use crate::contract::driver::Driver;
 
 /// Something deployable: one chart of a vendor, and what a bundle must know about it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
