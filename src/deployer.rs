@@ -1,11 +1,14 @@
 //! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
 //!
 //! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`mod@template`] (the engine).
+//! [`mod@template`] (the engine), [`application`] (Argo CD's Applications).
 
 use std::fmt;
 use std::str::FromStr;
 
+pub mod application;
+pub mod argocd;
+pub mod argocd_helm;
 pub mod chart;
 pub mod file;
 pub mod helm;
@@ -44,12 +47,21 @@ pub enum SourceNeed {
 }
 
 /// The table: a new deployer is a module and its row here.
-pub const DEPLOYERS: &[Deployer] = &[Deployer {
-    name: "helm",
-    description: "a shell script that runs the Helm command line",
-    source: SourceNeed::None,
-    render: helm::files,
-}];
+pub const DEPLOYERS: &[Deployer] = &[
+    Deployer { name: "helm", description: "a shell script that runs the Helm command line", source: SourceNeed::None, render: helm::files },
+    Deployer {
+        name: "argocd",
+        description: "Argo CD: an Application of Applications",
+        source: SourceNeed::Rendered,
+        render: argocd::files,
+    },
+    Deployer {
+        name: "argocd-helm",
+        description: "Argo CD: an umbrella chart that makes the Applications",
+        source: SourceNeed::AtInstall,
+        render: argocd_helm::files,
+    },
+];
 
 /// Why a text is no [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -102,6 +102,17 @@ impl Arguments {
                 printer.error(&error.to_string(), Some("add --repo URL, and --revision and --path unless `main` and its root are right"));
                 return ExitCode::Usage;
             }
+            Err(error @ RenderError::SourceNotGit(_)) => {
+                printer.error(&error.to_string(), Some("name a Git repository with --repo"));
+                return ExitCode::Usage;
+            }
+            Err(error @ RenderError::LocalChart { .. }) => {
+                printer.error(
+                    &error.to_string(),
+                    Some("give its repository an address that the cluster reaches: --chart-repository NAME=https://… or oci://…"),
+                );
+                return ExitCode::Usage;
+            }
             Err(error) => {
                 printer.error(&error.to_string(), Some("this is a mistake of gpu-rollout, not of the recipe; please report it"));
                 return ExitCode::Internal;
