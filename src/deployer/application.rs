@@ -3,7 +3,7 @@
 
 pub mod form;
 pub mod project;
-pub mod row;
+pub mod readme;
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,10 @@ use serde::Serialize;
 
 pub use form::Form;
 
-use super::chart::Charts;
 use super::file::File;
-use super::layout::{SETTINGS, folders, hook_of, values_of};
+use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
 use super::template::{RenderError, Templates};
-use super::{Input, layout};
+use super::{Input, Source};
 use crate::contract::names::FIELD_MANAGER;
 use crate::release::model::{Chart, Kind, Upstream};
 use crate::release::{Plan, Release};
@@ -50,6 +49,21 @@ pub const HOOK_RETRY: Retry = Retry { limit: 2, first: "1m", longest: "10m", pau
 /// Everything else is cheap to try: it fails while a namespace, a CRD or a webhook is not there yet.
 pub const RETRY: Retry = Retry { limit: 5, first: "30s", longest: "5m", pauses: 750 };
 
+/// Checks that the bundle is read from Git: values files for a chart that comes from elsewhere are read from nothing else.
+///
+/// # Errors
+/// The source is an OCI registry.
+pub fn check_source(source: &Source, deployer: &'static str) -> Result<(), RenderError> {
+    if source.is_oci() {
+        return Err(RenderError::Unable {
+            deployer,
+            reason: format!("reads values files from Git only, and `{}` is an OCI registry", source.url),
+            hint: "name a Git repository: --repo https://… or ssh://…",
+        });
+    }
+    Ok(())
+}
+
 /// One Application for its template. What is marked as *word* is YAML text already.
 #[derive(Serialize)]
 struct Context<'a> {
@@ -63,8 +77,10 @@ struct Context<'a> {
     /// Word.
     bundle: String,
     kind: &'a str,
-    /// The hook that waits for the workloads of this release.
-    hook: Option<&'a str>,
+    /// The hook that comes later and waits for the workloads of this release.
+    awaited_by: Option<&'a str>,
+    /// Whether a hook may write into its objects.
+    shared: bool,
     /// Word.
     project: String,
     /// Word.
@@ -120,7 +136,7 @@ impl<'a> Applications<'a> {
         let waves = waves(self.input.plan);
         folders(self.input.plan)
             .map(|(folder, release)| {
-                let context = self.context(&folder, release, waves[release.name.as_str()], deployer)?;
+                let context = self.context(&folder, release, &waves, deployer)?;
                 Ok(File::text(format!("{directory}/{folder}.yaml"), self.templates.render("application.yaml.j2", context)?))
             })
             .collect()
@@ -134,7 +150,13 @@ impl<'a> Applications<'a> {
         self.templates.render("application-project.yaml.j2", project::context(self.form, self.input))
     }
 
-    fn context(&self, folder: &str, release: &'a Release, wave: usize, deployer: &'static str) -> Result<Context<'a>, RenderError> {
+    fn context(
+        &self,
+        folder: &str,
+        release: &'a Release,
+        waves: &BTreeMap<&str, usize>,
+        deployer: &'static str,
+    ) -> Result<Context<'a>, RenderError> {
         let (form, plan) = (self.form, self.input.plan);
         let hook = hook_of(plan, &release.name);
         let mut sync_options = vec!["ServerSideApply=true"];
@@ -142,7 +164,7 @@ impl<'a> Applications<'a> {
         match &release.kind {
             Kind::Upstream(upstream) => {
                 chart = Some(words(form, upstream, deployer, &release.name)?);
-                value_files.push(form.values(&format!("{folder}/{}", layout::VALUES)));
+                value_files.push(form.values(&format!("{folder}/{}", VALUES)));
                 // The CRDs come with another Application, and Argo CD may not have seen them yet.
                 sync_options.extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
             }
@@ -157,13 +179,14 @@ impl<'a> Applications<'a> {
             Kind::Crds(_) => {}
         }
         Ok(Context {
-            comment: form.comment(&row::content(release)),
+            comment: form.comment(&content(release)),
             name: form.name(&release.name),
             control_namespace: form.control_namespace(),
-            wave: wave.to_string(),
+            wave: waves[release.name.as_str()].to_string(),
             bundle: form.bundle(),
             kind: release.kind.name(),
-            hook,
+            awaited_by: hook.filter(|hook| waves.get(hook) > waves.get(release.name.as_str())),
+            shared: hook.is_some(),
             project: form.project(),
             server: form.server(),
             release: &release.name,
@@ -187,7 +210,11 @@ fn retry(release: &Release) -> Retry {
 
 /// A vendor's chart as Argo CD names it: an OCI registry without `oci://`, and apart from the chart's name.
 fn words(form: Form<'_>, upstream: &Upstream, deployer: &'static str, release: &str) -> Result<ChartWords, RenderError> {
-    let (repository, name) = address(&upstream.chart).ok_or_else(|| RenderError::LocalChart { deployer, release: release.to_owned() })?;
+    let (repository, name) = address(&upstream.chart).ok_or_else(|| RenderError::Unable {
+        deployer,
+        reason: format!("runs in the cluster, where the chart of `{release}` is in no directory"),
+        hint: "name a repository that the cluster reaches: --chart-repository NAME=https://… or oci://…",
+    })?;
     Ok(ChartWords {
         repository: form.text(repository),
         name: form.text(name),
@@ -238,23 +265,4 @@ pub fn longest_sync_seconds(plan: &Plan) -> u64 {
 pub fn all_waves_seconds(plan: &Plan) -> u64 {
     let sums = longest(plan, sync_seconds);
     plan.releases.iter().map(|release| sums[release.name.as_str()] + sync_seconds(release)).max().unwrap_or_default()
-}
-
-/// The numbered folders of the bundle, which every deployer writes alike.
-///
-/// # Errors
-/// See [`RenderError`].
-pub fn numbered_folders(input: Input<'_>) -> Result<Vec<File>, RenderError> {
-    let charts = Charts::new(input.hook_chart)?;
-    let mut files = Vec::new();
-    for (folder, release) in folders(input.plan) {
-        let hook = hook_of(input.plan, &release.name);
-        match &release.kind {
-            Kind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook)?),
-            Kind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
-            Kind::Manifests(manifests) => files.extend(charts.manifests(&folder, &release.name, manifests, hook)?),
-            Kind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
-        }
-    }
-    Ok(files)
 }

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
-use super::application::row::Readme;
-use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, numbered_folders};
+use super::application::readme::Readme;
+use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, check_source};
 use super::file::File;
 use super::template::{RenderError, Templates};
-use super::{Input, Source};
+use super::{Input, Source, chart};
 
 const NAME: &str = "argocd";
 const SOURCES: &[(&str, &str)] = &[
@@ -34,15 +34,27 @@ struct Context<'a> {
     retry: Retry,
 }
 
+/// What to do with a bundle in `directory`.
+pub fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+    let place = source.map_or_else(String::new, |source| {
+        let path = if source.path.is_empty() { "its root" } else { &source.path };
+        format!(" to {path} in {}, revision {}", source.url, source.revision)
+    });
+    vec![
+        format!("commit and push it{place}"),
+        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
+        format!("kubectl apply -f {directory}/project.yaml -f {directory}/root-project.yaml"),
+        format!("kubectl apply -f {directory}/root.yaml"),
+    ]
+}
+
 /// The files of a bundle for Argo CD.
 ///
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
-    if source.is_oci() {
-        return Err(RenderError::SourceNotGit(NAME));
-    }
+    check_source(source, NAME)?;
     let applications = Applications::new(Form::Rendered { bundle: input.recipe, source }, input)?;
     let templates = Templates::new(SOURCES)?;
     let context = Context {
@@ -55,7 +67,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
         server: IN_CLUSTER,
         retry: RETRY,
     };
-    let mut files = numbered_folders(input)?;
+    let mut files = chart::all(input)?;
     files.extend(applications.files(APPS, NAME)?);
     files.push(File::text("project.yaml", applications.project()?));
     for name in ["root.yaml", "root-project.yaml", "README.md"] {

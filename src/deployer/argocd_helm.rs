@@ -3,13 +3,12 @@
 
 use serde::Serialize;
 
-use super::application::form::IN_CLUSTER;
-use super::application::row::Readme;
-use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, numbered_folders};
-use super::chart::content_digest;
+use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
+use super::application::readme::Readme;
+use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, check_source};
 use super::file::File;
 use super::template::{RenderError, Templates};
-use super::{Input, Source};
+use super::{Input, Source, chart};
 
 const NAME: &str = "argocd-helm";
 const SOURCES: &[(&str, &str)] = &[
@@ -34,13 +33,24 @@ struct Context<'a> {
     version: String,
 }
 
+/// What to do with a bundle in `directory`.
+pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+    vec![
+        "commit and push it to a Git repository".to_owned(),
+        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
+        format!(
+            "helm upgrade --install gpu-stack {directory} --namespace {CONTROL_NAMESPACE} --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR"
+        ),
+    ]
+}
+
 /// The files of a bundle for Argo CD whose repository is named when it is installed.
 ///
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
-    if input.source.is_some_and(Source::is_oci) {
-        return Err(RenderError::SourceNotGit(NAME));
+    if let Some(source) = input.source {
+        check_source(source, NAME)?;
     }
     let applications = Applications::new(Form::Template, input)?;
     let mut files = applications.files("templates", NAME)?;
@@ -52,12 +62,12 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
         readme: Readme::new(input.recipe, input.plan),
         source: input.source,
         server: IN_CLUSTER,
-        version: format!("1.0.0+{}", content_digest(&files)),
+        version: format!("1.0.0+{}", chart::content_digest(&files)),
     };
     for name in ["Chart.yaml", "values.yaml", "README.md"] {
         files.push(File::text(name, templates.render(&format!("{name}.j2"), &context)?));
     }
     files.push(File::text(HEALTH, HEALTH_TEXT));
-    files.extend(numbered_folders(input)?);
+    files.extend(chart::all(input)?);
     Ok(files)
 }

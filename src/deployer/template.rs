@@ -7,22 +7,21 @@ use serde::Serialize;
 
 use crate::contract::yaml;
 
-/// Why a file cannot be rendered: but for the first three, a mistake of this program, whatever the recipe says.
+/// Why a file cannot be rendered: but for the first two, a mistake of this program, whatever the recipe says.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The deployer reads the bundle from a repository, and none is named.
     #[error("deployer `{0}` reads the bundle from a repository, and its files must say which one")]
     NoSource(&'static str),
-    /// The deployer reads the bundle from Git alone.
-    #[error("deployer `{0}` reads the bundle from a Git repository, and the one that is named is an OCI registry")]
-    SourceNotGit(&'static str),
-    /// A chart lies on the machine that renders, where the cluster cannot read it.
-    #[error("deployer `{deployer}` runs in the cluster and cannot read the chart of `{release}` from a directory")]
-    LocalChart {
-        /// The deployer's name.
+    /// The deployer cannot do what the options ask for.
+    #[error("deployer `{deployer}` {reason}")]
+    Unable {
+        /// Its name.
         deployer: &'static str,
-        /// The release.
-        release: String,
+        /// What it cannot do, and why.
+        reason: String,
+        /// What to do instead.
+        hint: &'static str,
     },
     /// A template and what it is given do not fit.
     #[error("template `{name}` does not fit its input at line {line}: {kind}")]

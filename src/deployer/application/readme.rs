@@ -1,10 +1,10 @@
-//! One release as READMEs and comments name it.
+//! What the READMEs of Applications say.
 
 use serde::Serialize;
 
 use super::{all_waves_seconds, longest_sync_seconds, waves};
 use crate::contract::duration::Duration;
-use crate::deployer::layout::folders;
+use crate::deployer::layout::{budget, content, folders};
 use crate::release::model::{Chart, Kind};
 use crate::release::{Plan, Release};
 
@@ -57,10 +57,7 @@ impl<'a> Readme<'a> {
             kind: release.kind.name(),
             wave: waves[release.name.as_str()],
             content: content(release),
-            budget: match &release.kind {
-                Kind::Hook(hook) => Some(hook.budget.explanation.as_str()),
-                Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
-            },
+            budget: budget(release),
         };
         let (one, all) = (longest_sync_seconds(plan), all_waves_seconds(plan));
         let is_oci = |release: &Release| matches!(&release.kind, Kind::Upstream(upstream) if matches!(upstream.chart, Chart::Oci(_)));
@@ -73,15 +70,5 @@ impl<'a> Readme<'a> {
             all_waves_seconds: all,
             oci: plan.releases.iter().any(is_oci),
         }
-    }
-}
-
-/// What a release is, on one line.
-pub(super) fn content(release: &Release) -> String {
-    match &release.kind {
-        Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
-        Kind::Crds(crds) => format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version),
-        Kind::Manifests(manifests) => manifests.description.clone(),
-        Kind::Hook(hook) => format!("waits until {} {} has really been rolled out", hook.component, hook.version),
     }
 }
