@@ -164,7 +164,7 @@ impl<'a> Applications<'a> {
         match &release.kind {
             Kind::Upstream(upstream) => {
                 chart = Some(words(form, upstream, deployer, &release.name)?);
-                value_files.push(form.values(&format!("{folder}/{}", VALUES)));
+                value_files.push(form.values(&format!("{folder}/{VALUES}")));
                 // The CRDs come with another Application, and Argo CD may not have seen them yet.
                 sync_options.extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
             }
