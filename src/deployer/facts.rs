@@ -17,15 +17,20 @@ pub mod order;
 pub mod statement;
 pub mod values;
 
+mod application;
+mod argocd;
+mod argocd_helm;
+mod flux;
 mod helm;
 mod helmfile;
+mod look;
 mod shell;
 
 pub use compare::{Difference, Parity, compare};
 pub use files::Files;
 pub use model::{Fact, Facts, Release};
 
-use statement::Statement;
+use statement::Statements;
 
 /// Reads the files of one deployer.
 struct Reader {
@@ -34,13 +39,16 @@ struct Reader {
     /// The file by which it is known.
     sign: &'static str,
     /// What the files state.
-    read: fn(&Files) -> Result<Vec<Statement>, FactsError>,
+    read: fn(&Files) -> Result<Statements, FactsError>,
 }
 
 /// The table: a new deployer has its reader and its row here.
 const READERS: &[Reader] = &[
     Reader { deployer: "helm", sign: helm::DEPLOY, read: helm::statements },
     Reader { deployer: "helmfile", sign: helmfile::HELMFILE, read: helmfile::statements },
+    Reader { deployer: "flux", sign: flux::KUSTOMIZATION, read: flux::statements },
+    Reader { deployer: "argocd", sign: argocd::ROOT, read: argocd::statements },
+    Reader { deployer: "argocd-helm", sign: argocd_helm::CHART, read: argocd_helm::statements },
 ];
 
 /// Why files have no facts.
@@ -98,9 +106,11 @@ pub fn facts(files: &Files) -> Result<Facts, FactsError> {
     };
     let promised: Promised = files.yaml(INFO)?.unwrap_or_default();
     let mut releases = BTreeMap::new();
-    for statement in (reader.read)(files)? {
+    let statements = (reader.read)(files)?;
+    for statement in statements.releases {
         let needs = promised.releases.iter().find(|release| release.name == statement.name).map_or(&[][..], |release| &release.needs);
         releases.insert(statement.name.clone(), statement::release(files, statement, needs)?);
     }
-    Ok(Facts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), releases })
+    let timeout_of_all_is_sufficient = statements.timeout_of_all.is_none_or(|seconds| seconds >= order::longest_seconds(&releases));
+    Ok(Facts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), timeout_of_all_is_sufficient, releases })
 }

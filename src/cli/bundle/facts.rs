@@ -57,7 +57,8 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Fa
 fn text(facts: &Facts) -> String {
     let mut text = format!("deployer: {}\n", facts.deployer);
     let mut releases: Vec<_> = facts.releases.iter().collect();
-    releases.sort_by_key(|(_, release)| release.position);
+    // What waits for more comes later.
+    releases.sort_by_key(|(_, release)| release.after.releases.len());
     for (name, release) in releases {
         text += &format!("\n{name}\n");
         let mut line = |fact: &str, value: &str| text += &format!("  {fact}: {value}\n");

@@ -52,7 +52,9 @@ impl Arguments {
             Format::Text => {
                 printer.data(&table(&columns, &parity));
                 for unsaid in &parity.not_expressible {
-                    let releases = unsaid.releases.join(", ");
+                    let is_all =
+                        bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
+                    let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
                     printer.note(&format!("not expressible with {}: {}: {} ({releases})", unsaid.deployer, unsaid.fact, unsaid.reason));
                 }
             }

@@ -11,6 +11,9 @@ use super::order::{self, Order};
 /// What is not compared as it is: where facts stand, and the order, which has rules of its own.
 const APART: [&str; 2] = ["evidence", "after"];
 
+/// In the place of a release's name: what is about all of them.
+pub const ALL: &str = "(all)";
+
 /// A fact that is not the same with all bundles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,6 +56,11 @@ pub struct Parity {
 pub fn compare(bundles: &[Facts]) -> Parity {
     let names: BTreeSet<&String> = bundles.iter().flat_map(|bundle| bundle.releases.keys()).collect();
     let mut differences = Vec::new();
+    let of_all: Vec<bool> = bundles.iter().map(|bundle| bundle.timeout_of_all_is_sufficient).collect();
+    if of_all.iter().any(|is_sufficient| *is_sufficient != of_all[0]) {
+        let values = of_all.iter().map(|is_sufficient| Some(Value::from(*is_sufficient))).collect();
+        differences.push(Difference { release: ALL.to_owned(), fact: "timeoutOfAllIsSufficient".to_owned(), values });
+    }
     for name in names {
         let releases: Vec<Option<&Release>> = bundles.iter().map(|bundle| bundle.releases.get(name)).collect();
         if releases.iter().any(Option::is_none) {

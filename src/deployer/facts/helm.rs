@@ -7,7 +7,7 @@ use super::FactsError;
 use super::files::Files;
 use super::model::{After, Fact, Timeout};
 use super::shell::Script;
-use super::statement::{Place, Statement};
+use super::statement::{Edits, Place, Statement, Statements};
 
 /// The file.
 pub(super) const DEPLOY: &str = "deploy.sh";
@@ -30,7 +30,7 @@ struct Line<'a> {
 ///
 /// # Errors
 /// The script is not there, or a timeout in it is no number.
-pub(super) fn statements(files: &Files) -> Result<Vec<Statement>, FactsError> {
+pub(super) fn statements(files: &Files) -> Result<Statements, FactsError> {
     let script = Script::new(files.required(DEPLOY)?);
     let stops =
         script.lines.iter().any(|line| line.first().is_some_and(|word| word == "set") && line.iter().any(|word| word.starts_with("-e")));
@@ -49,24 +49,26 @@ pub(super) fn statements(files: &Files) -> Result<Vec<Statement>, FactsError> {
         let gated_by = if gated { "the exit code of Helm: the script ends at the first failure" } else { "nothing" };
         statements.push(line.statement(kind == "upstream", statements.len() + 1, after, gated_by)?);
     }
-    Ok(statements)
+    Ok(Statements { timeout_of_all: None, releases: statements })
 }
 
 impl<'a> Line<'a> {
     fn statement(&self, is_upstream: bool, position: usize, after: After, gated_by: &str) -> Result<Statement, FactsError> {
         let name = self.folder.split_once('-').map_or(self.folder, |(_, name)| name);
         let has = |flag: &str| self.words.iter().any(|word| word.split('=').next() == Some(flag));
+        let namespace = self.behind("--namespace").map_or_else(|| "default".to_owned(), |word| word.replace("$namespace", self.namespace));
         Ok(Statement {
             file: DEPLOY.to_owned(),
             name: name.to_owned(),
             release_name: self.behind("--install").map_or_else(String::new, |word| word.replace("$name", name)),
-            namespace: self.behind("--namespace").map_or_else(|| "default".to_owned(), |word| word.replace("$namespace", self.namespace)),
-            position,
+            record_namespace: Fact::Is(namespace.clone()),
+            namespace,
+            position: Fact::Is(position),
             after,
             chart: if is_upstream { self.upstream() } else { Place::Local(self.local()) },
             values: self.values(),
             inline: None,
-            chart_edits_act: true,
+            edits_act: Edits::All,
             timeouts: Fact::Is(vec![self.timeout()?]),
             skips_crds: Fact::Is(has("--skip-crds") && self.rest.get(1).is_some_and(|word| word == "crds-elsewhere")),
             creates_namespace: Fact::Is(has("--create-namespace")),

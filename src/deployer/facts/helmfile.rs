@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 
 use super::FactsError;
 use super::files::Files;
+use super::look::{list, text};
 use super::model::{After, Fact, Timeout};
 use super::order::in_parts;
-use super::statement::{Place, Statement};
+use super::statement::{Edits, Place, Statement, Statements};
 
 /// The state file that helmfile starts from.
 pub(super) const HELMFILE: &str = "helmfile.yaml";
@@ -25,7 +26,7 @@ struct State {
 ///
 /// # Errors
 /// A state file that is not there, is no YAML, or names itself.
-pub(super) fn statements(files: &Files) -> Result<Vec<Statement>, FactsError> {
+pub(super) fn statements(files: &Files) -> Result<Statements, FactsError> {
     let mut states = Vec::new();
     collect(files, HELMFILE, &mut Vec::new(), &mut states)?;
     let parts: Vec<BTreeMap<String, BTreeSet<String>>> = states.iter().map(State::needs).collect();
@@ -35,10 +36,10 @@ pub(super) fn statements(files: &Files) -> Result<Vec<Statement>, FactsError> {
         for release in state.releases() {
             let name = text(release, "name");
             let after = after.remove(&name).unwrap_or_default();
-            statements.push(Statement { position: statements.len() + 1, after, ..state.statement(release, name) });
+            statements.push(Statement { position: Fact::Is(statements.len() + 1), after, ..state.statement(release, name) });
         }
     }
-    Ok(statements)
+    Ok(Statements { timeout_of_all: None, releases: statements })
 }
 
 /// The state files in the order in which they are deployed: what a file names comes before its own releases.
@@ -86,17 +87,19 @@ impl State {
         let (paths, inline): (Vec<&Value>, Vec<&Value>) = list(release, "values").partition(|value| value.is_string());
         let inline: Map<String, Value> =
             inline.into_iter().filter_map(Value::as_object).flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let namespace = text(release, "namespace");
         Statement {
             file: self.path.clone(),
             release_name: name.clone(),
             name,
-            namespace: text(release, "namespace"),
-            position: 0,
+            record_namespace: Fact::Is(namespace.clone()),
+            namespace,
+            position: Fact::Is(0),
             after: After::default(),
             chart: self.chart(release),
             values: paths.into_iter().filter_map(Value::as_str).map(|path| path.trim_start_matches("./").to_owned()).collect(),
             inline: (!inline.is_empty()).then_some(inline),
-            chart_edits_act: true,
+            edits_act: Edits::All,
             timeouts: Fact::Is(vec![Timeout { file: self.path.clone(), setting, seconds: timeout }]),
             skips_crds: Fact::Is(is_on("skipCRDs")),
             // Helmfile creates it unless it is told not to.
@@ -125,12 +128,4 @@ impl State {
         // What stands between double braces is a template that prints the braces of a path.
         Place::Remote { place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")), version }
     }
-}
-
-fn text(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value[key].as_array().into_iter().flatten()
 }

@@ -34,6 +34,8 @@ pub struct Facts {
     pub deployer: String,
     /// The file that it starts from.
     pub file: String,
+    /// Whether a timeout over all releases leaves each one its own, one after the other. Without such a timeout it does.
+    pub timeout_of_all_is_sufficient: bool,
     /// The releases by name.
     pub releases: BTreeMap<String, Release>,
 }
@@ -48,8 +50,10 @@ pub struct Release {
     pub release_name: String,
     /// Where it is installed.
     pub namespace: String,
+    /// Where Helm keeps its record of the release.
+    pub record_namespace: Fact<String>,
     /// Its place in the order in which the deployer reads the releases, from 1.
-    pub position: usize,
+    pub position: Fact<usize>,
     /// What must have succeeded before it starts.
     pub after: After,
     /// What `bundle-info.yaml` says that must have succeeded before, and the deployer's files do not hold to.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::After;
+use super::model::{After, Fact, Release};
 
 /// For releases in parts, one part after the other, and with needs inside of a part: everything in earlier parts, and inside its own part
 /// what a release needs, directly or not. A circle is each of it before itself.
@@ -38,11 +38,28 @@ pub(super) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, After>
     steps.iter().map(|(name, step)| (name.clone(), After { releases: before(*step), exact_among: BTreeSet::new() })).collect()
 }
 
+/// The seconds that the longest chain of releases may take, each one its longest timeout.
+pub(super) fn longest_seconds(releases: &BTreeMap<String, Release>) -> u64 {
+    // What is after fewer releases comes first; in a circle nothing ever starts.
+    let mut sorted: Vec<_> = releases.iter().collect();
+    sorted.sort_by_key(|(_, release)| release.after.releases.len());
+    let mut found: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, release) in sorted {
+        let before = release.after.releases.iter().filter_map(|need| found.get(need.as_str())).max().copied().unwrap_or_default();
+        let own = match &release.timeout_seconds {
+            Fact::Is(seconds) => seconds.last().copied().unwrap_or_default(),
+            Fact::NotExpressible { .. } => 0,
+        };
+        found.insert(name, before + own);
+    }
+    found.into_values().max().unwrap_or_default()
+}
+
 /// What comes before any release with one deployer.
 pub(super) type Order<'a> = BTreeMap<&'a str, &'a After>;
 
 /// Whether two deployers hold back the release `name` alike: what one of them knows to be needed, the other holds to; where both know
-/// exactly what is needed, they know the same; and they never have it the other way round.
+/// exactly what is needed, they know the same. Two mere sequences may differ, as long as no need is unmet.
 pub(super) fn agree(name: &str, first: &Order<'_>, second: &Order<'_>) -> bool {
     let (Some(one), Some(other)) = (first.get(name), second.get(name)) else { return true };
     let holds = |one: &After, other: &After| {
@@ -52,9 +69,7 @@ pub(super) fn agree(name: &str, first: &Order<'_>, second: &Order<'_>) -> bool {
             (true, true) | (false, false) => true,
         })
     };
-    let is_before = |order: &Order<'_>, need: &String| order.get(need.as_str()).is_some_and(|after| after.releases.contains(name));
-    let contradicts = |one: &After, order: &Order<'_>| one.releases.iter().any(|need| is_before(order, need));
-    holds(one, other) && holds(other, one) && !contradicts(one, second) && !contradicts(other, first)
+    holds(one, other) && holds(other, one)
 }
 
 #[cfg(test)]
@@ -102,7 +117,7 @@ mod tests {
         let swapped = steps(&[("c", 1), ("b", 2), ("a", 3)]);
         assert!(!agree_on("c", &swapped, &needs), "what it needs comes later");
         assert!(agree_on("b", &swapped, &needs));
-        assert!(!agree_on("a", &swapped, &sequence), "two sequences contradict each other");
+        assert!(agree_on("a", &swapped, &sequence), "neither says that it must be so");
         let together = steps(&[("a", 1), ("b", 1), ("c", 1)]);
         assert!(agree_on("c", &together, &sequence));
         assert!(!agree_on("c", &together, &needs));

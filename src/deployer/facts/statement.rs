@@ -23,8 +23,10 @@ pub(super) struct Statement {
     pub(super) release_name: String,
     /// Where it is installed.
     pub(super) namespace: String,
+    /// Where Helm keeps its record.
+    pub(super) record_namespace: Fact<String>,
     /// Its place, from 1.
-    pub(super) position: usize,
+    pub(super) position: Fact<usize>,
     /// What must have succeeded before.
     pub(super) after: After,
     /// The chart.
@@ -33,8 +35,8 @@ pub(super) struct Statement {
     pub(super) values: Vec<String>,
     /// Values that stand in the deployer's own file, over all others.
     pub(super) inline: Option<Map<String, Value>>,
-    /// Whether an edit of the `values.yaml` inside of a chart of the bundle is deployed although the chart's version stays.
-    pub(super) chart_edits_act: bool,
+    /// Of which values files an edit is deployed although the chart's version stays.
+    pub(super) edits_act: Edits,
     /// Every timeout of an operation.
     pub(super) timeouts: Fact<Vec<Timeout>>,
     /// As in [`Release`]; likewise below.
@@ -53,6 +55,26 @@ pub(super) struct Statement {
     pub(super) gated_by: String,
     /// As above.
     pub(super) also_fired_by: String,
+}
+
+/// What all releases of a bundle state.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Statements {
+    /// A timeout over all of them, in seconds.
+    pub(super) timeout_of_all: Option<u64>,
+    /// One after the other.
+    pub(super) releases: Vec<Statement>,
+}
+
+/// Of which values files an edit is deployed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edits {
+    /// Of all.
+    All,
+    /// Of those that the deployer's files name; not of one that only stands in a chart.
+    Named,
+    /// Of none.
+    Ignored,
 }
 
 /// Where a chart lies.
@@ -86,7 +108,11 @@ pub(super) fn release(files: &Files, statement: Statement, needs: &[String]) -> 
             listed.insert(0, own);
         }
     }
-    let acts = |path: &&String| statement.chart_edits_act || statement.values.contains(path);
+    let acts = |path: &&String| match statement.edits_act {
+        Edits::All => true,
+        Edits::Named => statement.values.contains(path),
+        Edits::Ignored => false,
+    };
     let edits_act = listed.iter().filter(acts).cloned().collect();
     let missing = listed.iter().filter(|path| files.get(path).is_none()).cloned().collect();
     let merged = merged(files, &listed, statement.inline.as_ref())?;
@@ -110,6 +136,7 @@ pub(super) fn release(files: &Files, statement: Statement, needs: &[String]) -> 
         kind,
         release_name: statement.release_name,
         namespace: statement.namespace,
+        record_namespace: statement.record_namespace,
         position: statement.position,
         unmet_needs: needs.iter().filter(|need| !statement.after.releases.contains(*need)).cloned().collect(),
         after: statement.after,
