@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 pub mod chart;
 pub mod file;
+pub mod flux;
 pub mod helm;
 pub mod layout;
 pub mod source;
@@ -28,6 +29,8 @@ pub struct Deployer {
     pub description: &'static str,
     /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
     pub source: SourceNeed,
+    /// What to do with a new bundle, one line each; `{}` is its directory as a word of a shell.
+    pub next: &'static [&'static str],
     /// Writes its files.
     render: fn(Input<'_>) -> Result<Vec<File>, RenderError>,
 }
@@ -44,12 +47,22 @@ pub enum SourceNeed {
 }
 
 /// The table: a new deployer is a module and its row here.
-pub const DEPLOYERS: &[Deployer] = &[Deployer {
-    name: "helm",
-    description: "a shell script that runs the Helm command line",
-    source: SourceNeed::None,
-    render: helm::files,
-}];
+pub const DEPLOYERS: &[Deployer] = &[
+    Deployer {
+        name: "helm",
+        description: "a shell script that runs the Helm command line",
+        source: SourceNeed::None,
+        next: &["{}/deploy.sh --dry-run", "{}/deploy.sh"],
+        render: helm::files,
+    },
+    Deployer {
+        name: "flux",
+        description: "HelmReleases that Flux's controllers reconcile from a Git repository or an OCI registry",
+        source: SourceNeed::Rendered,
+        next: &["# bring it to the repository that --repo names (README.md says how), then once:", "kubectl apply -f {}/flux-system"],
+        render: flux::files,
+    },
+];
 
 /// Why a text is no [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
