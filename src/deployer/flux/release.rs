@@ -37,7 +37,8 @@ struct Chart<'a> {
     artifact: Option<&'a str>,
     kind: &'static str,
     repository: &'a str,
-    chart: &'a str,
+    /// Its name, or its folder.
+    place: &'a str,
     version: &'a str,
 }
 
@@ -92,7 +93,7 @@ pub(super) fn what(release: &Release) -> String {
 }
 
 fn chart(found: &Found) -> Chart<'_> {
-    let from = |kind, repository, chart| Chart { artifact: None, kind, repository, chart, version: &found.version };
+    let from = |kind, repository, place| Chart { artifact: None, kind, repository, place, version: &found.version };
     match &found.origin {
         Origin::Helm { repository, .. } => from("HelmRepository", repository, &found.name),
         Origin::Git { path } => from("GitRepository", SYNC, path),
