@@ -10,6 +10,7 @@ pub mod chart;
 pub mod file;
 pub mod flux;
 pub mod helm;
+pub mod helmfile;
 pub mod layout;
 pub mod source;
 pub mod template;
@@ -29,8 +30,8 @@ pub struct Deployer {
     pub description: &'static str,
     /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
     pub source: SourceNeed,
-    /// What to do with a new bundle, one line each; `{}` is its directory as a word of a shell.
-    pub next: &'static [&'static str],
+    /// What to do with a bundle: the lines behind "next", for a directory that is written as a shell reads it.
+    pub next: fn(&str, Option<&Source>) -> Vec<String>,
     /// Writes its files.
     render: fn(Input<'_>) -> Result<Vec<File>, RenderError>,
 }
@@ -52,14 +53,21 @@ pub const DEPLOYERS: &[Deployer] = &[
         name: "helm",
         description: "a shell script that runs the Helm command line",
         source: SourceNeed::None,
-        next: &["{}/deploy.sh --dry-run", "{}/deploy.sh"],
+        next: helm::next,
         render: helm::files,
     },
     Deployer {
+        name: "helmfile",
+        description: "a helmfile.yaml, deployed with `helmfile sync`",
+        source: SourceNeed::None,
+        next: helmfile::next,
+        render: helmfile::files,
+    },
+    Deployer {
         name: "flux",
-        description: "HelmReleases that Flux's controllers reconcile from a Git repository or an OCI registry",
+        description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
         source: SourceNeed::Rendered,
-        next: &["# bring it to the repository that --repo names (README.md says how), then once:", "kubectl apply -f {}/flux-system"],
+        next: flux::next,
         render: flux::files,
     },
 ];

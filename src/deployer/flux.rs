@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use super::Input;
-use super::chart::Charts;
 use super::file::File;
-use super::layout::{SETTINGS, VALUES, folders, hook_of, values_of};
+use super::layout::{SETTINGS, VALUES, folders, values_of};
 use super::source::Source;
 use super::template::{RenderError, Templates};
 use crate::contract::names::PREFIX;
@@ -72,7 +71,7 @@ struct KustomizationContext {
 pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
     sync::check(source)?;
-    let mut files = charts(input)?;
+    let mut files = super::chart::all(input)?;
     let found = chart::find(input.plan, source, &files)?;
     let templates = Templates::new(SOURCES)?;
 
@@ -93,20 +92,15 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     Ok(files)
 }
 
-/// The numbered folders, as every bundle has them.
-fn charts(input: Input<'_>) -> Result<Vec<File>, RenderError> {
-    let charts = Charts::new(input.hook_chart)?;
-    let mut files = Vec::new();
-    for (folder, release) in folders(input.plan) {
-        let hook = hook_of(input.plan, &release.name);
-        match &release.kind {
-            Kind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook)?),
-            Kind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
-            Kind::Manifests(manifests) => files.extend(charts.manifests(&folder, &release.name, manifests, hook)?),
-            Kind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
-        }
-    }
-    Ok(files)
+/// What to do with a bundle in `directory`.
+pub(super) fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+    let bring = match source {
+        Some(source) if source.is_oci() => format!("{directory}/push.sh"),
+        Some(source) if source.path.is_empty() => format!("# commit {directory} to {} and push", source.url),
+        Some(source) => format!("# commit {directory} as {} to {} and push", source.path, source.url),
+        None => return Vec::new(),
+    };
+    vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
 }
 
 /// The values file that a release has of its own.

@@ -3,16 +3,14 @@
 use serde::Serialize;
 
 use super::chart::{Found, Origin};
-use super::release::what;
 use super::sync::{kind, timeout};
 use super::{DIGEST, SYNC, label};
 use crate::contract::duration::Duration;
 use crate::deployer::Input;
 use crate::deployer::file::File;
-use crate::deployer::layout::{SETTINGS, folders};
+use crate::deployer::layout::{SETTINGS, budget, content, folders};
 use crate::deployer::source::Source;
 use crate::deployer::template::{RenderError, Templates};
-use crate::release::model::Kind;
 
 #[derive(Serialize)]
 struct Context<'a> {
@@ -60,11 +58,8 @@ pub(super) fn files(templates: &Templates, input: Input<'_>, source: &Source, fo
         name: &release.name,
         namespace: &release.namespace,
         kind: release.kind.name(),
-        what: what(release),
-        budget: match &release.kind {
-            Kind::Hook(hook) => Some(hook.budget.explanation.as_str()),
-            Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
-        },
+        what: content(release),
+        budget: budget(release),
         timeout: Duration::from_secs(release.timeout_seconds).to_string(),
     });
     let context = Context {

@@ -6,7 +6,7 @@ use super::chart::{Found, Origin};
 use super::{DIGEST, SYNC, consumed, label};
 use crate::contract::duration::Duration;
 use crate::deployer::file::File;
-use crate::deployer::layout::folders;
+use crate::deployer::layout::{budget, content, folders};
 use crate::deployer::template::{RenderError, Templates};
 use crate::release::model::Kind;
 use crate::release::{Plan, Release};
@@ -63,7 +63,7 @@ fn context<'a>(plan: &Plan, folder: &str, release: &'a Release, found: &'a Found
         Kind::Upstream(_) | Kind::Manifests(_) | Kind::Hook(_) => ("Skip", false),
     };
     Context {
-        what: what(release),
+        what: content(release),
         name: &release.name,
         namespace: &release.namespace,
         label: label(),
@@ -71,24 +71,11 @@ fn context<'a>(plan: &Plan, folder: &str, release: &'a Release, found: &'a Found
         chart: chart(found),
         needs: &release.needs,
         timeout: Duration::from_secs(release.timeout_seconds).to_string(),
-        budget: match &release.kind {
-            Kind::Hook(hook) => Some(&hook.budget.explanation),
-            Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
-        },
+        budget: budget(release),
         retry: RETRY,
         crds,
         brings_crds,
         values: consumed(plan, folder, release),
-    }
-}
-
-/// What a release is, in one line for people.
-pub(super) fn what(release: &Release) -> String {
-    match &release.kind {
-        Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
-        Kind::Crds(crds) => format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version),
-        Kind::Manifests(manifests) => manifests.description.clone(),
-        Kind::Hook(hook) => format!("waits until {} {} has really been rolled out", hook.component, hook.version),
     }
 }
 
