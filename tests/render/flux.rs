@@ -68,6 +68,7 @@ impl Scene {
 }
 
 /// Holds `hold` for every HelmRelease.
+#[expect(clippy::print_stdout, reason = "shown if the test fails: which release it was")]
 fn each_release(hold: impl Fn(&Release, &Value)) {
     for scene in scenes() {
         for (_, release, object) in scene.releases() {

@@ -3,14 +3,8 @@
 use std::collections::BTreeSet;
 
 use assert_cmd::Command;
-use serde_json::Value;
 
-use super::{Scene, scenes};
-
-/// The chart of a HelmRelease, wherever it comes from: name and version of the source, or path and version in the repository.
-fn local_chart(scene: &Scene, folder: &str) -> Value {
-    scene.yaml(&format!("{folder}/Chart.yaml"))
-}
+use super::scenes;
 
 #[test]
 fn trap_flux_does_not_notice_another_template_under_the_same_version() {
@@ -21,7 +15,7 @@ fn trap_flux_does_not_notice_another_template_under_the_same_version() {
             if release.kind.name() == "upstream" {
                 continue;
             }
-            let chart = local_chart(&scene, &folder);
+            let chart = scene.yaml(&format!("{folder}/Chart.yaml"));
             let version = chart["version"].as_str().unwrap();
             assert!(version.contains("+d"), "{}: {folder}", scene.name);
             if let Some(reference) = spec.get("chartRef") {
@@ -102,7 +96,7 @@ fn trap_kustomize_takes_files_of_its_own_folder_only() {
 #[test]
 fn what_flux_cannot_reach_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut seen = String::new();
+    let mut seen = Vec::new();
     for arguments in [
         "bundle render -r base -d flux -o out",
         "bundle render -r base -d flux -o out --repo file:///srv/fleet.git",
@@ -116,9 +110,9 @@ fn what_flux_cannot_reach_is_refused() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments}");
-        seen += &format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap());
+        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap()));
     }
-    insta::assert_snapshot!(seen, @r#"
+    insta::assert_snapshot!(seen.concat(), @r#"
     $ gpu-rollout bundle render -r base -d flux -o out
     error: deployer `flux` reads the bundle from a repository, and its files must say which one
     hint: add --repo URL, and --revision and --path unless `main` and its root are right
