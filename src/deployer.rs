@@ -12,6 +12,7 @@ pub mod argocd_helm;
 pub mod chart;
 pub mod facts;
 pub mod file;
+pub mod flux;
 pub mod helm;
 pub mod helmfile;
 pub mod layout;
@@ -65,6 +66,13 @@ pub const DEPLOYERS: &[Deployer] = &[
         source: SourceNeed::None,
         next: helmfile::next,
         render: helmfile::files,
+    },
+    Deployer {
+        name: "flux",
+        description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
+        source: SourceNeed::Rendered,
+        next: flux::next,
+        render: flux::files,
     },
     Deployer {
         name: "argocd",
