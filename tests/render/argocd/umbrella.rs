@@ -84,7 +84,7 @@ fn trap_argocd_helm_what_is_missing_is_named_and_values_are_not_evaluated() {
         assert!(!succeeded && text.contains(expected), "{settings:?}: {text}");
     }
     let (succeeded, text) =
-        run(&["--set=repoURL=https://git.example.com/a", "--set=targetRevision=main", "--set=path={{ .Release.Name }}"]);
+        run(&["--set=repoURL=https://git.example.com/a", "--set=targetRevision=main", "--set-literal=path={{ .Release.Name }}"]);
     assert!(succeeded && text.contains("\"{{ .Release.Name }}/001-gpu-rollout-namespaces\""), "{text}");
     let (succeeded, text) = run(&["--set=repoURL=https://git.example.com/a", "--set=targetRevision=main", "--set=createProject=false"]);
     assert!(succeeded && !text.contains("AppProject"), "{text}");
