@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 pub mod chart;
 pub mod file;
+pub mod flux;
 pub mod helm;
 pub mod helmfile;
 pub mod layout;
@@ -61,6 +62,13 @@ pub const DEPLOYERS: &[Deployer] = &[
         source: SourceNeed::None,
         next: helmfile::next,
         render: helmfile::files,
+    },
+    Deployer {
+        name: "flux",
+        description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
+        source: SourceNeed::Rendered,
+        next: flux::next,
+        render: flux::files,
     },
 ];
 

@@ -4,6 +4,8 @@
 
 mod render {
     mod command;
+    pub(crate) mod crd_schema;
+    mod flux;
     mod helm;
     mod library;
     mod script;
