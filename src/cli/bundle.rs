@@ -6,6 +6,7 @@ use crate::contract::exit::ExitCode;
 pub mod diff;
 pub mod facts;
 pub mod parity;
+pub mod images;
 pub mod render;
 pub mod verify;
 
@@ -28,6 +29,8 @@ enum Command {
     Facts(facts::Arguments),
     /// Compare what bundles mean, whichever deployers they are for: no difference is exit code 0.
     Parity(parity::Arguments),
+    /// List the images that a bundle has pulled, its hook's among them.
+    Images(images::Arguments),
 }
 
 impl Arguments {
@@ -39,6 +42,7 @@ impl Arguments {
             Command::Diff(arguments) => arguments.run(printer),
             Command::Facts(arguments) => arguments.run(printer),
             Command::Parity(arguments) => arguments.run(printer),
+            Command::Images(arguments) => arguments.run(printer),
         }
     }
 }
