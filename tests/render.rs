@@ -9,6 +9,7 @@ mod render {
     mod flux;
     mod helm;
     mod library;
+    mod parity;
     mod script;
     mod snapshot;
 }

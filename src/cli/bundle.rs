@@ -5,8 +5,8 @@ use crate::contract::exit::ExitCode;
 
 pub mod diff;
 pub mod facts;
-pub mod parity;
 pub mod images;
+pub mod parity;
 pub mod render;
 pub mod verify;
 

@@ -4,7 +4,7 @@
 //! state of each release; what stands in the charts and values files is read in the same way for all of them ([`mod@chart`],
 //! [`mod@values`]). What a deployer has no words for is an explicit [`Fact::NotExpressible`], which equals anything and is always listed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -105,11 +105,15 @@ pub fn facts(files: &Files) -> Result<Facts, FactsError> {
         several => return Err(FactsError::SeveralDeployers(several.iter().map(|reader| reader.deployer).collect())),
     };
     let promised: Promised = files.yaml(INFO)?.unwrap_or_default();
-    let mut releases = BTreeMap::new();
+    let mut releases: BTreeMap<String, Release> = BTreeMap::new();
     let statements = (reader.read)(files)?;
     for statement in statements.releases {
         let needs = promised.releases.iter().find(|release| release.name == statement.name).map_or(&[][..], |release| &release.needs);
         releases.insert(statement.name.clone(), statement::release(files, statement, needs)?);
+    }
+    let known: BTreeSet<String> = releases.keys().cloned().collect();
+    for release in releases.values_mut() {
+        release.unknown_needs = release.after.releases.difference(&known).cloned().collect();
     }
     let timeout_of_all_is_sufficient = statements.timeout_of_all.is_none_or(|seconds| seconds >= order::longest_seconds(&releases));
     Ok(Facts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), timeout_of_all_is_sufficient, releases })

@@ -16,6 +16,8 @@ use super::statement::{Edits, Place, Statement, Statements};
 const HEALTH: &str = "argocd-cm-health.yaml";
 /// The check's key in Argo CD's configuration.
 const HEALTH_KEY: &str = "resource.customizations.health.argoproj.io_Application";
+/// The version of Argo CD's objects.
+const API: &str = "argoproj.io/v1alpha1";
 /// Where the order of Applications stands.
 const WAVE: &str = "argocd.argoproj.io/sync-wave";
 
@@ -28,24 +30,65 @@ pub(super) struct Origin {
     pub(super) revision: String,
     /// The bundle's folder in it, with `/` at its end unless it is the root.
     pub(super) prefix: String,
+    /// Whether Applications that leave the bundle are deleted.
+    pub(super) prunes: bool,
+    /// Whether something syncs the Applications wave by wave.
+    pub(super) holds_waves: bool,
 }
 
 /// What the Applications state: path and object of each one, the path ending in `NNN-<release>.yaml`.
 ///
 /// # Errors
 /// Values in an Application, or a health check, that cannot be read.
-pub(super) fn statements(files: &Files, origin: &Origin, applications: &[(String, Value)]) -> Result<Statements, FactsError> {
-    let wave = |application: &Value| application["metadata"]["annotations"][WAVE].as_str().and_then(|wave| wave.parse().ok());
-    let waves: BTreeMap<String, i64> =
-        applications.iter().map(|(path, application)| (name(path), wave(application).unwrap_or_default())).collect();
+pub(super) fn statements(
+    files: &Files,
+    origin: &Origin,
+    project: Option<&Value>,
+    applications: &[(String, Value)],
+) -> Result<Statements, FactsError> {
+    let wave = |(path, application): &(String, Value)| {
+        let wave = application["metadata"]["annotations"][WAVE].as_str().unwrap_or("0");
+        let error = |_| FactsError::Unreadable { path: path.clone(), reason: format!("`{wave}` is no wave") };
+        Ok((name(path), wave.parse::<i64>().map_err(error)?))
+    };
+    let waves: BTreeMap<String, i64> = applications.iter().map(wave).collect::<Result<_, FactsError>>()?;
     let health: Value = files.yaml(HEALTH)?.unwrap_or_default();
-    let mut after = if health["data"][HEALTH_KEY].is_string() { in_steps(&waves) } else { BTreeMap::new() };
+    let mut after = if origin.holds_waves && health["data"][HEALTH_KEY].is_string() { in_steps(&waves) } else { BTreeMap::new() };
     let mut releases = Vec::new();
+    let server = commonest(applications.iter().filter_map(|(_, application)| application["spec"]["destination"]["server"].as_str()));
     for (path, application) in applications {
         let after = after.remove(&name(path)).unwrap_or_default();
-        releases.push(Reader { files, origin, path, spec: &application["spec"] }.statement(application, after)?);
+        let reader = Reader { files, origin, path, spec: &application["spec"], server, project };
+        releases.push(reader.statement(application, after)?);
     }
     Ok(Statements { timeout_of_all: None, releases })
+}
+
+/// Whether an object is an Application that Argo CD sees: in its own namespace.
+pub(super) fn is_application(object: &Value, namespace: &str) -> bool {
+    object["kind"] == "Application" && object["apiVersion"] == API && object["metadata"]["namespace"] == namespace
+}
+
+/// The text that occurs most often; empty if there is none.
+fn commonest<'a>(texts: impl Iterator<Item = &'a str>) -> &'a str {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in texts {
+        *counts.entry(text).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map_or("", |(text, _)| text)
+}
+
+/// Whether a project lets an Application take these sources and go to these namespaces.
+pub(super) fn permits(project: &Value, spec: &Value) -> bool {
+    let is_project = project["kind"] == "AppProject" && project["apiVersion"] == API && project["metadata"]["name"] == spec["project"];
+    let mut sources = list(spec, "sources").chain([&spec["source"]]).filter(|source| source.is_object());
+    let covers = |pattern: &Value, value: &Value| pattern == value || pattern == "*";
+    let mut destinations = list(&project["spec"], "destinations");
+    let destination = &spec["destination"];
+    is_project
+        && sources.all(|source| list(&project["spec"], "sourceRepos").any(|allowed| covers(allowed, &source["repoURL"])))
+        && destinations
+            .any(|allowed| covers(&allowed["server"], &destination["server"]) && covers(&allowed["namespace"], &destination["namespace"]))
 }
 
 /// The release that a file is about.
@@ -60,6 +103,9 @@ struct Reader<'a> {
     origin: &'a Origin,
     path: &'a str,
     spec: &'a Value,
+    /// The cluster that most Applications go to.
+    server: &'a str,
+    project: Option<&'a Value>,
 }
 
 impl Reader<'_> {
@@ -78,6 +124,7 @@ impl Reader<'_> {
             record_namespace: not_expressible("Argo CD keeps no record of a Helm release"),
             position: not_expressible("Applications of one wave are synced at once"),
             after,
+            stated_version: None,
             values: list(helm, "valueFiles").filter_map(Value::as_str).map(|file| self.values_file(file, &chart)).collect(),
             inline: self.inline(helm)?,
             chart,
@@ -94,12 +141,23 @@ impl Reader<'_> {
                 "Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack",
             ),
             // What nobody syncs has no hooks.
-            runs_hooks: Fact::Is(automated.is_object() && automated["enabled"] != false && !option("Replace=true")),
+            runs_hooks: Fact::Is(automated.is_object() && automated["enabled"] != false),
+            undoes_failures: Fact::Is(false),
+            replaces_objects: Fact::Is(option("Replace=true") || option("Force=true")),
+            prunes: Fact::Is(automated["prune"] == true || self.origin.prunes),
+            fired_by_every_commit: Fact::Is(false),
+            same_cluster: Fact::Is(spec["destination"]["server"] == *self.server),
+            is_permitted: Fact::Is(self.is_permitted()),
             reverts_live_changes: Fact::Is(automated["selfHeal"] == true),
             gated_by: "sync waves of Applications and the health check for Applications; the hook checks in the cluster what it needs"
                 .to_owned(),
             also_fired_by: "every full sync; the hook then ends without a write, if its trigger is completed".to_owned(),
         })
+    }
+
+    /// Without a project in the bundle, it is one that is there already.
+    fn is_permitted(&self) -> bool {
+        self.project.is_none_or(|project| permits(project, self.spec))
     }
 
     /// The source of the chart; the other ones only hold values.

@@ -14,6 +14,8 @@ pub(super) const CHART: &str = "Chart.yaml";
 const VALUES: &str = "values.yaml";
 /// Where the Applications stand in the chart.
 const TEMPLATES: &str = "templates";
+/// Where the chart is installed, unless somebody installs it elsewhere.
+const CONTROL_NAMESPACE: &str = "argocd";
 /// What stands for repository and revision, which are named when the chart is installed.
 const NAMED_LATER: &str = "(named at install)";
 
@@ -23,19 +25,32 @@ const NAMED_LATER: &str = "(named at install)";
 /// A file that cannot be read, or an expression that is not understood.
 pub(super) fn statements(files: &Files) -> Result<Statements, FactsError> {
     let values: Value = files.yaml(VALUES)?.unwrap_or_default();
-    let origin = Origin { repository: NAMED_LATER.to_owned(), revision: NAMED_LATER.to_owned(), prefix: String::new() };
-    let mut applications = Vec::new();
+    let origin = Origin {
+        repository: NAMED_LATER.to_owned(),
+        revision: NAMED_LATER.to_owned(),
+        prefix: String::new(),
+        prunes: false,
+        holds_waves: true,
+    };
+    let (mut applications, mut project) = (Vec::new(), None);
     for (name, template) in files.below(TEMPLATES) {
-        if !template.lines().any(|line| line == "kind: Application") {
+        if !template.lines().any(|line| line.starts_with("kind: ")) {
             continue;
         }
         let path = format!("{TEMPLATES}/{name}");
+        // The one condition is whether there is a project.
+        let (condition, end) = ("{{- if .Values.createProject }}\n", "{{- end }}\n");
+        let template = template.strip_prefix(condition).and_then(|inside| inside.strip_suffix(end)).unwrap_or(template);
         let text = expanded(template, &values)
             .map_err(|expression| FactsError::Unreadable { path: path.clone(), reason: format!("`{expression}` is not understood") })?;
         let object: Value = parse(&path, &text)?;
-        applications.push((path, object));
+        if application::is_application(&object, CONTROL_NAMESPACE) {
+            applications.push((path, object));
+        } else if values["createProject"] == true {
+            project = Some(object);
+        }
     }
-    application::statements(files, &origin, &applications)
+    application::statements(files, &origin, project.as_ref(), &applications)
 }
 
 /// A template with the text of each expression in its place; or the first one that is not understood.
@@ -75,7 +90,7 @@ fn inner(expression: &str, values: &Value) -> Option<String> {
         return word(path).map(|(path, _)| path);
     }
     if expression == ".Release.Namespace" {
-        return Some("argocd".to_owned());
+        return Some(CONTROL_NAMESPACE.to_owned());
     }
     let value = |path: &str| {
         let pointer = path.strip_prefix(".Values.")?.replace('.', "/");

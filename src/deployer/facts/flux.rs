@@ -18,6 +18,10 @@ use crate::contract::names::PREFIX;
 pub(super) const KUSTOMIZATION: &str = "kustomization.yaml";
 /// The Flux Kustomization, which says where in the repository the bundle is.
 const SYNC: &str = "flux-system/sync.yaml";
+/// Where Flux fetches the bundle from.
+const SOURCE: &str = "flux-system/source.yaml";
+/// The version of HelmReleases that is understood here.
+const RELEASE_API: &str = "helm.toolkit.fluxcd.io/v2";
 /// What Flux waits when nobody tells it how long.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// The operations of a HelmRelease that a bundle has an opinion about.
@@ -41,6 +45,8 @@ struct Bundle<'a> {
     releases: Vec<(String, Value)>,
     /// Sources: kind and name, and the object.
     sources: BTreeMap<(String, String), Value>,
+    /// The source of the bundle, as HelmReleases refer to it; `null` if there is none.
+    own_source: Value,
     /// Where in the repository the bundle is, with `/` at its end unless it is the root.
     prefix: String,
     /// How long all of it may take.
@@ -70,11 +76,18 @@ impl<'a> Bundle<'a> {
         let sync: Value = files.yaml(SYNC)?.unwrap_or_default();
         let prefix = text(&sync["spec"], "path");
         let prefix = prefix.trim_start_matches("./").trim_matches('/');
+        let source: Value = files.yaml(SOURCE)?.unwrap_or_default();
+        let is_own = sync["spec"]["sourceRef"] == serde_json::json!({"kind": source["kind"], "name": source["metadata"]["name"]});
         let mut references = Vec::new();
         for path in list(&kustomization, "configurations").filter_map(Value::as_str) {
             let configuration: Value = files.yaml(path)?.unwrap_or_default();
             let of_config_maps = list(&configuration, "nameReference").filter(|reference| reference["kind"] == "ConfigMap");
-            references.extend(of_config_maps.flat_map(|reference| list(reference, "fieldSpecs")).map(|field| text(field, "path")));
+            references.extend(
+                of_config_maps
+                    .flat_map(|reference| list(reference, "fieldSpecs"))
+                    .filter(|field| field["kind"] == "HelmRelease")
+                    .map(|field| text(field, "path")),
+            );
         }
         let has_digests = kustomization["generatorOptions"]["disableNameSuffixHash"] != true;
         let label = format!("metadata/labels/{}\\/bundle", PREFIX);
@@ -85,16 +98,21 @@ impl<'a> Bundle<'a> {
             label_has_digest: has_digests && references.contains(&label),
             releases: Vec::new(),
             sources: BTreeMap::new(),
+            own_source: if is_own { sync["spec"]["sourceRef"].clone() } else { Value::Null },
             prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
             timeout: match sync["spec"]["wait"] == true {
                 true => seconds(SYNC, &sync["spec"]["timeout"])?,
                 false => None,
             },
         };
+        // Kustomize stops at a file that is not there.
+        for path in bundle.config_maps.values().flat_map(BTreeMap::values) {
+            files.required(path)?;
+        }
         for path in list(&kustomization, "resources").filter_map(Value::as_str) {
             for object in documents(path, files.required(path)?)? {
                 let (kind, name) = (text(&object, "kind"), text(&object["metadata"], "name"));
-                if kind == "HelmRelease" {
+                if kind == "HelmRelease" && object["apiVersion"] == RELEASE_API {
                     bundle.releases.push((path.to_owned(), object));
                 } else {
                     bundle.sources.insert((kind, name), object);
@@ -104,16 +122,24 @@ impl<'a> Bundle<'a> {
         Ok(bundle)
     }
 
+    /// The name of the ConfigMap with the digest of the bundle, as the release of this name carries it; kustomize puts the digest behind it.
+    fn carried(&self, release: &str) -> Option<&str> {
+        let (_, found) = self.releases.iter().find(|(_, found)| found["metadata"]["name"] == release)?;
+        found["metadata"]["labels"][format!("{PREFIX}/bundle")].as_str().filter(|name| self.config_maps.contains_key(*name))
+    }
+
     /// What a release depends on, if the dependency holds it back: until the same bundle has succeeded there.
     fn needs(&self, release: &Value) -> BTreeSet<String> {
         let label = format!("{PREFIX}/bundle");
         let same = format!("dep.metadata.labels['{label}'] == self.metadata.labels['{label}']");
-        let carried = release["metadata"]["labels"][&label].as_str().is_some_and(|name| self.config_maps.contains_key(name));
+        let carried = self.carried(&text(&release["metadata"], "name"));
         let holds = |dependency: &&Value| {
             let expression = text(dependency, "readyExpr").split_whitespace().collect::<Vec<_>>().join(" ");
             let clauses: Vec<&str> = expression.split(" && ").collect();
             let asks = READY.iter().all(|part| expression.contains(part)) && clauses.contains(&same.as_str()) && !expression.contains("||");
-            asks && carried && self.label_has_digest
+            let depended = text(dependency, "name");
+            let is_known = self.releases.iter().any(|(_, found)| found["metadata"]["name"] == *depended);
+            asks && self.label_has_digest && carried.is_some() && (!is_known || carried == self.carried(&depended))
         };
         list(&release["spec"], "dependsOn").filter(holds).map(|dependency| text(dependency, "name")).collect()
     }
@@ -127,6 +153,9 @@ impl<'a> Bundle<'a> {
         let any = |key: &str| OPERATIONS.iter().any(|operation| spec[*operation][key] == true);
         let chart = self.chart(&name, spec);
         let is_ours = matches!(&chart, Place::Local(folder) if chart::kind(self.files, folder) != "hook");
+        let retries =
+            |operation: &&str| spec[*operation]["strategy"]["name"] == "RetryOnFailure" && spec[*operation]["remediation"].is_null();
+        let undoes_failures = !["install", "upgrade"].iter().all(retries) || any("cleanupOnFail");
         let (values, inline) = self.values(spec);
         Ok(Statement {
             file: file.to_owned(),
@@ -137,6 +166,7 @@ impl<'a> Bundle<'a> {
             position: Fact::Is(position),
             after,
             chart,
+            stated_version: spec["chart"]["spec"]["version"].as_str().map(str::to_owned),
             values,
             inline,
             edits_act: if self.names_have_digests { Edits::Named } else { Edits::Ignored },
@@ -150,6 +180,12 @@ impl<'a> Bundle<'a> {
             },
             waits_for_objects: Fact::Is(!OPERATIONS.iter().all(|operation| spec[*operation]["disableWait"] == true)),
             runs_hooks: Fact::Is(!any("disableHooks")),
+            undoes_failures: Fact::Is(undoes_failures),
+            replaces_objects: Fact::Is(any("force")),
+            prunes: Fact::Is(false),
+            fired_by_every_commit: Fact::Is(spec["chart"]["spec"]["reconcileStrategy"] == "Revision"),
+            same_cluster: Fact::Is(spec["kubeConfig"].is_null()),
+            is_permitted: Fact::Is(true),
             reverts_live_changes: Fact::Is(spec["driftDetection"]["mode"] == "enabled"),
             gated_by: "dependsOn with readyExpr: helm-controller starts a release after those have succeeded with the same bundle"
                 .to_owned(),
@@ -169,7 +205,10 @@ impl<'a> Bundle<'a> {
         let (name, reference) = (text(chart, "chart"), &chart["sourceRef"]);
         if reference["kind"] == "GitRepository" {
             let path = name.trim_start_matches("./");
-            return Place::Local(path.strip_prefix(&self.prefix).unwrap_or(path).to_owned());
+            return match path.strip_prefix(&self.prefix) {
+                Some(folder) if *reference == self.own_source => Place::Local(folder.to_owned()),
+                _ => Place::Remote { place: format!("{}//{path}", text(reference, "name")), version: None },
+            };
         }
         let url = source(&text(reference, "kind"), &text(reference, "name")).map(|found| text(found, "url")).unwrap_or_default();
         let version = chart["version"].as_str().map(str::to_owned);

@@ -13,6 +13,10 @@ use super::statement::{Edits, Place, Statement, Statements};
 pub(super) const DEPLOY: &str = "deploy.sh";
 /// What Helm waits when nobody tells it how long.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
+/// The function that runs Helm, and ends the script if it fails.
+const STEP: &str = "step";
+/// How that function makes a release's name from its folder.
+const NAME: &str = "name=${folder#*-}";
 /// Arguments that make Helm wait for objects.
 const WAITS: [&str; 4] = ["--wait", "--wait-for-jobs", "--atomic", "--rollback-on-failure"];
 
@@ -22,6 +26,8 @@ struct Line<'a> {
     namespace: &'a str,
     timeout: &'a str,
     rest: &'a [String],
+    /// Whether each way to Helm takes over what is there.
+    owns: bool,
     /// The words of all functions that it reaches.
     words: Vec<&'a str>,
 }
@@ -41,9 +47,11 @@ pub(super) fn statements(files: &Files) -> Result<Statements, FactsError> {
         if !["upstream", "crds", "manifests", "hook"].contains(&kind.as_str()) || reached.is_empty() {
             continue;
         }
-        let gated = stops && reached.iter().any(|line| *line == ["exit", "1"]);
+        let gated = stops && script.function(STEP).last().is_some_and(|line| *line == ["exit", "1"]);
+        let calls: Vec<&&[String]> = reached.iter().filter(|line| line.first().is_some_and(|word| word == STEP)).collect();
+        let owns = !calls.is_empty() && calls.iter().all(|line| line.iter().any(|word| word == "--take-ownership"));
         let words = reached.into_iter().flatten().map(String::as_str).collect();
-        let line = Line { folder, namespace, timeout, rest, words };
+        let line = Line { folder, namespace, timeout, rest, owns, words };
         let before = statements.iter().filter(|_| gated).map(|statement| statement.name.clone()).collect();
         let after = After { releases: before, exact_among: BTreeSet::new() };
         let gated_by = if gated { "the exit code of Helm: the script ends at the first failure" } else { "nothing" };
@@ -60,21 +68,31 @@ impl<'a> Line<'a> {
         Ok(Statement {
             file: DEPLOY.to_owned(),
             name: name.to_owned(),
-            release_name: self.behind("--install").map_or_else(String::new, |word| word.replace("$name", name)),
+            release_name: self
+                .behind("--install")
+                .filter(|_| self.words.contains(&NAME))
+                .map_or_else(String::new, |word| word.replace("$name", name)),
             record_namespace: Fact::Is(namespace.clone()),
             namespace,
             position: Fact::Is(position),
             after,
             chart: if is_upstream { self.upstream() } else { Place::Local(self.local()) },
+            stated_version: None,
             values: self.values(),
             inline: None,
             edits_act: Edits::All,
             timeouts: Fact::Is(vec![self.timeout()?]),
             skips_crds: Fact::Is(has("--skip-crds") && self.rest.get(1).is_some_and(|word| word == "crds-elsewhere")),
             creates_namespace: Fact::Is(has("--create-namespace")),
-            takes_ownership: Fact::Is(has("--take-ownership")),
+            takes_ownership: Fact::Is(self.owns),
             waits_for_objects: Fact::Is(WAITS.iter().any(|flag| has(flag))),
             runs_hooks: Fact::Is(!has("--no-hooks")),
+            undoes_failures: Fact::Is(["--atomic", "--rollback-on-failure", "--cleanup-on-fail"].iter().any(|flag| has(flag))),
+            replaces_objects: Fact::Is(["--force", "--force-replace"].iter().any(|flag| has(flag))),
+            prunes: Fact::Is(false),
+            fired_by_every_commit: Fact::Is(false),
+            same_cluster: Fact::Is(!["--kube-context", "--kubeconfig", "--kube-apiserver"].iter().any(|flag| has(flag))),
+            is_permitted: Fact::Is(true),
             reverts_live_changes: Fact::Is(false),
             gated_by: gated_by.to_owned(),
             also_fired_by: "every run of the script; the hook then ends without a write, if its trigger is completed".to_owned(),

@@ -56,6 +56,8 @@ pub struct Release {
     pub position: Fact<usize>,
     /// What must have succeeded before it starts.
     pub after: After,
+    /// What must have succeeded before it, and is no release of the bundle: it never starts.
+    pub unknown_needs: BTreeSet<String>,
     /// What `bundle-info.yaml` says that must have succeeded before, and the deployer's files do not hold to.
     pub unmet_needs: BTreeSet<String>,
     /// The chart.
@@ -74,6 +76,18 @@ pub struct Release {
     pub waits_for_objects: Fact<bool>,
     /// Whether the chart's hooks are run.
     pub runs_hooks: Fact<bool>,
+    /// Whether a failure is answered with a rollback, an uninstallation or a deletion.
+    pub undoes_failures: Fact<bool>,
+    /// Whether objects are replaced instead of changed.
+    pub replaces_objects: Fact<bool>,
+    /// Whether the deployer itself deletes what has left the bundle, without an upgrade that does.
+    pub prunes: Fact<bool>,
+    /// Whether it is upgraded with every commit, whatever that changes.
+    pub fired_by_every_commit: Fact<bool>,
+    /// Whether it goes to the same cluster as the others.
+    pub same_cluster: Fact<bool>,
+    /// Whether the deployer is allowed to deploy it.
+    pub is_permitted: Fact<bool>,
     /// Whether a change of a live object, made by the operator or the hook, is undone without a new version or values.
     pub reverts_live_changes: Fact<bool>,
     /// What a hook release has beside. `None`: it is no hook release.

@@ -34,6 +34,11 @@ impl Script {
         script
     }
 
+    /// The lines of a function itself.
+    pub(super) fn function(&self, name: &str) -> &[Vec<String>] {
+        self.functions.get(name).map_or(&[], Vec::as_slice)
+    }
+
     /// The lines of a function and, behind each line that calls another function, the lines of that one.
     pub(super) fn reached(&self, function: &str) -> Vec<&[String]> {
         let mut lines = Vec::new();

@@ -31,6 +31,8 @@ pub(super) struct Statement {
     pub(super) after: After,
     /// The chart.
     pub(super) chart: Place,
+    /// The version that is stated of a chart of the bundle, if one is.
+    pub(super) stated_version: Option<String>,
     /// Values files below the bundle, in order. The values file of a chart of the bundle need not be among them.
     pub(super) values: Vec<String>,
     /// Values that stand in the deployer's own file, over all others.
@@ -49,6 +51,18 @@ pub(super) struct Statement {
     pub(super) waits_for_objects: Fact<bool>,
     /// As above.
     pub(super) runs_hooks: Fact<bool>,
+    /// As above.
+    pub(super) undoes_failures: Fact<bool>,
+    /// As above.
+    pub(super) replaces_objects: Fact<bool>,
+    /// As above.
+    pub(super) prunes: Fact<bool>,
+    /// As above.
+    pub(super) fired_by_every_commit: Fact<bool>,
+    /// As above.
+    pub(super) same_cluster: Fact<bool>,
+    /// As above.
+    pub(super) is_permitted: Fact<bool>,
     /// As above.
     pub(super) reverts_live_changes: Fact<bool>,
     /// As in [`Evidence`]; likewise below.
@@ -98,7 +112,11 @@ pub(super) enum Place {
 pub(super) fn release(files: &Files, statement: Statement, needs: &[String]) -> Result<Release, FactsError> {
     let (kind, chart) = match &statement.chart {
         Place::Remote { place, version } => ("upstream", Chart { place: place.clone(), version: version.clone(), ..Chart::default() }),
-        Place::Local(folder) => (chart::kind(files, folder), local(files, folder)?),
+        Place::Local(folder) => {
+            let chart = local(files, folder)?;
+            let version = statement.stated_version.clone().or_else(|| chart.version.clone());
+            (chart::kind(files, folder), Chart { version, ..chart })
+        }
     };
     let mut listed = statement.values.clone();
     if let Place::Local(folder) = &statement.chart {
@@ -138,6 +156,7 @@ pub(super) fn release(files: &Files, statement: Statement, needs: &[String]) -> 
         namespace: statement.namespace,
         record_namespace: statement.record_namespace,
         position: statement.position,
+        unknown_needs: BTreeSet::new(),
         unmet_needs: needs.iter().filter(|need| !statement.after.releases.contains(*need)).cloned().collect(),
         after: statement.after,
         chart,
@@ -148,6 +167,12 @@ pub(super) fn release(files: &Files, statement: Statement, needs: &[String]) -> 
         takes_ownership: statement.takes_ownership,
         waits_for_objects: statement.waits_for_objects,
         runs_hooks: statement.runs_hooks,
+        undoes_failures: statement.undoes_failures,
+        replaces_objects: statement.replaces_objects,
+        prunes: statement.prunes,
+        fired_by_every_commit: statement.fired_by_every_commit,
+        same_cluster: statement.same_cluster,
+        is_permitted: statement.is_permitted,
         reverts_live_changes: statement.reverts_live_changes,
         hook,
         evidence: Evidence {
