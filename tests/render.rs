@@ -6,6 +6,7 @@ mod render {
     mod command;
     mod helm;
     mod library;
+    mod many;
     mod script;
     mod snapshot;
 }
