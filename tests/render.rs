@@ -5,8 +5,11 @@
 mod render {
     mod command;
     mod helm;
+    mod helmfile;
     mod library;
     mod many;
     mod script;
     mod snapshot;
+    mod tools;
+    mod traps;
 }
