@@ -156,7 +156,7 @@ fn trap_helmfile_plans_everything_before_the_crds_are_there() {
             let (never, not_on_install) = (found.disable_validation, found.disable_validation_on_install);
             match &release.kind {
                 Kind::Upstream(upstream) => {
-                    assert_eq!((never, not_on_install), (upstream.skip_crds, !upstream.skip_crds), "{name}: {}", found.name)
+                    assert_eq!((never, not_on_install), (upstream.skip_crds, !upstream.skip_crds), "{name}: {}", found.name);
                 }
                 Kind::Manifests(manifests) => assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name),
                 Kind::Crds(_) | Kind::Hook(_) => assert!(!never && !not_on_install, "{name}: {}", found.name),

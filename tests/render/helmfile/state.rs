@@ -33,6 +33,7 @@ pub(crate) struct Repository {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "the keys of helmfile's format")]
 pub(crate) struct Defaults {
     pub(crate) wait: bool,
     pub(crate) atomic: bool,
@@ -46,6 +47,7 @@ pub(crate) struct Defaults {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "the keys of helmfile's format")]
 pub(crate) struct Release {
     pub(crate) name: String,
     pub(crate) namespace: String,

@@ -1,6 +1,6 @@
 //! Recipes become bundles: all are read first, because their names say where the bundles stand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::outcome::{Bundle, Failure, Outcome};
 use super::{Request, parallel};
@@ -101,7 +101,7 @@ fn directory(request: &Request, recipe: &str, deployer: Deployer) -> PathBuf {
     if request.is_many { request.output.join(recipe).join(deployer.name) } else { request.output.clone() }
 }
 
-fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, directory: &PathBuf) -> Result<Written, Failure> {
+fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, directory: &Path) -> Result<Written, Failure> {
     let source = request.source.as_ref().filter(|_| deployer.source != SourceNeed::None);
     let source = source.map(|source| {
         let place = format!("{}/{deployer}", recipe.metadata.name);
