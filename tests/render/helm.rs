@@ -16,12 +16,12 @@ use super::library;
 use super::tools::tool;
 
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
-fn program() -> &'static PathBuf {
+pub(crate) fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| std::env::var_os("GPU_ROLLOUT_HELM").map_or_else(|| tool("helm4"), PathBuf::from))
 }
 
-fn helm(bundle: &Path, arguments: &[&str]) -> String {
+pub(crate) fn helm(bundle: &Path, arguments: &[&str]) -> String {
     let Output { status, stdout, stderr } = Command::new(program()).current_dir(bundle).args(arguments).output().unwrap();
     assert!(status.success(), "helm {arguments:?}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()

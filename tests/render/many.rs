@@ -87,8 +87,10 @@ fn what_cannot_be_rendered_together_is_said() {
     assert!(scene.run("bundle render -r base -d helm -o bundle").status.success());
     seen += &scene.seen("bundle render -r base -d all -o bundle --repo https://git.example.com/fleet.git");
     seen += &scene.seen("bundle render -r fleet/a.yml -d helm -o twins");
+    seen += &scene.seen("bundle render -r fleet -d all -o out");
+    seen += &scene.seen("bundle render -r fleet -d argocd -d helm -o out --repo oci://registry.example.com/fleet");
     snapshot!("many-refusals", seen);
-    assert_eq!(scene.names(), ["bundle", "empty", "fleet", "twins"]);
+    assert_eq!(scene.names(), ["bundle", "empty", "fleet", "out", "twins"]);
     assert!(!scene.path().join("twins/berlin").exists());
 }
 

@@ -138,8 +138,13 @@ impl Arguments {
             Format::Text if request.is_many => text::many(&outcomes, printer),
             Format::Text => text::one(&outcomes, &request, printer),
         }
-        let codes = outcomes.iter().flat_map(outcome::Outcome::failures).map(|failure| failure.code);
-        codes.reduce(|first, second| if second == ExitCode::Internal { second } else { first }).unwrap_or(ExitCode::Success)
+        let codes: Vec<ExitCode> = outcomes.iter().flat_map(outcome::Outcome::failures).map(|failure| failure.code).collect();
+        match codes.first() {
+            None => ExitCode::Success,
+            Some(_) if codes.contains(&ExitCode::Internal) => ExitCode::Internal,
+            Some(_) if request.is_many => ExitCode::Input,
+            Some(code) => *code,
+        }
     }
 
     fn request(self) -> Result<Request, Refusal> {

@@ -8,7 +8,7 @@ use crate::bundle::{Parts, Written, build, info, write};
 use crate::catalog::hook_chart;
 use crate::contract::duration::Duration;
 use crate::contract::exit::ExitCode;
-use crate::deployer::{Deployer, Source, SourceNeed};
+use crate::deployer::{Deployer, RenderError, Source, SourceNeed};
 use crate::recipe::diagnostic::Diagnostics;
 use crate::recipe::load::load;
 use crate::recipe::model::Recipe;
@@ -109,10 +109,14 @@ fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, d
         Source { path, ..source.clone() }
     });
     let parts = Parts { recipe, plan, options: &request.options, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
-    let tree = build(parts).map_err(|error| Failure {
-        message: error.to_string(),
-        hint: Some("this is a mistake of gpu-rollout, not of the recipe; please report it".to_owned()),
-        code: ExitCode::Internal,
+    let tree = build(parts).map_err(|error| {
+        let (hint, code) = match &error {
+            RenderError::Unable { hint, .. } => (*hint, ExitCode::Usage),
+            RenderError::NoSource(_) | RenderError::Template { .. } | RenderError::Yaml(_) => {
+                ("this is a mistake of gpu-rollout, not of the recipe; please report it", ExitCode::Internal)
+            }
+        };
+        Failure { message: error.to_string(), hint: Some(hint.to_owned()), code }
     })?;
     write(&tree, directory, request.force).map_err(|error| Failure {
         message: error.to_string(),
