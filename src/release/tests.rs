@@ -218,17 +218,20 @@ fn contradictions_are_errors() {
             json!({"components": [{"name": "gpu-operator"}], "rollout": {"dra": {"required": true}}}),
             "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`",
         ),
-        (json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}), "`rollout.gpuDriver.perNode` is too long: at most 24 days"),
+        (
+            json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}),
+            "`rollout.gpuDriver.perNode` is too long: all nodes together may take at most 24 days",
+        ),
     ];
     for (overlay, message) in cases {
         assert_eq!(planned(overlay).unwrap_err().to_string(), message);
     }
-    assert_eq!(planned(with_policy(&endless)).unwrap_err(), PlanError::EndlessWait);
+    assert_eq!(planned(with_policy(&endless)).unwrap_err(), PlanError::EndlessWait("gpuDriver"));
     let zero = json!({"waitForCompletion": {"podSelector": "a=b", "timeout": "0s"}});
-    assert_eq!(planned(with_policy(&zero)).unwrap_err(), PlanError::EndlessWait);
+    assert_eq!(planned(with_policy(&zero)).unwrap_err(), PlanError::EndlessWait("gpuDriver"));
     let raw = json!({"driver": {"upgradePolicy": {"waitForCompletion": {"podSelector": "a=b"}}}});
     let raw = json!({"rollout": {}, "components": [{"name": "gpu-operator", "values": raw}]});
-    assert_eq!(planned(raw).unwrap_err(), PlanError::EndlessWait, "also where the values say it");
+    assert_eq!(planned(raw).unwrap_err(), PlanError::EndlessWait("gpuDriver"), "also where the values say it");
 }
 
 #[test]
