@@ -8,6 +8,7 @@ pub mod crds;
 pub mod error;
 pub mod hook;
 pub mod image;
+pub mod images;
 pub mod model;
 pub mod namespaces;
 pub mod order;
