@@ -6,9 +6,10 @@ use super::image::Image;
 use super::model::Hook;
 use super::time::Budget;
 use crate::contract::count::Count;
+use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::{Duty, rights};
-use crate::contract::settings::{Driver, Gate, Mode, Required};
+use crate::contract::settings::{Gate, Mode, Required};
 use crate::recipe::model::{Recipe, Rollout};
 
 /// The component that brings the DRA driver.
@@ -91,7 +92,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
         component: parts.component.to_owned(),
         version: parts.version.to_owned(),
         duties: parts.duties.to_vec(),
-        rights: rights(parts.duties).collect(),
+        rights: rights(parts.driver, parts.duties).collect(),
         shares: parts.shares,
         budget: parts.budget,
         settings,

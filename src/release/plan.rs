@@ -10,8 +10,9 @@ use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, namespaces, notes, resources, sources, time};
 use crate::catalog::model::Hooks;
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
-use crate::contract::settings::{Driver, Gate, Required};
+use crate::contract::settings::{Gate, Required};
 use crate::recipe::model::{Recipe, WaitForCompletion};
 
 /// The component whose chart carries the GPU driver's upgrade policy.

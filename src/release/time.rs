@@ -7,9 +7,9 @@ use super::values;
 use crate::catalog::lookup;
 use crate::contract::budget::{Fleet, OVERHEAD_SECONDS, deployer_timeout_seconds};
 use crate::contract::count::Count;
+use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
-use crate::contract::settings::Driver;
 use crate::recipe::model::{Recipe, WaitForCompletion};
 
 /// One operation on a release without a hook Job of ours: Helm's own default of five minutes twice, because vendors' charts bring
