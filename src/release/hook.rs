@@ -37,6 +37,8 @@ pub(super) struct Parts<'a> {
     pub(super) shares: Vec<String>,
     /// Where the operator is.
     pub(super) operator_namespace: &'a str,
+    /// What the operator's Deployment is called, if its values say so.
+    pub(super) operator_deployment: Option<&'a str>,
     /// Where this recipe's DRA driver is, if it has one.
     pub(super) dra_namespace: Option<&'a str>,
     /// The image, if it is not the chart's.
@@ -87,6 +89,9 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     put("quietSeconds", json!(manner.quiet.as_secs()));
     put("tolerateNotReady", json!(manner.tolerate_not_ready));
     put("operatorNamespace", json!(parts.operator_namespace));
+    if let Some(deployment) = parts.operator_deployment {
+        put("operatorDeployment", json!(deployment));
+    }
     put("dra", dra(&parts));
     Hook {
         component: parts.component.to_owned(),

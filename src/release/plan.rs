@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
 use super::catalog::Catalog;
 use super::choose::{Choice, choose};
 use super::error::PlanError;
@@ -9,6 +11,7 @@ use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, namespaces, notes, resources, sources, time};
+use crate::catalog::lookup;
 use crate::catalog::model::Hooks;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
@@ -205,7 +208,7 @@ impl<C: Catalog> Planner<'_, C> {
         (suffix, duties): (&str, &[Duty]),
         needs: Vec<String>,
         shares: Vec<String>,
-        resource: Option<&serde_json::Map<String, serde_json::Value>>,
+        resource: Option<&Map<String, Value>>,
     ) -> Result<Release, PlanError> {
         let driver = choice.hooks().driver;
         let find = |name: &str| self.chosen.iter().find(|choice| choice.name() == name);
@@ -230,6 +233,10 @@ impl<C: Catalog> Planner<'_, C> {
             budget,
             shares,
             operator_namespace,
+            // The GPU operator's has a fixed name.
+            operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
+                .and_then(Value::as_str)
+                .filter(|name| driver == Driver::Ofed && !name.is_empty()),
             dra_namespace: duties.contains(&Duty::Reroll).then(|| find(DRA_DRIVER).map(|dra| dra.namespace)).flatten(),
             image: self.options.hook_image.as_ref(),
         });

@@ -10,6 +10,8 @@ use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use crate::contract::driver::Driver;
 use crate::contract::duty::{Duty, rights};
 
+mod network;
+
 fn planned(overlay: Value) -> Result<Plan, PlanError> {
     plan(&recipe(overlay), &catalog(), &Options::default())
 }
@@ -242,4 +244,21 @@ fn two_forms_of_one_crd_are_refused() {
     let both = recipe(json!({"components": [{"name": "gpu-operator"}, {"name": "node-feature-discovery"}]}));
     let error = plan(&both, &catalog, &Options::default()).unwrap_err();
     assert!(matches!(error, PlanError::CrdConflict { .. }), "{error}");
+}
+
+#[test]
+fn names_that_helm_does_not_take_are_errors() {
+    let renamed = |from: &str, name: &str| {
+        let mut catalog = catalog();
+        let component = catalog.components.iter_mut().find(|component| component.name == from).unwrap();
+        component.name = name.to_owned();
+        catalog
+    };
+    let one = |name: &str| recipe(json!({"rollout": {}, "components": [{"name": name}]}));
+    let long = "a".repeat(54);
+    let error = plan(&one(&long), &renamed("cert-manager", &long), &Options::default()).unwrap_err();
+    assert_eq!(error, PlanError::LongName(long));
+    let both = recipe(json!({"rollout": {}, "components": [{"name": "gpu-operator"}, {"name": "gpu-operator-post"}]}));
+    let error = plan(&both, &renamed("cert-manager", "gpu-operator-post"), &Options::default()).unwrap_err();
+    assert_eq!(error, PlanError::NameTwice("gpu-operator-post".to_owned()));
 }
