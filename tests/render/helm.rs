@@ -8,7 +8,7 @@ use gpu_rollout::bundle::write;
 use gpu_rollout::catalog;
 use gpu_rollout::contract::settings::{Required, Settings};
 use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::layout::folders;
+use gpu_rollout::deployer::layout::{folders, values_of};
 use gpu_rollout::release::model::Kind;
 use serde_json::{Value, json};
 
@@ -61,9 +61,10 @@ fn helm_makes_of_every_chart_what_the_plan_says() {
                     helm(&bundle, &["lint", "--strict", &folder]);
                 }
                 Kind::Hook(hook) => {
-                    let shared = format!("{}/values.yaml", gpu_rollout::deployer::layout::folder_of(&plan, &hook.component).unwrap());
-                    let own = format!("{folder}/rollout.yaml");
-                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &[&shared, &own]);
+                    let mut values = values_of(&plan, hook);
+                    values.push(format!("{folder}/rollout.yaml"));
+                    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &values);
                     check_hook(&found, hook, &release.name);
                 }
             }
