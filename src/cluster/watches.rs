@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::names;
 use crate::contract::settings::Settings;
@@ -36,6 +37,7 @@ pub struct Watches {
     nodes: Table<observed::Node>,
     operator: Table<observed::Deployment>,
     cluster_policy: Table<observed::ClusterPolicy>,
+    nic_cluster_policy: Table<observed::NicClusterPolicy>,
     nvidia_drivers: Table<observed::NvidiaDriver>,
     daemon_sets: Table<observed::DaemonSet>,
     revisions: Table<observed::Revision>,
@@ -100,7 +102,7 @@ impl Watches {
         let mut followers: JoinSet<()> = JoinSet::new();
         let operator = settings.operator_namespace.as_str();
         let all = Selection::default;
-        // One line a watch: resource, namespace, selection, projection.
+        // One line a watch: resource, namespace, selection, projection. What nobody needs is not asked for, and absent.
         macro_rules! watch {
             ($api:expr, $selection:expr, $project:expr) => {{
                 let table = Table::new(Arc::clone(&changed));
@@ -108,9 +110,15 @@ impl Watches {
                 table
             }};
         }
+        macro_rules! watch_if {
+            ($needed:expr, $api:expr, $selection:expr, $project:expr) => {{ if $needed { watch!($api, $selection, $project) } else { Table::absent(Arc::clone(&changed)) } }};
+        }
+        let settles = settings.has(Duty::Settle);
+        let (gpu, ofed) = (settles && settings.driver == Driver::Gpu, settles && settings.driver == Driver::Ofed);
         let pods = || Api::<core::Pod>::namespaced(client.clone(), operator);
         let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
         let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
+        let nic_policies = dynamic("mellanox.com", "v1alpha1", "NicClusterPolicy", "nicclusterpolicies");
         let dra = settings.duties.contains(&Duty::Reroll).then(|| DraWatches {
             daemon_sets: dra_namespaces
                 .iter()
@@ -124,29 +132,35 @@ impl Watches {
                 let slices = dynamic("resource.k8s.io", version, "ResourceSlice", "resourceslices");
                 watch!(Api::<DynamicObject>::all_with(client.clone(), &slices), all(), project::slice)
             } else {
-                let table = Table::new(Arc::clone(&changed));
-                table.mark(Health::Absent);
-                table
+                Table::absent(Arc::clone(&changed))
             },
             namespaces: dra_namespaces,
         });
         Self {
-            nodes: watch!(Api::<core::Node>::all(client.clone()), all(), project::node),
-            operator: watch!(
+            nodes: watch_if!(settles, Api::<core::Node>::all(client.clone()), all(), project::node),
+            operator: watch_if!(
+                settles,
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
-                Selection::named(names::OPERATOR_DEPLOYMENT),
+                Selection::named(settings.operator_deployment()),
                 project::deployment
             ),
-            cluster_policy: watch!(
+            cluster_policy: watch_if!(
+                gpu,
                 Api::<DynamicObject>::all_with(client.clone(), &policies),
                 Selection::named(&settings.cluster_policy),
                 project::cluster_policy
             ),
-            nvidia_drivers: watch!(Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
-            daemon_sets: watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
-            revisions: watch!(Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
-            drivers: watch!(pods(), Selection::labeled(names::DRIVER_COMPONENT), project::pod),
-            toolkits: watch!(pods(), Selection::labeled(names::TOOLKIT_APP), project::pod),
+            nic_cluster_policy: watch_if!(
+                ofed,
+                Api::<DynamicObject>::all_with(client.clone(), &nic_policies),
+                Selection::named(names::NIC_CLUSTER_POLICY),
+                project::nic_cluster_policy
+            ),
+            nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
+            daemon_sets: watch_if!(settles, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
+            revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
+            drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), project::pod),
+            toolkits: watch_if!(gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), project::pod),
             dra,
             changed,
             _followers: followers,
@@ -163,6 +177,7 @@ impl Watches {
             ("nodes", self.nodes.health()),
             ("deployments", self.operator.health()),
             ("clusterpolicies", self.cluster_policy.health()),
+            ("nicclusterpolicies", self.nic_cluster_policy.health()),
             ("nvidiadrivers", self.nvidia_drivers.health()),
             ("daemonsets", self.daemon_sets.health()),
             ("controllerrevisions", self.revisions.health()),
@@ -199,6 +214,7 @@ impl Watches {
             nodes: self.nodes.values().into_iter().map(|node| (node.name.clone(), node)).collect(),
             operator: self.operator.values().into_iter().next(),
             cluster_policy: served(&self.cluster_policy, |policies| policies.into_iter().next()),
+            nic_cluster_policy: served(&self.nic_cluster_policy, |policies| policies.into_iter().next()),
             nvidia_drivers: served(&self.nvidia_drivers, |drivers| drivers),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),

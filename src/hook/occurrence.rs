@@ -28,6 +28,8 @@ pub(super) enum Occurrence<'a> {
     Waits {
         /// What is waited for.
         wait: &'a Wait,
+        /// What a person can do about it.
+        advice: &'static str,
     },
     /// A plugin was told to go.
     PluginReplaced {
@@ -75,9 +77,9 @@ impl Occurrence<'_> {
                 );
                 (About::Run, true, "BudgetTooSmall", note)
             }
-            Occurrence::Waits { wait } => {
+            Occurrence::Waits { wait, advice } => {
                 let node = wait.node.as_deref().unwrap_or("-");
-                tracing::info!(node, reason = wait.reason.name(), advice = wait.reason.advice(), "waiting: {}", wait.reason);
+                tracing::info!(node, reason = wait.reason.name(), advice, "waiting: {}", wait.reason);
                 return;
             }
             Occurrence::PluginReplaced { node, pod, cause } => {

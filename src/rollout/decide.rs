@@ -10,7 +10,7 @@ use crate::contract::record::{Outcome, Verdict};
 use crate::contract::settings::{Required, Settings};
 
 use super::memory::Memory;
-use super::node::{Operands, gpu_nodes};
+use super::node::{Operands, driver_nodes};
 use super::observed::{Node, Observed};
 use super::plugin::Plugins;
 use super::reason::{Reason, Wait};
@@ -93,14 +93,14 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         away: 0,
         away_for_good: 0,
     };
-    let nodes: Vec<&Node> = gpu_nodes(observed).collect();
-    let fleet = observed_spec(observed, settings, !nodes.is_empty()).and_then(|()| deciding.without_gpu_nodes(&nodes));
+    let nodes: Vec<&Node> = driver_nodes(observed, settings.driver).collect();
+    let fleet = observed_spec(observed, settings, !nodes.is_empty()).and_then(|()| deciding.without_nodes(&nodes));
     if let Err(reason) = fleet {
         // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
         deciding.fleet_waits(reason);
     } else {
         let plugins = Plugins::new(observed);
-        deciding.each_node(&nodes, &Operands::new(observed), &plugins);
+        deciding.each_node(&nodes, &Operands::new(observed, settings.driver), &plugins);
         let required = deciding.required_driver(&plugins, nodes.len());
         match required {
             Some(reason) => deciding.fleet_waits(reason),

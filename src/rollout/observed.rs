@@ -36,13 +36,15 @@ pub struct Observed {
     pub operator: Option<Deployment>,
     /// The ClusterPolicy that the settings name.
     pub cluster_policy: Api<Option<ClusterPolicy>>,
+    /// The one NicClusterPolicy.
+    pub nic_cluster_policy: Api<Option<NicClusterPolicy>>,
     /// All NVIDIADriver objects.
     pub nvidia_drivers: Api<Vec<NvidiaDriver>>,
     /// DaemonSets in the operator's namespace.
     pub daemon_sets: Vec<DaemonSet>,
     /// ControllerRevisions in the operator's namespace.
     pub revisions: Vec<Revision>,
-    /// Pods of driver and toolkit in the operator's namespace.
+    /// Pods of driver (and toolkit) in the operator's namespace.
     pub pods: Vec<Pod>,
     /// The DRA driver.
     pub dra: Dra,
@@ -148,7 +150,26 @@ pub struct ClusterPolicy {
     pub driver_field_manager: Option<String>,
 }
 
-/// `spec.driver.upgradePolicy` of a live object.
+/// What a NicClusterPolicy asks for and says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NicClusterPolicy {
+    /// UID of the object.
+    pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
+    /// The generation that the condition `Ready` is about, where the operator tells (26.7 and later).
+    pub observed_generation: Option<i64>,
+    /// `spec.ofedDriver`; `None`: the nodes' own drivers are used. Registry and version may come from `spec.global`.
+    pub ofed: Option<ImageSpec>,
+    /// There is a `spec.nodeAffinity`: not every node with a NIC is the operator's.
+    pub node_affinity: bool,
+    /// `spec.ofedDriver.upgradePolicy`
+    pub upgrade_policy: UpgradePolicy,
+    /// The manager that last set `spec.ofedDriver`.
+    pub driver_field_manager: Option<String>,
+}
+
+/// The upgrade policy of a live object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpgradePolicy {
     /// `autoUpgrade`

@@ -4,30 +4,41 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
 
+mod ofed;
 mod table;
 mod text;
 
 /// What is waited for. Every wait of the engine is one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The CustomResourceDefinition of ClusterPolicy is missing.
-    ClusterPolicyApiMissing,
+    /// The CustomResourceDefinition of the operator's custom resource is missing.
+    PolicyApiMissing {
+        /// The API resource.
+        resource: &'static str,
+    },
     /// The operator's Deployment is not there.
     OperatorMissing {
+        /// Its expected name.
+        deployment: String,
         /// Where it was looked for.
         namespace: String,
     },
     /// The operator's Deployment is not rolled out.
     OperatorNotReady {
+        /// Its name.
+        deployment: String,
         /// Replicas that are available and of the newest template.
         available: i32,
         /// Replicas that are wanted.
         replicas: i32,
     },
-    /// There is no ClusterPolicy.
-    ClusterPolicyMissing {
+    /// There is no custom resource that the operator would act on.
+    PolicyMissing {
+        /// Its kind.
+        kind: &'static str,
         /// Its expected name.
         name: String,
     },
@@ -35,6 +46,8 @@ pub enum Reason {
     NvidiaDriverMissing,
     /// The live custom resource does not say what the bundle's values say.
     Precondition {
+        /// Its kind.
+        kind: &'static str,
         /// Field path, from `spec` on.
         field: &'static str,
         /// What the values say.
@@ -55,13 +68,15 @@ pub enum Reason {
         /// What it has.
         found: String,
     },
-    /// There are GPU nodes but the operator has not made a DaemonSet that it should have.
+    /// There are nodes for it but the operator has not made a DaemonSet that it should have.
     DaemonSetMissing {
         /// Whose.
         what: &'static str,
     },
-    /// No GPU node was found, and node-feature-discovery has not been to every node.
+    /// No node with the device was found, and node-feature-discovery has not been to every node.
     NodesUndiscovered {
+        /// The device.
+        device: &'static str,
         /// How many ready nodes it has not labeled.
         count: usize,
     },
@@ -74,6 +89,8 @@ pub enum Reason {
     },
     /// The operator has not labeled the node for its operands.
     NodeNotLabeled,
+    /// The node has the device, and no driver DaemonSet selects it.
+    NodeWithoutDaemonSet,
     /// Node condition Ready is not True.
     NodeNotReady {
         /// Since when.
@@ -111,7 +128,10 @@ pub enum Reason {
         trouble: Option<String>,
     },
     /// The user's skip label keeps the node on its old driver.
-    Skipped,
+    Skipped {
+        /// The label.
+        label: &'static str,
+    },
     /// The container toolkit's pod is missing or not ready.
     ToolkitNotReady {
         /// What is wrong with a container, if anything.
@@ -203,9 +223,13 @@ impl Reason {
         matches!(self, Self::PluginQueued { .. } | Self::PluginHeldUp { .. } | Self::Quiet { .. })
     }
 
-    /// What a person can do about it.
-    pub fn advice(&self) -> &'static str {
-        self.row().3
+    /// What a person can do about it, in the words of the driver's operator.
+    pub fn advice(&self, driver: Driver) -> &'static str {
+        match driver {
+            Driver::Gpu => None,
+            Driver::Ofed => self.ofed_advice(),
+        }
+        .unwrap_or(self.row().3)
     }
 }
 

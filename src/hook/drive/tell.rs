@@ -20,7 +20,8 @@ impl Drive<'_> {
         let mut told = BTreeMap::new();
         for wait in &decision.waits {
             if self.told.get(&wait.node) != Some(&wait.reason.name()) {
-                self.record(Occurrence::Waits { wait }).await;
+                let advice = wait.reason.advice(self.hook.settings.driver);
+                self.record(Occurrence::Waits { wait, advice }).await;
             }
             told.insert(wait.node.clone(), wait.reason.name());
         }

@@ -49,7 +49,8 @@ impl Deciding<'_> {
         }
         let joined = nodes.len() - members.len();
         if joined > 0 {
-            self.notes.push(format!("{joined} GPU nodes joined since the run began and are not waited for"));
+            self.notes
+                .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
         }
     }
 
@@ -60,7 +61,8 @@ impl Deciding<'_> {
             Status::Finishing(base, reason) => self.plugins(node, &base, plugins, limit).or(Some(reason)),
             Status::Skipped(base) => {
                 let base: Option<Base> = base.filter(|base| base.served_since.is_some());
-                base.and_then(|base| self.plugins(node, &base, plugins, limit)).or(Some(Reason::Skipped))
+                base.and_then(|base| self.plugins(node, &base, plugins, limit))
+                    .or(Some(Reason::Skipped { label: self.settings.driver.traits().skip_label }))
             }
             Status::Waiting(reason) => Some(reason),
         }
@@ -85,7 +87,7 @@ impl Deciding<'_> {
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
         let required = self.settings.dra.required;
-        if *reason == Reason::Skipped {
+        if let Reason::Skipped { .. } = reason {
             return Some(Outcome::Deferred);
         }
         if let Reason::UpgradeFailed { .. } = reason {
@@ -226,7 +228,9 @@ impl Deciding<'_> {
                 let _ = write!(message, ", {} {word}", count(outcome));
             }
         }
-        let _ = write!(message, "; {replaced} DRA plugins replaced");
+        if self.rerolls() {
+            let _ = write!(message, "; {replaced} DRA plugins replaced");
+        }
         for note in &self.notes {
             let _ = write!(message, "; {note}");
         }
@@ -251,7 +255,7 @@ impl Deciding<'_> {
         if waits.len() > NAMED {
             named.push(format!("and {} more", waits.len() - NAMED));
         }
-        let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice())).unwrap_or_default();
+        let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.settings.driver))).unwrap_or_default();
         Verdict { code, message: format!("{}{advice}", named.join("; ")), at: self.now }
     }
 }

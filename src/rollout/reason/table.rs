@@ -9,8 +9,8 @@ impl Reason {
     pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
         use ExitCode::{ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, Precondition, Success};
         match self {
-            Self::ClusterPolicyApiMissing => (
-                "ClusterPolicyApiMissing",
+            Self::PolicyApiMissing { .. } => (
+                "PolicyApiMissing",
                 false,
                 ApiMissing,
                 "install the CustomResourceDefinitions of the GPU operator (the bundle's *-crds release) first",
@@ -24,8 +24,8 @@ impl Reason {
                 OperatorMissing,
                 "look at the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator",
             ),
-            Self::ClusterPolicyMissing { .. } => (
-                "ClusterPolicyMissing",
+            Self::PolicyMissing { .. } => (
+                "PolicyMissing",
                 false,
                 OperatorMissing,
                 "with the operator's chart, set clusterPolicy.deployCR; under another name, set rollout.clusterPolicy; clusters that use a GPUCluster instead are not supported",
@@ -61,6 +61,12 @@ impl Reason {
                 "if there should be GPU nodes, look at node-feature-discovery; if not, wait until the operator says so itself",
             ),
             Self::NodeNotLabeled => ("NodeNotLabeled", true, Budget, "the operator has not labeled the node: look at its log"),
+            Self::NodeWithoutDaemonSet => (
+                "NodeWithoutDaemonSet",
+                true,
+                Budget,
+                "compare operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and look at the operator's log",
+            ),
             Self::NodeNotReady { .. } => ("NodeNotReady", true, Budget, "repair or remove the node, or raise rollout.tolerateNotReady"),
             Self::DriverPodMissing => {
                 ("DriverPodMissing", true, Budget, "see why the DaemonSet controller makes no pod: kubectl describe daemonset")
@@ -86,7 +92,9 @@ impl Reason {
                 NodesFailed,
                 "repair the driver on the node, then label it nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again",
             ),
-            Self::Skipped => ("Skipped", false, Success, "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded"),
+            Self::Skipped { .. } => {
+                ("Skipped", false, Success, "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded")
+            }
             Self::ToolkitNotReady { .. } => {
                 ("ToolkitNotReady", true, Budget, "look at the pod of nvidia-container-toolkit-daemonset on the node")
             }
