@@ -3,6 +3,7 @@
 
 pub mod decide;
 pub mod estimate;
+pub mod keep;
 pub mod memory;
 pub mod node;
 pub mod observed;

@@ -18,7 +18,7 @@ use crate::rollout::observed::{self, Observed};
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
 use super::follow::{Selection, follow};
-use super::project;
+use super::{network, project};
 
 /// Whether the caches can be decided on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,11 +79,14 @@ pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<
     Ok(present)
 }
 
-/// The newest version of `resource.k8s.io` that server and program both know. Every authenticated user may ask.
+/// The newest version of `resource.k8s.io` that server and program both know, where a duty needs it. Every authenticated user may ask.
 ///
 /// # Errors
 /// The call failed.
-pub async fn slice_version(client: &Client) -> Result<Option<&'static str>, CallError> {
+pub async fn slice_version(client: &Client, settings: &Settings) -> Result<Option<&'static str>, CallError> {
+    if !settings.has(Duty::Reroll) {
+        return Ok(None);
+    }
     let groups = call(client.list_api_groups()).await?;
     let group = groups.groups.into_iter().find(|group| group.name == "resource.k8s.io");
     let served: Vec<String> = group.map(|group| group.versions.into_iter().map(|version| version.version).collect()).unwrap_or_default();
@@ -118,7 +121,7 @@ impl Watches {
         let pods = || Api::<core::Pod>::namespaced(client.clone(), operator);
         let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
         let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
-        let nic_policies = dynamic("mellanox.com", "v1alpha1", "NicClusterPolicy", "nicclusterpolicies");
+        let nic_policies = network::resource();
         let dra = settings.duties.contains(&Duty::Reroll).then(|| DraWatches {
             daemon_sets: dra_namespaces
                 .iter()

@@ -11,8 +11,9 @@ use crate::cluster::events::Recorder;
 use crate::cluster::lease::{Held, Leases};
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
+use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::Run;
+use crate::contract::record::{Run, Verdict};
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
@@ -24,6 +25,7 @@ use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
+mod network;
 mod tell;
 
 /// Changes that come together are looked at together.
@@ -68,7 +70,7 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
             () = hook.shutdown.requested() => Some(Err(interrupted())),
         };
         let ended = match loaded {
-            Some(Ok(())) => drive.under_lease(&mut held).await,
+            Some(Ok(())) => drive.duties(&mut held).await,
             Some(Err(ended)) => Some(ended),
             None => None,
         };
@@ -87,6 +89,8 @@ enum Write {
     Record,
     /// Deletions of plugin pods.
     Deletion,
+    /// Annotations of the NicClusterPolicy.
+    Annotation,
 }
 
 fn refused(message: &str) -> Ended {
@@ -201,6 +205,20 @@ impl<'a> Drive<'a> {
         }
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
         Ok(())
+    }
+
+    /// All duties, in their order. `None`: the Lease was lost.
+    async fn duties(&mut self, held: &mut Held) -> Option<Ended> {
+        if self.hook.settings.has(Duty::PrepareNetwork) {
+            let message = match self.prepare_network(held).await {
+                Ok(message) => message?,
+                Err(ended) => return Some(ended),
+            };
+            if !self.hook.settings.watches() {
+                return Some(self.conclude(Verdict { code: ExitCode::Success, message, at: self.now() }).await);
+            }
+        }
+        self.under_lease(held).await
     }
 
     /// The loop. `None`: the Lease was lost.

@@ -1,5 +1,7 @@
 //! What happens in a run: one type an occurrence, and from it the log line and the event, so that they cannot differ.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use crate::cluster::events::{About, Recorder, shortened};
@@ -30,6 +32,11 @@ pub(super) enum Occurrence<'a> {
         wait: &'a Wait,
         /// What a person can do about it.
         advice: &'static str,
+    },
+    /// The NicClusterPolicy was annotated so that it stays.
+    PolicyKept {
+        /// What was put on it.
+        annotations: &'a BTreeMap<String, String>,
     },
     /// A plugin was told to go.
     PluginReplaced {
@@ -81,6 +88,11 @@ impl Occurrence<'_> {
                 let node = wait.node.as_deref().unwrap_or("-");
                 tracing::info!(node, reason = wait.reason.name(), advice, "waiting: {}", wait.reason);
                 return;
+            }
+            Occurrence::PolicyKept { annotations } => {
+                let list = annotations.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ");
+                tracing::info!(annotations = list, "keeping the NicClusterPolicy");
+                (About::Run, false, "NicClusterPolicyKept", format!("annotated the NicClusterPolicy with {list}"))
             }
             Occurrence::PluginReplaced { node, pod, cause } => {
                 tracing::info!(node, pod, cause, "replacing a stale DRA plugin");

@@ -11,6 +11,8 @@ mod crashes;
 mod ends;
 mod full_run;
 mod leases;
+mod ofed;
+mod prepare_network;
 mod records;
 mod refusals;
 mod signals;
