@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use crate::contract::digest::sha256;
 use crate::contract::names;
 use crate::rollout::observed::{
-    ClusterPolicy, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice, UpgradePolicy,
+    ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice,
+    UpgradePolicy,
 };
 
 fn time(time: &Time) -> Timestamp {
@@ -79,7 +81,20 @@ pub fn daemon_set(object: &apps::DaemonSet) -> Option<DaemonSet> {
         desired: status.map_or(0, |status| status.desired_number_scheduled),
         template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default(),
         node_selector: pod.node_selector.clone().unwrap_or_default(),
+        config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),
         images: containers.map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+    })
+}
+
+/// A ConfigMap: digests of its texts, since texts are of no interest.
+pub fn config_map(object: &core::ConfigMap) -> Option<ConfigMap> {
+    let metadata = &object.metadata;
+    let about_data = |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
+    Some(ConfigMap {
+        digests: object.data.iter().flatten().map(|(key, text)| (key.clone(), sha256(text.as_bytes()))).collect(),
+        created: created(metadata),
+        // An entry's time also moves with its manager's other fields, such as a label: later than the data changed, never earlier.
+        changed: metadata.managed_fields.iter().flatten().filter(about_data).filter_map(|entry| entry.time.as_ref()).map(time).max(),
     })
 }
 

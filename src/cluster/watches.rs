@@ -44,6 +44,7 @@ pub struct Watches {
     drivers: Table<observed::Pod>,
     toolkits: Table<observed::Pod>,
     dra: Option<DraWatches>,
+    device_plugin: Option<DevicePluginWatches>,
     /// Ends the followers when it is dropped.
     _followers: JoinSet<()>,
 }
@@ -53,6 +54,13 @@ struct DraWatches {
     daemon_sets: Vec<Table<observed::DaemonSet>>,
     pods: Vec<Table<observed::Pod>>,
     slices: Table<observed::Slice>,
+}
+
+struct DevicePluginWatches {
+    config: Table<observed::ConfigMap>,
+    daemon_sets: Table<observed::DaemonSet>,
+    revisions: Table<observed::Revision>,
+    pods: Table<observed::Pod>,
 }
 
 /// Versions of `resource.k8s.io` whose ResourceSlices [`project::slice`] reads, newest first.
@@ -122,7 +130,21 @@ impl Watches {
         let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
         let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
         let nic_policies = network::resource();
-        let dra = settings.duties.contains(&Duty::Reroll).then(|| DraWatches {
+        let restarts = settings.has(Duty::RestartPlugins);
+        let plugin = &settings.device_plugin;
+        let config = plugin.config_map.as_deref().unwrap_or_default();
+        let device_plugin = restarts.then(|| DevicePluginWatches {
+            config: watch_if!(
+                plugin.config_map.is_some(),
+                Api::<core::ConfigMap>::namespaced(client.clone(), &plugin.namespace),
+                Selection::named(config),
+                project::config_map
+            ),
+            daemon_sets: watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), &plugin.namespace), all(), project::daemon_set),
+            revisions: watch!(Api::<apps::ControllerRevision>::namespaced(client.clone(), &plugin.namespace), all(), project::revision),
+            pods: watch!(Api::<core::Pod>::namespaced(client.clone(), &plugin.namespace), all(), project::pod),
+        });
+        let dra = settings.has(Duty::Reroll).then(|| DraWatches {
             daemon_sets: dra_namespaces
                 .iter()
                 .map(|namespace| watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), namespace), all(), project::daemon_set))
@@ -140,7 +162,7 @@ impl Watches {
             namespaces: dra_namespaces,
         });
         Self {
-            nodes: watch_if!(settles, Api::<core::Node>::all(client.clone()), all(), project::node),
+            nodes: watch_if!(settles || restarts, Api::<core::Node>::all(client.clone()), all(), project::node),
             operator: watch_if!(
                 settles,
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
@@ -165,6 +187,7 @@ impl Watches {
             drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), project::pod),
             toolkits: watch_if!(gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), project::pod),
             dra,
+            device_plugin,
             changed,
             _followers: followers,
         }
@@ -191,6 +214,12 @@ impl Watches {
             all.extend(dra.daemon_sets.iter().map(|table| ("DRA daemonsets", table.health())));
             all.extend(dra.pods.iter().map(|table| ("DRA pods", table.health())));
             all.push(("resourceslices", dra.slices.health()));
+        }
+        if let Some(plugin) = &self.device_plugin {
+            all.push(("device plugin configmap", plugin.config.health()));
+            all.push(("device plugin daemonsets", plugin.daemon_sets.health()));
+            all.push(("device plugin controllerrevisions", plugin.revisions.health()));
+            all.push(("device plugin pods", plugin.pods.health()));
         }
         all
     }
@@ -223,6 +252,18 @@ impl Watches {
             revisions: self.revisions.values(),
             pods,
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
+            device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
+        }
+    }
+}
+
+impl DevicePluginWatches {
+    fn observed(&self) -> observed::DevicePlugin {
+        observed::DevicePlugin {
+            config: self.config.values().into_iter().next(),
+            daemon_sets: self.daemon_sets.values(),
+            revisions: self.revisions.values(),
+            pods: self.pods.values(),
         }
     }
 }

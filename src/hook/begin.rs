@@ -217,6 +217,7 @@ fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Time
     let now = hook.clock.now();
     let mut memory = Memory::new(now, deadline);
     memory.nodes.clone_from(&record.nodes);
+    memory.configs.clone_from(&run.configs);
     let decision = decide(&observed, &hook.settings, &memory, now);
     decision.well.then(|| {
         let completed = run.verdict.as_ref().map_or(now, |verdict| verdict.at);

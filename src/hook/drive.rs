@@ -13,7 +13,7 @@ use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{Run, Verdict};
+use crate::contract::record::{Replacement, Run, Verdict};
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
@@ -107,6 +107,17 @@ fn after(at: Timestamp, wait: Duration) -> Timestamp {
     at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
 
+/// Of each DaemonSet the last replacement: what must not be done again.
+fn last_of_each(replaced: BTreeMap<String, Replacement>) -> BTreeMap<String, Replacement> {
+    let mut last: BTreeMap<String, (String, Replacement)> = BTreeMap::new();
+    for (uid, one) in replaced {
+        if last.get(&one.daemon_set).is_none_or(|(_, known)| known.at < one.at) {
+            last.insert(one.daemon_set.clone(), (uid, one));
+        }
+    }
+    last.into_values().collect()
+}
+
 impl<'a> Drive<'a> {
     fn new(hook: &'a Hook, start: Start) -> Self {
         let settings = &hook.settings;
@@ -122,6 +133,7 @@ impl<'a> Drive<'a> {
                 job: hook.identity.job.clone(),
                 started_at: now,
                 specs: String::new(),
+                configs: BTreeMap::new(),
                 verdict: None,
             },
             memory: Memory::new(now, start.deadline),
@@ -178,6 +190,7 @@ impl<'a> Drive<'a> {
         let record = read(self.hook, &mut self.store, self.memory.deadline).await?;
         let deadline = self.memory.deadline;
         let again = record.run.as_ref().is_some_and(|run| run.job == self.run.job);
+        let configs = record.run.as_ref().map(|run| run.configs.clone()).unwrap_or_default();
         if again && let Some(run) = record.run {
             if let Some(verdict) = run.verdict {
                 return Err(verdict.into());
@@ -188,10 +201,8 @@ impl<'a> Drive<'a> {
             self.memory = Memory::new(self.now(), deadline);
             self.run.started_at = self.memory.started_at;
             for (name, mut node) in record.nodes {
-                if let Some(last) =
-                    node.replaced.iter().max_by_key(|(_, replacement)| replacement.at).map(|(uid, one)| (uid.clone(), one.clone()))
-                {
-                    node.replaced = BTreeMap::from([last]);
+                node.replaced = last_of_each(std::mem::take(&mut node.replaced));
+                if !node.replaced.is_empty() {
                     // Whether it came back is judged by what is there now; it keeps nobody waiting.
                     for replacement in node.replaced.values_mut() {
                         replacement.back_at.get_or_insert(self.memory.started_at);
@@ -203,6 +214,7 @@ impl<'a> Drive<'a> {
                 }
             }
         }
+        self.memory.configs = configs;
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
         Ok(())
     }
@@ -269,6 +281,7 @@ impl<'a> Drive<'a> {
             return Ok(now);
         }
         let mut run = self.run.clone();
+        run.configs.clone_from(&decision.memory.configs);
         run.verdict.clone_from(&decision.verdict);
         if run.verdict.is_some() {
             run.specs = fingerprint(&observed);
@@ -324,15 +337,15 @@ impl<'a> Drive<'a> {
     }
 
     async fn act(&mut self, action: &Action) -> Result<(), Ended> {
-        let Action::ReplacePlugin { node, namespace, pod, uid, cause } = action;
+        let Action::ReplacePlugin { plugin, node, namespace, pod, uid, cause } = action;
         match delete_pod(&self.hook.client, namespace, pod, uid).await {
             Ok(_) => {
                 self.unwritten_since.remove(&Write::Deletion);
-                self.record(Occurrence::PluginReplaced { node, pod, cause }).await;
+                self.record(Occurrence::PluginReplaced { plugin: *plugin, node, pod, cause }).await;
             }
             Err(error) => {
                 // A later decision repeats the deletion.
-                tracing::warn!(node, pod, %error, "unable to delete the DRA plugin pod; trying again");
+                tracing::warn!(node, pod, %error, "unable to delete the plugin pod; trying again");
                 if let Some(ended) = self.unwritable(Write::Deletion, &error) {
                     return Err(ended);
                 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::cluster::events::{About, Recorder, shortened};
 use crate::contract::exit::ExitCode;
-use crate::contract::record::Verdict;
+use crate::contract::record::{Plugin, Verdict};
 use crate::rollout::reason::Wait;
 
 /// Something that happened.
@@ -40,6 +40,8 @@ pub(super) enum Occurrence<'a> {
     },
     /// A plugin was told to go.
     PluginReplaced {
+        /// What it is part of.
+        plugin: Plugin,
         /// The node.
         node: &'a str,
         /// The pod.
@@ -49,6 +51,8 @@ pub(super) enum Occurrence<'a> {
     },
     /// Its replacement serves.
     PluginBack {
+        /// What it is part of.
+        plugin: Plugin,
         /// The node.
         node: &'a str,
     },
@@ -94,13 +98,21 @@ impl Occurrence<'_> {
                 tracing::info!(annotations = list, "keeping the NicClusterPolicy");
                 (About::Run, false, "NicClusterPolicyKept", format!("annotated the NicClusterPolicy with {list}"))
             }
-            Occurrence::PluginReplaced { node, pod, cause } => {
-                tracing::info!(node, pod, cause, "replacing a stale DRA plugin");
-                (About::Node { name: node }, false, "DraPluginReplaced", format!("DRA plugin pod {pod} replaced: {cause}"))
+            Occurrence::PluginReplaced { plugin, node, pod, cause } => {
+                let (name, noun) = match plugin {
+                    Plugin::Dra => ("DraPluginReplaced", "DRA plugin pod"),
+                    Plugin::Device => ("DevicePluginRestarted", "device plugin's pod"),
+                };
+                tracing::info!(node, pod, cause, "replacing a stale {noun}");
+                (About::Node { name: node }, false, name, format!("{noun} {pod} replaced: {cause}"))
             }
-            Occurrence::PluginBack { node } => {
-                tracing::info!(node, "the DRA plugin serves again");
-                (About::Node { name: node }, false, "DraPluginBack", "the DRA plugin serves the new driver".to_owned())
+            Occurrence::PluginBack { plugin, node } => {
+                let (name, text) = match plugin {
+                    Plugin::Dra => ("DraPluginBack", "the DRA plugin serves the new driver"),
+                    Plugin::Device => ("DevicePluginBack", "the device plugin's pods are back"),
+                };
+                tracing::info!(node, "{text}");
+                (About::Node { name: node }, false, name, text.to_owned())
             }
             Occurrence::NodeEnded { node, failed, reason } => {
                 tracing::warn!(node, failed, reason, "a node does not get there");

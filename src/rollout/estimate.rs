@@ -2,6 +2,7 @@
 
 use crate::contract::budget::Fleet;
 use crate::contract::count::Count;
+use crate::contract::duty::Duty;
 use crate::contract::settings::Settings;
 
 use super::node::{Operands, Status, driver_nodes};
@@ -10,6 +11,9 @@ use super::spec::upgrade_policy;
 
 /// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
 pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
+    if !settings.has(Duty::Settle) {
+        return None;
+    }
     let operands = Operands::new(observed, settings.driver);
     let all = driver_nodes(observed, settings.driver).count();
     let outdated = driver_nodes(observed, settings.driver)

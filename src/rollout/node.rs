@@ -267,7 +267,12 @@ fn asked(observed: &Observed, driver: Driver) -> Asked {
 
 /// Nodes that need the driver and that its operator is to serve.
 pub fn driver_nodes(observed: &Observed, driver: Driver) -> impl Iterator<Item = &Node> {
-    observed.nodes.values().filter(move |node| has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node)))
+    observed.nodes.values().filter(move |node| is_driver_node(node, driver))
+}
+
+/// Whether a node needs the driver and its operator is to serve it.
+pub fn is_driver_node(node: &Node, driver: Driver) -> bool {
+    has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
 }
 
 /// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).

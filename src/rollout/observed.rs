@@ -48,6 +48,32 @@ pub struct Observed {
     pub pods: Vec<Pod>,
     /// The DRA driver.
     pub dra: Dra,
+    /// The device plugin.
+    pub device_plugin: DevicePlugin,
+}
+
+/// What is seen of device plugin, GPU feature discovery and MPS daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DevicePlugin {
+    /// The ConfigMap that the settings name.
+    pub config: Option<ConfigMap>,
+    /// DaemonSets in their namespace.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// ControllerRevisions in it.
+    pub revisions: Vec<Revision>,
+    /// Pods in it.
+    pub pods: Vec<Pod>,
+}
+
+/// A ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigMap {
+    /// SHA-256 of each text, by key.
+    pub digests: BTreeMap<String, String>,
+    /// When the object was created.
+    pub created: Timestamp,
+    /// When its data last changed, at the latest, if the server tells.
+    pub changed: Option<Timestamp>,
 }
 
 /// What is seen of the DRA driver.
@@ -218,6 +244,8 @@ pub struct DaemonSet {
     pub node_selector: Labels,
     /// Images of the template by container name, init containers too.
     pub images: BTreeMap<String, String>,
+    /// ConfigMaps that the template mounts.
+    pub config_maps: Vec<String>,
 }
 
 /// A ControllerRevision of a DaemonSet.

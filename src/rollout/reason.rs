@@ -192,6 +192,50 @@ pub enum Reason {
         /// The DaemonSet.
         daemon_set: String,
     },
+    /// The device plugin's ConfigMap is not there.
+    ConfigMissing {
+        /// Its name.
+        config_map: String,
+        /// Where it was looked for.
+        namespace: String,
+    },
+    /// The device plugin's ConfigMap does not say what the values say.
+    ConfigNotApplied {
+        /// Its name.
+        config_map: String,
+        /// The first configuration that differs.
+        key: String,
+        /// What it holds.
+        found: &'static str,
+    },
+    /// A pod of the device plugin is stale and its turn has not come.
+    RestartQueued {
+        /// Why it is stale.
+        cause: String,
+        /// Nodes with pods that are away because of us.
+        away: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A pod of the device plugin is stale and its turn will not come: those that went before it did not come back.
+    RestartHeldUp {
+        /// Why it is stale.
+        cause: String,
+        /// On how many nodes they did not.
+        failed: usize,
+    },
+    /// A pod of the device plugin is stale, and its DaemonSet is replacing it by itself.
+    RestartRolling {
+        /// The DaemonSet.
+        daemon_set: String,
+    },
+    /// A restarted pod of the device plugin is not back.
+    RestartPending {
+        /// Its DaemonSet.
+        daemon_set: String,
+        /// What is wrong with it.
+        trouble: String,
+    },
     /// All is well; it must stay so for a while.
     Quiet {
         /// Until when.
@@ -220,7 +264,14 @@ impl Reason {
         if let Self::DriverOutOfDate { state } = self {
             return matches!(state.as_deref(), None | Some("" | "upgrade-done" | "upgrade-required"));
         }
-        matches!(self, Self::PluginQueued { .. } | Self::PluginHeldUp { .. } | Self::Quiet { .. })
+        matches!(
+            self,
+            Self::PluginQueued { .. }
+                | Self::PluginHeldUp { .. }
+                | Self::RestartQueued { .. }
+                | Self::RestartHeldUp { .. }
+                | Self::Quiet { .. }
+        )
     }
 
     /// What a person can do about it, in the words of the driver's operator.

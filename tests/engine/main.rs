@@ -4,6 +4,7 @@ mod fleet;
 mod ofed;
 mod plugins;
 mod regressions;
+mod restarts;
 mod settle;
 mod simulation;
 mod traces;

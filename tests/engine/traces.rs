@@ -95,12 +95,11 @@ fn observed(views: &BTreeMap<String, Value>) -> Observed {
         nodes: of("Node").iter().filter_map(|object| view(object, project::node)).map(|node| (node.name.clone(), node)).collect(),
         operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true }),
         cluster_policy: Api::Served(of("ClusterPolicy").iter().map(with_toolkit).find_map(|object| view(&object, project::cluster_policy))),
-        nic_cluster_policy: Api::Absent,
         nvidia_drivers: Api::Served(Vec::new()),
         daemon_sets: of("DaemonSet").iter().map(daemon_set).collect(),
         revisions: of("ControllerRevision").iter().filter_map(|object| view(object, project::revision)).collect(),
         pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::pod)).collect(),
-        dra: gpu_rollout::rollout::observed::Dra::default(),
+        ..Observed::default()
     }
 }
 

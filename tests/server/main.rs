@@ -15,6 +15,7 @@ mod ofed;
 mod prepare_network;
 mod records;
 mod refusals;
+mod restarts;
 mod signals;
 mod socket;
 mod versions;

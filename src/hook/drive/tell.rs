@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::contract::record::Outcome;
+use crate::contract::record::{Outcome, Plugin};
 use crate::hook::occurrence::Occurrence;
 use crate::rollout::decide::Decision;
 use crate::rollout::memory::Memory;
@@ -39,12 +39,15 @@ impl Drive<'_> {
     pub(super) async fn tell_nodes(&self, before: &Memory) {
         for (name, node) in &self.memory.nodes {
             let earlier = before.nodes.get(name);
-            let back = node.replaced.iter().any(|(uid, replacement)| {
-                replacement.back_at.is_some()
-                    && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
-            });
-            if back {
-                self.record(Occurrence::PluginBack { node: name }).await;
+            for plugin in [Plugin::Dra, Plugin::Device] {
+                let back = node.replaced.iter().any(|(uid, replacement)| {
+                    replacement.plugin == plugin
+                        && replacement.back_at.is_some()
+                        && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
+                });
+                if back {
+                    self.record(Occurrence::PluginBack { plugin, node: name }).await;
+                }
             }
             let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
             if news && let (Some(outcome @ (Outcome::Failed | Outcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {

@@ -14,11 +14,11 @@ use super::Deciding;
 impl Deciding<'_> {
     /// No nodes for the driver is fine only when node-feature-discovery has run. The GPU operator must also say so itself; the network
     /// operator has no word for it.
-    pub(super) fn without_nodes(&mut self, nodes: &[&Node]) -> Result<(), Reason> {
+    pub(super) fn without_nodes(&mut self, nodes: usize) -> Result<(), Reason> {
         if self.settings.driver == Driver::Ofed && self.ofed_is_the_hosts() {
             return Ok(());
         }
-        if !nodes.is_empty() {
+        if nodes > 0 {
             return Ok(());
         }
         let device = self.settings.driver.traits().device;
@@ -95,6 +95,7 @@ impl Deciding<'_> {
             | ExitCode::Budget
             | ExitCode::NodesFailed
             | ExitCode::DraNotServing
+            | ExitCode::PluginsNotServing
             | ExitCode::LeaseHeld
             | ExitCode::ApiUnreachable
             | ExitCode::NewerFormat

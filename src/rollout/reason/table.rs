@@ -7,7 +7,10 @@ use super::Reason;
 impl Reason {
     /// The table: name, whether it can resolve by itself, exit code of a run that ends for it, advice.
     pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
-        use ExitCode::{ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, Precondition, Success};
+        use ExitCode::{
+            ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, PluginsNotServing, Precondition,
+            Success,
+        };
         match self {
             Self::PolicyApiMissing { .. } => (
                 "PolicyApiMissing",
@@ -132,6 +135,36 @@ impl Reason {
                 false,
                 DraMissing,
                 "compare the DaemonSet's node selector and affinity with the labels of the GPU nodes",
+            ),
+            Self::ConfigMissing { .. } => (
+                "ConfigMissing",
+                false,
+                Precondition,
+                "apply the ConfigMap that the device plugin's values name (in a bundle the component's *-config release)",
+            ),
+            Self::ConfigNotApplied { .. } => (
+                "ConfigNotApplied",
+                true,
+                Precondition,
+                "deploy the release that holds the ConfigMap with the same values as this hook; see who manages it",
+            ),
+            Self::RestartQueued { .. } => (
+                "RestartQueued",
+                true,
+                Budget,
+                "its turn comes when another node's pods are back; rollout.devicePlugin.maxUnavailable is the limit",
+            ),
+            Self::RestartHeldUp { .. } => {
+                ("RestartHeldUp", true, PluginsNotServing, "repair the pods that did not come back, then deploy again")
+            }
+            Self::RestartRolling { .. } => {
+                ("RestartRolling", true, Budget, "the DaemonSet replaces its pods by its update strategy: kubectl rollout status")
+            }
+            Self::RestartPending { .. } => (
+                "RestartPending",
+                true,
+                PluginsNotServing,
+                "look at the pod and its log on the node; its init container names a configuration that it refuses",
             ),
             Self::Quiet { .. } => ("Quiet", true, Budget, "nothing: it only has to stay so"),
         }

@@ -81,6 +81,22 @@ impl fmt::Display for Reason {
             Self::DraScheduledNowhere { daemon_set } => {
                 write!(out, "DaemonSet {daemon_set} of the DRA driver wants no pod on any node although there are GPU nodes")
             }
+            Self::ConfigMissing { config_map, namespace } => write!(out, "no ConfigMap `{config_map}` in namespace `{namespace}`"),
+            Self::ConfigNotApplied { config_map, key, found } => {
+                write!(out, "the ConfigMap `{config_map}` holds {found} under `{key}`, and not what the bundle's values say")
+            }
+            Self::RestartQueued { cause, away, limit } => write!(
+                out,
+                "a pod of the device plugin is stale ({cause}) and waits for its turn: pods of {away} of at most {limit} nodes are away"
+            ),
+            Self::RestartHeldUp { cause, failed } => write!(
+                out,
+                "a pod of the device plugin is stale ({cause}) and is left so, because those of {failed} nodes did not come back"
+            ),
+            Self::RestartRolling { daemon_set } => write!(out, "daemonset/{daemon_set} is replacing its pod on the node"),
+            Self::RestartPending { daemon_set, trouble } => {
+                write!(out, "the restarted pod of daemonset/{daemon_set} is not back: {trouble}")
+            }
             Self::Quiet { until } => write!(out, "all is well; it must stay so until {until}"),
         }
     }
