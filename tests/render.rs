@@ -8,8 +8,12 @@ mod render {
     pub(crate) mod crd_schema;
     mod flux;
     mod helm;
+    mod helmfile;
     mod library;
+    mod many;
     mod parity;
     mod script;
     mod snapshot;
+    mod tools;
+    mod traps;
 }

@@ -221,8 +221,16 @@ fn every_lost_argument_of_helm_is_named() {
         let flags: Vec<&str> = words.into_iter().filter(|word| word.starts_with("--") && *word != "--").collect();
         let has_flag = at > start && flags.iter().any(|flag| !other.contains(flag)) && !line.contains("printf");
         let has_path = at > start && line.contains("$bundle/") && !line.trim_start().starts_with('#');
-        if is_gate || has_flag || has_path {
-            let mutation = Mutation { file: "deploy.sh".to_owned(), line: at + 1, before: String::new(), from: line.to_owned(), to: None };
+        let mut changes: Vec<Option<String>> = Vec::new();
+        if is_gate || (has_path && !has_flag) {
+            changes.push(None);
+        }
+        if has_flag {
+            let told = flags.iter().filter(|flag| !other.contains(flag));
+            changes.extend(told.map(|flag| Some(line.replacen(&format!(" {flag}"), "", 1))));
+        }
+        for to in changes {
+            let mutation = Mutation { file: "deploy.sh".to_owned(), line: at + 1, before: String::new(), from: line.to_owned(), to };
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
             assert!(names(&parity, None, &[]), "{}", mutation.shown());
             checked += 1;
