@@ -1,5 +1,6 @@
 //! Text → a validated recipe.
 
+pub mod aicr;
 pub mod diagnostic;
 pub mod explain;
 pub mod extends;

@@ -5,6 +5,7 @@
 
 pub mod catalog;
 pub mod crds;
+mod described;
 pub mod error;
 pub mod hook;
 pub mod image;

@@ -6,9 +6,10 @@ use super::printer::Printer;
 use crate::catalog;
 use crate::contract::exit::ExitCode;
 use crate::contract::yaml;
+use crate::recipe::aicr;
 use crate::recipe::diagnostic::Diagnostics;
 use crate::recipe::explain::explain;
-use crate::recipe::load::{Loaded, load};
+use crate::recipe::load::{Loaded, load_with};
 use crate::recipe::overrides::Override;
 use crate::recipe::path::Path;
 use crate::recipe::read::Files;
@@ -94,12 +95,29 @@ enum Command {
     Schema,
 }
 
-/// `--set`, for every command that takes a recipe.
+/// What every command takes that takes a recipe.
 #[derive(Debug, Default, clap::Args)]
 pub struct Overrides {
     /// `PATH=VALUE`.
     #[arg(long = "set", value_name = "PATH=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
     pub list: Vec<Override>,
+    #[command(flatten)]
+    aicr: Aicr,
+}
+
+/// How recipes of NVIDIA AICR are read.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Recipes of NVIDIA AICR (RecipeResult)")]
+struct Aicr {
+    /// AICR's data directory, which has `components/`: the values files that the recipe names are in it
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Set what keys that the charts do not read were meant to set
+    #[arg(long)]
+    fix_dead_keys: bool,
+    /// Leave out manifest files, which are not supported; a warning names each
+    #[arg(long)]
+    without_manifests: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -118,9 +136,9 @@ impl Arguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            Command::Check { recipes, overrides, strict } => check(&recipes, &overrides.list, strict, printer),
-            Command::Show { recipe, overrides, output } => show(&recipe, &overrides.list, output, printer),
-            Command::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides.list, printer),
+            Command::Check { recipes, overrides, strict } => check(&recipes, &overrides, strict, printer),
+            Command::Show { recipe, overrides, output } => show(&recipe, &overrides, output, printer),
+            Command::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides, printer),
             Command::List { output } => list(output, printer),
             Command::Schema => {
                 printer.data(&schema::text());
@@ -131,8 +149,10 @@ impl Arguments {
 }
 
 /// Loads a recipe for any command: findings go to standard error; `None` after an error.
-pub fn load_recipe(recipe: &str, overrides: &[Override], printer: &mut Printer) -> Option<Loaded> {
-    match load(recipe, overrides, &mut Files) {
+pub fn load_recipe(recipe: &str, overrides: &Overrides, printer: &mut Printer) -> Option<Loaded> {
+    let Aicr { data, fix_dead_keys, without_manifests } = &overrides.aicr;
+    let options = aicr::Options { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
+    match load_with(recipe, &overrides.list, &options, &mut Files) {
         Ok(loaded) => {
             note(&loaded.warnings, printer);
             Some(loaded)
@@ -151,7 +171,7 @@ fn note(findings: &Diagnostics, printer: &mut Printer) {
     }
 }
 
-fn check(recipes: &[String], overrides: &[Override], strict: bool, printer: &mut Printer) -> ExitCode {
+fn check(recipes: &[String], overrides: &Overrides, strict: bool, printer: &mut Printer) -> ExitCode {
     let mut code = ExitCode::Success;
     for recipe in recipes {
         match load_recipe(recipe, overrides, printer) {
@@ -170,7 +190,7 @@ fn check(recipes: &[String], overrides: &[Override], strict: bool, printer: &mut
     code
 }
 
-fn show(recipe: &str, overrides: &[Override], format: Format, printer: &mut Printer) -> ExitCode {
+fn show(recipe: &str, overrides: &Overrides, format: Format, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     let text = match format {
         Format::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
@@ -188,7 +208,7 @@ fn show(recipe: &str, overrides: &[Override], format: Format, printer: &mut Prin
     }
 }
 
-fn explain_path(recipe: &str, path: &Path, overrides: &[Override], printer: &mut Printer) -> ExitCode {
+fn explain_path(recipe: &str, path: &Path, overrides: &Overrides, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     match explain(&loaded, path) {
         Ok(text) => {
@@ -205,7 +225,7 @@ fn explain_path(recipe: &str, path: &Path, overrides: &[Override], printer: &mut
 fn list(format: ListFormat, printer: &mut Printer) -> ExitCode {
     let mut recipes = Vec::new();
     for name in catalog::recipe_names() {
-        let Some(loaded) = load_recipe(name, &[], printer) else { return ExitCode::Internal };
+        let Some(loaded) = load_recipe(name, &Overrides::default(), printer) else { return ExitCode::Internal };
         recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
     }
     let text = match format {

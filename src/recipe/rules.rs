@@ -10,8 +10,10 @@ use super::tree::Node;
 use crate::catalog;
 use crate::catalog::model::{Component, Version};
 
+pub mod advice;
 pub mod cluster;
 pub mod components;
+pub mod described;
 pub mod rollout;
 pub mod secrets;
 pub mod stack;

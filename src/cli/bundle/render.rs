@@ -86,7 +86,7 @@ impl Arguments {
             }
         }
         let options = Options { chart_repositories: addresses, hook_image };
-        let Some(Loaded { recipe, .. }) = load_recipe(&recipe, &overrides.list, printer) else { return ExitCode::Input };
+        let Some(Loaded { recipe, .. }) = load_recipe(&recipe, &overrides, printer) else { return ExitCode::Input };
         let plan = match plan(&recipe, &Embedded, &options) {
             Ok(plan) => plan,
             Err(error) => {
