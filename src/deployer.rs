@@ -9,6 +9,7 @@ use std::str::FromStr;
 pub mod chart;
 pub mod file;
 pub mod helm;
+pub mod helmfile;
 pub mod layout;
 pub mod source;
 pub mod template;
@@ -28,6 +29,8 @@ pub struct Deployer {
     pub description: &'static str,
     /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
     pub source: SourceNeed,
+    /// What to do with a bundle: the lines behind "next", for a directory that is written as a shell reads it.
+    pub next: fn(&str, Option<&Source>) -> Vec<String>,
     /// Writes its files.
     render: fn(Input<'_>) -> Result<Vec<File>, RenderError>,
 }
@@ -44,12 +47,22 @@ pub enum SourceNeed {
 }
 
 /// The table: a new deployer is a module and its row here.
-pub const DEPLOYERS: &[Deployer] = &[Deployer {
-    name: "helm",
-    description: "a shell script that runs the Helm command line",
-    source: SourceNeed::None,
-    render: helm::files,
-}];
+pub const DEPLOYERS: &[Deployer] = &[
+    Deployer {
+        name: "helm",
+        description: "a shell script that runs the Helm command line",
+        source: SourceNeed::None,
+        next: helm::next,
+        render: helm::files,
+    },
+    Deployer {
+        name: "helmfile",
+        description: "a helmfile.yaml, deployed with `helmfile sync`",
+        source: SourceNeed::None,
+        next: helmfile::next,
+        render: helmfile::files,
+    },
+];
 
 /// Why a text is no [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

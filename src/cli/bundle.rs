@@ -3,6 +3,7 @@
 use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
+pub mod diff;
 pub mod render;
 pub mod verify;
 
@@ -19,6 +20,8 @@ enum Command {
     Render(Box<render::Arguments>),
     /// Check that a bundle is as it was rendered, and that its parts still fit together.
     Verify(verify::Arguments),
+    /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
+    Diff(diff::Arguments),
 }
 
 impl Arguments {
@@ -27,6 +30,7 @@ impl Arguments {
         match self.command {
             Command::Render(arguments) => arguments.run(printer),
             Command::Verify(arguments) => arguments.run(printer),
+            Command::Diff(arguments) => arguments.run(printer),
         }
     }
 }

@@ -82,7 +82,10 @@ fn component(ordered: &Ordered<'_>, findings: &mut Vec<Diagnostic>) -> Node {
         entries.push(entry("namespace", namespace.origin, namespace.clone()));
     }
     match known {
-        Some(known) => same_chart(ordered, known, findings),
+        Some(known) => {
+            let version = reference.text("version").map_or_else(|| known.default_version.clone(), |written| spelling(known, written));
+            same_chart(ordered, known, &version, findings);
+        }
         None => entries.extend(described(ordered, findings)),
     }
     let after: Vec<Node> = ordered
@@ -113,22 +116,23 @@ fn spelling(known: &Component, written: &str) -> String {
 }
 
 /// The catalog says where charts come from.
-fn same_chart(ordered: &Ordered<'_>, known: &Component, findings: &mut Vec<Diagnostic>) {
+fn same_chart(ordered: &Ordered<'_>, known: &Component, version: &str, findings: &mut Vec<Diagnostic>) {
     let reference = &ordered.reference;
-    if let Some(chart) = reference.get("chart").filter(|chart| chart.text().is_some_and(|text| text != known.chart)) {
+    let (expected, repository) = (known.chart_in(version), known.repository_in(version));
+    if let Some(chart) = reference.get("chart").filter(|chart| chart.text().is_some_and(|text| text != expected)) {
         findings.push(
-            Diagnostic::error(format!("`{}` is the chart `{}` in the catalog, and another one here", known.name, known.chart))
+            Diagnostic::error(format!("`{} {version}` is the chart `{expected}` in the catalog, and another one here", known.name))
                 .at(chart.origin)
-                .hint(format!("write `chart: {}`, or give the component another name", known.chart)),
+                .hint(format!("write `chart: {expected}`, or give the component another name")),
         );
     }
-    let url = known.repository.url.trim_end_matches('/');
+    let url = repository.url.trim_end_matches('/');
     if let Some(source) = reference.get("source").filter(|source| source.text().is_some_and(|text| text.trim_end_matches('/') != url)) {
         let written = source.text().unwrap_or_default();
         findings.push(
             Diagnostic::warning(format!("the bundle takes the chart of `{}` from {url}, not from here", known.name))
                 .at(source.origin)
-                .hint(format!("`bundle render --chart-repository {}={written}` takes it from here", known.repository.name)),
+                .hint(format!("`bundle render --chart-repository {}={written}` takes it from here", repository.name)),
         );
     }
 }

@@ -120,7 +120,8 @@ impl Component<'_> {
 
     fn is_dead(&mut self, path: &Path, inner: &Path, entry: &Entry, keys: &Keys) -> bool {
         let (Some(version), Some(all)) = (self.version, self.keys) else { return false };
-        if keys.is_open() || !version.keys_complete || inner.is(&["rollout"]) {
+        let is_certain = version.keys_complete || version.obsolete_keys.contains_key(&inner.to_string());
+        if keys.is_open() || !is_certain || inner.is(&["rollout"]) {
             return false;
         }
         let what = format!("`{inner}` of `{}` is left out: the chart {} does not read it", self.name, version.version);
