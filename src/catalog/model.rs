@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use semver::VersionReq;
 use serde::Deserialize;
 
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
-use crate::contract::settings::Driver;
 
 /// Something deployable: one chart of a vendor, and what a bundle must know about it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

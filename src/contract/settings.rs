@@ -31,17 +31,6 @@ pub enum Gate {
     Settled,
 }
 
-/// Which driver a hook is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Driver {
-    /// The GPU driver, of the GPU operator.
-    #[default]
-    Gpu,
-    /// The OFED driver, of the network operator.
-    Ofed,
-}
-
 /// Whether stale DRA kubelet plugins are replaced. Without quotes, YAML takes `off` for `false`: that is taken as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
