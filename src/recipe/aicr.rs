@@ -59,7 +59,7 @@ pub fn layers(
     let references = components::read(node, options, findings);
     let ordered = order::sort(node, &references, findings);
     facts::not_taken_over(node, &references, findings);
-    let mut files = values::Files { options, reader, sources, findings };
+    let mut files = values::Files { options, reader, sources, findings, is_told: false };
     let read: Vec<values::Read> = ordered.iter().map(|reference| files.of(reference)).collect();
     let layers = build::layers(node, name, &ordered, read, findings);
     (errors(findings) == before).then_some(layers)

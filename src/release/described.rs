@@ -75,3 +75,37 @@ impl<C: Catalog> Catalog for Described<'_, C> {
         self.inner.crds(component, version, values, present)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::release::fixture::{catalog, recipe};
+    use crate::release::{Chart, Kind, Options, plan};
+
+    #[test]
+    fn what_the_recipe_describes_is_a_component() {
+        let recipe = recipe(json!({"components": [
+            {"name": "queue", "version": "1.0.0", "namespace": "queue", "after": ["gpu-operator"], "values": {"replicas": 2},
+             "chart": {"repository": "oci://charts.example.com/library", "name": "queue-chart"}},
+            {"name": "gpu-operator", "version": "v26.3.1", "after": ["cert-manager"]},
+            {"name": "cert-manager"},
+        ]}));
+        let options = Options::default();
+        let plan = |options: &Options| plan(&recipe, &catalog(), options).unwrap().releases;
+        let releases = plan(&options);
+        let find = |name: &str| releases.iter().position(|release| release.name == name).unwrap();
+        assert!(find("cert-manager") < find("gpu-operator-crds") && find("gpu-operator-post") < find("queue"));
+        assert!(releases[find("gpu-operator")].needs.contains(&"cert-manager".to_owned()));
+        let queue = &releases[find("queue")];
+        assert_eq!(
+            (queue.namespace.as_str(), &queue.needs),
+            ("queue", &vec!["gpu-rollout-namespaces".to_owned(), "gpu-operator-post".to_owned()])
+        );
+        let Kind::Upstream(upstream) = &queue.kind else { panic!("no chart of a vendor") };
+        assert_eq!(upstream.chart, Chart::Oci("oci://charts.example.com/library/queue-chart".to_owned()));
+        assert_eq!((upstream.version.as_str(), &upstream.values["replicas"], upstream.skip_crds), ("1.0.0", &json!(2), false));
+        let mirror = Options { chart_repositories: [("queue".to_owned(), "/mnt/charts".to_owned())].into(), ..options.clone() };
+        let Kind::Upstream(upstream) = &plan(&mirror)[find("queue")].kind else { panic!("no chart of a vendor") };
+        assert_eq!(upstream.chart, Chart::File("/mnt/charts/queue-chart-1.0.0.tgz".to_owned()));
+    }
+}

@@ -4,7 +4,7 @@ use super::{Options, errors};
 use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::nearest::nearest;
 use crate::recipe::source::Origin;
-use crate::recipe::tree::{Node, Value};
+use crate::recipe::tree::{Entry, Node, Value};
 
 /// Everything that the format has for a component.
 const KEYS: [&str; 18] = [
@@ -33,6 +33,8 @@ const KUSTOMIZE: [&str; 3] = ["tag", "path", "patches"];
 const MANIFESTS: [&str; 2] = ["preManifestFiles", "manifestFiles"];
 /// Overrides that are no values but switch a component off.
 const GATES: [&str; 2] = ["enabled", "install"];
+/// Keys that must be lists of texts.
+const LISTS: [&str; 4] = ["patches", "dependencyRefs", "manifestFiles", "preManifestFiles"];
 /// Keys that must be texts.
 const TEXTS: [&str; 6] = ["name", "namespace", "chart", "type", "source", "valuesFile"];
 
@@ -91,16 +93,17 @@ pub(super) fn read<'a>(result: &'a Node, options: &Options, findings: &mut Vec<D
                 Diagnostic::error(format!("the component `{text}` stands twice in the list"))
                     .at(name.origin)
                     .related(earlier.place, "first here")
-                    .hint("keep one of them: AICR would take one and say nothing"),
+                    .hint("keep one of them"),
             );
             continue;
         }
         let mut reference = Reference { name: text, place: name.origin, node: item, is_deployed: true };
         let before = errors(findings);
-        check(&reference, findings);
-        reference.is_deployed = is_switched_on(&reference, findings) && has_chart(&reference, options, findings);
-        if errors(findings) > before {
-            reference.is_deployed = false;
+        // What is switched off may be anything.
+        reference.is_deployed = is_switched_on(&reference, findings);
+        if reference.is_deployed {
+            check(&reference, findings);
+            reference.is_deployed = has_chart(&reference, options, findings) && errors(findings) == before;
         }
         references.push(reference);
     }
@@ -109,21 +112,39 @@ pub(super) fn read<'a>(result: &'a Node, options: &Options, findings: &mut Vec<D
 
 /// Keys and types.
 fn check(reference: &Reference<'_>, findings: &mut Vec<Diagnostic>) {
-    for entry in reference.node.entries() {
+    for entry in reference.node.entries().iter().filter(|entry| !entry.node.is_null()) {
         let key = entry.key.as_str();
-        let is_set = !entry.node.is_null() && entry.node.text() != Some("") && !entry.node.items().is_empty();
         if !KEYS.contains(&key) {
             findings.push(Diagnostic::error(format!("components of AICR have no key `{key}`")).at(entry.key_origin).hint(
                 nearest(key, KEYS).map_or_else(|| format!("known keys: {}", KEYS.join(", ")), |near| format!("did you mean `{near}`?")),
             ));
-        } else if TEXTS.contains(&key) && !entry.node.is_null() && entry.node.text().is_none() {
+        } else if TEXTS.contains(&key) && entry.node.text().is_none() {
             findings.push(Diagnostic::error(format!("`{key}` must be a string, and this is {}", entry.node.kind())).at(place(entry)));
-        } else if KUSTOMIZE.contains(&key) && (is_set || reference.text(key).is_some()) {
-            findings.push(kustomize(reference.name, &format!("`{key}`"), entry.key_origin));
+        } else if LISTS.contains(&key) {
+            texts(entry, findings);
         }
     }
-    if let Some(kind) = reference.get("type").filter(|kind| kind.text().is_some_and(|text| !text.eq_ignore_ascii_case("helm"))) {
-        findings.push(kustomize(reference.name, &format!("type `{}`", kind.text().unwrap_or_default()), kind.origin));
+    let kind = reference.get("type").filter(|kind| kind.text().is_some_and(|text| !text.eq_ignore_ascii_case("helm")));
+    let key = KUSTOMIZE.iter().find_map(|key| Some((key, reference.get(key).filter(|node| !is_empty_list(node))?)));
+    let finding = match (kind, key) {
+        (Some(kind), _) => kustomize(reference.name, &format!("type `{}`", kind.text().unwrap_or_default()), kind.origin),
+        (None, Some((key, node))) => kustomize(reference.name, &format!("`{key}`"), node.origin),
+        (None, None) => return,
+    };
+    findings.push(finding);
+}
+
+fn is_empty_list(node: &Node) -> bool {
+    matches!(&node.value, Value::List(items) if items.is_empty())
+}
+
+/// A list of texts.
+pub(super) fn texts(entry: &Entry, findings: &mut Vec<Diagnostic>) {
+    if !matches!(entry.node.value, Value::List(_)) {
+        findings.push(Diagnostic::error(format!("`{}` must be a list, and this is {}", entry.key, entry.node.kind())).at(place(entry)));
+    }
+    for item in entry.node.items().iter().filter(|item| item.text().is_none()) {
+        findings.push(Diagnostic::error(format!("`{}` is a list of strings, and this is {}", entry.key, item.kind())).at(item.origin));
     }
 }
 
@@ -133,7 +154,7 @@ fn kustomize(name: &str, what: &str, origin: Origin) -> Diagnostic {
         .hint("take the component out of the recipe and apply it yourself")
 }
 
-fn place(entry: &crate::recipe::tree::Entry) -> Origin {
+fn place(entry: &Entry) -> Origin {
     if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin }
 }
 
@@ -148,7 +169,7 @@ fn is_switched_on(reference: &Reference<'_>, findings: &mut Vec<Diagnostic>) -> 
             Value::Number(_) | Value::String(_) | Value::List(_) | Value::Map(_) => findings.push(
                 Diagnostic::error(format!("`{gate}` switches `{}` on or off, and this is {}", reference.name, node.kind()))
                     .at(node.origin)
-                    .hint("write `true` or `false`: AICR would take anything else for true"),
+                    .hint("write `true` or `false`, without quotes"),
             ),
         }
     }
@@ -166,7 +187,10 @@ fn has_chart(reference: &Reference<'_>, options: &Options, findings: &mut Vec<Di
         findings.push(
             Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
                 .at(first.origin)
-                .hint("apply what you need of them yourself"),
+                .hint("apply what you need of them yourself: pods that mount what they bring do not start before")
+                .maybe_hint(has_chart.then(|| {
+                    "or unset the values that name their objects, such as `--set components.gpu-operator.values.dcgmExporter.config=null`".to_owned()
+                })),
         );
     } else {
         findings.push(

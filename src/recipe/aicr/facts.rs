@@ -6,7 +6,7 @@ use super::build::KUBERNETES;
 use super::components::Reference;
 use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::nearest::nearest;
-use crate::recipe::tree::Node;
+use crate::recipe::tree::{Node, Value};
 
 /// Everything that the format has at the top.
 const KEYS: [&str; 8] = ["apiVersion", "kind", "metadata", "criteria", "constraints", "componentRefs", "deploymentOrder", "validation"];
@@ -30,6 +30,18 @@ pub(super) fn unknown_keys(result: &Node, findings: &mut Vec<Diagnostic>) {
 /// What no bundle does, and what AICR itself had to say.
 pub(super) fn not_taken_over(result: &Node, references: &[Reference<'_>], findings: &mut Vec<Diagnostic>) {
     let constraints = list(result, &["constraints"]);
+    if let Some(entry) = result.entry("constraints").filter(|entry| !entry.node.is_null() && !matches!(entry.node.value, Value::List(_))) {
+        findings.push(Diagnostic::error(format!("`constraints` must be a list, and this is {}", entry.node.kind())).at(entry.key_origin));
+    }
+    let versions: Vec<&Node> = constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
+    if let [first, second, ..] = versions[..] {
+        findings.push(
+            Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
+                .at(second.origin)
+                .related(first.origin, "first here")
+                .hint("write one: `'>= 1.32, < 1.36'`"),
+        );
+    }
     let others: Vec<&Node> = constraints.iter().filter(|constraint| text(constraint, "name") != KUBERNETES).collect();
     if let Some(first) = others.first() {
         let names: Vec<String> = others.iter().map(|other| format!("`{} {}`", text(other, "name"), text(other, "value"))).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::components::Reference;
+use super::components::{Reference, texts};
 use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::nearest::nearest;
 use crate::recipe::source::Origin;
@@ -20,8 +20,11 @@ pub(super) struct Ordered<'a> {
 /// The components that are deployed, in AICR's order.
 pub(super) fn sort<'a>(result: &'a Node, references: &[Reference<'a>], findings: &mut Vec<Diagnostic>) -> Vec<Ordered<'a>> {
     let mut order: Vec<&str> = Vec::new();
+    if let Some(entry) = result.entry("deploymentOrder").filter(|entry| !entry.node.is_null()) {
+        texts(entry, findings);
+    }
     for item in result.get("deploymentOrder").map_or(&[][..], Node::items) {
-        let name = item.text().unwrap_or_default();
+        let Some(name) = item.text() else { continue };
         if find(references, name).is_none() {
             findings.push(unknown(references, name, "`deploymentOrder` names", item.origin));
         } else if order.contains(&name) {
@@ -44,6 +47,12 @@ pub(super) fn sort<'a>(result: &'a Node, references: &[Reference<'a>], findings:
     }
     if listed > 0 {
         against(references, &order, findings);
+    } else if let Some(reference) = references.iter().find(|reference| needed(references, reference).contains(reference.name)) {
+        findings.push(
+            Diagnostic::error(format!("`{}` depends on itself, by way of its `dependencyRefs`", reference.name))
+                .at(reference.place)
+                .hint("remove one of the dependencies that make the circle"),
+        );
     }
     let deployed = order.iter().filter_map(|name| find(references, name)).filter(|reference| reference.is_deployed);
     deployed.map(|reference| Ordered { reference: *reference, after: after(references, reference) }).collect()
@@ -79,11 +88,23 @@ fn against(references: &[Reference<'_>], order: &[&str], findings: &mut Vec<Diag
                 findings.push(
                     Diagnostic::error(format!("`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"))
                         .at(origin)
-                        .hint("correct the one or the other: AICR would deploy in the wrong order"),
+                        .hint("correct the one or the other"),
                 );
             }
         }
     }
+}
+
+/// Everything that a component depends on, directly or not.
+fn needed<'a>(references: &[Reference<'a>], reference: &Reference<'a>) -> BTreeSet<&'a str> {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<&str> = reference.dependencies().map(|(name, _)| name).collect();
+    while let Some(name) = open.pop() {
+        if seen.insert(name) {
+            open.extend(find(references, name).into_iter().flat_map(|found| found.dependencies().map(|(name, _)| name)));
+        }
+    }
+    seen
 }
 
 fn after<'a>(references: &[Reference<'a>], reference: &Reference<'a>) -> Vec<(&'a str, Origin)> {

@@ -24,6 +24,8 @@ pub(super) struct Files<'a> {
     pub(super) reader: &'a mut dyn Reader,
     pub(super) sources: &'a mut Sources,
     pub(super) findings: &'a mut Vec<Diagnostic>,
+    /// Whether the missing directory has been told: once is enough.
+    pub(super) is_told: bool,
 }
 
 impl Files<'_> {

@@ -42,9 +42,11 @@ pub(super) fn check(subject: &Subject<'_>, component: &Component, chart: &ChartS
         );
     }
     if let Some(problem) = address_problem(&chart.repository) {
+        // What is wrong may be a password: the text is not shown.
         findings.push(
             Diagnostic::error(format!("the repository of `{name}` {problem}"))
                 .at(subject.place(&["components", name, "chart", "repository"]))
+                .secret()
                 .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password"),
         );
     }
