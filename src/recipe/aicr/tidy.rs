@@ -43,7 +43,7 @@ pub fn tidy(mut tree: Node, sources: &Sources, options: &Options, findings: &mut
             component.map(&Path::default(), values, keys.as_ref());
         }
     }
-    let mut moved = None;
+    let mut layer = None;
     for Move { path, node, key_origin, dead } in moves {
         if let Some(there) = tree.at(&path) {
             findings.push(
@@ -54,9 +54,9 @@ pub fn tidy(mut tree: Node, sources: &Sources, options: &Options, findings: &mut
             continue;
         }
         insert(&mut tree, path.keys(), node.clone(), key_origin, &[]);
-        insert(moved.get_or_insert_with(|| empty(key_origin)), path.keys(), node, key_origin, &[]);
+        insert(layer.get_or_insert_with(|| empty(key_origin)), path.keys(), node, key_origin, &[]);
     }
-    Tidied { tree, moved }
+    Tidied { tree, moved: layer }
 }
 
 fn get_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {

@@ -49,7 +49,8 @@ impl Files<'_> {
     }
 
     fn directory(&mut self, reference: &Reference<'_>, origin: Origin) -> Option<String> {
-        if self.options.data.is_none() {
+        if self.options.data.is_none() && !self.is_told {
+            self.is_told = true;
             self.findings.push(
                 Diagnostic::error(format!(
                     "the values of `{}` stand in a file of AICR's data directory, and nobody said where that is",
