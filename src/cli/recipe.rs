@@ -105,18 +105,20 @@ pub struct Overrides {
     aicr: Aicr,
 }
 
+/// Where help lists the options of [`Aicr`].
+const AICR_HEADING: &str = "Recipes of NVIDIA AICR (RecipeResult)";
+
 /// How recipes of NVIDIA AICR are read.
 #[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Recipes of NVIDIA AICR (RecipeResult)")]
 struct Aicr {
     /// AICR's data directory, which has `components/`: the values files that the recipe names are in it
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
     data: Option<String>,
     /// Set what keys that the charts do not read were meant to set
-    #[arg(long)]
+    #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,
     /// Leave out manifest files, which are not supported; a warning names each
-    #[arg(long)]
+    #[arg(long, help_heading = AICR_HEADING)]
     without_manifests: bool,
 }
 
