@@ -1,5 +1,7 @@
 //! Recipes of NVIDIA AICR: all real ones, and all that can be wrong with one.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use std::collections::BTreeMap;
 
 use gpu_rollout::bundle::{Parts, build};
