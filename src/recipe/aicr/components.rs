@@ -103,7 +103,8 @@ pub(super) fn read<'a>(result: &'a Node, options: &Options, findings: &mut Vec<D
         reference.is_deployed = is_switched_on(&reference, findings);
         if reference.is_deployed {
             check(&reference, findings);
-            reference.is_deployed = has_chart(&reference, options, findings) && errors(findings) == before;
+            let is_sound = errors(findings) == before;
+            reference.is_deployed = has_chart(&reference, options, findings) && is_sound;
         }
         references.push(reference);
     }
