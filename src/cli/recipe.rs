@@ -122,6 +122,18 @@ struct Aicr {
     without_manifests: bool,
 }
 
+impl Overrides {
+    /// Loads a recipe as these options say.
+    ///
+    /// # Errors
+    /// As for [`load_with`].
+    pub fn load(&self, recipe: &str) -> Result<Loaded, Diagnostics> {
+        let Aicr { data, fix_dead_keys, without_manifests } = &self.aicr;
+        let options = aicr::Options { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
+        load_with(recipe, &self.list, &options, &mut Files)
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     Yaml,
@@ -152,9 +164,7 @@ impl Arguments {
 
 /// Loads a recipe for any command: findings go to standard error; `None` after an error.
 pub fn load_recipe(recipe: &str, overrides: &Overrides, printer: &mut Printer) -> Option<Loaded> {
-    let Aicr { data, fix_dead_keys, without_manifests } = &overrides.aicr;
-    let options = aicr::Options { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
-    match load_with(recipe, &overrides.list, &options, &mut Files) {
+    match overrides.load(recipe) {
         Ok(loaded) => {
             note(&loaded.warnings, printer);
             Some(loaded)

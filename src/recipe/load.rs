@@ -59,14 +59,6 @@ pub fn load_with(argument: &str, overrides: &[Override], options: &aicr::Options
             Err(conflicts) => findings.extend(conflicts.iter().map(explain_conflict)),
         }
     }
-    if !sources.has_foreign() && *options != aicr::Options::default() {
-        findings.push(
-            Diagnostic::warning(
-                "`--data`, `--fix-dead-keys` and `--without-manifests` have no effect: no recipe of NVIDIA AICR takes part",
-            )
-            .hint("remove them"),
-        );
-    }
     if sources.has_foreign() {
         let aicr::Tidied { tree: tidied, moved } = aicr::tidy(tree, &sources, options, &mut findings);
         tree = tidied;

@@ -131,12 +131,6 @@ fn a_recipe_extends_a_result() {
     );
 }
 
-#[test]
-fn options_without_effect_are_said() {
-    let said = load_with("base", &[], &options(false), &mut Files).unwrap().warnings.render_plain();
-    assert!(said.starts_with("warning: `--data`, `--fix-dead-keys` and `--without-manifests` have no effect"), "{said}");
-}
-
 fn snapshot(name: &str, text: &str) {
     insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
         insta::assert_snapshot!(name, text);
