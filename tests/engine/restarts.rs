@@ -307,12 +307,13 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
     }
 }
 
+/// Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.
+type Row = (&'static [&'static str], Option<&'static str>, Option<&'static str>, &'static [Fallback], Choice<'static>);
+
 #[test]
 fn a_node_chooses_as_config_manager_does() {
     let key = names::DEVICE_PLUGIN_CONFIG_LABEL;
     let both: &[&str] = &["default", "shared"];
-    // Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.
-    type Row = (&'static [&'static str], Option<&'static str>, Option<&'static str>, &'static [Fallback], Choice<'static>);
     let rows: [Row; 12] = [
         (both, Some("shared"), Some("default"), &[Fallback::Named], Choice::Key("shared")),
         (both, Some(""), Some("shared"), &[Fallback::Named], Choice::Key("shared")),
