@@ -15,3 +15,4 @@ pub mod hook;
 pub mod recipe;
 pub mod release;
 pub mod rollout;
+pub mod text;

@@ -1,19 +1,16 @@
 //! Text → a validated recipe.
 
-pub mod diagnostic;
+pub use crate::text::{diagnostic, nearest, path, source, tree};
+
 pub mod explain;
 pub mod extends;
 pub mod load;
 pub mod merge;
 pub mod model;
-pub mod nearest;
 pub mod overrides;
 pub mod parse;
-pub mod path;
 pub mod read;
 pub mod rules;
 pub mod schema;
 pub mod shape;
-pub mod source;
-pub mod tree;
 pub mod unbuilt;

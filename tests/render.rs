@@ -3,9 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod render {
+    mod argocd;
     mod command;
+    pub(crate) mod crd_schema;
+    mod flux;
     mod helm;
+    mod helmfile;
     mod library;
+    mod many;
     mod script;
     mod snapshot;
+    mod tools;
+    mod traps;
 }

@@ -6,13 +6,13 @@ use super::printer::Printer;
 use crate::catalog;
 use crate::contract::exit::ExitCode;
 use crate::contract::yaml;
-use crate::recipe::diagnostic::Diagnostics;
 use crate::recipe::explain::explain;
 use crate::recipe::load::{Loaded, load};
 use crate::recipe::overrides::Override;
-use crate::recipe::path::Path;
 use crate::recipe::read::Files;
 use crate::recipe::schema;
+use crate::text::diagnostic::Diagnostics;
+use crate::text::path::Path;
 
 /// What a RECIPE argument may be; the same in every command.
 pub const RECIPE_HELP: &str =

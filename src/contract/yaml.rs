@@ -27,6 +27,16 @@ pub fn from_str_limited<T: DeserializeOwned>(text: &str, nodes: usize) -> Result
     serde_yaml::from_str_with_options(text, read_options(nodes))
 }
 
+/// Reads the first document of a text that strangers write. A key that stands twice is no error: a map gets all of its entries.
+///
+/// # Errors
+/// As above; [`Error::MultipleDocuments`] if there is another document, with its place.
+pub fn first_document<T: DeserializeOwned>(text: &str, nodes: usize) -> Result<T, Error> {
+    let mut options = read_options(nodes);
+    options.duplicate_keys = serde_yaml::options::DuplicateKeyPolicy::LastWins;
+    serde_yaml::from_str_with_options(text, options)
+}
+
 fn read_options(nodes: usize) -> serde_yaml::Options {
     serde_yaml::options! {
         budget: serde_yaml::budget! { max_nodes: nodes, max_events: 4 * nodes, max_depth: MAX_DEPTH, max_documents: 2 },

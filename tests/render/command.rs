@@ -6,18 +6,19 @@ use std::process::Output;
 
 use assert_cmd::Command;
 
-struct Scene(tempfile::TempDir);
+/// A directory of its own for the program to run in.
+pub(crate) struct Scene(tempfile::TempDir);
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn run(&self, arguments: &str) -> Output {
+    pub(crate) fn run(&self, arguments: &str) -> Output {
         Command::cargo_bin("gpu-rollout")
             .unwrap()
             .current_dir(self.path())
@@ -27,7 +28,7 @@ impl Scene {
             .unwrap()
     }
 
-    fn seen(&self, arguments: &str) -> String {
+    pub(crate) fn seen(&self, arguments: &str) -> String {
         let output = self.run(arguments);
         let text = |bytes: &[u8]| {
             let real = fs::canonicalize(self.path()).unwrap();
@@ -41,7 +42,7 @@ impl Scene {
         )
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
             fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -57,6 +58,7 @@ macro_rules! snapshot {
         settings.bind(|| insta::assert_snapshot!($name, $text));
     }};
 }
+pub(crate) use snapshot;
 
 #[test]
 fn render_then_verify_then_edit() {
@@ -73,6 +75,42 @@ fn render_then_verify_then_edit() {
     seen += &scene.seen("bundle verify out");
     snapshot!("command-render-verify-edit", seen);
     assert_eq!(scene.names(), ["out"]);
+}
+
+#[test]
+fn what_is_new_in_a_bundle_is_shown_release_by_release() {
+    let scene = Scene::new();
+    scene.run("bundle render -r base -d helm -o old");
+    scene.run("bundle render -r base -d helm -o same");
+    scene.run("bundle render -r eks-gb200-training -d helm -o training");
+    scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.3");
+    // An edit of values by hand, and a comment, which changes nothing.
+    let values = scene.path().join("new/003-gpu-operator/values.yaml");
+    let text = fs::read_to_string(&values).unwrap();
+    fs::write(&values, format!("# mine\n{}", text.replace("580.126.20", "580.173.02"))).unwrap();
+    let settings = scene.path().join("same/004-gpu-operator-post/rollout.yaml");
+    fs::write(&settings, format!("# mine\n{}", fs::read_to_string(&settings).unwrap())).unwrap();
+    let mut seen = scene.seen("bundle diff old same");
+    seen += &scene.seen("bundle diff old new");
+    seen += &scene.seen("bundle diff old new -o json");
+    seen += &scene.seen("bundle diff old training");
+    seen += &scene.seen("bundle diff training old");
+    seen += &scene.seen("bundle diff old nowhere");
+    snapshot!("command-diff", seen);
+}
+
+#[test]
+fn the_images_of_a_bundle_are_listed() {
+    let scene = Scene::new();
+    scene.run("bundle render -r eks-gb200-training -d helm -o out --hook-image registry.example.com/tools/gpu-rollout:0.1.0");
+    let mut seen = scene.seen("bundle images out");
+    seen += &scene.seen("bundle images out -o list");
+    seen += &scene.seen("bundle images out -o list --node-os ubuntu22.04 --node-os rhel9");
+    seen += &scene.seen("bundle images nowhere");
+    snapshot!("command-images", seen);
+    let json = scene.run("bundle images out -o json --all");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["images"].as_array().unwrap().iter().any(|image| image["place"] == "vgpuDeviceManager"), "{json}");
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl Deciding<'_> {
             ExitCode::Success
             | ExitCode::Input
             | ExitCode::Usage
+            | ExitCode::Different
             | ExitCode::Rights
             | ExitCode::Budget
             | ExitCode::NodesFailed

@@ -1,5 +1,5 @@
-//! Where something stands in a recipe: `components.gpu-operator.values.driver.version`. Components go by name, other list
-//! items by number, and a dot inside a key is written `\.`.
+//! Where something stands in a document: `components.gpu-operator.values.driver.version`. Items of lists go by
+//! their `name`, without one by number, and a dot inside a key is written `\.`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum PathError {
     /// `a..b`, a leading or a trailing dot.
     #[error("`{0}` has an empty key")]
     EmptyKey(String),
-    /// More keys than a recipe can be deep.
+    /// More keys than a document can be deep.
     #[error("a path has at most {MAX_KEYS} keys")]
     TooLong,
     /// A backslash at the end or before something that needs none.

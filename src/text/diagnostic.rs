@@ -1,4 +1,4 @@
-//! What is wrong with a recipe: place, reason, what to do; drawn with the lines that it is about.
+//! What is wrong with a text: place, reason, what to do; drawn with the lines that it is about.
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 
@@ -10,7 +10,7 @@ const MOST_DRAWN: usize = 50;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The recipe can be used.
+    /// The text can be used.
     Warning,
     /// It cannot.
     Error,

@@ -1,4 +1,4 @@
-//! The texts that a recipe is made of, and places in them.
+//! Texts, and places in them.
 
 use std::ops::Range;
 
