@@ -46,7 +46,7 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Success,
         Self::Input,
         Self::Usage,
