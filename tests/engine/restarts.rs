@@ -219,7 +219,7 @@ fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
     configure(&mut fleet, "default", "b", 90);
     let decision = fleet.decide(100);
     assert_eq!(replaced(&decision), ["gpu-1", "gpu-1"]);
-    assert_eq!(decision.notes, ["gpu-0: configuration `gone` is not in the ConfigMap, nothing is restarted"]);
+    assert_eq!(decision.notes, ["the ConfigMap does not have the configuration that gpu-0 (`gone`) asks for: nothing is restarted there"]);
 }
 
 #[test]
