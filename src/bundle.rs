@@ -3,6 +3,7 @@
 pub mod build;
 pub mod checksums;
 pub mod diff;
+pub mod images;
 pub mod info;
 pub mod promises;
 pub mod target;

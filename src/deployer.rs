@@ -1,13 +1,17 @@
 //! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
 //!
 //! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`mod@template`] (the engine).
+//! [`mod@template`] (the engine), [`application`] (Argo CD's Applications).
 
 use std::fmt;
 use std::str::FromStr;
 
+pub mod application;
+pub mod argocd;
+pub mod argocd_helm;
 pub mod chart;
 pub mod file;
+pub mod flux;
 pub mod helm;
 pub mod helmfile;
 pub mod layout;
@@ -61,6 +65,27 @@ pub const DEPLOYERS: &[Deployer] = &[
         source: SourceNeed::None,
         next: helmfile::next,
         render: helmfile::files,
+    },
+    Deployer {
+        name: "flux",
+        description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
+        source: SourceNeed::Rendered,
+        next: flux::next,
+        render: flux::files,
+    },
+    Deployer {
+        name: "argocd",
+        description: "Argo CD: an Application of Applications",
+        source: SourceNeed::Rendered,
+        next: argocd::next,
+        render: argocd::files,
+    },
+    Deployer {
+        name: "argocd-helm",
+        description: "Argo CD: an umbrella chart that makes the Applications",
+        source: SourceNeed::AtInstall,
+        next: argocd_helm::next,
+        render: argocd_helm::files,
     },
 ];
 

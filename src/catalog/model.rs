@@ -33,6 +33,9 @@ pub struct Component {
     /// Where its chart takes node selectors and tolerations.
     #[serde(default)]
     pub node_scheduling: NodeScheduling,
+    /// What its values do not say of its images.
+    #[serde(default)]
+    pub images: Images,
     /// Versions of an earlier numbering, which are older than all others whatever their numbers say.
     #[serde(default)]
     pub earlier_numbering: Option<VersionReq>,
@@ -85,6 +88,17 @@ pub struct Hooks {
     pub post: Vec<Duty>,
     /// The driver that the component installs, and whose part of the recipe's `rollout` the hooks follow.
     pub driver: Driver,
+}
+
+/// What must be known of a component's images beside its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Images {
+    /// Top-level keys (sub-charts, operands) that are used only where another value, a dotted path, is true.
+    pub conditions: BTreeMap<String, String>,
+    /// Images that are built for an operating system: their place in values (or in the custom resource's `spec`), and what the
+    /// operator puts behind the tag, with `{os}` (such as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
+    pub node_suffixes: BTreeMap<String, String>,
 }
 
 /// Where a chart takes node selectors and tolerations.

@@ -4,6 +4,7 @@ use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
 pub mod diff;
+pub mod images;
 pub mod render;
 pub mod verify;
 
@@ -22,6 +23,8 @@ enum Command {
     Verify(verify::Arguments),
     /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
     Diff(diff::Arguments),
+    /// List the images that a bundle has pulled, its hook's among them.
+    Images(images::Arguments),
 }
 
 impl Arguments {
@@ -31,6 +34,7 @@ impl Arguments {
             Command::Render(arguments) => arguments.run(printer),
             Command::Verify(arguments) => arguments.run(printer),
             Command::Diff(arguments) => arguments.run(printer),
+            Command::Images(arguments) => arguments.run(printer),
         }
     }
 }

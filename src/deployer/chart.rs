@@ -163,7 +163,7 @@ impl<'a> Charts<'a> {
 }
 
 /// A chart of other content must have another version: Flux looks at nothing else of a chart that lies in a repository.
-fn content_digest(files: &[File]) -> String {
+pub fn content_digest(files: &[File]) -> String {
     let mut hasher = Sha256::new();
     for file in files {
         // The folder's number says nothing about the content.

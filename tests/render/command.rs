@@ -98,6 +98,20 @@ fn what_is_new_in_a_bundle_is_shown_release_by_release() {
 }
 
 #[test]
+fn the_images_of_a_bundle_are_listed() {
+    let scene = Scene::new();
+    scene.run("bundle render -r eks-gb200-training -d helm -o out --hook-image registry.example.com/tools/gpu-rollout:0.1.0");
+    let mut seen = scene.seen("bundle images out");
+    seen += &scene.seen("bundle images out -o list");
+    seen += &scene.seen("bundle images out -o list --node-os ubuntu22.04 --node-os rhel9");
+    seen += &scene.seen("bundle images nowhere");
+    snapshot!("command-images", seen);
+    let json = scene.run("bundle images out -o json --all");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["images"].as_array().unwrap().iter().any(|image| image["place"] == "vgpuDeviceManager"), "{json}");
+}
+
+#[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
     let scene = Scene::new();
     fs::create_dir(scene.path().join("foreign")).unwrap();

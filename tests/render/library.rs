@@ -23,9 +23,14 @@ pub(crate) fn planned(recipe: &Recipe) -> Plan {
 
 /// Its bundle.
 pub(crate) fn bundle(name: &str, deployer: Deployer) -> Tree {
+    bundle_from(name, deployer, "https://git.example.com/fleet.git")
+}
+
+/// Its bundle in the repository at `url`.
+pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> Tree {
     let recipe = recipe(name);
     let plan = planned(&recipe);
-    let source = Source::new("https://git.example.com/fleet.git", "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
+    let source = Source::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
     build(Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES, source }).unwrap()
 }
@@ -38,6 +43,8 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 /// Whether a file carries Helm's own syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
     ["-pre/templates/", "-post/templates/", "-resources/templates/objects.yaml"].iter().any(|part| path.contains(part))
+        // The umbrella chart of Argo CD.
+        || path.starts_with("templates/")
 }
 
 /// Whether `path` is the copy of the hook chart's file `chart_file` in a hook release.

@@ -102,6 +102,10 @@ impl Arguments {
                 printer.error(&error.to_string(), Some("add --repo URL, and --revision and --path unless `main` and its root are right"));
                 return ExitCode::Usage;
             }
+            Err(error @ RenderError::Unable { hint, .. }) => {
+                printer.error(&error.to_string(), Some(hint));
+                return ExitCode::Usage;
+            }
             Err(error) => {
                 printer.error(&error.to_string(), Some("this is a mistake of gpu-rollout, not of the recipe; please report it"));
                 return ExitCode::Internal;
