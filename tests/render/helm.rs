@@ -13,18 +13,12 @@ use gpu_rollout::release::model::Kind;
 use serde_json::{Value, json};
 
 use super::library;
+use super::tools::tool;
 
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
 pub(crate) fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        if let Some(path) = std::env::var_os("GPU_ROLLOUT_HELM") {
-            return path.into();
-        }
-        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/build.sh")).arg("helm4").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("helm4")
-    })
+    PROGRAM.get_or_init(|| std::env::var_os("GPU_ROLLOUT_HELM").map_or_else(|| tool("helm4"), PathBuf::from))
 }
 
 pub(crate) fn helm(bundle: &Path, arguments: &[&str]) -> String {

@@ -1,6 +1,6 @@
 //! The library's recipes as bundles, and what holds for every one of them.
 
-use gpu_rollout::bundle::{Parts, Tree, build};
+use gpu_rollout::bundle::{Parts, Tree, build, verify, write};
 use gpu_rollout::catalog::{self, hook_chart};
 use gpu_rollout::contract::yaml;
 use gpu_rollout::deployer::{DEPLOYERS, Deployer, Source, SourceNeed};
@@ -56,6 +56,16 @@ pub(crate) fn is_hook_chart(path: &str, chart_file: &str) -> bool {
 fn the_same_recipe_gives_the_same_bytes() {
     for (name, deployer) in all() {
         assert_eq!(bundle(name, deployer), bundle(name, deployer), "{name} with {deployer}");
+    }
+}
+
+#[test]
+fn every_bundle_keeps_its_promises() {
+    for (name, deployer) in all() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("out");
+        write(&bundle(name, deployer), &output, false).unwrap();
+        assert_eq!(verify(&output).unwrap(), [], "{name} with {deployer}");
     }
 }
 
