@@ -71,7 +71,9 @@ fn every_recipe_with_every_deployer() {
                 let mut text = String::new();
                 for file in bundle.files().filter(|file| !is_shared(file, &first)) {
                     let own = if name == WHOLE { Some(shown(file)) } else { changed(file, whole) };
-                    own.into_iter().for_each(|own| writeln!(text, "{own}").unwrap());
+                    for own in own {
+                        writeln!(text, "{own}").unwrap();
+                    }
                 }
                 insta::assert_snapshot!(format!("{name}-{deployer}"), text);
                 assert_eq!(common(&bundle), common(&first), "{name}: {deployer} writes the releases' folders as the others do");
