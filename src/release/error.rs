@@ -84,11 +84,11 @@ pub enum PlanError {
         path: String,
     },
     /// A value that budgets are made from has the wrong type.
-    #[error("`values.{path}` of component `{component}`: {reason}")]
+    #[error("`{path}` of component `{component}`: {reason}")]
     Value {
         /// The component.
         component: String,
-        /// The dotted path.
+        /// The dotted path below the component.
         path: String,
         /// What is wrong.
         reason: String,

@@ -219,7 +219,8 @@ impl<C: Catalog> Planner<'_, C> {
             Driver::Ofed => (choice.name(), Some(choice)),
         };
         let carrier = resource.or(operator.map(|operator| &operator.values));
-        let budget = time::budget(self.recipe, time::Pace { driver, component, carrier }, duties)?;
+        let place = if resource.is_some() { "customResources.NicClusterPolicy" } else { "values" };
+        let budget = time::budget(self.recipe, time::Pace { driver, component, place, carrier }, duties)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,

@@ -68,7 +68,7 @@ pub(super) fn of(
     if values.contains_key(OF_THE_HOOK) {
         return Err(PlanError::Value {
             component: component.name.clone(),
-            path: OF_THE_HOOK.to_owned(),
+            path: format!("values.{OF_THE_HOOK}"),
             reason: "the hook shares these values and takes this key for its own settings".to_owned(),
         });
     }
