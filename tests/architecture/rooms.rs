@@ -56,8 +56,14 @@ pub(crate) const ROOMS: &[Room] = &[
     room("contract", &[], &[], "both lives agree on it, so it depends on neither"),
     room("catalog", &["contract"], &[], "it is data, embedded at build time"),
     room("text", &["contract"], &[], "it reads what people write and knows no format"),
-    room("recipe", &["contract", "catalog", "text"], &[World::Files], "a recipe is judged without knowing what is made of it"),
-    room("release", &["contract", "catalog", "recipe"], &[], "the plan is pure: the same recipe gives the same releases"),
+    room("device_plugin", &["contract", "text"], &[], "what the plugin makes of a file depends on nothing of ours"),
+    room(
+        "recipe",
+        &["contract", "catalog", "text", "device_plugin"],
+        &[World::Files],
+        "a recipe is judged without knowing what is made of it",
+    ),
+    room("release", &["contract", "catalog", "device_plugin", "recipe"], &[], "the plan is pure: the same recipe gives the same releases"),
     room("deployer", &["contract", "release"], &[], "a deployer only writes down what the plan says"),
     room(
         "bundle",
@@ -80,7 +86,7 @@ pub(crate) const ROOMS: &[Room] = &[
     ),
     room(
         "cli",
-        &["contract", "catalog", "text", "recipe", "release", "deployer", "bundle", "rollout", "cluster", "hook"],
+        &["contract", "catalog", "text", "device_plugin", "recipe", "release", "deployer", "bundle", "rollout", "cluster", "hook"],
         &[World::Tasks, World::Files],
         "arguments in, calls, text out; what time it is, the hook knows",
     ),
