@@ -6,6 +6,7 @@ pub mod config_map;
 pub mod duration;
 pub mod effective;
 pub mod environment;
+pub mod file;
 pub mod keys;
 pub mod lint;
 pub mod model;

@@ -17,7 +17,7 @@ use crate::text::source::{Origin, SourceId, Sources};
 use crate::text::tree::Node;
 
 /// What the reader of a configuration file is told about it.
-const WORDS: Words = Words {
+pub(super) const WORDS: Words = Words {
     document: "a configuration of the device plugin",
     second_document: "a configuration is one document: make each one a file, or a key of the ConfigMap",
 };
@@ -77,6 +77,13 @@ impl Report {
     }
 }
 
+/// What is to be said about a plugin whose verdicts are not known.
+pub fn newer_plugin(version: PluginVersion) -> Option<Finding> {
+    let known = PluginVersion::NEWEST;
+    let message = format!("the device plugin {version} is judged like {known}, the newest whose verdicts are known");
+    (version > known).then(|| Finding::new(Rule::NewerPlugin, message))
+}
+
 /// Checks a text.
 pub fn check_text(sources: &Sources, source: SourceId, target: &Target) -> Report {
     let document = match parse_leniently(sources, source, WORDS) {
@@ -102,12 +109,13 @@ pub fn check_node(node: &Node, sources: &Sources, target: &Target) -> Report {
     let reading = read(node, *version);
     let mut findings = Vec::new();
     findings.extend(reading.all_problems().map(|problem| refused(problem, node, sources, *version)));
-    let verdict = match (reading.refusal(), effective(&reading.config, *version, environment)) {
+    let started = effective(&reading.config, *version, environment);
+    if let Err(invalid) = &started {
+        findings.push(no_start(invalid, node, &reading, target));
+    }
+    let verdict = match (reading.refusal(), started) {
         (Some(message), _) => Verdict::ParseError(message),
-        (None, Err(invalid)) => {
-            findings.push(no_start(&invalid, node, &reading, environment));
-            Verdict::ValidateError(invalid.message)
-        }
+        (None, Err(invalid)) => Verdict::ValidateError(invalid.message),
         (None, Ok(effective)) => Verdict::Ok(Box::new(effective)),
     };
     lint::lint(&lint::Subject { node, sources, config: &reading.config, version: *version, environment }, &mut findings);
@@ -154,7 +162,7 @@ fn key_of(node: &Node, origin: Origin) -> Origin {
     node.items().iter().map(|item| key_of(item, origin)).find(|found| *found != origin).unwrap_or(origin)
 }
 
-fn no_start(invalid: &Invalid, node: &Node, reading: &Reading, environment: &Environment) -> Finding {
+fn no_start(invalid: &Invalid, node: &Node, reading: &Reading, Target { version, environment }: &Target) -> Finding {
     let key = keys::key(invalid.path);
     let variable = environment.first(key.environment);
     let hint = match (invalid.path, variable) {
@@ -166,7 +174,7 @@ fn no_start(invalid: &Invalid, node: &Node, reading: &Reading, environment: &Env
     };
     let place = invalid.origin.or_else(|| Some(node.at_keys(&["sharing", "mps"])?.origin).filter(|_| invalid.path == keys::MPS_ROOT));
     let place = place.map_or(node.origin, |place| if place.range().is_empty() { key_of(node, place) } else { place });
-    Finding::new(Rule::NoStart, format!("the device plugin reads this and does not start: {}", invalid.message))
+    Finding::new(Rule::NoStart, format!("the device plugin {version} does not start with this: {}", invalid.message))
         .with(|diagnostic| diagnostic.at(place).hint(hint))
 }
 

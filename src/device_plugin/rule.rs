@@ -43,6 +43,10 @@ pub enum Rule {
     ShortSleep,
     /// A setting that the environment replaces.
     Replaced,
+    /// Configurations that no node can choose, or nodes that get none.
+    Selection,
+    /// No default for nodes without a label.
+    NoDefault,
     /// A version whose verdicts are not known.
     NewerPlugin,
 }
@@ -69,7 +73,7 @@ const fn warning(name: &'static str, plugin: &'static str, why: &'static str) ->
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Refused,
         Self::NoStart,
         Self::UnknownKey,
@@ -89,6 +93,8 @@ impl Rule {
         Self::NoDeviceList,
         Self::ShortSleep,
         Self::Replaced,
+        Self::Selection,
+        Self::NoDefault,
         Self::NewerPlugin,
     ];
 
@@ -150,6 +156,16 @@ impl Rule {
                 error("short-sleep", "takes a number for nanoseconds", "GPU feature discovery would look at the node without a pause")
             }
             Self::Replaced => warning("replaced", "takes the environment variable", "the file says something that does not happen"),
+            Self::Selection => error(
+                "selection",
+                "exits in its init container",
+                "a label or default that names no configuration leaves the node without GPUs",
+            ),
+            Self::NoDefault => warning(
+                "no-default",
+                "starts with its defaults under the GPU operator, even if a configuration is called `default`",
+                "it looks as if that one were taken",
+            ),
             Self::NewerPlugin => warning("newer-plugin", "unknown", "its verdicts were not compared with the plugin's own code"),
         }
     }

@@ -1,6 +1,7 @@
 //! Which of several configurations a node gets.
 
 use super::environment::Chart;
+use super::rule::{Finding, Rule};
 
 /// The node label that names a configuration.
 pub const LABEL: &str = "nvidia.com/device-plugin.config";
@@ -38,6 +39,13 @@ pub fn without_label<'a>(chart: Chart, names: &[&'a str], default: Option<&'a st
         (Chart::DevicePlugin, _) if names.contains(&NAMED) => Choice::Config(NAMED),
         (Chart::DevicePlugin, _) => Choice::Fails(format!("several configurations, no default, and none is called `{NAMED}`")),
     }
+}
+
+/// What is to be said where nodes without the label get the plugin's defaults.
+pub fn no_default(names: &[&str]) -> Finding {
+    let named = if names.contains(&NAMED) { format!(": the name `{NAMED}` means nothing to it") } else { String::new() };
+    Finding::new(Rule::NoDefault, format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{named}"))
+        .with(|diagnostic| diagnostic.hint("name a default, unless that is meant"))
 }
 
 /// Why a configuration of this name cannot be chosen, if it cannot.

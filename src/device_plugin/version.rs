@@ -30,11 +30,6 @@ impl PluginVersion {
     pub const fn minor(minor: u16) -> Self {
         Self(0, minor, 0)
     }
-
-    /// Whether no verdict of it can be known.
-    pub fn is_unknown(self) -> bool {
-        self > Self::NEWEST
-    }
 }
 
 impl fmt::Display for PluginVersion {

@@ -64,7 +64,8 @@ fn compare(vector: &Vector, version: PluginVersion) -> Option<String> {
         Verdict::ParseError(error) => ("PARSE-ERR", Some(error), None),
         Verdict::ValidateError(error) => ("VALIDATE-ERR", Some(error), None),
     };
-    let difference = |what: &str, found: &str, expected: &str| Some(format!("{} at {version}: {what}: {found}, expected {expected}", vector.id));
+    let difference =
+        |what: &str, found: &str, expected: &str| Some(format!("{} at {version}: {what}: {found}, expected {expected}", vector.id));
     if stage != expected_stage {
         return difference("stage", stage, expected_stage);
     }
