@@ -5,6 +5,7 @@
 
 pub mod catalog;
 pub mod crds;
+pub mod device_plugin;
 pub mod error;
 pub mod hook;
 pub mod image;

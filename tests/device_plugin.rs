@@ -10,6 +10,7 @@ use gpu_rollout::text::source::{Source, Sources};
 
 mod device_plugin {
     mod any_text;
+    mod command;
     mod rules;
     mod vectors;
 }

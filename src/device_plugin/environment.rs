@@ -67,6 +67,14 @@ impl Chart {
         }
     }
 
+    /// Where the chart's values name the ConfigMap (`name`) and the default (`default`), as a dotted path.
+    pub fn config_path(self) -> &'static str {
+        match self {
+            Self::GpuOperator => "devicePlugin.config",
+            Self::DevicePlugin => "config",
+        }
+    }
+
     /// The environment that this chart makes of `values`: the value at a dotted path, `None` where nothing is set.
     pub fn environment(self, version: PluginVersion, values: &dyn Fn(&str) -> Option<Value>) -> Environment {
         let mut environment = Environment::default();

@@ -12,6 +12,7 @@ use crate::catalog::model::{Component, Version};
 
 pub mod cluster;
 pub mod components;
+pub mod device_plugin;
 pub mod rollout;
 pub mod secrets;
 pub mod stack;
@@ -26,6 +27,7 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     rollout::check(&subject, findings);
     secrets::check(&subject, findings);
     values::check(&subject, findings);
+    device_plugin::check(&subject, findings);
     stack::check(&subject, findings);
 }
 

@@ -57,6 +57,25 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
+    /// Configurations of the device plugin at a component that has none.
+    #[error("component `{0}` does not deploy the device plugin, so it takes no `devicePluginConfig`")]
+    NoDevicePlugin(String),
+    /// Configurations of the device plugin that cannot be written.
+    #[error("`devicePluginConfig` of component `{component}`: {reason}")]
+    DevicePluginConfig {
+        /// The component.
+        component: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Values that name other configurations of the device plugin than the bundle's.
+    #[error("`devicePluginConfig` and `values.{path}` of component `{component}` both say which configurations there are")]
+    ConfigTwice {
+        /// The component.
+        component: String,
+        /// The dotted path.
+        path: String,
+    },
     /// A wait without an end before a gate with a budget.
     #[error(
         "`waitForCompletion` has no timeout, so one endless job would hold up the whole rollout, and gate `settled` could never be promised"
@@ -109,6 +128,7 @@ impl PlanError {
             Self::Empty => Some("add at least one entry to `components`, or set `enabled: true` on one".to_owned()),
             Self::SetTwice { values, .. } => Some(format!("remove `{values}`; the path below `rollout` is the one that budgets are made from")),
             Self::Reserved { path, .. } => Some(format!("remove `{path}`: the bundle brings the CRDs itself and sets it")),
+            Self::ConfigTwice { path, .. } => Some(format!("remove `{path}`: the bundle brings the ConfigMap and sets it")),
             Self::EndlessWait => Some(
                 "set `rollout.gpuDriver.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
                     .to_owned(),
@@ -119,7 +139,14 @@ impl PlanError {
                 Some("one CRD has one owner: take versions of both components that agree, or leave one component out".to_owned())
             }
             Self::UnknownRepository { known, .. } => Some(format!("the repositories are {}", known.join(", "))),
-            Self::Twice(_) | Self::Circle(_) | Self::NoMap { .. } | Self::Value { .. } | Self::CrdFile { .. } | Self::TooLong(_) => None,
+            Self::Twice(_)
+            | Self::Circle(_)
+            | Self::NoMap { .. }
+            | Self::Value { .. }
+            | Self::CrdFile { .. }
+            | Self::TooLong(_)
+            | Self::NoDevicePlugin(_)
+            | Self::DevicePluginConfig { .. } => None,
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Parts<'a> {
     pub(super) recipe: &'a Recipe,
     /// The component that it follows.
     pub(super) component: &'a str,
+    /// The releases whose values it shares, that component first.
+    pub(super) shares: Vec<String>,
     /// That component's version.
     pub(super) version: &'a str,
     /// What its Job does.
@@ -55,7 +57,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     put("dra", dra(&parts));
     Hook {
         component: parts.component.to_owned(),
-        shares: vec![parts.component.to_owned()],
+        shares: parts.shares,
         version: parts.version.to_owned(),
         duties: parts.duties.to_vec(),
         rights: rights(parts.duties).collect(),

@@ -9,7 +9,7 @@ use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
-use super::{crds, namespaces, order, sources, time, values};
+use super::{crds, device_plugin, namespaces, order, sources, time, values};
 use crate::catalog::lookup;
 use crate::catalog::model::{Component, Version};
 use crate::contract::duty::Duty;
@@ -139,9 +139,13 @@ impl<C: Catalog> Planner<'_, C> {
         let name = &choice.known.name;
         let mut needs: Vec<String> =
             self.releases.iter().filter(|release| release.name == namespaces::RELEASE).map(|release| release.name.clone()).collect();
+        let config = device_plugin::release(choice.asked, choice.namespace, &needs)?;
         let crd_releases = self.crds(choice, &needs)?;
         let skip_crds = !crd_releases.is_empty();
         needs.extend(crd_releases);
+        needs.extend(config.iter().map(|config| config.name.clone()));
+        let shares: Vec<String> = std::iter::once(name.clone()).chain(config.iter().map(|config| config.name.clone())).collect();
+        self.releases.extend(config);
         for earlier in &choice.known.after {
             needs.extend(self.last_of(earlier));
         }
@@ -163,7 +167,7 @@ impl<C: Catalog> Planner<'_, C> {
                 skip_crds,
             }),
         });
-        self.hook(choice)
+        self.hook(choice, shares)
     }
 
     /// The component's CRDs that nobody owns yet, as a release; returns all releases that own CRDs of this component.
@@ -204,7 +208,7 @@ impl<C: Catalog> Planner<'_, C> {
         Ok(needed)
     }
 
-    fn hook(&mut self, choice: &Choice<'_>) -> Result<(), PlanError> {
+    fn hook(&mut self, choice: &Choice<'_>, shares: Vec<String>) -> Result<(), PlanError> {
         let Some(hook) = &choice.known.hook else { return Ok(()) };
         let name = &choice.known.name;
         let operator = self.chosen.iter().find(|choice| choice.known.name == GPU_OPERATOR);
@@ -221,6 +225,7 @@ impl<C: Catalog> Planner<'_, C> {
         let parts = hook::Parts {
             recipe: self.recipe,
             component: name,
+            shares,
             version: choice.version,
             duties: &duties,
             budget,

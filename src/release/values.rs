@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::PlanError;
+use super::{PlanError, device_plugin};
 use crate::catalog::lookup;
 use crate::catalog::model::Version;
+use crate::device_plugin::environment::Chart;
 use crate::recipe::model::{Component, GpuDriver};
 
 /// Chart key of `rollout.gpuDriver.version`.
@@ -78,7 +79,26 @@ pub(super) fn of(component: &Component, version: Option<&Version>, driver: Optio
         }
         set(&mut values, path, value).map_err(no_map)?;
     }
+    device_plugin(component, &mut values)?;
     Ok(values)
+}
+
+/// The chart is told where its device plugin finds the configurations of the bundle.
+fn device_plugin(component: &Component, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+    let Some(config) = &component.device_plugin_config else { return Ok(()) };
+    let Ok(chart) = component.name.parse::<Chart>() else {
+        return Err(PlanError::NoDevicePlugin(component.name.clone()));
+    };
+    let mut rows = vec![("name", device_plugin::release_name(&component.name))];
+    rows.extend(config.default.clone().map(|default| ("default", default)));
+    for (key, value) in rows {
+        let path = format!("{}.{key}", chart.config_path());
+        if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
+            return Err(PlanError::ConfigTwice { component: component.name.clone(), path });
+        }
+        set(values, &path, Value::String(value)).map_err(|path| PlanError::NoMap { component: component.name.clone(), path })?;
+    }
+    Ok(())
 }
 
 /// What the recipe sets, as (path below `rollout.gpuDriver`, path in the chart's values, value). Names and types are the chart's:
