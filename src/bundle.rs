@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod checksums;
+pub mod device_plugin;
 pub mod info;
 pub mod promises;
 pub mod target;

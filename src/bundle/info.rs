@@ -154,7 +154,7 @@ fn releases(plan: &Plan) -> Vec<ReleaseInfo> {
                 info.duties = hook.duties.iter().map(|duty| duty.name().to_owned()).collect();
                 info.budget_seconds = Some(hook.budget.seconds);
             }
-            Kind::Manifests(_) => {}
+            Kind::Manifests(manifests) => info.component.clone_from(&manifests.component),
         }
         info
     };

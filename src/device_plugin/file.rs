@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::check::{Report, Target, Verdict, WORDS, check_text, newer_plugin};
+use super::check::{Report, Target, WORDS, check_text, newer_plugin};
 use super::config_map::{self, Entry};
-use super::effective::Effective;
 use super::environment::Chart;
 use super::rule::{Finding, Rule};
 use super::selection::{self, Choice, LABEL};
@@ -12,6 +11,8 @@ use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::parse::parse_leniently;
 use crate::text::source::{Source, SourceId, Sources};
 use crate::text::tree::Node;
+
+mod tell;
 
 /// What is asked about a file.
 #[derive(Clone, Copy, Debug)]
@@ -138,104 +139,4 @@ impl Answer {
         let configs = self.configs.into_iter().flat_map(|(_, report)| report.findings);
         self.findings.into_iter().chain(configs).map(|finding| finding.diagnostic).collect()
     }
-
-    /// For people.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (name, report) in &self.configs {
-            let name = name.as_ref().map_or_else(|| self.name.clone(), |name| format!("{}, configuration {name}", self.name));
-            match &report.verdict {
-                Verdict::Ok(effective) => {
-                    text += &format!("{name}: the device plugin {} starts with it\n", self.version);
-                    text += &summary(effective);
-                }
-                Verdict::ParseError(message) | Verdict::ValidateError(message) => {
-                    text += &format!("{name}: the device plugin {} refuses it\n  {message}\n", self.version);
-                }
-            }
-        }
-        if let Some(without_label) = &self.without_label {
-            let gets = match (&without_label["config"], &without_label["error"]) {
-                (Value::String(name), _) => format!("configuration {name}"),
-                (_, Value::String(reason)) => format!("no plugin: {reason}"),
-                _ => "the plugin's defaults".to_owned(),
-            };
-            text += &format!("nodes without the label {LABEL}: {gets}\n");
-        }
-        text
-    }
-
-    /// For programs.
-    pub fn to_json(&self, sources: &Sources) -> Value {
-        let configs: Vec<Value> = self
-            .configs
-            .iter()
-            .map(|(name, report)| json!({"name": name, "verdict": report.verdict.to_json(), "findings": list(&report.findings, sources)}))
-            .collect();
-        json!({
-            "file": self.name,
-            "pluginVersion": self.version,
-            "chart": self.chart.map(Chart::name),
-            "ok": self.is_ok(),
-            "configs": configs,
-            "withoutLabel": self.without_label,
-            "findings": list(&self.findings, sources),
-        })
-    }
-}
-
-fn list(findings: &[Finding], sources: &Sources) -> Vec<Value> {
-    let one = |Finding { rule, diagnostic }: &Finding| {
-        let place = diagnostic.place.map(|place| sources.line_and_column(place));
-        json!({
-            "rule": rule.about().name,
-            "severity": match diagnostic.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            },
-            "message": diagnostic.message,
-            "line": place.map(|(line, _)| line),
-            "column": place.map(|(_, column)| column),
-            "hints": diagnostic.hints,
-        })
-    };
-    findings.iter().map(one).collect()
-}
-
-/// What a node offers, line by line.
-fn summary(effective: &Effective) -> String {
-    let mut rows = vec![("sharing", effective.sharing_strategy.name().to_owned())];
-    if effective.advertised.is_empty() {
-        let mig = match effective.mig_strategy.as_str() {
-            "mixed" => ", and nvidia.com/mig-<profile>: one for each MIG device",
-            "single" => " or, where MIG is on, for each MIG device",
-            _ => "",
-        };
-        rows.push(("node offers", format!("nvidia.com/gpu: one for each GPU{mig}")));
-    }
-    for offer in &effective.advertised {
-        rows.push(("node offers", format!("{}: {} for each device that is called {}", offer.name, offer.replicas, offer.from)));
-    }
-    if !effective.advertised.is_empty() {
-        let more = match effective.fail_requests_greater_than_one {
-            Some(true) => "refused",
-            Some(false) | None => "granted, and give no more of a device than one does",
-        };
-        rows.push(("requests for more than one", more.to_owned()));
-    }
-    rows.push(("MIG strategy", effective.mig_strategy.clone()));
-    rows.push(("devices reach containers by", effective.device_list_strategy.join(", ")));
-    rows.push(("devices are named by", effective.device_id_strategy.clone()));
-    rows.push(("device nodes to the kubelet", yes_or_no(effective.pass_device_specs).to_owned()));
-    rows.push(("fails if it cannot start", yes_or_no(effective.fail_on_init_error).to_owned()));
-    rows.extend(effective.shared_devices_allocation_policy.clone().map(|policy| ("shared devices are handed out", policy)));
-    if !effective.imex.channel_ids.is_empty() {
-        rows.push(("IMEX channel 0", if effective.imex.required { "required" } else { "where the node has it" }.to_owned()));
-    }
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect()
-}
-
-fn yes_or_no(flag: bool) -> &'static str {
-    if flag { "yes" } else { "no" }
 }

@@ -140,7 +140,7 @@ impl Rule {
             Self::MpsReplicas => warning(
                 "mps-replicas",
                 "takes it; the MPS daemon fails on the node",
-                "the limit depends on the GPU: 16 clients before Volta's successors, 48 since",
+                "the limit depends on the GPU: 16 clients below compute capability 7.5, 48 from there on",
             ),
             Self::MpsRequests => warning(
                 "mps-requests",

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde_json::Value;
+
+use super::environment::Chart;
+
 /// A version of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginVersion(u16, u16, u16);
@@ -25,6 +29,36 @@ impl PluginVersion {
     pub const PROVEN: [Self; 4] = [Self(0, 17, 4), Self(0, 18, 2), Self(0, 19, 3), Self(0, 20, 0)];
     /// The newest of them; newer plugins are judged like it.
     pub const NEWEST: Self = Self::PROVEN[3];
+
+    /// The version that a chart deploys: the operator's chart names it in its values; the plugin's own chart has the plugin's version
+    /// (`chart_version`), unless its values name another image. `values`: the value at a dotted path.
+    ///
+    /// # Errors
+    /// Nothing that is known says which version it is, or it is too old.
+    pub fn deployed(chart: Chart, chart_version: &str, values: &dyn Fn(&str) -> Option<Value>) -> Result<Self, VersionError> {
+        let named = values(Self::path(chart)).and_then(|value| value.as_str().map(str::to_owned)).filter(|text| !text.is_empty());
+        match (chart, named) {
+            (_, Some(text)) => text.parse(),
+            (Chart::GpuOperator, None) => Err(VersionError::Text(String::new())),
+            (Chart::DevicePlugin, None) => chart_version.parse(),
+        }
+    }
+
+    /// Where the values name the plugin's version.
+    pub fn path(chart: Chart) -> &'static str {
+        match chart {
+            Chart::GpuOperator => "devicePlugin.version",
+            Chart::DevicePlugin => "image.tag",
+        }
+    }
+
+    /// The version to judge by where none is known: the nearest whose verdicts are.
+    pub fn nearest(error: &VersionError) -> Self {
+        match error {
+            VersionError::Text(_) => Self::NEWEST,
+            VersionError::TooOld(_) => Self::OLDEST,
+        }
+    }
 
     /// `0.MINOR.0`.
     pub const fn minor(minor: u16) -> Self {

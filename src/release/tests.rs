@@ -239,3 +239,36 @@ fn two_forms_of_one_crd_are_refused() {
     let error = plan(&both, &catalog, &Options::default()).unwrap_err();
     assert!(matches!(error, PlanError::CrdConflict { .. }), "{error}");
 }
+
+/// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it fires the hook.
+#[test]
+fn configurations_of_the_device_plugin_come_before_the_component() {
+    let config = json!({"default": "shared", "configs": {"shared": {"version": "v1"}, "whole": {"version": "v1"}}});
+    let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1", "devicePluginConfig": config}]})).unwrap();
+    let Kind::Manifests(manifests) = &release(&plan, "gpu-operator-config").kind else { panic!("the configurations are manifests") };
+    assert!(manifests.shared);
+    assert_eq!(
+        manifests.objects,
+        [json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gpu-operator-config", "namespace": "gpu-operator"},
+            "data": {"shared": "version: v1\n", "whole": "version: v1\n"},
+        })]
+    );
+    assert!(release(&plan, "gpu-operator").needs.contains(&"gpu-operator-config".to_owned()));
+    assert_eq!(
+        upstream(&plan, "gpu-operator").values["devicePlugin"],
+        json!({"config": {"name": "gpu-operator-config", "default": "shared"}})
+    );
+    assert_eq!(hook(&plan, "gpu-operator-post").shares, ["gpu-operator", "gpu-operator-config"]);
+}
+
+#[test]
+fn configurations_of_the_device_plugin_are_named_in_one_place() {
+    let with = |name: &str, values: Value| {
+        planned(json!({"components": [{"name": name, "values": values, "devicePluginConfig": {"configs": {"a": {}}}}]}))
+    };
+    let twice = with("gpu-operator", json!({"devicePlugin": {"config": {"name": "mine"}}}));
+    assert_eq!(twice, Err(PlanError::ConfigTwice { component: "gpu-operator".to_owned(), path: "devicePlugin.config.name".to_owned() }));
+    assert_eq!(with("cert-manager", json!({})), Err(PlanError::NoDevicePlugin("cert-manager".to_owned())));
+    assert!(with("gpu-operator", json!({"devicePlugin": {"config": {"name": ""}}})).is_ok());
+}

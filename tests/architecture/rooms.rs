@@ -67,7 +67,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("deployer", &["contract", "release"], &[], "a deployer only writes down what the plan says"),
     room(
         "bundle",
-        &["contract", "recipe", "release", "deployer"],
+        &["contract", "text", "device_plugin", "recipe", "release", "deployer"],
         &[World::Files, World::System],
         "it puts files into a directory and knows no command line",
     ),

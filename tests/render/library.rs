@@ -36,7 +36,7 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 
 /// Whether a file carries Helm's own syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
-    path.contains("-post/templates/")
+    path.contains("-post/templates/") || path.ends_with("/templates/objects.yaml")
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `devicePluginConfig`: the device plugin's configurations, checked as the plugin and we would check their files.
 
+use serde_json::Value;
+
 use super::{Known, Subject};
 use crate::device_plugin::check::{Target, check_node, newer_plugin};
 use crate::device_plugin::environment::Chart;
@@ -39,9 +41,9 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn all(&mut self) {
-        let version = self.version();
         let component = self.component;
         let value = |path: &str| component.value(&path.split('.').collect::<Vec<_>>());
+        let version = self.version(&value);
         let target = Target { version, environment: self.chart.environment(version, &value) };
         let configs = self.node.get("configs").map(Node::entries).unwrap_or_default();
         for entry in configs {
@@ -75,33 +77,25 @@ impl Check<'_> {
         self.subject.place(&[&["components", self.component.name, KEY][..], keys].concat())
     }
 
-    /// The plugin's version is that of the image.
-    fn version(&mut self) -> PluginVersion {
-        let (path, value): (&[&str], _) = match self.chart {
-            Chart::GpuOperator => (&["values", "devicePlugin", "version"], self.component.value(&["devicePlugin", "version"])),
-            Chart::DevicePlugin => (&["values", "image", "tag"], self.component.value(&["image", "tag"])),
-        };
-        let written = value.and_then(|value| value.as_str().map(str::to_owned)).filter(|text| !text.is_empty());
-        // The chart's own image has the chart's version; the operator's chart names its own.
-        let own = || match self.chart {
-            Chart::GpuOperator => None,
-            Chart::DevicePlugin => self.subject.recipe.components.iter().find(|known| known.name == self.component.name)?.version.clone(),
-        };
-        let text = written.or_else(own).unwrap_or_default();
-        let place = self.subject.place(&[&["components", self.component.name][..], path].concat());
-        let (version, problem) = match text.parse::<PluginVersion>() {
+    /// The version that will read the configurations.
+    fn version(&mut self, values: &dyn Fn(&str) -> Option<Value>) -> PluginVersion {
+        let asked = self.subject.recipe.components.iter().find(|known| known.name == self.component.name);
+        let chart_version = asked.and_then(|asked| asked.version.as_deref()).unwrap_or_default();
+        let (version, problem) = match PluginVersion::deployed(self.chart, chart_version, values) {
             Ok(version) => (version, newer_plugin(version).map(|finding| finding.diagnostic)),
-            Err(error @ VersionError::TooOld(_)) => {
-                let message = format!("{error}; the configurations are judged like it");
-                (PluginVersion::OLDEST, Some(Diagnostic::warning(message)))
-            }
-            Err(VersionError::Text(text)) => {
-                let newest = PluginVersion::NEWEST;
-                let what = if text.is_empty() { "nothing says which".to_owned() } else { format!("`{text}` does not say which") };
-                let message = format!("{what} version of the device plugin is deployed: the configurations are judged like {newest}");
-                (newest, Some(Diagnostic::warning(message)))
+            Err(error) => {
+                let nearest = PluginVersion::nearest(&error);
+                let what = match &error {
+                    VersionError::TooOld(_) => error.to_string(),
+                    VersionError::Text(text) if text.is_empty() => "nothing says which version of the device plugin is deployed".to_owned(),
+                    VersionError::Text(text) => format!("`{text}` does not say which version of the device plugin is deployed"),
+                };
+                (nearest, Some(Diagnostic::warning(format!("{what}; the configurations are judged as for {nearest}"))))
             }
         };
+        let path =
+            [&["components", self.component.name, "values"][..], &PluginVersion::path(self.chart).split('.').collect::<Vec<_>>()].concat();
+        let place = self.subject.place(&path);
         self.findings.extend(problem.map(|diagnostic| diagnostic.at(place)));
         version
     }
