@@ -1,34 +1,60 @@
-//! Embeds `bundles/`: writes a table of every recipe, component, values and CRD file, sorted by path.
+//! Embeds `bundles/`: writes a table of every recipe, component, values, schema and CRD file, sorted by path. What is large and
+//! rarely needed is packed; files with the same content are embedded once.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+/// As small as it gets: it is packed once for each build.
+const LEVEL: u8 = 10;
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=bundles");
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?);
     // A build script runs in the package's folder.
     let root = PathBuf::from("bundles");
     let mut files = Vec::new();
     collect(&root, "", &mut files)?;
     files.sort();
-    let mut table = String::from("&[\n");
+    let mut packed: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let (mut statics, mut table) = (String::new(), String::from("static FILES: &[(&str, Content)] = &[\n"));
     for file in files {
-        // The compiler resolves the folder, so that no path of the building machine gets into the source.
-        writeln!(table, "    ({file:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/bundles/\", {file:?}))),")?;
+        // The compiler resolves folders, so that no path of the building machine gets into the source.
+        if is_plain(&file) {
+            writeln!(
+                table,
+                "    ({file:?}, Content::Plain(include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/bundles/\", {file:?})))),"
+            )?;
+            continue;
+        }
+        let content = fs::read(root.join(&file))?;
+        let next = packed.len();
+        let number = *packed.entry(content.clone()).or_insert(next);
+        if number == next {
+            fs::write(out.join(format!("{number}.packed")), miniz_oxide::deflate::compress_to_vec(&content, LEVEL))?;
+            let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{number}.packed\"))");
+            writeln!(statics, "static PACKED_{number}: Packed = Packed::new({bytes}, {:#x});", content.len())?;
+        }
+        writeln!(table, "    ({file:?}, Content::Packed(&PACKED_{number})),")?;
     }
-    table.push_str("]\n");
-    let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?;
-    fs::write(PathBuf::from(out).join("bundles.rs"), table)?;
+    table.push_str("];\n");
+    fs::write(out.join("bundles.rs"), format!("{statics}{table}"))?;
     Ok(())
 }
 
-/// What is embedded: recipes, component descriptions, CRDs, and the default values as JSON (their YAML is only the source).
+/// Recipes and component descriptions are small, and nearly every run reads some of them.
+fn is_plain(path: &str) -> bool {
+    path.starts_with("recipes/") || path.ends_with("/component.yaml")
+}
+
+/// What is embedded beside them: CRDs, and default values and schemas as JSON (their YAML is only the source).
 fn is_embedded(path: &str) -> bool {
-    let file = path.rsplit('/').next().unwrap_or(path);
-    let yaml = Path::new(file).extension().is_some_and(|ending| ending == "yaml");
-    file == "values.json" || (yaml && (path.starts_with("recipes/") || file == "component.yaml" || path.contains("/crds/")))
+    let ends_in = |wanted: &str| Path::new(path).extension().is_some_and(|ending| ending == wanted);
+    ends_in("yaml") && (is_plain(path) || path.contains("/crds/"))
+        || ends_in("json") && (path.ends_with("/values.json") || path.contains("/schemas/"))
 }
 
 fn collect(root: &Path, below: &str, files: &mut Vec<String>) -> Result<(), Box<dyn Error>> {

@@ -1,8 +1,10 @@
-//! The tree of files: what every bundle has beside its deployer's files, checksums, writing all or nothing, verifying.
+//! The tree of files: what every bundle has beside its deployer's files, checksums, writing all or nothing, verifying, comparing.
 
 pub mod build;
 pub mod checksums;
 pub mod device_plugin;
+pub mod diff;
+pub mod images;
 pub mod info;
 pub mod promises;
 pub mod target;

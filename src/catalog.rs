@@ -4,18 +4,17 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use model::{Component, Version};
+use model::{Component, CustomResource, Version};
 
+mod embedded;
 pub mod hook_chart;
 pub mod keys;
 pub mod model;
-
-/// Every embedded file: its path below `bundles/` and its text, sorted by path.
-static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/bundles.rs"));
+pub mod versions;
 
 /// The text of an embedded file, by its path below `bundles/`.
 pub fn file(path: &str) -> Option<&'static str> {
-    FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok().map(|index| FILES[index].1)
+    embedded::file(path)
 }
 
 /// The text of a recipe of the library.
@@ -25,12 +24,12 @@ pub fn recipe(name: &str) -> Option<&'static str> {
 
 /// The names of the library's recipes, sorted.
 pub fn recipe_names() -> impl Iterator<Item = &'static str> {
-    FILES.iter().filter_map(|(path, _)| path.strip_prefix("recipes/")?.strip_suffix(".yaml"))
+    embedded::paths().filter_map(|path| path.strip_prefix("recipes/")?.strip_suffix(".yaml"))
 }
 
 /// The names of the components, sorted.
 pub fn component_names() -> impl Iterator<Item = &'static str> {
-    FILES.iter().filter_map(|(path, _)| path.strip_prefix("components/")?.strip_suffix("/component.yaml"))
+    embedded::paths().filter_map(|path| path.strip_prefix("components/")?.strip_suffix("/component.yaml"))
 }
 
 /// The component with this name. Read when it is first asked for: a render needs a few of them, and every millisecond shows.
@@ -75,33 +74,63 @@ impl Component {
         Some(serde_json::from_str(text).expect("embedded values are read by the test `default_values_are_fresh`"))
     }
 
-    /// The CRD files that a bundle brings for this component with these values: its own, and those that its sub-charts need
-    /// while their owner is not among the components `present` in the recipe.
-    pub fn crds(&'static self, version: &'static Version, values: &Map<String, Value>, present: &[&str]) -> Vec<Crd> {
-        let mut crds = self.own_crds(version);
+    /// The schema of `spec` of a custom resource, as OpenAPI has it.
+    ///
+    /// # Panics
+    /// Never: a test reads all embedded schemas.
+    pub fn schema(&self, version: &Version, resource: &CustomResource) -> Option<Value> {
+        let text = file(&format!("components/{}/{}/schemas/{}.json", self.name, version.version, resource.kind))?;
+        Some(serde_json::from_str(text).expect("embedded schemas are read by the test `schemas_are_fresh`"))
+    }
+
+    /// Which of the components that the chart of `version` contains are switched on by these values, each with its switch.
+    pub fn nested<'a>(&self, version: &'a Version, values: &Map<String, Value>) -> Vec<(&'a str, &'a str)> {
+        if version.nested.is_empty() {
+            return Vec::new();
+        }
         let defaults = self.default_values(version).unwrap_or_default();
+        let is_on = |path: &String| is_on(values, &defaults, path);
+        let nested = version.nested.iter().filter(|nested| nested.conditions.iter().find_map(is_on).unwrap_or(true));
+        nested.filter_map(|nested| Some((nested.component.as_str(), nested.conditions.first()?.as_str()))).collect()
+    }
+
+    /// The CRD files that a bundle brings for this component with these values: its own, and those of others that it needs while
+    /// their owner is not among the components `present` in the recipe.
+    pub fn crds(&'static self, version: &'static Version, values: &Map<String, Value>, present: &[&str]) -> Vec<Crd> {
+        let mut crds = self.files(version, &version.crds);
+        if version.optional_crds.is_empty() && version.shared_crds.is_empty() {
+            return crds;
+        }
+        let defaults = self.default_values(version).unwrap_or_default();
+        let is_on = |path: &str| is_on(values, &defaults, path).unwrap_or(false);
+        for optional in version.optional_crds.iter().filter(|optional| is_on(&optional.condition)) {
+            crds.extend(self.files(version, &optional.crds));
+        }
         for shared in &version.shared_crds {
-            let is_on = |values: &Map<String, Value>| lookup(values, &shared.condition).and_then(Value::as_bool);
-            if present.contains(&shared.component.as_str()) || !is_on(values).or_else(|| is_on(&defaults)).unwrap_or(false) {
-                continue;
-            }
-            if let Some(owner) = component(&shared.component)
+            if !present.contains(&shared.component.as_str())
+                && is_on(&shared.condition)
+                && let Some(owner) = component(&shared.component)
                 && let Some(version) = owner.version(&shared.version)
             {
-                crds.extend(owner.own_crds(version));
+                crds.extend(owner.files(version, &version.crds));
             }
         }
         crds
     }
 
-    /// The CRD files that this component owns.
-    fn own_crds(&'static self, version: &'static Version) -> Vec<Crd> {
+    /// CRD files in the folder of `version`.
+    fn files(&'static self, version: &'static Version, paths: &'static [String]) -> Vec<Crd> {
         let read = |path: &'static String| {
             let text = file(&format!("components/{}/{}/{path}", self.name, version.version))?;
             Some(Crd { owner: &self.name, name: path.rsplit('/').next().unwrap_or(path), text })
         };
-        version.crds.iter().filter_map(read).collect()
+        paths.iter().filter_map(read).collect()
     }
+}
+
+/// What a switch says, if it is set.
+fn is_on(values: &Map<String, Value>, defaults: &Map<String, Value>, path: &str) -> Option<bool> {
+    lookup(values, path).or_else(|| lookup(defaults, path)).and_then(Value::as_bool)
 }
 
 /// The value at a dotted path.

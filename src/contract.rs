@@ -5,6 +5,7 @@
 pub mod budget;
 pub mod count;
 pub mod digest;
+pub mod driver;
 pub mod duration;
 pub mod duty;
 pub mod exit;

@@ -1,14 +1,19 @@
 //! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
 //!
 //! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`mod@template`] (the engine).
+//! [`mod@template`] (the engine), [`application`] (Argo CD's Applications).
 
 use std::fmt;
 use std::str::FromStr;
 
+pub mod application;
+pub mod argocd;
+pub mod argocd_helm;
 pub mod chart;
 pub mod file;
+pub mod flux;
 pub mod helm;
+pub mod helmfile;
 pub mod layout;
 pub mod source;
 pub mod template;
@@ -28,6 +33,8 @@ pub struct Deployer {
     pub description: &'static str,
     /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
     pub source: SourceNeed,
+    /// What to do with a bundle: the lines behind "next", for a directory that is written as a shell reads it.
+    pub next: fn(&str, Option<&Source>) -> Vec<String>,
     /// Writes its files.
     render: fn(Input<'_>) -> Result<Vec<File>, RenderError>,
 }
@@ -44,12 +51,43 @@ pub enum SourceNeed {
 }
 
 /// The table: a new deployer is a module and its row here.
-pub const DEPLOYERS: &[Deployer] = &[Deployer {
-    name: "helm",
-    description: "a shell script that runs the Helm command line",
-    source: SourceNeed::None,
-    render: helm::files,
-}];
+pub const DEPLOYERS: &[Deployer] = &[
+    Deployer {
+        name: "helm",
+        description: "a shell script that runs the Helm command line",
+        source: SourceNeed::None,
+        next: helm::next,
+        render: helm::files,
+    },
+    Deployer {
+        name: "helmfile",
+        description: "a helmfile.yaml, deployed with `helmfile sync`",
+        source: SourceNeed::None,
+        next: helmfile::next,
+        render: helmfile::files,
+    },
+    Deployer {
+        name: "flux",
+        description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
+        source: SourceNeed::Rendered,
+        next: flux::next,
+        render: flux::files,
+    },
+    Deployer {
+        name: "argocd",
+        description: "Argo CD: an Application of Applications",
+        source: SourceNeed::Rendered,
+        next: argocd::next,
+        render: argocd::files,
+    },
+    Deployer {
+        name: "argocd-helm",
+        description: "Argo CD: an umbrella chart that makes the Applications",
+        source: SourceNeed::AtInstall,
+        next: argocd_helm::next,
+        render: argocd_helm::files,
+    },
+];
 
 /// Why a text is no [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

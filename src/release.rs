@@ -9,6 +9,7 @@ pub mod device_plugin;
 pub mod error;
 pub mod hook;
 pub mod image;
+pub mod images;
 pub mod model;
 pub mod namespaces;
 pub mod order;

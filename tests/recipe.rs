@@ -162,8 +162,11 @@ fn default_values_pass() {
         let component = catalog::component(name).unwrap();
         for version in &component.versions {
             let Some(mut values) = component.default_values(version) else { continue };
-            if let Some(operator) = values.get_mut("operator").and_then(|operator| operator.as_object_mut()) {
-                operator.shift_remove("upgradeCRD");
+            for path in version.bundle_values.keys() {
+                let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+                let parent =
+                    parents.split('.').filter(|key| !key.is_empty()).try_fold(&mut values, |map, key| map.get_mut(key)?.as_object_mut());
+                parent.map(|map| map.shift_remove(last));
             }
             if let Some(driver) = values.get_mut("driver").and_then(|driver| driver.as_object_mut()) {
                 driver.shift_remove("upgradePolicy");

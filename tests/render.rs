@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod render {
+    mod argocd;
     mod command;
+    pub(crate) mod crd_schema;
+    mod flux;
     mod helm;
     mod library;
     mod script;

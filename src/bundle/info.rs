@@ -84,6 +84,9 @@ pub struct ReleaseInfo {
     /// What its Job does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub duties: Vec<String>,
+    /// The releases whose values it consumes beside its own settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<String>,
     /// B.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_seconds: Option<u64>,
@@ -135,6 +138,7 @@ fn releases(plan: &Plan) -> Vec<ReleaseInfo> {
             component: None,
             version: None,
             duties: Vec::new(),
+            shares: Vec::new(),
             budget_seconds: None,
             timeout_seconds: release.timeout_seconds,
             needs: release.needs.clone(),
@@ -152,6 +156,7 @@ fn releases(plan: &Plan) -> Vec<ReleaseInfo> {
                 info.component = Some(hook.component.clone());
                 info.version = Some(hook.version.clone());
                 info.duties = hook.duties.iter().map(|duty| duty.name().to_owned()).collect();
+                info.shares.clone_from(&hook.shares);
                 info.budget_seconds = Some(hook.budget.seconds);
             }
             Kind::Manifests(manifests) => info.component.clone_from(&manifests.component),

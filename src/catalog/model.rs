@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use semver::VersionReq;
 use serde::Deserialize;
 
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 
 /// Something deployable: one chart of a vendor, and what a bundle must know about it.
@@ -25,12 +27,21 @@ pub struct Component {
     /// Components that are deployed before it where a recipe has both.
     #[serde(default)]
     pub after: Vec<String>,
-    /// The hook release that follows it.
+    /// The hook releases before and after it.
     #[serde(default)]
-    pub hook: Option<Hook>,
+    pub hooks: Hooks,
+    /// Where its chart takes node selectors and tolerations.
+    #[serde(default)]
+    pub node_scheduling: NodeScheduling,
+    /// What its values do not say of its images.
+    #[serde(default)]
+    pub images: Images,
+    /// Versions of an earlier numbering, which are older than all others whatever their numbers say.
+    #[serde(default)]
+    pub earlier_numbering: Option<VersionReq>,
     /// The version that a recipe gets that does not name one.
     pub default_version: String,
-    /// The versions that the catalog knows.
+    /// The versions that the catalog knows, the oldest first.
     pub versions: Vec<Version>,
 }
 
@@ -67,12 +78,47 @@ impl PodSecurity {
     }
 }
 
-/// The hook release `<component>-post`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Hook {
-    /// What its Job does.
-    pub duties: Vec<Duty>,
+/// What the Jobs of the hook releases of a component do. No duties, no release.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Duties of `<component>-pre`, which comes after the component's CRDs and before the component.
+    pub pre: Vec<Duty>,
+    /// Duties of `<component>-post`, which comes after everything else of the component.
+    pub post: Vec<Duty>,
+    /// The driver that the component installs, and whose part of the recipe's `rollout` the hooks follow.
+    pub driver: Driver,
+}
+
+/// What must be known of a component's images beside its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Images {
+    /// Top-level keys (sub-charts, operands) that are used only where another value, a dotted path, is true.
+    pub conditions: BTreeMap<String, String>,
+    /// Images that are built for an operating system: their place in values (or in the custom resource's `spec`), and what the
+    /// operator puts behind the tag, with `{os}` (such as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
+    pub node_suffixes: BTreeMap<String, String>,
+}
+
+/// Where a chart takes node selectors and tolerations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeScheduling {
+    /// For pods that may run on any node: operators, controllers, webhooks.
+    pub system: Places,
+    /// For pods on nodes with the hardware.
+    pub accelerated: Places,
+}
+
+/// Values of a chart, as dotted paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Places {
+    /// Maps of node labels.
+    pub node_selector: Vec<String>,
+    /// Lists of tolerations.
+    pub tolerations: Vec<String>,
 }
 
 /// One version of a component's chart.
@@ -95,15 +141,74 @@ pub struct Version {
     /// CRD files that the component owns, relative to the version's folder; [`Component::crds`] reads them.
     #[serde(default)]
     pub crds: Vec<String>,
-    /// CRDs of other components that this chart's sub-charts need.
+    /// CRD files that the component owns too, but that a bundle brings only where a value is true.
+    #[serde(default)]
+    pub optional_crds: Vec<OptionalCrds>,
+    /// CRDs of other components that this chart or its sub-charts need.
     #[serde(default)]
     pub shared_crds: Vec<SharedCrds>,
-    /// Values that every bundle sets because it brings the CRDs itself, as dotted paths.
+    /// Other components that this chart contains.
+    #[serde(default)]
+    pub nested: Vec<Nested>,
+    /// Custom resources that a recipe may bring for it.
+    #[serde(default)]
+    pub custom_resources: Vec<CustomResource>,
+    /// Where this version's chart comes from, if not from the component's repository.
+    #[serde(default)]
+    pub repository: Option<Repository>,
+    /// The chart's name, if it is not the component's.
+    #[serde(default)]
+    pub chart: Option<String>,
+    /// Hooks, where they are not the component's.
+    #[serde(default)]
+    pub hooks: Option<Hooks>,
+    /// The first version that works as this one does, if that is not this one: versions in between that the catalog does not know
+    /// are taken for alike.
+    #[serde(default)]
+    pub since: Option<String>,
+    /// Values that every bundle sets, as dotted paths: it brings the CRDs itself, or names must stay as they are.
     #[serde(default)]
     pub bundle_values: serde_json::Map<String, serde_json::Value>,
 }
 
-/// CRDs that belong to another component, and that a sub-chart of this one needs.
+/// CRD files that are needed only where something is switched on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OptionalCrds {
+    /// The value, as a dotted path, that must be true.
+    pub condition: String,
+    /// The files.
+    pub crds: Vec<String>,
+}
+
+/// Another component that a chart contains as a sub-chart.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Nested {
+    /// The component.
+    pub component: String,
+    /// Helm's condition: dotted paths, the first one that is set decides. The first one is the switch.
+    pub conditions: Vec<String>,
+}
+
+/// A kind of custom resource that the component's operator works from and that its chart does not bring.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CustomResource {
+    /// Its kind: the key below `customResources`.
+    pub kind: String,
+    /// Its group and version.
+    pub api_version: String,
+    /// The one name that the operator looks at.
+    pub name: String,
+    /// The CRD file with its schema, relative to the version's folder.
+    pub crd: String,
+    /// Fields that people still write and that this version does not have, as dotted paths below `spec`, each with what to do instead.
+    #[serde(default)]
+    pub obsolete_fields: BTreeMap<String, String>,
+}
+
+/// CRDs that belong to another component, and that this one or a sub-chart of it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SharedCrds {

@@ -3,6 +3,8 @@
 use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
+pub mod diff;
+pub mod images;
 pub mod render;
 pub mod verify;
 
@@ -19,6 +21,10 @@ enum Command {
     Render(Box<render::Arguments>),
     /// Check that a bundle is as it was rendered, and that its parts still fit together.
     Verify(verify::Arguments),
+    /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
+    Diff(diff::Arguments),
+    /// List the images that a bundle has pulled, its hook's among them.
+    Images(images::Arguments),
 }
 
 impl Arguments {
@@ -27,6 +33,8 @@ impl Arguments {
         match self.command {
             Command::Render(arguments) => arguments.run(printer),
             Command::Verify(arguments) => arguments.run(printer),
+            Command::Diff(arguments) => arguments.run(printer),
+            Command::Images(arguments) => arguments.run(printer),
         }
     }
 }

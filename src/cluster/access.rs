@@ -6,7 +6,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::contract::duty::{Object, Right, Scope, rights};
-use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, OPERATOR_DEPLOYMENT};
+use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY};
 use crate::contract::settings::Settings;
 
 use super::call::{CallError, call};
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 pub async fn missing_rights(client: &Client, settings: &Settings, dra_namespaces: &[String]) -> Result<Vec<String>, CallError> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let questions: Vec<ResourceAttributes> =
-        rights(&settings.duties).flat_map(|right| questions(right, settings, dra_namespaces)).collect();
+        rights(settings.driver, &settings.duties).flat_map(|right| questions(right, settings, dra_namespaces)).collect();
     let answers = stream::iter(questions).map(|question| {
         let api = api.clone();
         async move {
@@ -45,15 +45,18 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
         Scope::Default => vec![Some(LEASE_NAMESPACE.to_owned())],
         Scope::Operator => vec![Some(settings.operator_namespace.clone())],
         Scope::Dra => dra_namespaces.iter().cloned().map(Some).collect(),
+        Scope::DevicePlugin => vec![Some(settings.device_plugin.namespace.clone())],
     };
     let names: Vec<Option<String>> = match right.object {
         Object::Any => vec![None],
         Object::Job => vec![Some(settings.release.clone())],
         Object::Record => vec![Some(settings.record.clone())],
         Object::Lease => vec![Some(LEASE_NAME.to_owned())],
-        Object::OperatorDeployment => vec![Some(OPERATOR_DEPLOYMENT.to_owned())],
+        Object::OperatorDeployment => vec![Some(settings.operator_deployment().to_owned())],
         Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
+        Object::NicClusterPolicy => vec![Some(NIC_CLUSTER_POLICY.to_owned())],
         Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
+        Object::DevicePluginConfig => settings.device_plugin.config_map.iter().cloned().map(Some).collect(),
     };
     let mut all = Vec::new();
     for verb in right.verbs {

@@ -4,25 +4,34 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::driver::Driver;
+
 /// One thing that a hook Job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duty {
+    /// Keep the NicClusterPolicy when the network operator's chart lets go of it: one annotation, before the upgrade.
+    PrepareNetwork,
     /// Wait until the operators have really finished.
     Settle,
     /// Replace the DRA kubelet plugins that would go on serving the old driver.
     Reroll,
+    /// Restart device plugin, GPU feature discovery and MPS daemon where a changed configuration (or driver) needs it and nothing
+    /// else does it. Pods are deleted, node by node; a template annotation would restart whole DaemonSets, and the operator may take it off.
+    RestartPlugins,
 }
 
 impl Duty {
     /// Every duty, in the order in which a Job performs them.
-    pub const ALL: [Self; 2] = [Self::Settle, Self::Reroll];
+    pub const ALL: [Self; 4] = [Self::PrepareNetwork, Self::Settle, Self::Reroll, Self::RestartPlugins];
 
     /// The duty's name, as in settings and chart.
     pub fn name(self) -> &'static str {
         match self {
+            Self::PrepareNetwork => "prepare-network",
             Self::Settle => "settle",
             Self::Reroll => "reroll",
+            Self::RestartPlugins => "restart-plugins",
         }
     }
 }
@@ -41,6 +50,13 @@ pub enum Scope {
     Operator,
     /// A Role in each namespace that may hold a DRA driver.
     Dra,
+    /// A Role in the device plugin's namespace.
+    DevicePlugin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 6] = [Self::Cluster, Self::Release, Self::Default, Self::Operator, Self::Dra, Self::DevicePlugin];
 }
 
 /// Which objects of a resource a right covers.
@@ -55,12 +71,16 @@ pub enum Object {
     Record,
     /// The cluster-wide Lease, [`crate::contract::names::LEASE_NAME`].
     Lease,
-    /// The operator's Deployment, [`crate::contract::names::OPERATOR_DEPLOYMENT`].
+    /// The operator's Deployment that the settings name.
     OperatorDeployment,
     /// The ClusterPolicy that the settings name.
     ClusterPolicy,
+    /// The one NicClusterPolicy, [`crate::contract::names::NIC_CLUSTER_POLICY`].
+    NicClusterPolicy,
     /// The namespaces that may hold a DRA driver.
     DraNamespaces,
+    /// The ConfigMap with the device plugin's configurations; where there is none, there is no rule.
+    DevicePluginConfig,
 }
 
 /// One rule: verbs on a resource, in a scope, and what the hook does with it.
@@ -69,6 +89,9 @@ pub struct Right {
     /// `None`: every hook Job needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duty: Option<Duty>,
+    /// `None`: with every driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<Driver>,
     /// Where the rule holds.
     pub scope: Scope,
     /// API group; empty for the core group.
@@ -92,12 +115,20 @@ const fn right(
     object: Object,
     why: &'static str,
 ) -> Right {
-    Right { duty, scope, group, resource, verbs, object, why }
+    Right { duty, driver: None, scope, group, resource, verbs, object, why }
+}
+
+impl Right {
+    /// The same, with one driver only.
+    const fn with(self, driver: Driver) -> Self {
+        Self { driver: Some(driver), ..self }
+    }
 }
 
 const WATCH: &[&str] = &["list", "watch"];
 const SETTLE: Option<Duty> = Some(Duty::Settle);
 const REROLL: Option<Duty> = Some(Duty::Reroll);
+const RESTART: Option<Duty> = Some(Duty::RestartPlugins);
 
 /// The table. A new duty is a variant above and its rows here.
 pub const RIGHTS: &[Right] = &[
@@ -128,9 +159,34 @@ pub const RIGHTS: &[Right] = &[
         Object::Lease,
         "waits for the Lease and holds it, so that one hook Job acts at a time",
     ),
-    right(SETTLE, Scope::Cluster, ("", "nodes"), WATCH, Object::Any, "sees GPU nodes, their labels and the vendor's upgrade states"),
-    right(SETTLE, Scope::Cluster, ("nvidia.com", "clusterpolicies"), WATCH, Object::ClusterPolicy, "sees what the operator is asked for"),
-    right(SETTLE, Scope::Cluster, ("nvidia.com", "nvidiadrivers"), WATCH, Object::Any, "the same in NVIDIADriver mode"),
+    right(
+        Some(Duty::PrepareNetwork),
+        Scope::Cluster,
+        ("mellanox.com", "nicclusterpolicies"),
+        &["get", "patch"],
+        Object::NicClusterPolicy,
+        "annotates the NicClusterPolicy so that it stays when its chart lets go of it",
+    ),
+    right(
+        SETTLE,
+        Scope::Cluster,
+        ("", "nodes"),
+        WATCH,
+        Object::Any,
+        "sees nodes that need the driver, their labels and the vendor's upgrade states",
+    ),
+    right(SETTLE, Scope::Cluster, ("nvidia.com", "clusterpolicies"), WATCH, Object::ClusterPolicy, "sees what the operator is asked for")
+        .with(Driver::Gpu),
+    right(SETTLE, Scope::Cluster, ("nvidia.com", "nvidiadrivers"), WATCH, Object::Any, "the same in NVIDIADriver mode").with(Driver::Gpu),
+    right(
+        SETTLE,
+        Scope::Cluster,
+        ("mellanox.com", "nicclusterpolicies"),
+        WATCH,
+        Object::NicClusterPolicy,
+        "sees what the network operator is asked for",
+    )
+    .with(Driver::Ofed),
     right(
         SETTLE,
         Scope::Operator,
@@ -148,7 +204,7 @@ pub const RIGHTS: &[Right] = &[
         Object::Any,
         "knows the newest revision of the driver DaemonSets",
     ),
-    right(SETTLE, Scope::Operator, ("", "pods"), WATCH, Object::Any, "sees driver and toolkit pods on each node"),
+    right(SETTLE, Scope::Operator, ("", "pods"), WATCH, Object::Any, "sees driver (and toolkit) pods on each node"),
     right(REROLL, Scope::Cluster, ("", "namespaces"), &["get"], Object::DraNamespaces, "tells an absent DRA driver from a missing right"),
     right(
         REROLL,
@@ -160,9 +216,44 @@ pub const RIGHTS: &[Right] = &[
     ),
     right(REROLL, Scope::Dra, ("apps", "daemonsets"), WATCH, Object::Any, "recognizes the DRA kubelet plugin"),
     right(REROLL, Scope::Dra, ("", "pods"), &["list", "watch", "delete"], Object::Any, "sees and replaces the plugin pod of one node"),
+    right(
+        RESTART,
+        Scope::Cluster,
+        ("", "nodes"),
+        WATCH,
+        Object::Any,
+        "sees which configuration a node's label asks for, and whether it is ready",
+    ),
+    right(
+        RESTART,
+        Scope::DevicePlugin,
+        ("", "configmaps"),
+        WATCH,
+        Object::DevicePluginConfig,
+        "sees whether the configurations are those of the values",
+    ),
+    right(
+        RESTART,
+        Scope::DevicePlugin,
+        ("apps", "daemonsets"),
+        WATCH,
+        Object::Any,
+        "recognizes device plugin, GPU feature discovery and MPS daemon",
+    ),
+    right(
+        RESTART,
+        Scope::DevicePlugin,
+        ("apps", "controllerrevisions"),
+        WATCH,
+        Object::Any,
+        "knows which pods their DaemonSet replaces by itself",
+    ),
+    right(RESTART, Scope::DevicePlugin, ("", "pods"), &["list", "watch", "delete"], Object::Any, "sees and restarts the pods of one node"),
 ];
 
-/// The rights of a Job with these duties, in the table's order.
-pub fn rights(duties: &[Duty]) -> impl Iterator<Item = &'static Right> {
-    RIGHTS.iter().filter(move |right| right.duty.is_none_or(|duty| duties.contains(&duty)))
+/// The rights of a Job with these duties about this driver, in the table's order.
+pub fn rights(driver: Driver, duties: &[Duty]) -> impl Iterator<Item = &'static Right> {
+    let applies =
+        move |right: &&Right| right.driver.is_none_or(|only| only == driver) && right.duty.is_none_or(|duty| duties.contains(&duty));
+    RIGHTS.iter().filter(applies)
 }

@@ -10,6 +10,8 @@ pub enum ExitCode {
     Input,
     /// Wrong usage of the command line.
     Usage,
+    /// Two bundles differ.
+    Different,
     /// The hook lacks a right; nothing was written.
     Rights,
     /// The API of the operator is not there: its CustomResourceDefinition is missing.
@@ -42,10 +44,11 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Success,
         Self::Input,
         Self::Usage,
+        Self::Different,
         Self::Rights,
         Self::ApiMissing,
         Self::OperatorMissing,
@@ -68,6 +71,7 @@ impl ExitCode {
             Self::Success => 0,
             Self::Input => 1,
             Self::Usage => 2,
+            Self::Different => 3,
             Self::Rights => 10,
             Self::ApiMissing => 11,
             Self::OperatorMissing => 12,
@@ -91,6 +95,7 @@ impl ExitCode {
             Self::Success => "success",
             Self::Input => "input",
             Self::Usage => "usage",
+            Self::Different => "different",
             Self::Rights => "rights",
             Self::ApiMissing => "api-missing",
             Self::OperatorMissing => "operator-missing",

@@ -35,7 +35,11 @@ pub const UPGRADE_STATE_LABEL: &str = "nvidia.com/gpu-driver-upgrade-state";
 pub const UPGRADE_SKIP_LABEL: &str = "nvidia.com/gpu-driver-upgrade.skip";
 /// Pods with this label are never drained by the vendor's controller.
 pub const DRAIN_SKIP_LABEL: &str = "nvidia.com/gpu-driver-upgrade-drain.skip";
-/// The same for the network operator.
+/// [`UPGRADE_STATE_LABEL`] of the network operator.
+pub const OFED_UPGRADE_STATE_LABEL: &str = "nvidia.com/ofed-driver-upgrade-state";
+/// [`UPGRADE_SKIP_LABEL`] of the network operator.
+pub const OFED_UPGRADE_SKIP_LABEL: &str = "nvidia.com/ofed-driver-upgrade.skip";
+/// [`DRAIN_SKIP_LABEL`] of the network operator.
 pub const OFED_DRAIN_SKIP_LABEL: &str = "nvidia.com/ofed-driver-upgrade-drain.skip";
 /// All labels of node-feature-discovery start with it.
 pub const NFD_LABEL_PREFIX: &str = "feature.node.kubernetes.io/";
@@ -49,6 +53,37 @@ pub const OPERATOR_DEPLOYMENT: &str = "gpu-operator";
 /// The operator's own ClusterPolicy: a literal in the chart.
 pub const CLUSTER_POLICY: &str = "cluster-policy";
 
+/// The network operator's Deployment in a release called `network-operator`, as the bundles call it (its chart's `fullname`).
+pub const NETWORK_OPERATOR_DEPLOYMENT: &str = "network-operator";
+/// The only NicClusterPolicy that the network operator acts on.
+pub const NIC_CLUSTER_POLICY: &str = "nic-cluster-policy";
+/// The label that all OFED driver DaemonSets and pods carry, with an empty value (network-operator v1.3.0 and later).
+pub const OFED_DRIVER_LABEL: &str = "nvidia.com/ofed-driver";
+/// Whose an OFED driver DaemonSet is: [`OFED_OWNER_POLICY`], or `nnp-<name>` of a NicNodePolicy (network-operator 26.4 and later).
+pub const OFED_OWNER_LABEL: &str = "ds-owner";
+/// Value of [`OFED_OWNER_LABEL`] for DaemonSets of the NicClusterPolicy.
+pub const OFED_OWNER_POLICY: &str = "NicClusterPolicy";
+/// The container of an OFED driver pod that installs the driver.
+pub const OFED_CONTAINER: &str = "mofed-container";
+/// Label of node-feature-discovery by which the network operator knows a node with one of its NICs (vendor 15b3).
+pub const NIC_PRESENT_LABEL: &str = "feature.node.kubernetes.io/pci-15b3.present";
+
+/// Node label that chooses a node's device plugin configuration (k8s-device-plugin `cmd/config-manager`).
+pub const DEVICE_PLUGIN_CONFIG_LABEL: &str = "nvidia.com/device-plugin.config";
+/// The containers by which device plugin, GPU feature discovery and MPS control daemon are known: names of the GPU operator's pods and
+/// of the stand-alone chart's.
+pub const DEVICE_PLUGIN_CONTAINERS: [&str; 5] =
+    ["nvidia-device-plugin", "nvidia-device-plugin-ctr", "gpu-feature-discovery", "gpu-feature-discovery-ctr", "mps-control-daemon-ctr"];
+
+/// Helm leaves an object with this annotation alone when its chart stops rendering it, or its release is removed.
+pub const HELM_POLICY_ANNOTATION: (&str, &str) = ("helm.sh/resource-policy", "keep");
+/// Argo CD's options of one object, separated by commas …
+pub const ARGO_OPTIONS_ANNOTATION: &str = "argocd.argoproj.io/sync-options";
+/// … and the one that keeps it from being pruned.
+pub const ARGO_NO_PRUNE: &str = "Prune=false";
+/// The label and value by which Helm marks what it manages.
+pub const HELM_MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
+
 /// DRA driver name under which GPUs are published.
 pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
 /// DRA driver name for ComputeDomains.
@@ -58,8 +93,9 @@ pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compu
 /// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).
 pub const DRA_NAMESPACES: [&str; 3] = ["nvidia-dra-driver-gpu", "nvidia-dra-driver", "dra-driver-nvidia-gpu"];
 
-/// Labels of node-feature-discovery by which gpu-operator knows a GPU node (its `controllers/state_manager.go`).
-pub const NFD_GPU_LABELS: [&str; 3] = [
+/// Labels by which gpu-operator knows a GPU node: its own, and those of node-feature-discovery (its `controllers/state_manager.go`).
+pub const GPU_LABELS: [&str; 4] = [
+    GPU_PRESENT_LABEL,
     "feature.node.kubernetes.io/pci-10de.present",
     "feature.node.kubernetes.io/pci-0302_10de.present",
     "feature.node.kubernetes.io/pci-0300_10de.present",

@@ -1,10 +1,13 @@
 //! The settings of a hook Job: made by the hook chart from its values, read by `gpu-rollout hook run` from
 //! [`crate::contract::names::SETTINGS_ENV`]. A key that is not known is an error: an older image refuses what it does not know.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::count::Count;
+use super::driver::Driver;
 use super::duty::Duty;
 
 /// The format version of settings, run record and everything else that two versions of the program may share.
@@ -112,6 +115,9 @@ pub struct Settings {
     pub component_version: Option<String>,
     /// What this Job does.
     pub duties: Vec<Duty>,
+    /// Which driver it is about.
+    #[serde(default)]
+    pub driver: Driver,
     /// Who decides.
     pub mode: Mode,
     /// What is waited for.
@@ -124,16 +130,34 @@ pub struct Settings {
     pub quiet_seconds: u64,
     /// Seconds that the operator and the live custom resource get to come up and to match what the values say.
     pub grace_seconds: u64,
-    /// Namespace of the GPU operator and its operands.
+    /// Namespace of the driver's operator and its operands.
     pub operator_namespace: String,
+    /// The operator's Deployment; `None`: the one of [`Driver::traits`].
+    #[serde(default)]
+    pub operator_deployment: Option<String>,
     /// Name of the ClusterPolicy.
     pub cluster_policy: String,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
     /// The DRA driver.
     pub dra: DraSettings,
+    /// The device plugin, for [`Duty::RestartPlugins`].
+    #[serde(default)]
+    pub device_plugin: DevicePluginSettings,
     /// What the component's values say that the live custom resource must come to say.
     pub expected: Expected,
+}
+
+impl Settings {
+    /// Whether the Job does this.
+    pub fn has(&self, duty: Duty) -> bool {
+        self.duties.contains(&duty)
+    }
+
+    /// The name of the operator's Deployment.
+    pub fn operator_deployment(&self) -> &str {
+        self.operator_deployment.as_deref().unwrap_or(self.driver.traits().operator_deployment)
+    }
 }
 
 /// The part of [`Settings`] about the DRA driver.
@@ -152,6 +176,57 @@ pub struct DraSettings {
     pub replacement_seconds: u64,
 }
 
+/// The part of [`Settings`] about the device plugin, GPU feature discovery and the MPS daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevicePluginSettings {
+    /// Where they run.
+    pub namespace: String,
+    /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart restarts them when it changes.
+    #[serde(default)]
+    pub config_map: Option<String>,
+    /// The configuration of nodes without a label.
+    #[serde(default)]
+    pub default: Option<String>,
+    /// What is tried, in this order, on nodes without a label while there is no default.
+    pub fallbacks: Vec<Fallback>,
+    /// SHA-256 of each configuration's text, by key, as the values have it. `None`: the values do not have it; what is in the cluster
+    /// counts.
+    #[serde(default)]
+    pub digests: Option<BTreeMap<String, String>>,
+    /// On how many nodes pods may be away at once because of us.
+    pub max_unavailable: Count,
+    /// Seconds that a restarted pod gets to be ready again.
+    pub replacement_seconds: u64,
+}
+
+impl Default for DevicePluginSettings {
+    fn default() -> Self {
+        Self {
+            namespace: String::new(),
+            config_map: None,
+            default: None,
+            fallbacks: Vec::new(),
+            digests: None,
+            max_unavailable: Count::Percent(25),
+            replacement_seconds: 300,
+        }
+    }
+}
+
+/// How config-manager chooses a configuration for a node that has no label while there is no default (k8s-device-plugin
+/// `cmd/config-manager`, `FALLBACK_STRATEGIES`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fallback {
+    /// The one called `default`.
+    Named,
+    /// The only one.
+    Single,
+    /// None: the plugin's own defaults.
+    Empty,
+}
+
 /// Facts that the chart reads out of the component's values at install time. `None`: the values do not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -165,4 +240,10 @@ pub struct Expected {
     /// `toolkit.version`
     #[serde(default)]
     pub toolkit_version: Option<String>,
+    /// Whether they have a NicClusterPolicy.
+    #[serde(default)]
+    pub nic_cluster_policy: bool,
+    /// `spec.ofedDriver.version` of that NicClusterPolicy.
+    #[serde(default)]
+    pub ofed_driver_version: Option<String>,
 }

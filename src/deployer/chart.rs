@@ -4,12 +4,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::Input;
 use super::file::File;
-use super::layout::{CHART, SETTINGS, VALUES};
+use super::layout::{CHART, SETTINGS, VALUES, folders, hook_of};
 use super::template::{RenderError, Templates};
 use crate::contract::digest::hex;
 use crate::contract::yaml;
-use crate::release::model::{Crds, Hook, Manifests, Upstream};
+use crate::release::model::{Crds, Hook, Kind, Manifests, Upstream};
 
 const SOURCES: &[(&str, &str)] = &[
     ("Chart.yaml.j2", include_str!("../../templates/shared/Chart.yaml.j2")),
@@ -61,6 +62,25 @@ struct HookContext<'a> {
     component: &'a str,
     budget: &'a str,
     settings: &'a Map<String, Value>,
+}
+
+/// The folders of all releases: what every deployer's bundle holds, to the byte.
+///
+/// # Errors
+/// A template or a value of ours that cannot be written.
+pub fn all(input: Input<'_>) -> Result<Vec<File>, RenderError> {
+    let charts = Charts::new(input.hook_chart)?;
+    let mut files = Vec::new();
+    for (folder, release) in folders(input.plan) {
+        let hook = hook_of(input.plan, &release.name);
+        match &release.kind {
+            Kind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook)?),
+            Kind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
+            Kind::Manifests(manifests) => files.extend(charts.manifests(&folder, &release.name, manifests, hook)?),
+            Kind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
+        }
+    }
+    Ok(files)
 }
 
 impl<'a> Charts<'a> {
@@ -143,7 +163,7 @@ impl<'a> Charts<'a> {
 }
 
 /// A chart of other content must have another version: Flux looks at nothing else of a chart that lies in a repository.
-fn content_digest(files: &[File]) -> String {
+pub fn content_digest(files: &[File]) -> String {
     let mut hasher = Sha256::new();
     for file in files {
         // The folder's number says nothing about the content.

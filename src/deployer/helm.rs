@@ -4,11 +4,10 @@ pub mod facts;
 
 use serde::Serialize;
 
-use super::Input;
-use super::chart::Charts;
 use super::file::File;
-use super::layout::{folders, hook_of, values_of};
+use super::layout::{budget, content, folders, values_of};
 use super::template::{RenderError, Templates, shell_word};
+use super::{Input, Source, chart};
 use crate::release::model::{Chart, Kind, Upstream};
 use crate::release::{Plan, Release};
 
@@ -42,23 +41,17 @@ struct Row<'a> {
     budget: Option<&'a str>,
 }
 
+/// What to do with a bundle in `directory`.
+pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+    vec![format!("{directory}/{DEPLOY} --dry-run"), format!("{directory}/{DEPLOY}")]
+}
+
 /// The files of a bundle for Helm.
 ///
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
-    let charts = Charts::new(input.hook_chart)?;
-    let mut files = Vec::new();
-    for (folder, release) in folders(input.plan) {
-        match &release.kind {
-            Kind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook_of(input.plan, &release.name))?),
-            Kind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
-            Kind::Manifests(manifests) => {
-                files.extend(charts.manifests(&folder, &release.name, manifests, hook_of(input.plan, &release.name))?);
-            }
-            Kind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
-        }
-    }
+    let mut files = chart::all(input)?;
     let templates = Templates::new(SOURCES)?;
     let context =
         Context { recipe: input.recipe, releases: folders(input.plan).map(|(folder, release)| row(input.plan, folder, release)).collect() };
@@ -69,24 +62,28 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
 }
 
 fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Row<'a> {
-    let (arguments, content, budget) = match &release.kind {
-        Kind::Upstream(upstream) => (chart(upstream), format!("{} {}", upstream.chart.place(), upstream.version), None),
-        Kind::Crds(crds) => (vec![crds.version.clone()], format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version), None),
-        Kind::Manifests(manifests) => (Vec::new(), manifests.description.clone(), None),
-        Kind::Hook(hook) => (
-            values_of(plan, hook),
-            format!("waits until {} {} has really been rolled out", hook.component, hook.version),
-            Some(hook.budget.explanation.as_str()),
-        ),
+    let arguments = match &release.kind {
+        Kind::Upstream(upstream) => source(upstream),
+        Kind::Crds(crds) => vec![crds.version.clone()],
+        Kind::Manifests(_) => Vec::new(),
+        Kind::Hook(hook) => values_of(plan, hook),
     };
     let mut line = vec![release.kind.name().to_owned(), folder.clone(), release.namespace.clone(), release.timeout_seconds.to_string()];
     line.extend(arguments);
     let line = line.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
-    Row { name: &release.name, namespace: &release.namespace, folder, kind: release.kind.name(), line, content, budget }
+    Row {
+        name: &release.name,
+        namespace: &release.namespace,
+        folder,
+        kind: release.kind.name(),
+        line,
+        content: content(release),
+        budget: budget(release),
+    }
 }
 
 /// What `deploy.sh` must know of a vendor's chart: version, who owns its CRDs, chart, repository.
-fn chart(upstream: &Upstream) -> Vec<String> {
+fn source(upstream: &Upstream) -> Vec<String> {
     let crds = if upstream.skip_crds { "crds-elsewhere" } else { "crds-in-chart" };
     let mut words = vec![upstream.version.clone(), crds.to_owned()];
     match &upstream.chart {

@@ -32,3 +32,21 @@ pub fn hook_of<'a>(plan: &'a Plan, release: &str) -> Option<&'a str> {
 pub fn values_of(plan: &Plan, hook: &Hook) -> Vec<String> {
     hook.shares.iter().filter_map(|name| folder_of(plan, name)).map(|folder| format!("{folder}/{VALUES}")).collect()
 }
+
+/// What a release is, as one line for people.
+pub fn content(release: &Release) -> String {
+    match &release.kind {
+        Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
+        Kind::Crds(crds) => format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version),
+        Kind::Manifests(manifests) => manifests.description.clone(),
+        Kind::Hook(hook) => format!("waits until {} {} has really been rolled out", hook.component, hook.version),
+    }
+}
+
+/// What a release may take, as one line for people; `None` if it has no time budget of its own.
+pub fn budget(release: &Release) -> Option<&str> {
+    match &release.kind {
+        Kind::Hook(hook) => Some(&hook.budget.explanation),
+        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
+    }
+}

@@ -7,12 +7,22 @@ use serde::Serialize;
 
 use crate::contract::yaml;
 
-/// Why a file cannot be rendered: but for the first, a mistake of this program, whatever the recipe says.
+/// Why a file cannot be rendered: but for the first two, a mistake of this program, whatever the recipe says.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The deployer reads the bundle from a repository, and none is named.
     #[error("deployer `{0}` reads the bundle from a repository, and its files must say which one")]
     NoSource(&'static str),
+    /// The deployer cannot do what the options ask for.
+    #[error("deployer `{deployer}` {reason}")]
+    Unable {
+        /// Its name.
+        deployer: &'static str,
+        /// What it cannot do, and why.
+        reason: String,
+        /// What to do instead.
+        hint: &'static str,
+    },
     /// A template and what it is given do not fit.
     #[error("template `{name}` does not fit its input at line {line}: {kind}")]
     Template {

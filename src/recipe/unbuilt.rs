@@ -41,9 +41,6 @@ const TABLE: &[Unbuilt] = &[
     ),
 ];
 
-/// Components that the catalog is designed to have and does not have.
-pub const COMPONENTS: [&str; 3] = ["network-operator", "nvidia-device-plugin", "kube-prometheus-stack"];
-
 /// The row for this key, whatever its value is.
 pub fn unbuilt_key(path: &[String]) -> Option<&'static Unbuilt> {
     TABLE.iter().find(|row| row.value.is_none() && matches(row.path, path))

@@ -42,8 +42,12 @@ impl Catalog for Embedded {
     }
 
     fn repositories(&self) -> Vec<&str> {
-        let names = catalog::component_names().filter_map(catalog::component).map(|component| component.repository.name.as_str());
-        names.collect::<BTreeSet<_>>().into_iter().collect()
+        let components = catalog::component_names().filter_map(catalog::component);
+        let repositories = components.flat_map(|component| {
+            let others = component.versions.iter().filter_map(|version| version.repository.as_ref());
+            others.chain([&component.repository])
+        });
+        repositories.map(|repository| repository.name.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn crds<'a>(

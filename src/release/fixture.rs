@@ -50,13 +50,13 @@ pub(crate) fn catalog() -> Fixture {
         component(json!({
             "name": "nvidia-dra-driver-gpu", "description": "DRA driver", "chart": "nvidia-dra-driver-gpu", "repository": repository,
             "namespace": "nvidia-dra-driver-gpu", "podSecurity": "privileged", "after": ["gpu-operator", "cert-manager"],
-            "hook": {"duties": ["settle", "reroll"]}, "defaultVersion": "25.12.0",
+            "hooks": {"post": ["settle", "reroll"]}, "defaultVersion": "25.12.0",
             "versions": [{"version": "25.12.0", "keysComplete": true, "crds": ["crds/domains.yaml"]}],
         })),
         component(json!({
             "name": "gpu-operator", "description": "GPU operator", "chart": "gpu-operator", "repository": repository,
             "namespace": "gpu-operator", "podSecurity": "privileged", "after": ["node-feature-discovery"],
-            "hook": {"duties": ["settle", "reroll"]}, "defaultVersion": "v26.3.1",
+            "hooks": {"post": ["settle", "reroll"]}, "defaultVersion": "v26.3.1",
             "versions": [
                 {"version": "v25.10.1", "keysComplete": true, "crds": ["crds/policies.yaml"], "bundleValues": {"operator.upgradeCRD": false}},
                 {"version": "v26.3.1", "keysComplete": true, "crds": ["crds/policies.yaml", "crds/features.yaml"],

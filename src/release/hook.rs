@@ -6,6 +6,7 @@ use super::image::Image;
 use super::model::Hook;
 use super::plan::GPU_OPERATOR;
 use super::time::Budget;
+use crate::contract::driver::Driver;
 use crate::contract::duty::{Duty, rights};
 use crate::contract::settings::Required;
 use crate::recipe::model::Recipe;
@@ -60,7 +61,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
         shares: parts.shares,
         version: parts.version.to_owned(),
         duties: parts.duties.to_vec(),
-        rights: rights(parts.duties).collect(),
+        rights: rights(Driver::Gpu, parts.duties).collect(),
         budget: parts.budget,
         settings,
     }

@@ -209,12 +209,15 @@ impl<C: Catalog> Planner<'_, C> {
     }
 
     fn hook(&mut self, choice: &Choice<'_>, shares: Vec<String>) -> Result<(), PlanError> {
-        let Some(hook) = &choice.known.hook else { return Ok(()) };
+        let hooks = choice.known.hooks_in(choice.version);
+        if hooks.post.is_empty() {
+            return Ok(());
+        }
         let name = &choice.known.name;
         let operator = self.chosen.iter().find(|choice| choice.known.name == GPU_OPERATOR);
         let dra = self.chosen.iter().find(|choice| choice.known.name == DRA_DRIVER);
         // Without a DRA driver there is nothing to re-roll, and the Job gets no rights for it.
-        let duties: Vec<Duty> = hook.duties.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
+        let duties: Vec<Duty> = hooks.post.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
         let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &duties)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {

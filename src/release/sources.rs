@@ -67,13 +67,14 @@ impl FromStr for Override {
 
 /// Where `component`'s chart comes from in `version`.
 pub(super) fn chart(component: &Component, version: &str, overrides: &BTreeMap<String, String>) -> Chart {
-    let url = overrides.get(&component.repository.name).unwrap_or(&component.repository.url).trim_end_matches('/');
+    let (repository, chart) = (component.repository_in(version), component.chart_in(version));
+    let url = overrides.get(&repository.name).unwrap_or(&repository.url).trim_end_matches('/');
     if url.starts_with("oci://") {
-        Chart::Oci(format!("{url}/{}", component.chart))
+        Chart::Oci(format!("{url}/{chart}"))
     } else if url.starts_with('/') {
-        Chart::File(format!("{url}/{}-{version}.tgz", component.chart))
+        Chart::File(format!("{url}/{chart}-{version}.tgz"))
     } else {
-        Chart::Repository { url: url.to_owned(), name: component.chart.clone() }
+        Chart::Repository { url: url.to_owned(), name: chart.to_owned() }
     }
 }
 

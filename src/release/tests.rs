@@ -7,6 +7,7 @@ use super::hook::DRA_DRIVER;
 use super::model::{Chart, Hook, Kind, Plan, Release, Upstream};
 use super::{Options, PlanError, plan};
 use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
+use crate::contract::driver::Driver;
 use crate::contract::duty::{Duty, rights};
 
 fn planned(overlay: Value) -> Result<Plan, PlanError> {
@@ -155,7 +156,7 @@ fn the_hooks_settings_are_what_the_chart_takes() {
 fn rights_are_the_duty_tables() {
     let plan = planned(json!({})).unwrap();
     let found = &hook(&plan, "gpu-operator-post").rights;
-    assert_eq!(*found, rights(&[Duty::Settle, Duty::Reroll]).collect::<Vec<_>>());
+    assert_eq!(*found, rights(Driver::Gpu, &[Duty::Settle, Duty::Reroll]).collect::<Vec<_>>());
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
     let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1"}]})).unwrap();
     let hook = hook(&plan, "gpu-operator-post");
     assert_eq!((hook.duties.as_slice(), &hook.settings["duties"]), (&[Duty::Settle][..], &json!(["settle"])));
-    assert_eq!(hook.rights, rights(&[Duty::Settle]).collect::<Vec<_>>());
+    assert_eq!(hook.rights, rights(Driver::Gpu, &[Duty::Settle]).collect::<Vec<_>>());
     insta::assert_snapshot!(plan.notes.join("\n"), @"the recipe has no nvidia-dra-driver-gpu, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
 }
 

@@ -41,6 +41,24 @@ pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> 
     Ok(())
 }
 
+/// A chart's default values with others on top, as Helm merges them: maps recurse, everything else replaces, null deletes.
+pub fn over(defaults: &Map<String, Value>, values: &Map<String, Value>) -> Map<String, Value> {
+    let mut merged = defaults.clone();
+    for (key, value) in values {
+        match (merged.get_mut(key), value) {
+            (_, Value::Null) => {
+                merged.remove(key);
+            }
+            (Some(Value::Object(below)), Value::Object(above)) => *below = over(below, above),
+            (Some(place), value) => *place = value.clone(),
+            (None, value) => {
+                merged.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    merged
+}
+
 /// The values of a component: the recipe's, those that every bundle sets, and for gpu-operator what `rollout.gpuDriver` says.
 ///
 /// # Errors

@@ -186,7 +186,7 @@ pub fn gpu_nodes(observed: &Observed) -> impl Iterator<Item = &Node> {
 /// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
 fn has_gpu(node: &Node) -> bool {
     let yes = |key: &str| node.labels.get(key).is_some_and(|value| value == "true");
-    yes(names::GPU_PRESENT_LABEL) || names::NFD_GPU_LABELS.iter().any(|key| yes(key))
+    names::GPU_LABELS.iter().any(|key| yes(key))
 }
 
 fn operands_wanted(node: &Node) -> bool {

@@ -1,8 +1,10 @@
 //! `charts/gpu-rollout/files` is made from the tables in `contract/`; `UPDATE=1 cargo test --test chart` writes it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gpu_rollout::contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::RIGHTS;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::FORMAT_VERSION;
@@ -39,7 +41,8 @@ fn the_contract_is_that_of_the_program() {
         "marginSeconds": MARGIN_SECONDS,
         "slackSeconds": SLACK_SECONDS,
         "lease": names::LEASE_NAME,
-        "operatorDeployment": names::OPERATOR_DEPLOYMENT,
+        "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
+        "nicClusterPolicy": names::NIC_CLUSTER_POLICY,
         "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
     });
     check("contract.yaml", &yaml(&contract));

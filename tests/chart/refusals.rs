@@ -10,6 +10,31 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
     (&["--set", "rollout.dra.retry=true"], &["/rollout/dra'", "'retry' not allowed"]),
     (&["--set-json", "rollout.duties=[]"], &["rollout.duties is empty", "hint: rollout.duties: [settle, reroll]"]),
     (&["--set-json", r#"rollout.duties=["drive"]"#], &["/rollout/duties/0", "'settle', 'reroll'"]),
+    (&["--set", "rollout.driver=mofed"], &["/rollout/driver", "'gpu', 'ofed'"]),
+    (&["--set", "rollout.driver=ofed"], &["`reroll` and rollout.driver is ofed", "hint: rollout.driver: gpu"]),
+    (
+        &["--set", "rollout.driver=ofed", "--set-json", r#"rollout.duties=["restart-plugins"]"#],
+        &["`restart-plugins` and rollout.driver is ofed", "take `restart-plugins` out of rollout.duties"],
+    ),
+    (&["--set", "devicePlugin.config.name=7"], &["devicePlugin.config.name: expected a string, found 7", "hint: write it in quotes"]),
+    (
+        &[
+            "--set",
+            "devicePlugin.config.name=plugins,devicePlugin.config.create=true",
+            "--set-json",
+            r#"devicePlugin.config.data={"a": {}}"#,
+        ],
+        &["ConfigMap plugins, key a: expected a text", "hint: write the configuration as a block of text: `a: |`"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.component.name=network-operator",
+            "--set-json",
+            r#"objects=[{"kind": "NicClusterPolicy", "metadata": {"name": "nic-cluster-policy"}, "spec": {"ofedDriver": {"version": 25.1}}}]"#,
+        ],
+        &["ofedDriver.version: expected a string, found 25.1"],
+    ),
     (&["--set-json", r#"rollout.duties=["reroll"]"#], &["`reroll` without `settle`", "hint: rollout.duties: [settle, reroll]"]),
     (&["--set-json", "rollout.dra.namespaces=[]"], &["rollout.dra.namespaces is empty", "hint: name its namespace"]),
     (&["--set-json", r#"rollout.dra.namespaces=["A b"]"#], &["/rollout/dra/namespaces/0", "does not match pattern"]),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{self, Duty, Scope};
 use gpu_rollout::contract::settings::{Expected, FORMAT_VERSION, Gate, Mode, Required, Reroll};
 use serde_json::{Value, json};
@@ -17,7 +18,10 @@ fn the_program_reads_the_default_settings() {
     assert_eq!(settings.format_version, FORMAT_VERSION);
     assert_eq!((settings.release.as_str(), settings.namespace.as_str(), settings.record.as_str()), ("post", "gpu-operator", "post-record"));
     assert_eq!((settings.component.as_str(), settings.component_version.as_deref()), ("gpu-operator", None));
-    assert_eq!((settings.duties.as_slice(), settings.mode, settings.gate), (&Duty::ALL[..], Mode::Observe, Gate::Settled));
+    assert_eq!(
+        (settings.duties.as_slice(), settings.mode, settings.gate),
+        (&[Duty::Settle, Duty::Reroll][..], Mode::Observe, Gate::Settled)
+    );
     assert_eq!(settings.operator_namespace, "gpu-operator");
     assert_eq!(settings.tolerate_not_ready, Count::Number(0));
     assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Auto, Required::Auto));
@@ -55,6 +59,7 @@ rollout:
         driver_enabled: Some(false),
         driver_version: Some("580.10".to_owned()),
         toolkit_version: Some("v1.18.0-ubuntu20.04".to_owned()),
+        ..Expected::default()
     };
     assert_eq!(settings.expected, expected);
 
@@ -76,6 +81,7 @@ fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&s
         Scope::Default => ("Role", ":default"),
         Scope::Operator => ("Role", ":operator"),
         Scope::Dra => ("Role", ":dra"),
+        Scope::DevicePlugin => ("Role", ":device-plugin"),
     };
     let mut lines = BTreeSet::new();
     let mut namespaces = Vec::new();
@@ -101,24 +107,38 @@ fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&s
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_rights_are_those_of_the_duties() {
-    for (duties, argument) in [(&Duty::ALL[..], r#"["settle","reroll"]"#), (&[Duty::Settle][..], r#"["settle"]"#)] {
-        let objects = template(&["--set-json", &format!("rollout.duties={argument}"), "--set", "rollout.operatorNamespace=nvidia"]);
-        for scope in [Scope::Cluster, Scope::Release, Scope::Default, Scope::Operator, Scope::Dra] {
-            let expected: BTreeSet<String> = duty::rights(duties)
+    let cases: [(Driver, &[Duty]); 6] = [
+        (Driver::Gpu, &[Duty::Settle, Duty::Reroll]),
+        (Driver::Gpu, &[Duty::Settle]),
+        (Driver::Gpu, &[Duty::Settle, Duty::Reroll, Duty::RestartPlugins]),
+        (Driver::Gpu, &[Duty::RestartPlugins]),
+        (Driver::Ofed, &[Duty::Settle]),
+        (Driver::Ofed, &[Duty::PrepareNetwork]),
+    ];
+    for (driver, duties) in cases {
+        let names: Vec<&str> = duties.iter().map(|duty| duty.name()).collect();
+        let objects = template(&[
+            "--set-json",
+            &format!("rollout.duties={}", json!(names)),
+            "--set",
+            &format!("rollout.driver={},rollout.operatorNamespace=nvidia,devicePlugin.config.name=plugins", driver.traits().name),
+        ]);
+        for scope in Scope::ALL {
+            let expected: BTreeSet<String> = duty::rights(driver, duties)
                 .filter(|right| right.scope == scope)
                 .map(|right| line(right.group, right.resource, right.verbs, right.object != duty::Object::Any))
                 .collect();
             let (found, namespaces) = rendered_rights(&objects, scope);
-            assert_eq!(found, expected, "{scope:?} of {duties:?}");
-            let reroll = duties.contains(&Duty::Reroll);
+            assert_eq!(found, expected, "{scope:?} of {duties:?} about {driver:?}");
             let wanted: &[&str] = match scope {
                 Scope::Release => &["gpu-operator"],
                 Scope::Default => &["default"],
-                Scope::Operator => &["nvidia"],
-                Scope::Dra if reroll => &gpu_rollout::contract::names::DRA_NAMESPACES,
-                Scope::Cluster | Scope::Dra => &[],
+                Scope::Operator if duties.contains(&Duty::Settle) => &["nvidia"],
+                Scope::Dra if duties.contains(&Duty::Reroll) => &gpu_rollout::contract::names::DRA_NAMESPACES,
+                Scope::DevicePlugin if duties.contains(&Duty::RestartPlugins) => &["nvidia"],
+                Scope::Cluster | Scope::Operator | Scope::Dra | Scope::DevicePlugin => &[],
             };
-            assert_eq!(namespaces, wanted, "{scope:?} of {duties:?}");
+            assert_eq!(namespaces, wanted, "{scope:?} of {duties:?} about {driver:?}");
         }
     }
 }

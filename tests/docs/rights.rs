@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{Duty, Object, RIGHTS, Right, Scope};
-use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, OPERATOR_DEPLOYMENT};
+use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY};
 
 use crate::root;
 
@@ -22,8 +23,12 @@ A rule that names an object is restricted to it (`resourceNames`). RBAC cannot r
 fn heading(duty: Option<Duty>) -> &'static str {
     match duty {
         None => "Every hook Job",
+        Some(Duty::PrepareNetwork) => "Duty `prepare-network`: keep the NicClusterPolicy when the network operator's chart lets go of it",
         Some(Duty::Settle) => "Duty `settle`: wait until the operators have really finished",
         Some(Duty::Reroll) => "Duty `reroll`: replace the DRA kubelet plugins that would go on serving the old driver",
+        Some(Duty::RestartPlugins) => {
+            "Duty `restart-plugins`: restart device plugin, GPU feature discovery and MPS daemon where a changed configuration needs it"
+        }
     }
 }
 
@@ -34,6 +39,7 @@ fn scope(scope: Scope) -> String {
         Scope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
         Scope::Operator => "the operator's namespace (`rollout.operatorNamespace`)".to_owned(),
         Scope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
+        Scope::DevicePlugin => "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned(),
     }
 }
 
@@ -43,7 +49,12 @@ fn object(object: Object) -> String {
         Object::Job => "its own Job".to_owned(),
         Object::Record => "its own run record".to_owned(),
         Object::Lease => format!("`{LEASE_NAME}`"),
-        Object::OperatorDeployment => format!("`{OPERATOR_DEPLOYMENT}`"),
+        Object::OperatorDeployment => {
+            let of = |driver: Driver| format!("`{}` (driver `{}`)", driver.traits().operator_deployment, driver.traits().name);
+            format!("{}, or `rollout.operatorDeployment`", Driver::ALL.map(of).join(", "))
+        }
+        Object::NicClusterPolicy => format!("`{NIC_CLUSTER_POLICY}`"),
+        Object::DevicePluginConfig => "the one that the component's values name".to_owned(),
         Object::ClusterPolicy => "the one of `rollout.clusterPolicy`".to_owned(),
         Object::DraNamespaces => "those of `rollout.dra.namespaces`".to_owned(),
     }
@@ -51,7 +62,8 @@ fn object(object: Object) -> String {
 
 fn row(right: &Right) -> String {
     let resource = if right.group.is_empty() { right.resource.to_owned() } else { format!("{}.{}", right.resource, right.group) };
-    format!("| `{resource}` | {} | {} | {} | {} |", right.verbs.join(", "), object(right.object), scope(right.scope), right.why)
+    let only = right.driver.map(|driver| format!(" (driver `{}`)", driver.traits().name)).unwrap_or_default();
+    format!("| `{resource}`{only} | {} | {} | {} | {} |", right.verbs.join(", "), object(right.object), scope(right.scope), right.why)
 }
 
 #[test]

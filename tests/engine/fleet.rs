@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::settings::{DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
+use gpu_rollout::contract::settings::{DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
 use gpu_rollout::rollout::decide::{Action, Decision, decide};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{
@@ -31,6 +32,7 @@ pub(crate) fn settings() -> Settings {
         component: "gpu-operator".into(),
         component_version: None,
         duties: vec![Duty::Settle, Duty::Reroll],
+        driver: Driver::Gpu,
         mode: Mode::Observe,
         gate: Gate::Settled,
         budget_seconds: 3600,
@@ -38,6 +40,7 @@ pub(crate) fn settings() -> Settings {
         quiet_seconds: 15,
         grace_seconds: 120,
         operator_namespace: "gpu-operator".into(),
+        operator_deployment: None,
         cluster_policy: "cluster-policy".into(),
         tolerate_not_ready: Count::Number(0),
         dra: DraSettings {
@@ -47,6 +50,7 @@ pub(crate) fn settings() -> Settings {
             max_unavailable: Count::Percent(100),
             replacement_seconds: 300,
         },
+        device_plugin: DevicePluginSettings::default(),
         expected: Expected::default(),
     }
 }

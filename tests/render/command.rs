@@ -76,6 +76,42 @@ fn render_then_verify_then_edit() {
 }
 
 #[test]
+fn what_is_new_in_a_bundle_is_shown_release_by_release() {
+    let scene = Scene::new();
+    scene.run("bundle render -r base -d helm -o old");
+    scene.run("bundle render -r base -d helm -o same");
+    scene.run("bundle render -r eks-gb200-training -d helm -o training");
+    scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.3");
+    // An edit of values by hand, and a comment, which changes nothing.
+    let values = scene.path().join("new/003-gpu-operator/values.yaml");
+    let text = fs::read_to_string(&values).unwrap();
+    fs::write(&values, format!("# mine\n{}", text.replace("580.126.20", "580.173.02"))).unwrap();
+    let settings = scene.path().join("same/004-gpu-operator-post/rollout.yaml");
+    fs::write(&settings, format!("# mine\n{}", fs::read_to_string(&settings).unwrap())).unwrap();
+    let mut seen = scene.seen("bundle diff old same");
+    seen += &scene.seen("bundle diff old new");
+    seen += &scene.seen("bundle diff old new -o json");
+    seen += &scene.seen("bundle diff old training");
+    seen += &scene.seen("bundle diff training old");
+    seen += &scene.seen("bundle diff old nowhere");
+    snapshot!("command-diff", seen);
+}
+
+#[test]
+fn the_images_of_a_bundle_are_listed() {
+    let scene = Scene::new();
+    scene.run("bundle render -r eks-gb200-training -d helm -o out --hook-image registry.example.com/tools/gpu-rollout:0.1.0");
+    let mut seen = scene.seen("bundle images out");
+    seen += &scene.seen("bundle images out -o list");
+    seen += &scene.seen("bundle images out -o list --node-os ubuntu22.04 --node-os rhel9");
+    seen += &scene.seen("bundle images nowhere");
+    snapshot!("command-images", seen);
+    let json = scene.run("bundle images out -o json --all");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["images"].as_array().unwrap().iter().any(|image| image["place"] == "vgpuDeviceManager"), "{json}");
+}
+
+#[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
     let scene = Scene::new();
     fs::create_dir(scene.path().join("foreign")).unwrap();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::library;
 
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
-fn program() -> &'static PathBuf {
+pub(crate) fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         if let Some(path) = std::env::var_os("GPU_ROLLOUT_HELM") {
@@ -27,7 +27,7 @@ fn program() -> &'static PathBuf {
     })
 }
 
-fn helm(bundle: &Path, arguments: &[&str]) -> String {
+pub(crate) fn helm(bundle: &Path, arguments: &[&str]) -> String {
     let Output { status, stdout, stderr } = Command::new(program()).current_dir(bundle).args(arguments).output().unwrap();
     assert!(status.success(), "helm {arguments:?}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()

@@ -22,9 +22,14 @@ pub(crate) fn planned(recipe: &Recipe) -> Plan {
 
 /// Its bundle.
 pub(crate) fn bundle(name: &str, deployer: Deployer) -> Tree {
+    bundle_from(name, deployer, "https://git.example.com/fleet.git")
+}
+
+/// Its bundle in the repository at `url`.
+pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> Tree {
     let recipe = recipe(name);
     let plan = planned(&recipe);
-    let source = Source::new("https://git.example.com/fleet.git", "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
+    let source = Source::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
     build(Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES, source }).unwrap()
 }
@@ -36,7 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 
 /// Whether a file carries Helm's own syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
-    path.contains("-post/templates/") || path.ends_with("/templates/objects.yaml")
+    path.contains("-post/templates/") || path.ends_with("/templates/objects.yaml") || path.starts_with("templates/")
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn every_recipe_with_every_deployer() {
     settings.set_omit_expression(true);
     settings.set_snapshot_path("snapshots");
     settings.add_filter("hookChart: [0-9a-f]{64}", "hookChart: [the digest of charts/gpu-rollout]");
+    settings.add_filter(r"0\.1\.0\+d[0-9a-f]{12}", "[version of charts/gpu-rollout]");
     settings.add_filter("renderedBy: gpu-rollout [0-9.]+", "renderedBy: gpu-rollout [version]");
     settings.bind(|| {
         for (name, deployer) in all() {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::settings::{DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
+use gpu_rollout::contract::settings::{DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
 use gpu_rollout::hook::{Clock, Ended, Hook, Identity, Shutdown};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -43,6 +44,7 @@ pub(crate) fn settings() -> Settings {
         component: "gpu-operator".into(),
         component_version: None,
         duties: vec![Duty::Settle, Duty::Reroll],
+        driver: Driver::Gpu,
         mode: Mode::Observe,
         gate: Gate::Settled,
         budget_seconds: 3600,
@@ -50,6 +52,7 @@ pub(crate) fn settings() -> Settings {
         quiet_seconds: 15,
         grace_seconds: 120,
         operator_namespace: OPERATOR.into(),
+        operator_deployment: None,
         cluster_policy: names::CLUSTER_POLICY.into(),
         tolerate_not_ready: Count::Number(0),
         dra: DraSettings {
@@ -59,6 +62,7 @@ pub(crate) fn settings() -> Settings {
             max_unavailable: Count::Percent(100),
             replacement_seconds: 300,
         },
+        device_plugin: DevicePluginSettings::default(),
         expected: Expected::default(),
     }
 }

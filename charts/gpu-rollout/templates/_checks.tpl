@@ -8,6 +8,13 @@
 {{- if and (has "reroll" $rollout.duties) (not (has "settle" $rollout.duties)) -}}
 {{- fail "\n\nrollout.duties has `reroll` without `settle`: a plugin is re-rolled when the driver on its node is ready, and settle is what watches drivers\nhint: rollout.duties: [settle, reroll]\n" -}}
 {{- end -}}
+{{- if ne $rollout.driver "gpu" -}}
+{{- range list "reroll" "restart-plugins" -}}
+{{- if has . $rollout.duties -}}
+{{- fail (printf "\n\nrollout.duties has `%s` and rollout.driver is %s: what it restarts belongs to the GPU driver\nhint: rollout.driver: gpu, or take `%s` out of rollout.duties\n" . $rollout.driver .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and (has "reroll" $rollout.duties) (not $rollout.dra.namespaces) -}}
 {{- fail "\n\nrollout.dra.namespaces is empty: the hook has nowhere to look for the DRA driver\nhint: name its namespace, or take `reroll` out of rollout.duties\n" -}}
 {{- end -}}

@@ -13,6 +13,17 @@
 {{- .Values.rollout.operatorNamespace | default .Release.Namespace -}}
 {{- end }}
 
+{{- define "gpu-rollout.operatorDeployment" -}}
+{{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
+{{- .Values.rollout.operatorDeployment | default (get $contract.operatorDeployments .Values.rollout.driver) -}}
+{{- end }}
+
+{{- /* Where the device plugin runs: with the GPU operator it is one of its operands, otherwise a release of its own. */}}
+{{- define "gpu-rollout.devicePluginNamespace" -}}
+{{- $own := ternary (include "gpu-rollout.operatorNamespace" .) .Release.Namespace (eq .Values.rollout.component.name "gpu-operator") -}}
+{{- .Values.rollout.devicePlugin.namespace | default $own -}}
+{{- end }}
+
 {{- define "gpu-rollout.image" -}}
 {{- $image := .Values.rollout.image -}}
 {{- $tag := $image.tag -}}

@@ -7,6 +7,7 @@
 {{- if eq $scope "default" }}{{ $all = list "default" }}{{ end -}}
 {{- if eq $scope "operator" }}{{ $all = list (include "gpu-rollout.operatorNamespace" $root) }}{{ end -}}
 {{- if eq $scope "dra" }}{{ $all = uniq $root.Values.rollout.dra.namespaces }}{{ end -}}
+{{- if eq $scope "device-plugin" }}{{ $all = list (include "gpu-rollout.devicePluginNamespace" $root) }}{{ end -}}
 {{- $present := list -}}
 {{- range $all -}}
 {{- if not (include "gpu-rollout.namespaceIsAbsent" (list $root .)) }}{{ $present = append $present . }}{{ end -}}
@@ -15,7 +16,8 @@
 {{- end }}
 
 {{- /*
-The rules of a scope, for the duties of this Job; empty if there are none. They come from files/rights.yaml, which is generated from
+The rules of a scope, for the duties and the driver of this Job; empty if there are none. A rule about named objects falls away where
+there is no name: an empty list of names would mean all. They come from files/rights.yaml, which is generated from
 the program's own table. Arguments: the root context, the scope.
 */}}
 {{- define "gpu-rollout.rules" -}}
@@ -27,18 +29,22 @@ the program's own table. Arguments: the root context, the scope.
   "job" (list $root.Release.Name)
   "record" (list (include "gpu-rollout.record" $root))
   "lease" (list $contract.lease)
-  "operator-deployment" (list $contract.operatorDeployment)
+  "operator-deployment" (list (include "gpu-rollout.operatorDeployment" $root))
   "cluster-policy" (list $rollout.clusterPolicy)
+  "nic-cluster-policy" (list $contract.nicClusterPolicy)
   "dra-namespaces" (uniq $rollout.dra.namespaces)
+  "device-plugin-config" (compact (list (include "gpu-rollout.devicePluginConfig" $root | fromJson).name))
 -}}
 {{- range $root.Files.Get "files/rights.yaml" | fromYamlArray }}
-{{- if and (eq .scope $scope) (or (not .duty) (has .duty $rollout.duties)) }}
+{{- if and (ne .object "any") (not (hasKey $names .object)) }}{{ fail (printf "files/rights.yaml: unknown object %s" .object) }}{{ end }}
+{{- $applies := and (eq .scope $scope) (or (not .duty) (has .duty $rollout.duties)) (or (not .driver) (eq .driver $rollout.driver)) }}
+{{- if and $applies (or (eq .object "any") (get $names .object)) }}
 # {{ .why }}
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ .resource | quote }}]
   verbs: {{ toJson .verbs }}
   {{- if ne .object "any" }}
-  resourceNames: {{ required (printf "files/rights.yaml: unknown object %s" .object) (get $names .object) | toJson }}
+  resourceNames: {{ get $names .object | toJson }}
   {{- end }}
 {{- end }}
 {{- end }}

@@ -1,25 +1,119 @@
 {{- /*
-What the component's own values say that the live ClusterPolicy must come to say: only what is set. Versions must be strings, as YAML
-has already turned an unquoted 580.10 into 580.1.
+One value of the component, as {"value": …}, or {} where the values do not say. It must be of the kind that the component's chart needs: YAML
+has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it stands (for people), key, kind.
 */}}
-{{- define "gpu-rollout.expected" -}}
-{{- $expected := dict -}}
-{{- if eq .Values.rollout.component.name "gpu-operator" -}}
-{{- range $key, $path := dict "driverVersion" (list "driver" "version") "toolkitVersion" (list "toolkit" "version") "driverEnabled" (list "driver" "enabled") -}}
-{{- $section := index $.Values (index $path 0) -}}
+{{- define "gpu-rollout.value" -}}
+{{- $section := index . 0 -}}
+{{- $path := index . 1 -}}
+{{- $key := index . 2 -}}
+{{- $kind := index . 3 -}}
+{{- $found := dict -}}
 {{- if kindIs "map" $section -}}
-{{- $value := index $section (index $path 1) -}}
-{{- $wanted := ternary "bool" "string" (eq $key "driverEnabled") -}}
-{{- if kindIs $wanted $value -}}
-{{- if ne (toString $value) "" }}{{ $_ := set $expected $key $value }}{{ end -}}
-{{- else if not (kindIs "invalid" $value) -}}
-{{- $remedy := ternary "write true or false" "write it in quotes (YAML reads an unquoted 580.10 as the number 580.1)" (eq $wanted "bool") -}}
-{{- fail (printf "\n\n%s: expected a %s, found %v\nhint: %s\n" (join "." $path) $wanted $value $remedy) -}}
+{{- $value := get $section $key -}}
+{{- if kindIs $kind $value -}}
+{{- if ne (toString $value) "" }}{{ $found = dict "value" $value }}{{ end -}}
+{{- else if and (hasKey $section $key) (not (kindIs "invalid" $value)) -}}
+{{- $remedy := ternary "write true or false" "write it in quotes (YAML reads an unquoted 580.10 as the number 580.1)" (eq $kind "bool") -}}
+{{- fail (printf "\n\n%s.%s: expected a %s, found %v\nhint: %s\n" $path $key $kind $value $remedy) -}}
 {{- end -}}
 {{- end -}}
+{{- toJson $found -}}
+{{- end }}
+
+{{- /* The objects that stand under `objects:` in the values (a release of custom resources or ConfigMaps shares them), as {"items": […]}. */}}
+{{- define "gpu-rollout.objects" -}}
+{{- $objects := list -}}
+{{- if kindIs "slice" .Values.objects -}}
+{{- range .Values.objects }}{{ if kindIs "map" . }}{{ $objects = append $objects . }}{{ end }}{{ end -}}
 {{- end -}}
+{{- dict "items" $objects | toJson -}}
+{{- end }}
+
+{{- /* What the component's own values say that the live custom resource must come to say: only what is set. */}}
+{{- define "gpu-rollout.expected" -}}
+{{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
+{{- $component := .Values.rollout.component -}}
+{{- $expected := dict -}}
+{{- if eq $component.name "gpu-operator" -}}
+{{- range list (list "driverVersion" "driver" "version" "string") (list "toolkitVersion" "toolkit" "version" "string") (list "driverEnabled" "driver" "enabled" "bool") -}}
+{{- $found := include "gpu-rollout.value" (list (get $.Values (index . 1)) (index . 1) (index . 2) (index . 3)) | fromJson -}}
+{{- if hasKey $found "value" }}{{ $_ := set $expected (index . 0) $found.value }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $component.name "network-operator" -}}
+{{- $driver := dict -}}
+{{- /* Charts before 24.10 make the NicClusterPolicy themselves; later ones do not read these keys. */}}
+{{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
+{{- $_ := set $expected "nicClusterPolicy" true -}}
+{{- if and (kindIs "map" .Values.ofedDriver) (eq (toString (get .Values.ofedDriver "deploy")) "true") }}{{ $driver = .Values.ofedDriver }}{{ end -}}
+{{- end -}}
+{{- range (include "gpu-rollout.objects" . | fromJson).items -}}
+{{- if and (eq (toString .kind) "NicClusterPolicy") (eq (dig "metadata" "name" "" .) $contract.nicClusterPolicy) -}}
+{{- $_ := set $expected "nicClusterPolicy" true -}}
+{{- $driver = dig "spec" "ofedDriver" dict . | default dict -}}
+{{- end -}}
+{{- end -}}
+{{- $found := include "gpu-rollout.value" (list $driver "ofedDriver" "version" "string") | fromJson -}}
+{{- if hasKey $found "value" }}{{ $_ := set $expected "ofedDriverVersion" $found.value }}{{ end -}}
 {{- end -}}
 {{- toJson $expected -}}
+{{- end }}
+
+{{- /*
+Which configurations the component's values give the device plugin: name of the ConfigMap (empty: none that the hook has to look after),
+default, what is tried without a default, and the texts by key where the values have them. The stand-alone chart restarts its pods by
+itself when `config.map` changes, and looks at nothing else.
+*/}}
+{{- define "gpu-rollout.devicePluginConfig" -}}
+{{- $component := .Values.rollout.component.name -}}
+{{- $section := dict -}}
+{{- $path := "config" -}}
+{{- $fallbacks := list "named" "single" -}}
+{{- if eq $component "gpu-operator" -}}
+{{- $path = "devicePlugin.config" -}}
+{{- $fallbacks = list "empty" -}}
+{{- if kindIs "map" .Values.devicePlugin }}{{ $section = get .Values.devicePlugin "config" | default dict }}{{ end -}}
+{{- else if eq $component "nvidia-device-plugin" -}}
+{{- $section = .Values.config | default dict -}}
+{{- if kindIs "map" $section }}{{ with get $section "fallbackStrategies" }}{{ $fallbacks = . }}{{ end }}{{ end -}}
+{{- end -}}
+{{- $name := get (include "gpu-rollout.value" (list $section $path "name" "string") | fromJson) "value" -}}
+{{- $config := dict "name" $name "fallbacks" $fallbacks -}}
+{{- with get (include "gpu-rollout.value" (list $section $path "default" "string") | fromJson) "value" }}{{ $_ := set $config "default" . }}{{ end -}}
+{{- if $name -}}
+{{- if and (eq $component "gpu-operator") (eq (toString (get $section "create")) "true") -}}
+{{- $_ := set $config "data" (get $section "data" | default dict) -}}
+{{- end -}}
+{{- range (include "gpu-rollout.objects" . | fromJson).items -}}
+{{- if and (eq (toString .kind) "ConfigMap") (eq (dig "metadata" "name" "" .) $name) }}{{ $_ := set $config "data" (.data | default dict) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $config -}}
+{{- end }}
+
+{{- /* The part of the settings about the device plugin. */}}
+{{- define "gpu-rollout.devicePlugin" -}}
+{{- $config := include "gpu-rollout.devicePluginConfig" . | fromJson -}}
+{{- $unavailable := .Values.rollout.devicePlugin.maxUnavailable -}}
+{{- $settings := dict
+  "namespace" (include "gpu-rollout.devicePluginNamespace" .)
+  "fallbacks" $config.fallbacks
+  "maxUnavailable" (ternary $unavailable (int64 $unavailable) (kindIs "string" $unavailable))
+  "replacementSeconds" (int64 .Values.rollout.devicePlugin.replacementSeconds)
+-}}
+{{- with $config.name }}{{ $_ := set $settings "configMap" . }}{{ end -}}
+{{- with $config.default }}{{ $_ := set $settings "default" . }}{{ end -}}
+{{- if hasKey $config "data" -}}
+{{- $digests := dict -}}
+{{- range $key, $text := $config.data -}}
+{{- if not (kindIs "string" $text) -}}
+{{- fail (printf "\n\nConfigMap %s, key %s: expected a text, found %v\nhint: write the configuration as a block of text: `%s: |`\n" $config.name $key $text $key) -}}
+{{- end -}}
+{{- $_ := set $digests $key (sha256sum $text) -}}
+{{- end -}}
+{{- $_ := set $settings "digests" $digests -}}
+{{- end -}}
+{{- toJson $settings -}}
 {{- end }}
 
 {{- /*
@@ -46,6 +140,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "record" (include "gpu-rollout.record" .)
   "component" $rollout.component.name
   "duties" $rollout.duties
+  "driver" $rollout.driver
   "mode" $rollout.mode
   "gate" $rollout.gate
   "budgetSeconds" (int64 $rollout.budgetSeconds)
@@ -53,9 +148,11 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "quietSeconds" (int64 $rollout.quietSeconds)
   "graceSeconds" (int64 $rollout.graceSeconds)
   "operatorNamespace" (include "gpu-rollout.operatorNamespace" .)
+  "operatorDeployment" (include "gpu-rollout.operatorDeployment" .)
   "clusterPolicy" $rollout.clusterPolicy
   "tolerateNotReady" (ternary $notReady (int64 $notReady) (kindIs "string" $notReady))
   "dra" $dra
+  "devicePlugin" (include "gpu-rollout.devicePlugin" . | fromJson)
   "expected" (include "gpu-rollout.expected" . | fromJson)
 -}}
 {{- with $rollout.component.version }}{{ $_ := set $settings "componentVersion" . }}{{ end -}}

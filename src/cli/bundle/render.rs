@@ -102,6 +102,10 @@ impl Arguments {
                 printer.error(&error.to_string(), Some("add --repo URL, and --revision and --path unless `main` and its root are right"));
                 return ExitCode::Usage;
             }
+            Err(error @ RenderError::Unable { hint, .. }) => {
+                printer.error(&error.to_string(), Some(hint));
+                return ExitCode::Usage;
+            }
             Err(error) => {
                 printer.error(&error.to_string(), Some("this is a mistake of gpu-rollout, not of the recipe; please report it"));
                 return ExitCode::Internal;
@@ -109,7 +113,7 @@ impl Arguments {
         };
         match write(&tree, &output, force) {
             Ok(written) => {
-                summary(&plan, &written, &output, printer);
+                summary(&plan, &written, deployer, source.as_ref(), &output, printer);
                 ExitCode::Success
             }
             Err(error) => {
@@ -121,7 +125,7 @@ impl Arguments {
 }
 
 /// Says what there is now and what to do with it.
-fn summary(plan: &Plan, written: &Written, output: &std::path::Path, printer: &mut Printer) {
+fn summary(plan: &Plan, written: &Written, deployer: Deployer, source: Option<&Source>, output: &std::path::Path, printer: &mut Printer) {
     let releases: Vec<String> = plan.releases.iter().map(|release| release.name.clone()).collect();
     let width = releases.iter().map(String::len).max().unwrap_or_default();
     printer.note(&format!("{} `{}`: {} releases", if written.replaced { "replaced" } else { "wrote" }, output.display(), releases.len()));
@@ -145,8 +149,9 @@ fn summary(plan: &Plan, written: &Written, output: &std::path::Path, printer: &m
     }
     printer.note("next:");
     printer.note(&format!("  gpu-rollout bundle verify {}", shell_path(output)));
-    printer.note(&format!("  {}/deploy.sh --dry-run", shell_path(output)));
-    printer.note(&format!("  {}/deploy.sh", shell_path(output)));
+    for line in (deployer.next)(&shell_path(output), source) {
+        printer.note(&format!("  {line}"));
+    }
 }
 
 fn shell_path(path: &std::path::Path) -> String {

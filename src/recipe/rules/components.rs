@@ -8,7 +8,6 @@ use crate::catalog;
 use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::model::Component;
 use crate::recipe::nearest::nearest;
-use crate::recipe::unbuilt;
 
 /// Checks the list of components.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
@@ -38,11 +37,6 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn unknown(subject: &Subject<'_>, name: &str) -> Diagnostic {
     let place = subject.place(&["components", name]);
-    if unbuilt::COMPONENTS.contains(&name) {
-        return Diagnostic::error(format!("the component `{name}` is not built yet"))
-            .at(place)
-            .hint("remove it and deploy it as you do now");
-    }
     let hint = match nearest(name, catalog::component_names()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")),

@@ -53,9 +53,9 @@ fn bundle_values(subject: &Subject<'_>, component: &Known<'_>, findings: &mut Ve
         if node.to_json() != *value {
             let place = [&["components", component.name, "values"], &keys[..]].concat();
             findings.push(
-                Diagnostic::error(format!("`{path}` is {value} in every bundle, because a bundle brings the CRDs itself"))
+                Diagnostic::error(format!("`{path}` is {value} in every bundle"))
                     .at(subject.place(&place))
-                    .hint("remove it"),
+                    .hint("remove it: a bundle brings CRDs itself, and keeps the names of what an upgrade must find again"),
             );
         }
     }
@@ -123,7 +123,10 @@ impl Check<'_> {
         let wrong = path.child(&entry.key);
         let version = self.component.version.map_or("", |version| &version.version);
         let message = format!("the chart `{} {version}` does not read `{wrong}`", self.component.entry.chart);
-        let diagnostic = Diagnostic { severity: self.severity, ..Diagnostic::error(message) };
+        // What is known to do nothing is an error, however little is known of the other keys.
+        let is_obsolete = self.component.version.is_some_and(|version| version.obsolete_keys.contains_key(&wrong.to_string()));
+        let severity = if is_obsolete { Severity::Error } else { self.severity };
+        let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };
         self.findings.push(diagnostic.at(entry.key_origin).hint(self.advice(path, &entry.key, keys)));
     }
 

@@ -69,6 +69,7 @@ impl Deciding<'_> {
             ExitCode::Success
             | ExitCode::Input
             | ExitCode::Usage
+            | ExitCode::Different
             | ExitCode::Rights
             | ExitCode::Budget
             | ExitCode::NodesFailed

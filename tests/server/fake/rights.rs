@@ -23,7 +23,7 @@ pub(crate) struct Grant {
 /// What the ServiceAccount of a release with these settings may do.
 pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
     let mut all = Vec::new();
-    for right in rights(&settings.duties) {
+    for right in rights(settings.driver, &settings.duties) {
         let row = RIGHTS.iter().position(|row| row == right).unwrap();
         let namespaces: Vec<Option<String>> = match right.scope {
             Scope::Cluster => vec![None],
@@ -31,15 +31,18 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
             Scope::Default => vec![Some("default".into())],
             Scope::Operator => vec![Some(settings.operator_namespace.clone())],
             Scope::Dra => settings.dra.namespaces.iter().cloned().map(Some).collect(),
+            Scope::DevicePlugin => vec![Some(settings.device_plugin.namespace.clone())],
         };
         let objects: Vec<Option<String>> = match right.object {
             Object::Any => vec![None],
             Object::Job => vec![Some(settings.release.clone())],
             Object::Record => vec![Some(settings.record.clone())],
             Object::Lease => vec![Some(names::LEASE_NAME.into())],
-            Object::OperatorDeployment => vec![Some(names::OPERATOR_DEPLOYMENT.into())],
+            Object::OperatorDeployment => vec![Some(settings.operator_deployment().into())],
             Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
+            Object::NicClusterPolicy => vec![Some(names::NIC_CLUSTER_POLICY.into())],
             Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
+            Object::DevicePluginConfig => settings.device_plugin.config_map.iter().cloned().map(Some).collect(),
         };
         for verb in right.verbs {
             for namespace in &namespaces {

@@ -1,0 +1,126 @@
+//! Every image that the releases of a bundle on disk pull, as it stands there: edits of values count.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::info::{INFO, Info, ReleaseInfo};
+use crate::catalog::{self, lookup};
+use crate::contract::yaml;
+use crate::deployer::layout::{CHART, SETTINGS, VALUES};
+use crate::release::images::{Image, of_component, of_object};
+use crate::release::values::over;
+
+/// The images of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Images {
+    /// In the order of the releases.
+    pub images: Vec<Image>,
+    /// Charts whose images are not known, because the catalog does not have their default values: a sentence each.
+    pub unknown: Vec<String>,
+}
+
+/// Why the images of a bundle cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImagesError {
+    /// A file cannot be read.
+    #[error("unable to read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not as bundles have it.
+    #[error("`{}` is not as a bundle has it: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The images of the bundle in `directory`.
+///
+/// # Errors
+/// It is no bundle, or a file of it cannot be read.
+pub fn images(directory: &Path) -> Result<Images, ImagesError> {
+    let info: Info = read(&directory.join(INFO))?;
+    let mut found = Images::default();
+    for release in &info.releases {
+        let folder = directory.join(&release.folder);
+        match release.kind.as_str() {
+            "upstream" => found.chart(release, &read(&folder.join(VALUES))?),
+            "manifests" if folder.join(VALUES).exists() => found.objects(release, &read(&folder.join(VALUES))?),
+            "hook" => found.images.push(hook(release, &folder)?),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+impl Images {
+    fn chart(&mut self, release: &ReleaseInfo, values: &Map<String, Value>) {
+        let version = release.version.as_deref().unwrap_or_default();
+        let details = catalog::component(&release.name).and_then(|component| Some((component, component.version(version)?)));
+        let Some((component, details)) = details else {
+            self.unknown.push(format!("{} {version}: the catalog does not know this version", release.name));
+            return;
+        };
+        let Some(defaults) = component.default_values(details) else {
+            self.unknown.push(format!("{} {version}: the catalog does not have the chart's default values", release.name));
+            return;
+        };
+        let all = over(&defaults, values);
+        self.images.extend(of_component(component, version, &all));
+        for nested in &details.nested {
+            let is_on = nested.conditions.iter().find_map(|condition| lookup(&all, condition)).and_then(Value::as_bool).unwrap_or(false);
+            let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
+            let sub = catalog::component(&nested.component).zip(shared);
+            let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
+            let images =
+                sub.and_then(|(component, version)| Some(of_component(component, &version.version, &component.default_values(version)?)));
+            match images {
+                _ if !is_on => {}
+                Some(images) => self.images.extend(images.into_iter().map(|image| Image {
+                    place: format!("{}.{}", nested.component, image.place),
+                    release: release.name.clone(),
+                    ..image
+                })),
+                None => self
+                    .unknown
+                    .push(format!("{} inside {} {version}: the catalog does not have its default values", nested.component, release.name)),
+            }
+        }
+    }
+
+    fn objects(&mut self, release: &ReleaseInfo, values: &Map<String, Value>) {
+        let component = release.component.as_deref().and_then(catalog::component);
+        for object in values.get("objects").and_then(Value::as_array).into_iter().flatten() {
+            self.images.extend(of_object(&release.name, component, object));
+        }
+    }
+}
+
+/// The image of a hook: the chart's, with the release's own settings on top.
+fn hook(release: &ReleaseInfo, folder: &Path) -> Result<Image, ImagesError> {
+    let chart: Map<String, Value> = read(&folder.join(CHART))?;
+    let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);
+    let place = "rollout.image".to_owned();
+    let text =
+        |key: &str| lookup(&values, &format!("{place}.{key}")).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let version = chart.get("appVersion").and_then(Value::as_str).map(str::to_owned);
+    let digest = text("digest");
+    let tag = text("tag").or_else(|| if digest.is_none() { version } else { None });
+    let repository = text("repository").unwrap_or_default();
+    Ok(Image { release: release.name.clone(), place, repository, tag, digest, suffix: None, enabled: true })
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ImagesError> {
+    let text = fs::read_to_string(path).map_err(|source| ImagesError::Read { path: path.to_owned(), source })?;
+    yaml::from_str(&text).map_err(|error| ImagesError::File { path: path.to_owned(), reason: error.to_string() })
+}

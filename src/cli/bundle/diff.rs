@@ -1,0 +1,148 @@
+//! `gpu-rollout bundle diff`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::bundle::diff::values::Change;
+use crate::bundle::diff::{Difference, FileDifference, Kind, ReleaseDifference, diff};
+use crate::cli::printer::Printer;
+use crate::contract::exit::ExitCode;
+
+/// Arguments of `gpu-rollout bundle diff`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The bundle as it was
+    #[arg(value_name = "OLD")]
+    old: PathBuf,
+    /// The bundle as it is now
+    #[arg(value_name = "NEW")]
+    new: PathBuf,
+    /// How the difference is written
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// Forms of output.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Output {
+    /// A summary by release, then the details
+    Text,
+    /// One JSON object
+    Json,
+}
+
+impl Arguments {
+    /// Runs the command. Ends with [`ExitCode::Different`] if there is a difference.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { old, new, output } = self;
+        let difference = match diff(&old, &new) {
+            Ok(difference) => difference,
+            Err(error) => {
+                printer.error(&error.to_string(), Some("name two directories that `gpu-rollout bundle render` has written"));
+                return ExitCode::Input;
+            }
+        };
+        match output {
+            Output::Text => printer.data(&text(&difference)),
+            Output::Json => match serde_json::to_string_pretty(&difference) {
+                Ok(json) => printer.data(&format!("{json}\n")),
+                Err(error) => {
+                    printer.error(&format!("unable to write the difference as JSON: {error}"), None);
+                    return ExitCode::Internal;
+                }
+            },
+        }
+        if difference.is_empty() { ExitCode::Success } else { ExitCode::Different }
+    }
+}
+
+fn text(difference: &Difference) -> String {
+    if difference.is_empty() {
+        return "no difference\n".to_owned();
+    }
+    let mut text = String::new();
+    let width = difference.releases.iter().map(|release| release.name.len()).max().unwrap_or_default();
+    for release in &difference.releases {
+        write_line(&mut text, format_args!("{} {:width$}  {}", sign(release.change), release.name, summary(release)));
+    }
+    for release in &difference.releases {
+        write_line(&mut text, format_args!("\n{} {}", sign(release.change), release.name));
+        write_changes(&mut text, &release.facts);
+        write_changes(&mut text, &release.values);
+        if release.change == Kind::Changed {
+            write_files(&mut text, &release.files);
+        }
+    }
+    if !difference.bundle.is_empty() || !difference.files.is_empty() {
+        text.push_str("\nthe bundle itself\n");
+        write_changes(&mut text, &difference.bundle);
+        write_files(&mut text, &difference.files);
+    }
+    text.trim_start().to_owned()
+}
+
+fn sign(change: Kind) -> char {
+    match change {
+        Kind::Added => '+',
+        Kind::Removed => '-',
+        Kind::Changed => '~',
+    }
+}
+
+/// What one must know of a release at a glance.
+fn summary(release: &ReleaseDifference) -> String {
+    let mut parts = Vec::new();
+    match release.change {
+        Kind::Added => parts.push(format!("new ({})", release.release_kind)),
+        Kind::Removed => parts.push(format!("gone ({})", release.release_kind)),
+        Kind::Changed => {
+            if let Some(Change { old: Some(old), new: Some(new), .. }) = release.facts.iter().find(|change| change.path == "version") {
+                parts.push(format!("{} → {}", plain(old), plain(new)));
+            }
+        }
+    }
+    let counted = [(release.values.len(), "value", "values"), (release.files.len(), "file", "files")];
+    for (count, one, many) in counted.into_iter().filter(|(count, ..)| *count > 0 && release.change == Kind::Changed) {
+        parts.push(format!("{count} {}", if count == 1 { one } else { many }));
+    }
+    match release.fires {
+        Some(true) => parts.push("fires".to_owned()),
+        Some(false) => parts.push("does not fire".to_owned()),
+        None => {}
+    }
+    if parts.is_empty() { "order or timeouts".to_owned() } else { parts.join(", ") }
+}
+
+fn write_changes(text: &mut String, changes: &[Change]) {
+    for Change { path, old, new } in changes {
+        match (old, new) {
+            (Some(old), Some(new)) => write_line(text, format_args!("    {path}: {} → {}", shown(old), shown(new))),
+            (Some(old), None) => write_line(text, format_args!("  - {path}: {}", shown(old))),
+            (None, Some(new)) => write_line(text, format_args!("  + {path}: {}", shown(new))),
+            (None, None) => {}
+        }
+    }
+}
+
+fn write_files(text: &mut String, files: &[FileDifference]) {
+    for FileDifference { path, change } in files {
+        write_line(text, format_args!("  {} {path}", sign(*change)));
+    }
+}
+
+fn write_line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+/// A value in one line.
+fn shown(value: &Value) -> String {
+    value.to_string()
+}
+
+/// A text without quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

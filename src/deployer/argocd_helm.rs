@@ -1,0 +1,73 @@
+//! The deployer `argocd-helm`: an umbrella chart of the same Applications as `argocd` makes. Repository, revision, cluster and project
+//! are its values; those of the components stay in the repository's numbered folders.
+
+use serde::Serialize;
+
+use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
+use super::application::readme::Readme;
+use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, check_source};
+use super::file::File;
+use super::template::{RenderError, Templates};
+use super::{Input, Source, chart};
+
+const NAME: &str = "argocd-helm";
+const SOURCES: &[(&str, &str)] = &[
+    ("Chart.yaml.j2", include_str!("../../templates/argocd-helm/Chart.yaml.j2")),
+    ("values.yaml.j2", include_str!("../../templates/argocd-helm/values.yaml.j2")),
+    ("README.md.j2", include_str!("../../templates/argocd-helm/README.md.j2")),
+    NOTES,
+];
+/// Files that are the same in every bundle.
+const FIXED: &[(&str, &str)] = &[
+    (".helmignore", include_str!("../../templates/argocd-helm/helmignore")),
+    ("values.schema.json", include_str!("../../templates/argocd-helm/values.schema.json")),
+    ("templates/_helpers.tpl", include_str!("../../templates/argocd-helm/_helpers.tpl")),
+];
+
+#[derive(Serialize)]
+struct Context<'a> {
+    #[serde(flatten)]
+    readme: Readme<'a>,
+    source: Option<&'a Source>,
+    server: &'static str,
+    version: String,
+}
+
+/// What to do with a bundle in `directory`.
+pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+    vec![
+        "commit and push it to a Git repository".to_owned(),
+        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
+        format!(
+            "helm upgrade --install gpu-stack {directory} --namespace {CONTROL_NAMESPACE} --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR"
+        ),
+    ]
+}
+
+/// The files of a bundle for Argo CD whose repository is named when it is installed.
+///
+/// # Errors
+/// See [`RenderError`].
+pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
+    if let Some(source) = input.source {
+        check_source(source, NAME)?;
+    }
+    let applications = Applications::new(Form::Template, input)?;
+    let mut files = applications.files("templates", NAME)?;
+    let project = applications.project()?;
+    files.push(File::text("templates/project.yaml", format!("{{{{- if .Values.createProject }}}}\n{project}{{{{- end }}}}\n")));
+    files.extend(FIXED.iter().map(|(path, text)| File::text(*path, *text)));
+    let templates = Templates::new(SOURCES)?;
+    let context = Context {
+        readme: Readme::new(input.recipe, input.plan),
+        source: input.source,
+        server: IN_CLUSTER,
+        version: format!("1.0.0+{}", chart::content_digest(&files)),
+    };
+    for name in ["Chart.yaml", "values.yaml", "README.md"] {
+        files.push(File::text(name, templates.render(&format!("{name}.j2"), &context)?));
+    }
+    files.push(File::text(HEALTH, HEALTH_TEXT));
+    files.extend(chart::all(input)?);
+    Ok(files)
+}

@@ -1,0 +1,151 @@
+//! The deployer `flux`: a HelmRelease a release, the sources of its charts, and a Kustomization that makes ConfigMaps of the values files.
+
+use serde::Serialize;
+
+use super::Input;
+use super::file::File;
+use super::layout::{SETTINGS, VALUES, folders, values_of};
+use super::source::Source;
+use super::template::{RenderError, Templates};
+use crate::contract::names::PREFIX;
+use crate::release::model::Kind;
+use crate::release::{Plan, Release};
+
+mod chart;
+mod people;
+mod release;
+mod repository;
+mod sync;
+
+const SOURCES: &[(&str, &str)] = &[
+    ("helmrelease.yaml.j2", include_str!("../../templates/flux/helmrelease.yaml.j2")),
+    ("helmrepository.yaml.j2", include_str!("../../templates/flux/helmrepository.yaml.j2")),
+    ("ocirepository.yaml.j2", include_str!("../../templates/flux/ocirepository.yaml.j2")),
+    ("kustomization.yaml.j2", include_str!("../../templates/flux/kustomization.yaml.j2")),
+    ("kustomizeconfig.yaml.j2", include_str!("../../templates/flux/kustomizeconfig.yaml.j2")),
+    ("source.yaml.j2", include_str!("../../templates/flux/source.yaml.j2")),
+    ("sync.yaml.j2", include_str!("../../templates/flux/sync.yaml.j2")),
+    ("push.sh.j2", include_str!("../../templates/flux/push.sh.j2")),
+    ("README.md.j2", include_str!("../../templates/flux/README.md.j2")),
+];
+
+/// The deployer's name on the command line.
+const NAME: &str = "flux";
+/// The objects that fetch and apply the bundle have this name.
+const SYNC: &str = "gpu-rollout";
+/// The generated ConfigMap whose name carries the digest of the whole bundle.
+const DIGEST: &str = "gpu-rollout-bundle";
+
+/// The label that carries the digest.
+fn label() -> String {
+    format!("{PREFIX}/bundle")
+}
+
+/// One ConfigMap of values.
+#[derive(Serialize)]
+struct Values {
+    name: String,
+    path: String,
+}
+
+/// A file of the bundle under a key of a ConfigMap.
+#[derive(Serialize)]
+struct Keyed {
+    key: String,
+    path: String,
+}
+
+#[derive(Serialize)]
+struct KustomizationContext {
+    sources: Vec<String>,
+    releases: Vec<String>,
+    values: Vec<Values>,
+    digest: &'static str,
+    all: Vec<Keyed>,
+}
+
+/// The files of a bundle for Flux.
+///
+/// # Errors
+/// No source, or one that Flux cannot read; a chart on the disk of a machine. Else see [`RenderError`].
+pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
+    let source = input.source.ok_or(RenderError::NoSource(NAME))?;
+    sync::check(source)?;
+    let mut files = super::chart::all(input)?;
+    let found = chart::find(input.plan, source, &files)?;
+    let templates = Templates::new(SOURCES)?;
+
+    let sources = repository::files(&templates, &found)?;
+    let releases = release::files(&templates, input.plan, &found)?;
+    let values: Vec<Values> = folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
+    let path = |file: &File| file.path.clone();
+    let (source_paths, release_paths): (Vec<_>, Vec<_>) = (sources.iter().map(path).collect(), releases.iter().map(path).collect());
+    let all = source_paths.iter().chain(&release_paths).chain(values.iter().map(|file| &file.path)).map(|path| keyed(path)).collect();
+    let context = KustomizationContext { sources: source_paths, releases: release_paths, values, digest: DIGEST, all };
+
+    files.push(File::text("kustomization.yaml", templates.render("kustomization.yaml.j2", &context)?));
+    files.push(File::text("kustomizeconfig.yaml", templates.render("kustomizeconfig.yaml.j2", config())?));
+    files.extend(sources);
+    files.extend(releases);
+    files.extend(sync::files(&templates, input.plan, source)?);
+    files.extend(people::files(&templates, input, source, &found)?);
+    Ok(files)
+}
+
+/// What to do with a bundle in `directory`.
+pub(super) fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+    let bring = match source {
+        Some(source) if source.is_oci() => format!("{directory}/push.sh"),
+        Some(source) if source.path.is_empty() => format!("# commit {directory} to {} and push", source.url),
+        Some(source) => format!("# commit {directory} as {} to {} and push", source.path, source.url),
+        None => return Vec::new(),
+    };
+    vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
+}
+
+/// The values file that a release has of its own.
+fn own_values(folder: &str, release: &Release) -> Option<Values> {
+    let file = match &release.kind {
+        Kind::Upstream(_) => VALUES,
+        Kind::Manifests(manifests) if manifests.shared => VALUES,
+        Kind::Hook(_) => SETTINGS,
+        Kind::Crds(_) | Kind::Manifests(_) => return None,
+    };
+    Some(Values { name: config_map(&release.name), path: format!("{folder}/{file}") })
+}
+
+/// The name, without digest, of the ConfigMap that holds the values file of a release.
+fn config_map(release: &str) -> String {
+    format!("{release}-values")
+}
+
+/// The ConfigMaps that a release consumes, in order: a hook those of the releases that it shares values with, then its own.
+fn consumed(plan: &Plan, folder: &str, release: &Release) -> Vec<String> {
+    let shared = match &release.kind {
+        Kind::Hook(hook) => values_of(plan, hook),
+        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => Vec::new(),
+    };
+    let names = folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect::<Vec<_>>();
+    let own = own_values(folder, release).map(|values| values.path);
+    let name = |path: String| names.iter().find(|values| values.path == path).map(|values| values.name.clone());
+    shared.into_iter().chain(own).filter_map(name).collect()
+}
+
+/// A key of a ConfigMap can hold no slash.
+fn keyed(path: &str) -> Keyed {
+    Keyed { key: path.replace('/', "."), path: path.to_owned() }
+}
+
+fn config() -> impl Serialize {
+    #[derive(Serialize)]
+    struct Context {
+        label_path: String,
+    }
+    // A slash inside a key is escaped.
+    Context { label_path: format!("metadata/labels/{}", label().replace('/', "\\/")) }
+}
+
+/// A path of the bundle as Flux writes it: from the repository's root. An empty one is the bundle itself.
+fn from_root(source: &Source, path: &str) -> String {
+    format!("./{}", if path.is_empty() { source.path.clone() } else { source.join(path) })
+}

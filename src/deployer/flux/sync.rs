@@ -1,0 +1,132 @@
+//! What a user applies once: the source of the bundle, and the Kustomization that applies it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{NAME, SYNC, from_root};
+use crate::contract::duration::Duration;
+use crate::deployer::file::File;
+use crate::deployer::source::Source;
+use crate::deployer::template::{RenderError, Templates};
+use crate::release::Plan;
+
+/// helm-controller looks again after this time whether a dependency is ready (`--requeue-dependency`).
+const REQUEUE_SECONDS: u64 = 30;
+/// Repositories and charts are fetched before the first release can start.
+const FETCH_SECONDS: u64 = 300;
+
+#[derive(Serialize)]
+struct Context<'a> {
+    name: &'static str,
+    kind: &'static str,
+    url: &'a str,
+    ref_kind: &'static str,
+    revision: &'a str,
+    path: String,
+    timeout: String,
+    explanation: String,
+}
+
+/// Whether Flux can read from `source`.
+///
+/// # Errors
+/// It cannot.
+pub(super) fn check(source: &Source) -> Result<(), RenderError> {
+    if source.url.starts_with("file://") {
+        return Err(RenderError::Unable {
+            deployer: NAME,
+            reason: format!("cannot read the bundle from `{}`: Flux reads it from inside the cluster", source.url),
+            hint: "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
+        });
+    }
+    Ok(())
+}
+
+/// Both files.
+///
+/// # Errors
+/// See [`RenderError`].
+pub(super) fn files(templates: &Templates, plan: &Plan, source: &Source) -> Result<Vec<File>, RenderError> {
+    let chain = longest_chain(plan);
+    let context = Context {
+        name: SYNC,
+        kind: kind(source),
+        url: &source.url,
+        ref_kind: ref_kind(source),
+        revision: &source.revision,
+        path: from_root(source, ""),
+        timeout: timeout(plan).to_string(),
+        explanation: format!("The timeouts of {} releases that wait for each other, and the time between them.", chain.releases),
+    };
+    Ok(vec![
+        File::text("flux-system/source.yaml", templates.render("source.yaml.j2", &context)?),
+        File::text("flux-system/sync.yaml", templates.render("sync.yaml.j2", &context)?),
+    ])
+}
+
+/// The kind of the bundle's source.
+pub(super) fn kind(source: &Source) -> &'static str {
+    if source.is_oci() { "OCIRepository" } else { "GitRepository" }
+}
+
+/// What the revision is. A Git revision may be a branch or a tag: what looks like a version is a tag.
+fn ref_kind(source: &Source) -> &'static str {
+    let revision = &source.revision;
+    let is_commit = revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_version = semver::Version::parse(revision.strip_prefix('v').unwrap_or(revision)).is_ok();
+    match (source.is_oci(), revision.as_str()) {
+        (true, revision) if revision.starts_with("sha256:") => "digest",
+        (true, _) => "tag",
+        (false, _) if is_commit => "commit",
+        (false, revision) if revision.starts_with("refs/") => "name",
+        (false, _) if is_version => "tag",
+        (false, _) => "branch",
+    }
+}
+
+/// How long the whole bundle may take: an end to the wait, never one to the work.
+pub(super) fn timeout(plan: &Plan) -> Duration {
+    let chain = longest_chain(plan);
+    Duration::from_secs(FETCH_SECONDS + chain.seconds + chain.releases.saturating_sub(1) * REQUEUE_SECONDS)
+}
+
+/// Releases that wait for each other.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    seconds: u64,
+    releases: u64,
+}
+
+/// The chain that takes longest. A release comes after all that it needs.
+fn longest_chain(plan: &Plan) -> Chain {
+    let total = |chain: &Chain| chain.seconds + chain.releases * REQUEUE_SECONDS;
+    let mut chains: BTreeMap<&str, Chain> = BTreeMap::new();
+    for release in &plan.releases {
+        let before = release.needs.iter().filter_map(|need| chains.get(need.as_str())).max_by_key(|chain| total(chain));
+        let before = before.copied().unwrap_or_default();
+        chains.insert(&release.name, Chain { seconds: before.seconds + release.timeout_seconds, releases: before.releases + 1 });
+    }
+    chains.into_values().max_by_key(total).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_are_told_apart() {
+        for (url, revision, expected) in [
+            ("https://example.com/a", "main", "branch"),
+            ("https://example.com/a", "release-1.2", "branch"),
+            ("https://example.com/a", "v1.2.3", "tag"),
+            ("https://example.com/a", "1.2.3-rc.1", "tag"),
+            ("https://example.com/a", "refs/tags/stable", "name"),
+            ("https://example.com/a", "0123456789abcdef0123456789abcdef01234567", "commit"),
+            ("oci://example.com/a", "v1.2.3", "tag"),
+            ("oci://example.com/a", "sha256:0123", "digest"),
+        ] {
+            assert_eq!(ref_kind(&Source::new(url, revision, "").unwrap()), expected, "{revision}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The deployer `helmfile`: a folder a release, and the state files that name them.
+//!
+//! Helmfile can leave a chart's own CRDs out only for a whole state file. So releases that differ in that stand in different files,
+//! and each file names the one before it: helmfile deploys what a file names before the file's own releases, and goes on only if that
+//! has succeeded; `destroy` goes the other way round.
+
+pub mod repositories;
+
+use serde::Serialize;
+
+use super::file::File;
+use super::layout::{SETTINGS, VALUES, budget, content, folders, values_of};
+use super::template::{RenderError, Templates};
+use super::{Input, Source, chart};
+use crate::release::model::{Chart, Kind};
+use crate::release::{Plan, Release};
+use repositories::{Repositories, Repository};
+
+const SOURCES: &[(&str, &str)] = &[
+    ("helmfile.yaml.j2", include_str!("../../templates/helmfile/helmfile.yaml.j2")),
+    ("README.md.j2", include_str!("../../templates/helmfile/README.md.j2")),
+];
+
+/// The state file that deploys everything.
+pub const HELMFILE: &str = "helmfile.yaml";
+
+/// One state file.
+#[derive(Serialize)]
+struct State<'a> {
+    recipe: &'a str,
+    /// The state file that comes first.
+    earlier: Option<&'a str>,
+    repositories: &'a [Repository],
+    skip_crds: bool,
+    releases: &'a [Entry<'a>],
+}
+
+/// One release in a state file.
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    kind: &'static str,
+    chart: String,
+    /// `None`: the folder or file that `chart` names has only one.
+    version: Option<&'a str>,
+    needs: Vec<String>,
+    timeout: u64,
+    values: Vec<String>,
+    is_local: bool,
+    takes_ownership: bool,
+    validation: Validation,
+}
+
+/// When `helmfile apply` may ask the cluster about the kinds of a release's objects while it plans.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Validation {
+    /// Kubernetes' own kinds only.
+    Always,
+    /// The chart brings CRDs with its first installation.
+    Upgrade,
+    /// Another release brings the CRDs, and everything is planned before anything is deployed.
+    Never,
+}
+
+#[derive(Serialize)]
+struct Readme<'a> {
+    recipe: &'a str,
+    files: Vec<String>,
+    releases: Vec<Row<'a>>,
+}
+
+/// One release as the README shows it.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    folder: String,
+    kind: &'static str,
+    takes_ownership: bool,
+    content: String,
+    budget: Option<&'a str>,
+}
+
+/// What to do with a bundle in `directory`.
+pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+    vec![format!("helmfile --file {directory}/{HELMFILE} template"), format!("helmfile --file {directory}/{HELMFILE} sync")]
+}
+
+/// The files of a bundle for helmfile.
+///
+/// # Errors
+/// See [`RenderError`].
+pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
+    let mut files = chart::all(input)?;
+    let templates = Templates::new(SOURCES)?;
+    let parts = parts(input.plan);
+    let names: Vec<String> = (1..=parts.len()).map(|number| file_name(number, parts.len())).collect();
+    for (index, part) in parts.iter().enumerate() {
+        let mut repositories = Repositories::default();
+        let releases: Vec<Entry<'_>> =
+            part.releases.iter().map(|(folder, release)| entry(input.plan, part, folder, release, &mut repositories)).collect();
+        let state = State {
+            recipe: input.recipe,
+            earlier: index.checked_sub(1).map(|earlier| names[earlier].as_str()),
+            repositories: repositories.list(),
+            skip_crds: part.skip_crds == Some(true),
+            releases: &releases,
+        };
+        files.push(File::text(names[index].clone(), templates.render("helmfile.yaml.j2", state)?));
+    }
+    let readme = Readme { recipe: input.recipe, files: names, releases: folders(input.plan).map(row).collect() };
+    files.push(File::text("README.md", templates.render("README.md.j2", readme)?));
+    Ok(files)
+}
+
+fn file_name(number: usize, parts: usize) -> String {
+    if number == parts { HELMFILE.to_owned() } else { format!("helmfile-{number}.yaml") }
+}
+
+/// The releases of one state file.
+struct Part<'a> {
+    /// Whether the charts' own CRDs are left out; `None`: no release of it has any.
+    skip_crds: Option<bool>,
+    releases: Vec<(String, &'a Release)>,
+}
+
+/// Cuts the plan where releases differ in what is to become of their charts' own CRDs.
+fn parts(plan: &Plan) -> Vec<Part<'_>> {
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    for (folder, release) in folders(plan) {
+        let skip_crds = match &release.kind {
+            Kind::Upstream(upstream) => Some(upstream.skip_crds),
+            Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
+        };
+        match parts.last_mut() {
+            Some(part) if skip_crds.is_none() || part.skip_crds.is_none() || part.skip_crds == skip_crds => {
+                part.skip_crds = part.skip_crds.or(skip_crds);
+                part.releases.push((folder, release));
+            }
+            Some(_) | None => parts.push(Part { skip_crds, releases: vec![(folder, release)] }),
+        }
+    }
+    parts
+}
+
+fn entry<'a>(plan: &'a Plan, part: &Part<'a>, folder: &str, release: &'a Release, repositories: &mut Repositories) -> Entry<'a> {
+    let local = || format!("./{folder}");
+    let (chart, version, values) = match &release.kind {
+        Kind::Upstream(upstream) => {
+            let version = Some(upstream.version.as_str());
+            let (chart, version) = match &upstream.chart {
+                Chart::Repository { url, name } => (format!("{}/{name}", repositories.name_of(url, false)), version),
+                Chart::Oci(reference) => (repositories.oci_chart(reference), version),
+                // Helmfile evaluates what stands in a release between double braces.
+                Chart::File(path) => (path.replace("{{", "{{ \"{{\" }}"), None),
+            };
+            (chart, version, vec![format!("{folder}/{VALUES}")])
+        }
+        // The chart's own values file is its default already.
+        Kind::Crds(_) | Kind::Manifests(_) => (local(), None, Vec::new()),
+        Kind::Hook(hook) => {
+            let own = format!("{folder}/{SETTINGS}");
+            (local(), None, values_of(plan, hook).into_iter().chain([own]).collect())
+        }
+    };
+    // What stands in an earlier file has succeeded already, and helmfile refuses needs that it cannot find in the same file.
+    let here = part.releases.iter().map(|(_, release)| *release);
+    let needs = here.filter(|other| release.needs.contains(&other.name)).map(|other| format!("{}/{}", other.namespace, other.name));
+    Entry {
+        name: &release.name,
+        namespace: &release.namespace,
+        kind: release.kind.name(),
+        chart,
+        version,
+        needs: needs.collect(),
+        timeout: release.timeout_seconds,
+        values,
+        is_local: !matches!(release.kind, Kind::Upstream(_)),
+        takes_ownership: takes_ownership(release),
+        validation: validation(release),
+    }
+}
+
+fn validation(release: &Release) -> Validation {
+    match &release.kind {
+        Kind::Upstream(upstream) if upstream.skip_crds => Validation::Never,
+        Kind::Manifests(manifests) if manifests.component.is_some() => Validation::Never,
+        Kind::Upstream(_) => Validation::Upgrade,
+        Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => Validation::Always,
+    }
+}
+
+/// Whether a release's objects are the bundle's own, whoever made them before.
+fn takes_ownership(release: &Release) -> bool {
+    matches!(release.kind, Kind::Crds(_) | Kind::Manifests(_))
+}
+
+fn row((folder, release): (String, &Release)) -> Row<'_> {
+    Row {
+        name: &release.name,
+        namespace: &release.namespace,
+        folder,
+        kind: release.kind.name(),
+        takes_ownership: takes_ownership(release),
+        content: content(release),
+        budget: budget(release),
+    }
+}

@@ -1,0 +1,105 @@
+//! What the chart reads out of the values that the hook shares with its component.
+
+use std::collections::BTreeMap;
+
+use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::digest::sha256;
+use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::contract::settings::{DevicePluginSettings, Expected, Fallback, Settings};
+
+use super::helm::{template, values};
+
+fn settings(text: &str) -> Settings {
+    let file = values(text);
+    template(&["--values", file.to_str().unwrap()]).settings()
+}
+
+const MAP: &str = "
+objects:
+  - apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: plugins, namespace: gpu-operator}
+    data:
+      default: |
+        version: v1
+      shared: |
+        version: v1
+        flags: {migStrategy: none}
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: another}, data: {default: x}}
+";
+
+fn digests() -> Option<BTreeMap<String, String>> {
+    let digest = |key: &str, text: &str| (key.to_owned(), sha256(text.as_bytes()));
+    Some(BTreeMap::from([digest("default", "version: v1\n"), digest("shared", "version: v1\nflags: {migStrategy: none}\n")]))
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
+    let found =
+        settings(&format!("{MAP}devicePlugin: {{config: {{name: plugins, default: shared}}}}\nrollout: {{operatorNamespace: nvidia}}\n"));
+    let expected = DevicePluginSettings {
+        namespace: "nvidia".to_owned(),
+        config_map: Some("plugins".to_owned()),
+        default: Some("shared".to_owned()),
+        fallbacks: vec![Fallback::Empty],
+        digests: digests(),
+        max_unavailable: Count::Percent(25),
+        replacement_seconds: 300,
+    };
+    assert_eq!(found.device_plugin, expected);
+    assert_eq!(found.driver, Driver::Gpu);
+    assert_eq!(found.operator_deployment.as_deref(), Some("gpu-operator"));
+
+    let created = settings("devicePlugin: {config: {name: plugins, create: true, data: {a: b}}}\n").device_plugin;
+    assert_eq!(created.digests, Some(BTreeMap::from([("a".to_owned(), sha256(b"b"))])));
+    let foreign = settings("devicePlugin: {config: {name: plugins}}\n").device_plugin;
+    assert_eq!((foreign.config_map.as_deref(), foreign.digests), (Some("plugins"), None));
+    let none = settings("devicePlugin: {enabled: true}\n").device_plugin;
+    assert_eq!((none.config_map, none.digests, none.namespace.as_str()), (None, None, "gpu-operator"));
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
+    let component = "rollout: {component: {name: nvidia-device-plugin}, operatorNamespace: nvidia, devicePlugin: {maxUnavailable: 2}}\n";
+    let found = settings(&format!("{MAP}config: {{name: plugins}}\n{component}")).device_plugin;
+    assert_eq!((found.namespace.as_str(), found.fallbacks), ("gpu-operator", vec![Fallback::Named, Fallback::Single]));
+    assert_eq!((found.digests, found.default, found.max_unavailable), (digests(), None, Count::Number(2)));
+    let own = settings(&format!("config: {{name: plugins, fallbackStrategies: [empty]}}\n{component}")).device_plugin;
+    assert_eq!(own.fallbacks, [Fallback::Empty]);
+    // The chart's own checksum annotation restarts the pods.
+    let map = settings(&format!("config: {{map: {{default: x}}}}\n{component}")).device_plugin;
+    assert_eq!((map.config_map, map.digests), (None, None));
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_network_operators_policy_is_what_is_expected() {
+    let network = |version: &str| {
+        format!("rollout: {{driver: ofed, duties: [settle], component: {{name: network-operator, version: \"{version}\"}}}}\n")
+    };
+    let policy = "
+objects:
+  - kind: NicClusterPolicy
+    metadata: {name: nic-cluster-policy}
+    spec: {ofedDriver: {version: 25.01-0.6.0.0-0}}
+";
+    let expected = |version: Option<&str>| Expected {
+        nic_cluster_policy: true,
+        ofed_driver_version: version.map(str::to_owned),
+        ..Expected::default()
+    };
+    let found = settings(&format!("{policy}{}", network("25.1.0")));
+    assert_eq!((found.driver, found.operator_deployment.as_deref()), (Driver::Ofed, Some("network-operator")));
+    assert_eq!(found.expected, expected(Some("25.01-0.6.0.0-0")));
+    let inbox = "objects: [{kind: NicClusterPolicy, metadata: {name: nic-cluster-policy}, spec: {nvIpam: {}}}]\n";
+    assert_eq!(settings(&format!("{inbox}{}", network("25.1.0"))).expected, expected(None));
+    assert_eq!(settings(&network("25.1.0")).expected, Expected::default());
+    // Charts before 24.10 render the policy themselves; later ones do not read these keys.
+    let old = "deployCR: true\nofedDriver: {deploy: true, version: 24.07-0.6.1.0-0}\n";
+    assert_eq!(settings(&format!("{old}{}", network("24.7.1"))).expected, expected(Some("24.07-0.6.1.0-0")));
+    assert_eq!(settings(&format!("{old}{}", network("25.1.0"))).expected, Expected::default());
+    let undeployed = "deployCR: true\nofedDriver: {deploy: false, version: 24.07-0.6.1.0-0}\n";
+    assert_eq!(settings(&format!("{undeployed}{}", network("24.7.1"))).expected, expected(None));
+}
