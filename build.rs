@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if number == next {
             fs::write(out.join(format!("{number}.packed")), miniz_oxide::deflate::compress_to_vec(&content, LEVEL))?;
             let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{number}.packed\"))");
-            writeln!(statics, "static PACKED_{number}: Packed = Packed::new({bytes}, {:#x});", content.len())?;
+            writeln!(statics, "static PACKED_{number}: Packed = Packed::new({bytes});")?;
         }
         writeln!(table, "    ({file:?}, Content::Packed(&PACKED_{number})),")?;
     }

@@ -4,12 +4,13 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use model::{Component, CustomResource, Version};
+use model::{Component, CustomResource, Nested, Version};
 
 mod embedded;
 pub mod hook_chart;
 pub mod keys;
 pub mod model;
+pub mod nested;
 pub mod versions;
 
 /// The text of an embedded file, by its path below `bundles/`.
@@ -83,15 +84,14 @@ impl Component {
         Some(serde_json::from_str(text).expect("embedded schemas are read by the test `schemas_are_fresh`"))
     }
 
-    /// Which of the components that the chart of `version` contains are switched on by these values, each with its switch.
-    pub fn nested<'a>(&self, version: &'a Version, values: &Map<String, Value>) -> Vec<(&'a str, &'a str)> {
+    /// Which of the components that the chart of `version` contains are switched on by these values.
+    pub fn nested<'a>(&self, version: &'a Version, values: &Map<String, Value>) -> Vec<&'a Nested> {
         if version.nested.is_empty() {
             return Vec::new();
         }
         let defaults = self.default_values(version).unwrap_or_default();
         let is_on = |path: &String| is_on(values, &defaults, path);
-        let nested = version.nested.iter().filter(|nested| nested.conditions.iter().find_map(is_on).unwrap_or(true));
-        nested.filter_map(|nested| Some((nested.component.as_str(), nested.conditions.first()?.as_str()))).collect()
+        version.nested.iter().filter(|nested| nested.conditions.iter().find_map(is_on).unwrap_or(true)).collect()
     }
 
     /// The CRD files that a bundle brings for this component with these values: its own, and those of others that it needs while
@@ -102,13 +102,13 @@ impl Component {
             return crds;
         }
         let defaults = self.default_values(version).unwrap_or_default();
-        let is_on = |path: &str| is_on(values, &defaults, path).unwrap_or(false);
-        for optional in version.optional_crds.iter().filter(|optional| is_on(&optional.condition)) {
+        let is_on = |path: &String| is_on(values, &defaults, path);
+        for optional in version.optional_crds.iter().filter(|optional| is_on(&optional.condition) == Some(true)) {
             crds.extend(self.files(version, &optional.crds));
         }
         for shared in &version.shared_crds {
             if !present.contains(&shared.component.as_str())
-                && is_on(&shared.condition)
+                && shared.conditions.iter().find_map(is_on) == Some(true)
                 && let Some(owner) = component(&shared.component)
                 && let Some(version) = owner.version(&shared.version)
             {

@@ -9,6 +9,7 @@ pub mod events;
 pub mod follow;
 pub mod job;
 pub mod lease;
+pub mod network;
 pub mod project;
 pub mod record;
 pub mod watches;

@@ -1,9 +1,10 @@
 //! Recipe and catalog → ordered releases. Pure: all meaning of a bundle is decided here, a deployer only writes it down.
 //!
-//! [`plan()`] is the entrance. `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
+//! [`plan()`] is the entrance. `choose` fixes versions and values of the components, `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
 //! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from.
 
 pub mod catalog;
+mod choose;
 pub mod crds;
 pub mod device_plugin;
 pub mod error;
@@ -12,8 +13,10 @@ pub mod image;
 pub mod images;
 pub mod model;
 pub mod namespaces;
+mod notes;
 pub mod order;
 pub mod plan;
+pub mod resources;
 pub mod sources;
 pub mod time;
 pub mod values;

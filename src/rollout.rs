@@ -2,7 +2,9 @@
 //! is remembered, and answers with actions, waits and, at the end, a verdict. Decisions are on levels, never on edges.
 
 pub mod decide;
+pub mod device_plugin;
 pub mod estimate;
+pub mod keep;
 pub mod memory;
 pub mod node;
 pub mod observed;

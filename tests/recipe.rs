@@ -162,24 +162,27 @@ fn default_values_pass() {
         let component = catalog::component(name).unwrap();
         for version in &component.versions {
             let Some(mut values) = component.default_values(version) else { continue };
-            for path in version.bundle_values.keys() {
+            for (path, _) in version.fixed_values() {
                 let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
                 let parent =
                     parents.split('.').filter(|key| !key.is_empty()).try_fold(&mut values, |map, key| map.get_mut(key)?.as_object_mut());
                 parent.map(|map| map.shift_remove(last));
             }
-            if let Some(driver) = values.get_mut("driver").and_then(|driver| driver.as_object_mut()) {
-                driver.shift_remove("upgradePolicy");
+            for driver in ["driver", "ofedDriver"] {
+                values.get_mut(driver).and_then(|driver| driver.as_object_mut()).map(|driver| driver.shift_remove("upgradePolicy"));
             }
             if let Some(switch) = values.get_mut("gpuResourcesEnabledOverride") {
                 *switch = true.into();
             }
+            // The network operator does nothing without one, which is worth a warning.
+            let resources = version.custom_resources.iter().map(|resource| (resource.kind.clone(), serde_json::json!({"tolerations": []})));
+            let resources: serde_json::Map<_, _> = resources.collect();
             let recipe = serde_json::json!({
                 "apiVersion": "gpu-rollout.dev/v1",
                 "kind": "Recipe",
                 "metadata": {"name": "defaults"},
                 "cluster": {"gpuNodes": 4},
-                "components": [{"name": name, "version": version.version, "values": values}],
+                "components": [{"name": name, "version": version.version, "values": values, "customResources": resources}],
             });
             let text = yaml::to_string(&recipe).unwrap();
             assert_eq!(said("-", &[], &mut Text(text.into_bytes())), "ok\n", "{name} {}", version.version);

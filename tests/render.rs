@@ -8,7 +8,11 @@ mod render {
     pub(crate) mod crd_schema;
     mod flux;
     mod helm;
+    mod helmfile;
     mod library;
+    mod many;
     mod script;
     mod snapshot;
+    mod tools;
+    mod traps;
 }

@@ -7,10 +7,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::info::{INFO, Info, ReleaseInfo};
-use crate::catalog::{self, lookup};
 use crate::contract::yaml;
 use crate::deployer::layout::{CHART, SETTINGS, VALUES};
-use crate::release::images::{Image, of_component, of_object};
+use crate::release::images::{Found, Image, of_chart, of_object};
 use crate::release::values::over;
 
 /// The images of a bundle.
@@ -65,43 +64,14 @@ pub fn images(directory: &Path) -> Result<Images, ImagesError> {
 
 impl Images {
     fn chart(&mut self, release: &ReleaseInfo, values: &Map<String, Value>) {
-        let version = release.version.as_deref().unwrap_or_default();
-        let details = catalog::component(&release.name).and_then(|component| Some((component, component.version(version)?)));
-        let Some((component, details)) = details else {
-            self.unknown.push(format!("{} {version}: the catalog does not know this version", release.name));
-            return;
-        };
-        let Some(defaults) = component.default_values(details) else {
-            self.unknown.push(format!("{} {version}: the catalog does not have the chart's default values", release.name));
-            return;
-        };
-        let all = over(&defaults, values);
-        self.images.extend(of_component(component, version, &all));
-        for nested in &details.nested {
-            let is_on = nested.conditions.iter().find_map(|condition| lookup(&all, condition)).and_then(Value::as_bool).unwrap_or(false);
-            let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
-            let sub = catalog::component(&nested.component).zip(shared);
-            let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
-            let images =
-                sub.and_then(|(component, version)| Some(of_component(component, &version.version, &component.default_values(version)?)));
-            match images {
-                _ if !is_on => {}
-                Some(images) => self.images.extend(images.into_iter().map(|image| Image {
-                    place: format!("{}.{}", nested.component, image.place),
-                    release: release.name.clone(),
-                    ..image
-                })),
-                None => self
-                    .unknown
-                    .push(format!("{} inside {} {version}: the catalog does not have its default values", nested.component, release.name)),
-            }
-        }
+        let Found { images, unknown } = of_chart(&release.name, release.version.as_deref().unwrap_or_default(), values);
+        self.images.extend(images);
+        self.unknown.extend(unknown);
     }
 
     fn objects(&mut self, release: &ReleaseInfo, values: &Map<String, Value>) {
-        let component = release.component.as_deref().and_then(catalog::component);
         for object in values.get("objects").and_then(Value::as_array).into_iter().flatten() {
-            self.images.extend(of_object(&release.name, component, object));
+            self.images.extend(of_object(&release.name, release.component.as_deref(), object));
         }
     }
 }
@@ -111,8 +81,8 @@ fn hook(release: &ReleaseInfo, folder: &Path) -> Result<Image, ImagesError> {
     let chart: Map<String, Value> = read(&folder.join(CHART))?;
     let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);
     let place = "rollout.image".to_owned();
-    let text =
-        |key: &str| lookup(&values, &format!("{place}.{key}")).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let image = values.get("rollout").and_then(|rollout| rollout.get("image"));
+    let text = |key: &str| image?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
     let version = chart.get("appVersion").and_then(Value::as_str).map(str::to_owned);
     let digest = text("digest");
     let tag = text("tag").or_else(|| if digest.is_none() { version } else { None });

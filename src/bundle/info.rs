@@ -127,7 +127,8 @@ fn chart_digest(files: &[(&str, &str)]) -> String {
     sha256(lines(digests.into_iter()).as_bytes())
 }
 
-fn releases(plan: &Plan) -> Vec<ReleaseInfo> {
+/// What the bundle says of each release.
+pub fn releases(plan: &Plan) -> Vec<ReleaseInfo> {
     let info = |(folder, release): (String, &crate::release::Release)| {
         let mut info = ReleaseInfo {
             name: release.name.clone(),

@@ -16,18 +16,17 @@ enum Content {
 /// A text that was packed when the program was built.
 struct Packed {
     bytes: &'static [u8],
-    size: usize,
     text: OnceLock<String>,
 }
 
 impl Packed {
-    const fn new(bytes: &'static [u8], size: usize) -> Self {
-        Self { bytes, size, text: OnceLock::new() }
+    const fn new(bytes: &'static [u8]) -> Self {
+        Self { bytes, text: OnceLock::new() }
     }
 
     fn text(&self) -> &str {
         self.text.get_or_init(|| {
-            let bytes = miniz_oxide::inflate::decompress_to_vec_with_limit(self.bytes, self.size);
+            let bytes = miniz_oxide::inflate::decompress_to_vec(self.bytes);
             let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
             text.expect("embedded files are read by the test `every_file_can_be_unpacked`")
         })

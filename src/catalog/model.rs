@@ -166,9 +166,19 @@ pub struct Version {
     /// are taken for alike.
     #[serde(default)]
     pub since: Option<String>,
-    /// Values that every bundle sets, as dotted paths: it brings the CRDs itself, or names must stay as they are.
+    /// Values that every bundle sets because it brings the CRDs itself, as dotted paths.
     #[serde(default)]
     pub bundle_values: serde_json::Map<String, serde_json::Value>,
+    /// Values that every bundle sets so that objects keep the names that they have from an earlier version, as dotted paths.
+    #[serde(default)]
+    pub kept_names: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Version {
+    /// All values that every bundle sets.
+    pub fn fixed_values(&self) -> impl Iterator<Item = (&String, &serde_json::Value)> {
+        self.bundle_values.iter().chain(&self.kept_names)
+    }
 }
 
 /// CRD files that are needed only where something is switched on.
@@ -187,6 +197,8 @@ pub struct OptionalCrds {
 pub struct Nested {
     /// The component.
     pub component: String,
+    /// The top-level key below which the sub-chart takes its values.
+    pub key: String,
     /// Helm's condition: dotted paths, the first one that is set decides. The first one is the switch.
     pub conditions: Vec<String>,
 }
@@ -216,6 +228,6 @@ pub struct SharedCrds {
     pub component: String,
     /// Its version that the sub-chart's CRDs equal.
     pub version: String,
-    /// The value, as a dotted path, that switches the sub-chart on.
-    pub condition: String,
+    /// Helm's condition of what needs them: dotted paths, the first one that is set decides.
+    pub conditions: Vec<String>,
 }

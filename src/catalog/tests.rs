@@ -161,16 +161,17 @@ fn keys_know_what_the_chart_reads() {
 
 #[test]
 fn nested_charts_follow_helms_conditions() {
-    let nested = |name: &str, version: &str, values: Value| -> Vec<(&str, &str)> {
+    let nested = |name: &str, version: &str, values: Value| -> Vec<&str> {
         let component = component(name).unwrap();
-        component.nested(component.version(version).unwrap(), values.as_object().unwrap())
+        let nested = component.nested(component.version(version).unwrap(), values.as_object().unwrap());
+        nested.into_iter().map(|nested| nested.component.as_str()).collect()
     };
-    let discovery = [("node-feature-discovery", "nfd.enabled")];
+    let discovery = ["node-feature-discovery"];
     assert_eq!(nested("gpu-operator", "v26.3.1", json!({})), discovery);
-    assert_eq!(nested("gpu-operator", "v26.3.1", json!({"nfd": {"enabled": false}})), []);
-    assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({})), []);
+    assert_eq!(nested("gpu-operator", "v26.3.1", json!({"nfd": {"enabled": false}})), [""; 0]);
+    assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({})), [""; 0]);
     assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({"gfd": {"enabled": true}})), discovery);
-    assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({"gfd": {"enabled": true}, "nfd": {"enabled": false}})), []);
+    assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({"gfd": {"enabled": true}, "nfd": {"enabled": false}})), [""; 0]);
 }
 
 #[test]

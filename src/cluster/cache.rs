@@ -46,6 +46,11 @@ impl<V: Clone + PartialEq> Table<V> {
         Self { content: Arc::new(Mutex::new(Content { items: BTreeMap::new(), health: Health::Starting })), changed }
     }
 
+    /// One that nothing fills.
+    pub fn absent(changed: Arc<Notify>) -> Self {
+        Self { content: Arc::new(Mutex::new(Content { items: BTreeMap::new(), health: Health::Absent })), changed }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Content<V>> {
         // A panic while the lock is held ends the process (panic = abort); in tests the content is still whole.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)

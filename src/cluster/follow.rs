@@ -38,9 +38,10 @@ impl Selection {
         Self { labels: None, fields: Some(format!("metadata.name={name}")) }
     }
 
-    /// Those with a label.
-    pub fn labeled((key, value): (&str, &str)) -> Self {
-        Self { labels: Some(format!("{key}={value}")), fields: None }
+    /// Those with a label; without a value, whatever it is.
+    pub fn labeled((key, value): (&str, Option<&str>)) -> Self {
+        let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
+        Self { labels: Some(selector), fields: None }
     }
 }
 

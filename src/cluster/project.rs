@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use crate::contract::digest::sha256;
 use crate::contract::names;
 use crate::rollout::observed::{
-    ClusterPolicy, Container, DaemonSet, Deployment, ImageSpec, Node, NvidiaDriver, Pod, Revision, Slice, UpgradePolicy,
+    ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice,
+    UpgradePolicy,
 };
 
 fn time(time: &Time) -> Timestamp {
@@ -79,7 +81,20 @@ pub fn daemon_set(object: &apps::DaemonSet) -> Option<DaemonSet> {
         desired: status.map_or(0, |status| status.desired_number_scheduled),
         template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default(),
         node_selector: pod.node_selector.clone().unwrap_or_default(),
+        config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),
         images: containers.map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+    })
+}
+
+/// A ConfigMap: digests of its texts, since texts are of no interest.
+pub fn config_map(object: &core::ConfigMap) -> Option<ConfigMap> {
+    let metadata = &object.metadata;
+    let about_data = |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
+    Some(ConfigMap {
+        digests: object.data.iter().flatten().map(|(key, text)| (key.clone(), sha256(text.as_bytes()))).collect(),
+        created: created(metadata),
+        // An entry's time also moves with its manager's other fields, such as a label: later than the data changed, never earlier.
+        changed: metadata.managed_fields.iter().flatten().filter(about_data).filter_map(|entry| entry.time.as_ref()).map(time).max(),
     })
 }
 
@@ -110,7 +125,7 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
             restarts: status.map_or(0, |status| status.restart_count),
         }
     });
-    let kept = [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0];
+    let kept = [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::OFED_DRIVER_LABEL];
     Some(Pod {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: name(metadata),
@@ -181,7 +196,6 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let labels = data.pointer("/spec/daemonsets/labels").and_then(Value::as_object);
-    let policy = "/spec/driver/upgradePolicy";
     Some(ClusterPolicy {
         uid: uid(&object.metadata),
         generation: object.metadata.generation.unwrap_or(0),
@@ -192,27 +206,48 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
         toolkit_enabled: flag("/spec/toolkit/enabled", true),
         toolkit: image(data, "/spec/toolkit"),
         labels: labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
-        upgrade_policy: UpgradePolicy {
-            auto_upgrade: flag(&format!("{policy}/autoUpgrade"), false),
-            max_parallel: data
-                .pointer(&format!("{policy}/maxParallelUpgrades"))
-                .and_then(Value::as_u64)
-                .and_then(|n| u32::try_from(n).ok()),
-            max_unavailable: data
-                .pointer(&format!("{policy}/maxUnavailable"))
-                .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
-        },
+        upgrade_policy: upgrade_policy(data, "/spec/driver/upgradePolicy"),
         state: text(data, "/status/state"),
         ready_reason: ready.and_then(|condition| text(condition, "/reason")),
-        driver_field_manager: spec_manager(&object.metadata),
+        driver_field_manager: field_manager(&object.metadata, "/f:spec/f:driver"),
     })
 }
 
-/// The manager that last changed `spec.driver`, of those that own any of it.
-fn spec_manager(metadata: &ObjectMeta) -> Option<String> {
+fn upgrade_policy(data: &Value, pointer: &str) -> UpgradePolicy {
+    let field = |name: &str| data.pointer(&format!("{pointer}/{name}"));
+    UpgradePolicy {
+        auto_upgrade: field("autoUpgrade").and_then(Value::as_bool).unwrap_or(false),
+        max_parallel: field("maxParallelUpgrades").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
+        max_unavailable: field("maxUnavailable").map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+    }
+}
+
+/// A NicClusterPolicy (`mellanox.com/v1alpha1`).
+pub fn nic_cluster_policy(object: &DynamicObject) -> Option<NicClusterPolicy> {
+    let data = &object.data;
+    let present = |pointer: &str| data.pointer(pointer).is_some_and(|value| !value.is_null());
+    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let ofed = present("/spec/ofedDriver").then(|| {
+        let (own, global) = (image(data, "/spec/ofedDriver"), image(data, "/spec/global"));
+        ImageSpec { repository: own.repository.or(global.repository), image: own.image, version: own.version.or(global.version) }
+    });
+    Some(NicClusterPolicy {
+        uid: uid(&object.metadata),
+        generation: object.metadata.generation.unwrap_or(0),
+        observed_generation: ready.and_then(|condition| condition["observedGeneration"].as_i64()),
+        ofed,
+        node_affinity: present("/spec/nodeAffinity"),
+        upgrade_policy: upgrade_policy(data, "/spec/ofedDriver/upgradePolicy"),
+        driver_field_manager: field_manager(&object.metadata, "/f:spec/f:ofedDriver"),
+    })
+}
+
+/// The manager that last changed a part of the spec, of those that own any of it.
+fn field_manager(metadata: &ObjectMeta, pointer: &str) -> Option<String> {
     let owners = metadata.managed_fields.iter().flatten().filter(|entry| {
         entry.subresource.as_deref().unwrap_or_default().is_empty()
-            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:driver").is_some())
+            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer(pointer).is_some())
     });
     owners.max_by_key(|entry| entry.time.as_ref().map(time)).and_then(|entry| entry.manager.clone())
 }

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::names;
 use crate::contract::settings::Settings;
@@ -17,7 +18,7 @@ use crate::rollout::observed::{self, Observed};
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
 use super::follow::{Selection, follow};
-use super::project;
+use super::{network, project};
 
 /// Whether the caches can be decided on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +37,14 @@ pub struct Watches {
     nodes: Table<observed::Node>,
     operator: Table<observed::Deployment>,
     cluster_policy: Table<observed::ClusterPolicy>,
+    nic_cluster_policy: Table<observed::NicClusterPolicy>,
     nvidia_drivers: Table<observed::NvidiaDriver>,
     daemon_sets: Table<observed::DaemonSet>,
     revisions: Table<observed::Revision>,
     drivers: Table<observed::Pod>,
     toolkits: Table<observed::Pod>,
     dra: Option<DraWatches>,
+    device_plugin: Option<DevicePluginWatches>,
     /// Ends the followers when it is dropped.
     _followers: JoinSet<()>,
 }
@@ -51,6 +54,13 @@ struct DraWatches {
     daemon_sets: Vec<Table<observed::DaemonSet>>,
     pods: Vec<Table<observed::Pod>>,
     slices: Table<observed::Slice>,
+}
+
+struct DevicePluginWatches {
+    config: Table<observed::ConfigMap>,
+    daemon_sets: Table<observed::DaemonSet>,
+    revisions: Table<observed::Revision>,
+    pods: Table<observed::Pod>,
 }
 
 /// Versions of `resource.k8s.io` whose ResourceSlices [`project::slice`] reads, newest first.
@@ -77,11 +87,14 @@ pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<
     Ok(present)
 }
 
-/// The newest version of `resource.k8s.io` that server and program both know. Every authenticated user may ask.
+/// The newest version of `resource.k8s.io` that server and program both know, where a duty needs it. Every authenticated user may ask.
 ///
 /// # Errors
 /// The call failed.
-pub async fn slice_version(client: &Client) -> Result<Option<&'static str>, CallError> {
+pub async fn slice_version(client: &Client, settings: &Settings) -> Result<Option<&'static str>, CallError> {
+    if !settings.has(Duty::Reroll) {
+        return Ok(None);
+    }
     let groups = call(client.list_api_groups()).await?;
     let group = groups.groups.into_iter().find(|group| group.name == "resource.k8s.io");
     let served: Vec<String> = group.map(|group| group.versions.into_iter().map(|version| version.version).collect()).unwrap_or_default();
@@ -100,7 +113,7 @@ impl Watches {
         let mut followers: JoinSet<()> = JoinSet::new();
         let operator = settings.operator_namespace.as_str();
         let all = Selection::default;
-        // One line a watch: resource, namespace, selection, projection.
+        // One line a watch: resource, namespace, selection, projection. What nobody needs is not asked for, and absent.
         macro_rules! watch {
             ($api:expr, $selection:expr, $project:expr) => {{
                 let table = Table::new(Arc::clone(&changed));
@@ -108,10 +121,30 @@ impl Watches {
                 table
             }};
         }
+        macro_rules! watch_if {
+            ($needed:expr, $api:expr, $selection:expr, $project:expr) => {{ if $needed { watch!($api, $selection, $project) } else { Table::absent(Arc::clone(&changed)) } }};
+        }
+        let settles = settings.has(Duty::Settle);
+        let (gpu, ofed) = (settles && settings.driver == Driver::Gpu, settles && settings.driver == Driver::Ofed);
         let pods = || Api::<core::Pod>::namespaced(client.clone(), operator);
         let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
         let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
-        let dra = settings.duties.contains(&Duty::Reroll).then(|| DraWatches {
+        let nic_policies = network::resource();
+        let restarts = settings.has(Duty::RestartPlugins);
+        let plugin = &settings.device_plugin;
+        let config = plugin.config_map.as_deref().unwrap_or_default();
+        let device_plugin = restarts.then(|| DevicePluginWatches {
+            config: watch_if!(
+                plugin.config_map.is_some(),
+                Api::<core::ConfigMap>::namespaced(client.clone(), &plugin.namespace),
+                Selection::named(config),
+                project::config_map
+            ),
+            daemon_sets: watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), &plugin.namespace), all(), project::daemon_set),
+            revisions: watch!(Api::<apps::ControllerRevision>::namespaced(client.clone(), &plugin.namespace), all(), project::revision),
+            pods: watch!(Api::<core::Pod>::namespaced(client.clone(), &plugin.namespace), all(), project::pod),
+        });
+        let dra = settings.has(Duty::Reroll).then(|| DraWatches {
             daemon_sets: dra_namespaces
                 .iter()
                 .map(|namespace| watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), namespace), all(), project::daemon_set))
@@ -124,30 +157,37 @@ impl Watches {
                 let slices = dynamic("resource.k8s.io", version, "ResourceSlice", "resourceslices");
                 watch!(Api::<DynamicObject>::all_with(client.clone(), &slices), all(), project::slice)
             } else {
-                let table = Table::new(Arc::clone(&changed));
-                table.mark(Health::Absent);
-                table
+                Table::absent(Arc::clone(&changed))
             },
             namespaces: dra_namespaces,
         });
         Self {
-            nodes: watch!(Api::<core::Node>::all(client.clone()), all(), project::node),
-            operator: watch!(
+            nodes: watch_if!(settles || restarts, Api::<core::Node>::all(client.clone()), all(), project::node),
+            operator: watch_if!(
+                settles,
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
-                Selection::named(names::OPERATOR_DEPLOYMENT),
+                Selection::named(settings.operator_deployment()),
                 project::deployment
             ),
-            cluster_policy: watch!(
+            cluster_policy: watch_if!(
+                gpu,
                 Api::<DynamicObject>::all_with(client.clone(), &policies),
                 Selection::named(&settings.cluster_policy),
                 project::cluster_policy
             ),
-            nvidia_drivers: watch!(Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
-            daemon_sets: watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
-            revisions: watch!(Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
-            drivers: watch!(pods(), Selection::labeled(names::DRIVER_COMPONENT), project::pod),
-            toolkits: watch!(pods(), Selection::labeled(names::TOOLKIT_APP), project::pod),
+            nic_cluster_policy: watch_if!(
+                ofed,
+                Api::<DynamicObject>::all_with(client.clone(), &nic_policies),
+                Selection::named(names::NIC_CLUSTER_POLICY),
+                project::nic_cluster_policy
+            ),
+            nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
+            daemon_sets: watch_if!(settles, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
+            revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
+            drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), project::pod),
+            toolkits: watch_if!(gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), project::pod),
             dra,
+            device_plugin,
             changed,
             _followers: followers,
         }
@@ -163,6 +203,7 @@ impl Watches {
             ("nodes", self.nodes.health()),
             ("deployments", self.operator.health()),
             ("clusterpolicies", self.cluster_policy.health()),
+            ("nicclusterpolicies", self.nic_cluster_policy.health()),
             ("nvidiadrivers", self.nvidia_drivers.health()),
             ("daemonsets", self.daemon_sets.health()),
             ("controllerrevisions", self.revisions.health()),
@@ -173,6 +214,12 @@ impl Watches {
             all.extend(dra.daemon_sets.iter().map(|table| ("DRA daemonsets", table.health())));
             all.extend(dra.pods.iter().map(|table| ("DRA pods", table.health())));
             all.push(("resourceslices", dra.slices.health()));
+        }
+        if let Some(plugin) = &self.device_plugin {
+            all.push(("device plugin configmap", plugin.config.health()));
+            all.push(("device plugin daemonsets", plugin.daemon_sets.health()));
+            all.push(("device plugin controllerrevisions", plugin.revisions.health()));
+            all.push(("device plugin pods", plugin.pods.health()));
         }
         all
     }
@@ -199,11 +246,24 @@ impl Watches {
             nodes: self.nodes.values().into_iter().map(|node| (node.name.clone(), node)).collect(),
             operator: self.operator.values().into_iter().next(),
             cluster_policy: served(&self.cluster_policy, |policies| policies.into_iter().next()),
+            nic_cluster_policy: served(&self.nic_cluster_policy, |policies| policies.into_iter().next()),
             nvidia_drivers: served(&self.nvidia_drivers, |drivers| drivers),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),
             pods,
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
+            device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
+        }
+    }
+}
+
+impl DevicePluginWatches {
+    fn observed(&self) -> observed::DevicePlugin {
+        observed::DevicePlugin {
+            config: self.config.values().into_iter().next(),
+            daemon_sets: self.daemon_sets.values(),
+            revisions: self.revisions.values(),
+            pods: self.pods.values(),
         }
     }
 }

@@ -30,6 +30,8 @@ pub enum ExitCode {
     DraMissing,
     /// A DRA kubelet plugin did not come back, or still serves the old driver.
     DraNotServing,
+    /// A device plugin, GPU feature discovery or MPS daemon did not come back after its restart.
+    PluginsNotServing,
     /// Another hook Job held the Lease until the budget was over.
     LeaseHeld,
     /// The API server could not be reached in time.
@@ -44,7 +46,7 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Success,
         Self::Input,
         Self::Usage,
@@ -58,6 +60,7 @@ impl ExitCode {
         Self::NoGpuNodes,
         Self::DraMissing,
         Self::DraNotServing,
+        Self::PluginsNotServing,
         Self::LeaseHeld,
         Self::ApiUnreachable,
         Self::NewerFormat,
@@ -81,6 +84,7 @@ impl ExitCode {
             Self::NoGpuNodes => 22,
             Self::DraMissing => 30,
             Self::DraNotServing => 31,
+            Self::PluginsNotServing => 32,
             Self::LeaseHeld => 40,
             Self::ApiUnreachable => 41,
             Self::NewerFormat => 42,
@@ -105,6 +109,7 @@ impl ExitCode {
             Self::NoGpuNodes => "no-gpu-nodes",
             Self::DraMissing => "dra-missing",
             Self::DraNotServing => "dra-not-serving",
+            Self::PluginsNotServing => "plugins-not-serving",
             Self::LeaseHeld => "lease-held",
             Self::ApiUnreachable => "api-unreachable",
             Self::NewerFormat => "newer-format",

@@ -31,9 +31,23 @@ pub struct Run {
     /// Which specs it was about when it ended: an edit that the digest does not know of is no "nothing has changed".
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub specs: String,
+    /// The device plugin's configurations by key: with which text they were last seen, and since when. A pod that started before is stale.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub configs: BTreeMap<String, Config>,
     /// How it ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+}
+
+/// One configuration of the device plugin, as the hook has seen it. Kept for each key and not for each node: what a node's pods run with
+/// follows from when they started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Config {
+    /// SHA-256 of its text.
+    pub digest: String,
+    /// It has had this text since then, or for longer.
+    pub since: Timestamp,
 }
 
 /// How a run ended.
@@ -82,15 +96,30 @@ pub enum Outcome {
     Failed,
 }
 
+/// What a replaced pod is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plugin {
+    /// The DRA kubelet plugin.
+    #[default]
+    Dra,
+    /// Device plugin, GPU feature discovery or MPS daemon.
+    Device,
+}
+
 /// One replaced plugin pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replacement {
+    /// What the pod is part of.
+    #[serde(default)]
+    pub plugin: Plugin,
     /// The pod's name.
     pub pod: String,
     /// UID of the DaemonSet that brings the replacement.
     pub daemon_set: String,
-    /// What was running under the plugin: `<driver pod UID>/<restarts>` of driver and toolkit. At most one replacement for each.
+    /// What the pod was behind: what runs under the plugin (`<driver pod UID>/<restarts>` of driver and toolkit), or its configuration. At
+    /// most one replacement for each.
     pub under: String,
     /// Why it was replaced.
     pub cause: String,

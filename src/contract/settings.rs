@@ -154,6 +154,14 @@ impl Settings {
         self.duties.contains(&duty)
     }
 
+    /// Whether any of its duties watches the cluster: the others are single steps.
+    pub fn watches(&self) -> bool {
+        self.duties.iter().any(|duty| match duty {
+            Duty::PrepareNetwork => false,
+            Duty::Settle | Duty::Reroll | Duty::RestartPlugins => true,
+        })
+    }
+
     /// The name of the operator's Deployment.
     pub fn operator_deployment(&self) -> &str {
         self.operator_deployment.as_deref().unwrap_or(self.driver.traits().operator_deployment)

@@ -167,6 +167,9 @@ fn no_start(invalid: &Invalid, node: &Node, reading: &Reading, Target { version,
     let variable = environment.first(key.environment);
     let hint = match (invalid.path, variable) {
         (keys::MPS_ROOT, _) => "the charts set it themselves: name yours (`--chart gpu-operator`, `--chart nvidia-device-plugin`), or set `flags.mpsRoot: /run/nvidia/mps`".to_owned(),
+        (_, Some(variable)) if variable.value.is_empty() => {
+            format!("{} sets `{}` to an empty text, which counts as set: remove it there, or write `null`", variable.because, variable.name)
+        }
         (_, Some(variable)) => format!("`{}={}` comes from {}", variable.name, variable.value, variable.because),
         (keys::MIG_STRATEGY, None) if reading.config.mps.is_some() => "with MPS the strategy must be `none` or `single`".to_owned(),
         (keys::IMEX_CHANNELS, None) => "the only channel is 0: `channelIDs: [0]`".to_owned(),

@@ -87,7 +87,7 @@ impl Chart {
                         (ValueKind::Switch, Some(Value::Bool(flag))) => flag.to_string(),
                         _ => continue,
                     };
-                    let because = format!("the chart's `{path}: {text}`");
+                    let because = if text.is_empty() { format!("the chart's `{path}`") } else { format!("the chart's `{path}: {text}`") };
                     environment.set(name, text, because);
                 }
                 let root = values("mps.root").and_then(|root| root.as_str().map(str::to_owned));

@@ -7,13 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::access::missing_rights;
 use crate::cluster::call::CallError;
-use crate::cluster::job;
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
+use crate::cluster::{job, network};
 use crate::contract::budget::working_seconds;
+use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::decide;
+use crate::rollout::keep::{Keeping, keeping};
 use crate::rollout::memory::Memory;
 use crate::rollout::spec::fingerprint;
 
@@ -66,14 +68,18 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         Ok(namespaces) => namespaces,
         Err(failure) => return Err(failed(hook, failure).await),
     };
-    let version = match reach(hook, deadline, async || slice_version(&hook.client).await).await {
+    let version = match reach(hook, deadline, async || slice_version(&hook.client, settings).await).await {
         Ok(version) => version,
         Err(failure) => return Err(failed(hook, failure).await),
     };
+    let prepared = prepared(hook, deadline).await?;
     let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
     in_step(hook, &watches, deadline).await?;
-    if let Some(ended) = nothing_to_do(hook, &record, &watches, deadline) {
-        return Err(ended);
+    if let Some(why) = prepared {
+        let ended = if settings.watches() { nothing_to_do(hook, &record, &watches, deadline) } else { Some(nothing(why.to_owned())) };
+        if let Some(ended) = ended {
+            return Err(ended);
+        }
     }
     rights(hook, deadline, &namespaces).await?;
     Ok(Start { watches, store, deadline })
@@ -180,6 +186,26 @@ async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<
     }
 }
 
+/// Why duty `prepare-network` has nothing to write; `None`: it has.
+async fn prepared(hook: &Hook, deadline: Timestamp) -> Result<Option<&'static str>, Ended> {
+    if !hook.settings.has(Duty::PrepareNetwork) {
+        return Ok(Some("no such duty"));
+    }
+    match reach(hook, deadline, async || network::policy(&hook.client).await).await {
+        Ok(policy) => Ok(match keeping(policy.as_ref(), hook.settings.component_version.as_deref()) {
+            Keeping::Nothing(why) => Some(why),
+            Keeping::Annotate(_) | Keeping::Lost => None,
+        }),
+        Err(failure) => Err(failed(hook, failure).await),
+    }
+}
+
+fn nothing(why: String) -> Ended {
+    let message = format!("nothing to do: {why}");
+    tracing::info!("{message}");
+    Ended::new(ExitCode::Success, message)
+}
+
 /// D is completed and the live state still good: the deployer fired though nothing has changed.
 fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Timestamp) -> Option<Ended> {
     let run = record.run.as_ref().filter(|run| run.digest == hook.settings.digest)?;
@@ -191,14 +217,11 @@ fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Time
     let now = hook.clock.now();
     let mut memory = Memory::new(now, deadline);
     memory.nodes.clone_from(&record.nodes);
+    memory.configs.clone_from(&run.configs);
     let decision = decide(&observed, &hook.settings, &memory, now);
     decision.well.then(|| {
-        let message = format!(
-            "nothing to do: this rollout was completed {} and everything is still as it left it",
-            run.verdict.as_ref().map_or(now, |verdict| verdict.at)
-        );
-        tracing::info!("{message}");
-        Ended::new(ExitCode::Success, message)
+        let completed = run.verdict.as_ref().map_or(now, |verdict| verdict.at);
+        nothing(format!("this rollout was completed {completed} and everything is still as it left it"))
     })
 }
 

@@ -11,8 +11,9 @@ use crate::cluster::events::Recorder;
 use crate::cluster::lease::{Held, Leases};
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
+use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::Run;
+use crate::contract::record::{Replacement, Run, Verdict};
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
@@ -24,6 +25,7 @@ use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
+mod network;
 mod tell;
 
 /// Changes that come together are looked at together.
@@ -68,7 +70,7 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
             () = hook.shutdown.requested() => Some(Err(interrupted())),
         };
         let ended = match loaded {
-            Some(Ok(())) => drive.under_lease(&mut held).await,
+            Some(Ok(())) => drive.duties(&mut held).await,
             Some(Err(ended)) => Some(ended),
             None => None,
         };
@@ -87,6 +89,8 @@ enum Write {
     Record,
     /// Deletions of plugin pods.
     Deletion,
+    /// Annotations of the NicClusterPolicy.
+    Annotation,
 }
 
 fn refused(message: &str) -> Ended {
@@ -101,6 +105,17 @@ fn interrupted() -> Ended {
 
 fn after(at: Timestamp, wait: Duration) -> Timestamp {
     at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
+}
+
+/// Of each DaemonSet the last replacement: what must not be done again.
+fn last_of_each(replaced: BTreeMap<String, Replacement>) -> BTreeMap<String, Replacement> {
+    let mut last: BTreeMap<String, (String, Replacement)> = BTreeMap::new();
+    for (uid, one) in replaced {
+        if last.get(&one.daemon_set).is_none_or(|(_, known)| known.at < one.at) {
+            last.insert(one.daemon_set.clone(), (uid, one));
+        }
+    }
+    last.into_values().collect()
 }
 
 impl<'a> Drive<'a> {
@@ -118,6 +133,7 @@ impl<'a> Drive<'a> {
                 job: hook.identity.job.clone(),
                 started_at: now,
                 specs: String::new(),
+                configs: BTreeMap::new(),
                 verdict: None,
             },
             memory: Memory::new(now, start.deadline),
@@ -174,6 +190,7 @@ impl<'a> Drive<'a> {
         let record = read(self.hook, &mut self.store, self.memory.deadline).await?;
         let deadline = self.memory.deadline;
         let again = record.run.as_ref().is_some_and(|run| run.job == self.run.job);
+        let configs = record.run.as_ref().map(|run| run.configs.clone()).unwrap_or_default();
         if again && let Some(run) = record.run {
             if let Some(verdict) = run.verdict {
                 return Err(verdict.into());
@@ -184,10 +201,8 @@ impl<'a> Drive<'a> {
             self.memory = Memory::new(self.now(), deadline);
             self.run.started_at = self.memory.started_at;
             for (name, mut node) in record.nodes {
-                if let Some(last) =
-                    node.replaced.iter().max_by_key(|(_, replacement)| replacement.at).map(|(uid, one)| (uid.clone(), one.clone()))
-                {
-                    node.replaced = BTreeMap::from([last]);
+                node.replaced = last_of_each(std::mem::take(&mut node.replaced));
+                if !node.replaced.is_empty() {
                     // Whether it came back is judged by what is there now; it keeps nobody waiting.
                     for replacement in node.replaced.values_mut() {
                         replacement.back_at.get_or_insert(self.memory.started_at);
@@ -199,8 +214,23 @@ impl<'a> Drive<'a> {
                 }
             }
         }
+        self.memory.configs = configs;
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
         Ok(())
+    }
+
+    /// All duties, in their order. `None`: the Lease was lost.
+    async fn duties(&mut self, held: &mut Held) -> Option<Ended> {
+        if self.hook.settings.has(Duty::PrepareNetwork) {
+            let message = match self.prepare_network(held).await {
+                Ok(message) => message?,
+                Err(ended) => return Some(ended),
+            };
+            if !self.hook.settings.watches() {
+                return Some(self.conclude(Verdict { code: ExitCode::Success, message, at: self.now() }).await);
+            }
+        }
+        self.under_lease(held).await
     }
 
     /// The loop. `None`: the Lease was lost.
@@ -251,6 +281,7 @@ impl<'a> Drive<'a> {
             return Ok(now);
         }
         let mut run = self.run.clone();
+        run.configs.clone_from(&decision.memory.configs);
         run.verdict.clone_from(&decision.verdict);
         if run.verdict.is_some() {
             run.specs = fingerprint(&observed);
@@ -306,15 +337,15 @@ impl<'a> Drive<'a> {
     }
 
     async fn act(&mut self, action: &Action) -> Result<(), Ended> {
-        let Action::ReplacePlugin { node, namespace, pod, uid, cause } = action;
+        let Action::ReplacePlugin { plugin, node, namespace, pod, uid, cause } = action;
         match delete_pod(&self.hook.client, namespace, pod, uid).await {
             Ok(_) => {
                 self.unwritten_since.remove(&Write::Deletion);
-                self.record(Occurrence::PluginReplaced { node, pod, cause }).await;
+                self.record(Occurrence::PluginReplaced { plugin: *plugin, node, pod, cause }).await;
             }
             Err(error) => {
                 // A later decision repeats the deletion.
-                tracing::warn!(node, pod, %error, "unable to delete the DRA plugin pod; trying again");
+                tracing::warn!(node, pod, %error, "unable to delete the plugin pod; trying again");
                 if let Some(ended) = self.unwritable(Write::Deletion, &error) {
                     return Err(ended);
                 }

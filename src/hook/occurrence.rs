@@ -1,10 +1,12 @@
 //! What happens in a run: one type an occurrence, and from it the log line and the event, so that they cannot differ.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use crate::cluster::events::{About, Recorder, shortened};
 use crate::contract::exit::ExitCode;
-use crate::contract::record::Verdict;
+use crate::contract::record::{Plugin, Verdict};
 use crate::rollout::reason::Wait;
 
 /// Something that happened.
@@ -28,9 +30,18 @@ pub(super) enum Occurrence<'a> {
     Waits {
         /// What is waited for.
         wait: &'a Wait,
+        /// What a person can do about it.
+        advice: &'static str,
+    },
+    /// The NicClusterPolicy was annotated so that it stays.
+    PolicyKept {
+        /// What was put on it.
+        annotations: &'a BTreeMap<String, String>,
     },
     /// A plugin was told to go.
     PluginReplaced {
+        /// What it is part of.
+        plugin: Plugin,
         /// The node.
         node: &'a str,
         /// The pod.
@@ -40,6 +51,8 @@ pub(super) enum Occurrence<'a> {
     },
     /// Its replacement serves.
     PluginBack {
+        /// What it is part of.
+        plugin: Plugin,
         /// The node.
         node: &'a str,
     },
@@ -75,18 +88,31 @@ impl Occurrence<'_> {
                 );
                 (About::Run, true, "BudgetTooSmall", note)
             }
-            Occurrence::Waits { wait } => {
+            Occurrence::Waits { wait, advice } => {
                 let node = wait.node.as_deref().unwrap_or("-");
-                tracing::info!(node, reason = wait.reason.name(), advice = wait.reason.advice(), "waiting: {}", wait.reason);
+                tracing::info!(node, reason = wait.reason.name(), advice, "waiting: {}", wait.reason);
                 return;
             }
-            Occurrence::PluginReplaced { node, pod, cause } => {
-                tracing::info!(node, pod, cause, "replacing a stale DRA plugin");
-                (About::Node { name: node }, false, "DraPluginReplaced", format!("DRA plugin pod {pod} replaced: {cause}"))
+            Occurrence::PolicyKept { annotations } => {
+                let list = annotations.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ");
+                tracing::info!(annotations = list, "keeping the NicClusterPolicy");
+                (About::Run, false, "NicClusterPolicyKept", format!("annotated the NicClusterPolicy with {list}"))
             }
-            Occurrence::PluginBack { node } => {
-                tracing::info!(node, "the DRA plugin serves again");
-                (About::Node { name: node }, false, "DraPluginBack", "the DRA plugin serves the new driver".to_owned())
+            Occurrence::PluginReplaced { plugin, node, pod, cause } => {
+                let (name, noun) = match plugin {
+                    Plugin::Dra => ("DraPluginReplaced", "DRA plugin pod"),
+                    Plugin::Device => ("DevicePluginRestarted", "device plugin's pod"),
+                };
+                tracing::info!(node, pod, cause, "replacing a stale {noun}");
+                (About::Node { name: node }, false, name, format!("{noun} {pod} replaced: {cause}"))
+            }
+            Occurrence::PluginBack { plugin, node } => {
+                let (name, text) = match plugin {
+                    Plugin::Dra => ("DraPluginBack", "the DRA plugin serves the new driver"),
+                    Plugin::Device => ("DevicePluginBack", "the device plugin's pods are back"),
+                };
+                tracing::info!(node, "{text}");
+                (About::Node { name: node }, false, name, text.to_owned())
             }
             Occurrence::NodeEnded { node, failed, reason } => {
                 tracing::warn!(node, failed, reason, "a node does not get there");

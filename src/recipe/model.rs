@@ -74,6 +74,9 @@ pub struct Cluster {
 pub struct Rollout {
     /// The GPU driver.
     pub gpu_driver: GpuDriver,
+    /// The OFED driver of the network operator. Absent: its upgrade policy is left as `customResources` or the chart say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ofed_driver: Option<OfedDriver>,
     /// The DRA driver's kubelet plugins.
     pub dra: Dra,
 }
@@ -134,6 +137,59 @@ pub struct UpgradePolicy {
     pub drain: Option<Drain>,
 }
 
+/// How the OFED driver is rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OfedDriver {
+    /// Who decides when a node goes.
+    pub mode: Mode,
+    /// The driver's version, a string. Mapped into NicClusterPolicy's `ofedDriver.version`; setting both is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Limits and waits; mapped into NicClusterPolicy's `ofedDriver.upgradePolicy`, whose `autoUpgrade` is then true unless it is set.
+    pub policy: OfedUpgradePolicy,
+    /// The time that one node is expected to take; budgets are made from it.
+    pub per_node: Duration,
+    /// What the hook waits for before it says success.
+    pub gate: Gate,
+    /// How long everything must hold before the rollout is called settled.
+    pub quiet: Duration,
+    /// How many nodes may stay NotReady without failing the run.
+    pub tolerate_not_ready: Count,
+}
+
+impl Default for OfedDriver {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            version: None,
+            policy: OfedUpgradePolicy::default(),
+            per_node: Duration::from_secs(20 * 60),
+            gate: Gate::default(),
+            quiet: Duration::from_secs(15),
+            tolerate_not_ready: Count::Number(0),
+        }
+    }
+}
+
+/// The network operator's upgrade policy. What is absent is left to its defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OfedUpgradePolicy {
+    /// How many nodes are upgraded at once, the only limit that there is; 0 is unlimited. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel_upgrades: Option<u32>,
+    /// Wait for jobs before a node is touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_completion: Option<WaitForCompletion>,
+    /// Drain of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
+    /// Cordon and drain a node also before the driver is loaded on it for the first time. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe_load: Option<bool>,
+}
+
 /// Jobs that are waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -164,7 +220,7 @@ pub struct PodDeletion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Drain {
-    /// Whether at all. Chart default: false.
+    /// Whether at all. Default: false for the GPU driver, true for the OFED driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable: Option<bool>,
     /// Also pods without a controller.
@@ -206,12 +262,97 @@ pub struct Component {
     /// Values of the component's chart. Keys that the chart never reads are errors.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub values: Map<String, Value>,
+    /// Specs of the custom resources that its operator works from and its chart does not bring, by kind.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub custom_resources: Map<String, Value>,
+    /// Where its pods run; written to every place that its chart has for it. A list replaces the chart's own.
+    #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
+    pub node_scheduling: NodeScheduling,
     /// Configurations of the device plugin (gpu-operator and nvidia-device-plugin).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_plugin_config: Option<DevicePluginConfig>,
     /// `false` leaves out a component that a parent recipe brings.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub enabled: bool,
+}
+
+/// Where the pods of a component run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeScheduling {
+    /// Pods that may run on any node: operators, controllers, webhooks.
+    #[serde(skip_serializing_if = "Scheduling::is_empty")]
+    pub system: Scheduling,
+    /// Pods on the nodes that have the hardware.
+    #[serde(skip_serializing_if = "Scheduling::is_empty")]
+    pub accelerated: Scheduling,
+}
+
+impl NodeScheduling {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.system.is_empty() && self.accelerated.is_empty()
+    }
+}
+
+/// Node selector and tolerations of pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Scheduling {
+    /// Labels that a node must have, each with its value.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub node_selector: Map<String, Value>,
+    /// Taints that the pods tolerate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+}
+
+impl Scheduling {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.node_selector.is_empty() && self.tolerations.is_empty()
+    }
+}
+
+/// A taint that is tolerated, as Kubernetes has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Toleration {
+    /// The taint's key. Absent, with the operator `Exists`: every taint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How it is compared. Kubernetes' default: `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// The taint's value, with the operator `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The taint's effect. Absent: every effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+    /// How long a `NoExecute` taint is tolerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<u32>,
+}
+
+/// How a taint is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TolerationOperator {
+    /// Key and value are the same.
+    Equal,
+    /// There is one with this key.
+    Exists,
+}
+
+/// What a taint does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TaintEffect {
+    /// New pods stay away.
+    NoSchedule,
+    /// New pods stay away if they can.
+    PreferNoSchedule,
+    /// Pods are evicted.
+    NoExecute,
 }
 
 /// Configurations of the device plugin: the bundle makes a ConfigMap of them. A node chooses one with its label

@@ -12,7 +12,10 @@ use crate::catalog::model::{Component, Version};
 
 pub mod cluster;
 pub mod components;
+pub mod custom_resources;
 pub mod device_plugin;
+pub mod node_scheduling;
+pub mod ofed;
 pub mod rollout;
 pub mod secrets;
 pub mod stack;
@@ -25,6 +28,9 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     cluster::check(&subject, findings);
     components::check(&subject, findings);
     rollout::check(&subject, findings);
+    ofed::check(&subject, findings);
+    custom_resources::check(&subject, findings);
+    node_scheduling::check(&subject, findings);
     secrets::check(&subject, findings);
     values::check(&subject, findings);
     device_plugin::check(&subject, findings);
@@ -73,6 +79,8 @@ impl<'a> Subject<'a> {
 struct Known<'a> {
     name: &'a str,
     entry: &'static Component,
+    /// The version that the recipe takes.
+    number: &'a str,
     /// `None`: the catalog does not know this version.
     version: Option<&'static Version>,
     values: Option<&'a Node>,
@@ -83,9 +91,11 @@ struct Known<'a> {
 impl<'a> Known<'a> {
     fn of(component: &'a super::model::Component, tree: &'a Node) -> Option<Self> {
         let entry = catalog::component(&component.name)?;
-        let version = entry.version(component.version.as_deref().unwrap_or(&entry.default_version));
+        let number = component.version.as_deref().unwrap_or(&entry.default_version);
+        let version = entry.version(number);
         let defaults = version.and_then(|version| entry.default_values(version)).unwrap_or_default();
-        Some(Self { name: &component.name, entry, version, values: tree.at_keys(&["components", &component.name, "values"]), defaults })
+        let values = tree.at_keys(&["components", &component.name, "values"]);
+        Some(Self { name: &component.name, entry, number, version, values, defaults })
     }
 
     /// The value that the chart will see: the recipe's, else the default.

@@ -6,7 +6,7 @@ use super::path::Path;
 use super::schema::Shape;
 use super::source::{Origin, Sources};
 use super::tree::{Entry, Node, Value};
-use super::unbuilt::{unbuilt_key, unbuilt_value};
+use super::unbuilt::{impossible_key, unbuilt_key, unbuilt_value};
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
 
@@ -164,6 +164,8 @@ impl Check<'_> {
                     .at(entry.key_origin)
                     .hint(unbuilt.instead),
             );
+        } else if let Some(impossible) = impossible_key(inner.keys()) {
+            self.findings.push(Diagnostic::error(impossible.reason).at(entry.key_origin).hint(impossible.instead));
         } else if let Some(property) = shape.property(&entry.key) {
             self.node(&inner, &entry.node, property);
         } else if shape.keys().next().is_some() {

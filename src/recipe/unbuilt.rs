@@ -20,10 +20,13 @@ const fn value(path: &'static [&'static str], value: &'static str, purpose: &'st
     Unbuilt { path, value: Some(value), purpose, instead }
 }
 
+const OFED_MODE: &[&str] = &["rollout", "ofedDriver", "mode"];
+const OFED_GATE: &[&str] = &["rollout", "ofedDriver", "gate"];
 const MODE: &[&str] = &["rollout", "gpuDriver", "mode"];
 const GATE: &[&str] = &["rollout", "gpuDriver", "gate"];
 const ONLY_OBSERVE: &str =
     "write `observe` or remove the key: NVIDIA's operator drives the upgrade, the hook waits for it and re-rolls the DRA plugins";
+const ONLY_OBSERVE_OFED: &str = "write `observe` or remove the key: the network operator drives the upgrade, the hook waits for it";
 const ONLY_SETTLED: &str = "write `settled` or remove the key";
 
 const TABLE: &[Unbuilt] = &[
@@ -33,13 +36,40 @@ const TABLE: &[Unbuilt] = &[
     value(GATE, "canary", "going on after the first proven nodes", ONLY_SETTLED),
     value(GATE, "started", "going on as soon as the rollout has started", ONLY_SETTLED),
     key(&["rollout", "gpuDriver", "nodes"], "the number of nodes of the gate `canary`", "remove it"),
-    key(&["rollout", "ofedDriver"], "rolling out the OFED driver", "remove it; keep managing the network operator as you do now"),
-    key(
-        &["components", "*", "nodeScheduling"],
-        "node selectors and tolerations for all pods of a component",
-        "remove it and set the chart's own keys in `values`",
-    ),
+    value(OFED_MODE, "assist", "waking NVIDIA's controllers and retrying failed nodes", ONLY_OBSERVE_OFED),
+    value(OFED_MODE, "steer", "deciding when each node goes", ONLY_OBSERVE_OFED),
+    value(OFED_MODE, "drive", "running the driver upgrade ourselves", ONLY_OBSERVE_OFED),
+    value(OFED_GATE, "canary", "going on after the first proven nodes", ONLY_SETTLED),
+    value(OFED_GATE, "started", "going on as soon as the rollout has started", ONLY_SETTLED),
+    key(&["rollout", "ofedDriver", "nodes"], "the number of nodes of the gate `canary`", "remove it"),
 ];
+
+/// A key that looks as if it belonged there, and that NVIDIA's operator does not have.
+pub struct Impossible {
+    path: &'static [&'static str],
+    /// Why there is no such key.
+    pub reason: &'static str,
+    /// What to write instead.
+    pub instead: &'static str,
+}
+
+const IMPOSSIBLE: &[Impossible] = &[
+    Impossible {
+        path: &["rollout", "ofedDriver", "policy", "maxUnavailable"],
+        reason: "NicClusterPolicy has no `maxUnavailable`: for the OFED driver only `maxParallelUpgrades` limits how many nodes go at once",
+        instead: "set `maxParallelUpgrades`",
+    },
+    Impossible {
+        path: &["rollout", "ofedDriver", "policy", "podDeletion"],
+        reason: "NicClusterPolicy has no `podDeletion`: pods leave a node by `drain`",
+        instead: "set `drain`, with a `podSelector` for the pods that use the network",
+    },
+];
+
+/// The row for this key.
+pub fn impossible_key(path: &[String]) -> Option<&'static Impossible> {
+    IMPOSSIBLE.iter().find(|row| matches(row.path, path))
+}
 
 /// The row for this key, whatever its value is.
 pub fn unbuilt_key(path: &[String]) -> Option<&'static Unbuilt> {

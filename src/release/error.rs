@@ -18,15 +18,51 @@ pub enum PlanError {
     #[error("the catalog's `after` makes a circle: {}", .0.join(" → "))]
     Circle(Vec<String>),
     /// A value that the recipe sets in two ways.
-    #[error("`{rollout}` and `{values}` of component `{component}` both set the same thing")]
+    #[error("`{first}` and `{second}` of component `{component}` both set the same thing")]
     SetTwice {
         /// The component.
         component: String,
-        /// The path below `rollout`.
-        rollout: String,
-        /// The path below the component.
-        values: String,
+        /// The place that should stay.
+        first: String,
+        /// The place below the component.
+        second: String,
     },
+    /// Node scheduling that the chart cannot express.
+    #[error("the chart of component `{component}` has no place for `{path}`")]
+    NoPlace {
+        /// The component.
+        component: String,
+        /// The path below the component.
+        path: String,
+    },
+    /// A sub-chart that the recipe switches on although another component runs the same thing.
+    #[error("`values.{switch}` of component `{host}` is true, and `{nested}` would run twice: `{runner}` runs it, before that component")]
+    RunsTwice {
+        /// The component with the sub-chart.
+        host: String,
+        /// The dotted path of the switch.
+        switch: String,
+        /// What would run twice.
+        nested: String,
+        /// The component that runs it.
+        runner: String,
+    },
+    /// A kind of custom resource that the component does not take.
+    #[error("component `{component}` takes no custom resource `{kind}` in version {version}")]
+    UnknownKind {
+        /// The component.
+        component: String,
+        /// Its version.
+        version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// A name that Helm does not take.
+    #[error("the release name `{0}` is longer than the 53 characters that Helm takes")]
+    LongName(String),
+    /// Two releases of one name.
+    #[error("two releases would be called `{0}`")]
+    NameTwice(String),
     /// A value that the bundle itself must set.
     #[error("`values.{path}` of component `{component}` must be {expected}, found {found}")]
     Reserved {
@@ -68,19 +104,11 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
-    /// Values that name other configurations of the device plugin than the bundle's.
-    #[error("`devicePluginConfig` and `values.{path}` of component `{component}` both say which configurations there are")]
-    ConfigTwice {
-        /// The component.
-        component: String,
-        /// The dotted path.
-        path: String,
-    },
     /// A wait without an end before a gate with a budget.
     #[error(
         "`waitForCompletion` has no timeout, so one endless job would hold up the whole rollout, and gate `settled` could never be promised"
     )]
-    EndlessWait,
+    EndlessWait(&'static str),
     /// A limit that the chart reads as unset.
     #[error("`maxUnavailable: {0}` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%")]
     ZeroUnavailable(String),
@@ -116,8 +144,8 @@ pub enum PlanError {
         known: Vec<String>,
     },
     /// A duration that does not fit the chart.
-    #[error("`rollout.gpuDriver.{0}` is too long: at most 24 days")]
-    TooLong(String),
+    #[error("`rollout.{0}.perNode` is too long: all nodes together may take at most 24 days")]
+    TooLong(&'static str),
 }
 
 impl PlanError {
@@ -126,20 +154,30 @@ impl PlanError {
         match self {
             Self::UnknownComponent(_) => Some("`gpu-rollout recipe check` names the components that there are".to_owned()),
             Self::Empty => Some("add at least one entry to `components`, or set `enabled: true` on one".to_owned()),
-            Self::SetTwice { values, .. } => Some(format!("remove `{values}`; the path below `rollout` is the one that budgets are made from")),
-            Self::Reserved { path, .. } => Some(format!("remove `{path}`: the bundle brings the CRDs itself and sets it")),
-            Self::ConfigTwice { path, .. } => Some(format!("remove `{path}`: the bundle brings the ConfigMap and sets it")),
-            Self::EndlessWait => Some(
-                "set `rollout.gpuDriver.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
-                    .to_owned(),
-            ),
+            Self::SetTwice { first, second, .. } if first.starts_with("rollout.") => {
+                Some(format!("remove `{second}`; the path below `rollout` is the one that budgets are made from"))
+            }
+            Self::SetTwice { second, .. } => Some(format!("remove `{second}`, or the other one")),
+            Self::NoPlace { .. } => Some("remove it, or set the keys that the chart has in `values`".to_owned()),
+            Self::RunsTwice { switch, .. } => {
+                Some(format!("remove `{switch}`: a bundle sets it to false where another component runs the same thing"))
+            }
+            Self::Reserved { path, .. } => Some(format!(
+                "remove `{path}`: the bundle sets it, because it brings CRDs itself and keeps the names of what an upgrade must find again"
+            )),
+            Self::EndlessWait(driver) => Some(format!(
+                "set `rollout.{driver}.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
+            )),
             Self::ZeroUnavailable(_) => Some("set `maxUnavailable: 1` for one node at a time".to_owned()),
             Self::DraMissing => Some("add the component, or set `rollout.dra.required: auto`".to_owned()),
             Self::CrdConflict { .. } => {
                 Some("one CRD has one owner: take versions of both components that agree, or leave one component out".to_owned())
             }
             Self::UnknownRepository { known, .. } => Some(format!("the repositories are {}", known.join(", "))),
-            Self::Twice(_)
+            Self::UnknownKind { .. } => Some("remove it, or take a version of the component that takes it".to_owned()),
+            Self::LongName(_)
+            | Self::NameTwice(_)
+            | Self::Twice(_)
             | Self::Circle(_)
             | Self::NoMap { .. }
             | Self::Value { .. }

@@ -1,46 +1,76 @@
-//! The hook release `<component>-post`: the hook chart's own values, below `rollout:`.
+//! Hook releases: the hook chart's own values, below `rollout:`.
 
 use serde_json::{Map, Value, json};
 
 use super::image::Image;
 use super::model::Hook;
-use super::plan::GPU_OPERATOR;
 use super::time::Budget;
+use crate::contract::count::Count;
 use crate::contract::driver::Driver;
+use crate::contract::duration::Duration;
 use crate::contract::duty::{Duty, rights};
-use crate::contract::settings::Required;
-use crate::recipe::model::Recipe;
+use crate::contract::settings::{Gate, Mode, Required};
+use crate::recipe::model::{Recipe, Rollout};
 
 /// The component that brings the DRA driver.
 pub const DRA_DRIVER: &str = "nvidia-dra-driver-gpu";
-/// Ends the name of a hook release.
-pub const SUFFIX: &str = "-post";
+/// Ends the name of the hook release after a component.
+pub const POST: &str = "-post";
+/// Ends the name of the hook release before a component.
+pub const PRE: &str = "-pre";
 
 /// What the hook of one component is made from.
 pub(super) struct Parts<'a> {
     /// The recipe.
     pub(super) recipe: &'a Recipe,
-    /// The component that it follows.
+    /// The component that it stands for.
     pub(super) component: &'a str,
-    /// The releases whose values it shares, that component first.
-    pub(super) shares: Vec<String>,
     /// That component's version.
     pub(super) version: &'a str,
+    /// The driver that it is about.
+    pub(super) driver: Driver,
     /// What its Job does.
     pub(super) duties: &'a [Duty],
     /// B.
     pub(super) budget: Budget,
+    /// The releases whose values it consumes.
+    pub(super) shares: Vec<String>,
     /// Where the operator is.
     pub(super) operator_namespace: &'a str,
+    /// What the operator's Deployment is called, if its values say so.
+    pub(super) operator_deployment: Option<&'a str>,
     /// Where this recipe's DRA driver is, if it has one.
     pub(super) dra_namespace: Option<&'a str>,
     /// The image, if it is not the chart's.
     pub(super) image: Option<&'a Image>,
 }
 
+/// What `rollout` says of a driver beside its policy.
+struct Manner {
+    mode: Mode,
+    gate: Gate,
+    quiet: Duration,
+    tolerate_not_ready: Count,
+}
+
+impl Manner {
+    fn of(rollout: &Rollout, driver: Driver) -> Self {
+        match driver {
+            Driver::Gpu => {
+                let driver = &rollout.gpu_driver;
+                Self { mode: driver.mode, gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
+            }
+            Driver::Ofed => {
+                let driver = rollout.ofed_driver.clone().unwrap_or_default();
+                Self { mode: driver.mode, gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
+            }
+        }
+    }
+}
+
 /// The hook release's own part of the plan.
 pub(super) fn of(parts: Parts<'_>) -> Hook {
-    let driver = &parts.recipe.rollout.gpu_driver;
+    let manner = Manner::of(&parts.recipe.rollout, parts.driver);
     let mut settings = Map::new();
     let mut put = |key: &str, value: Value| settings.insert(key.to_owned(), value);
     if let Some(image) = parts.image {
@@ -48,20 +78,27 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     }
     put("component", json!({"name": parts.component, "version": parts.version}));
     put("duties", json!(parts.duties));
-    put("mode", json!(driver.mode));
-    put("gate", json!(driver.gate));
+    // The chart's own default is the GPU driver.
+    if parts.driver != Driver::default() {
+        put("driver", json!(parts.driver));
+    }
+    put("mode", json!(manner.mode));
+    put("gate", json!(manner.gate));
     put("budgetSeconds", json!(parts.budget.seconds));
     put("perNodeSeconds", json!(parts.budget.per_node_seconds));
-    put("quietSeconds", json!(driver.quiet.as_secs()));
-    put("tolerateNotReady", json!(driver.tolerate_not_ready));
+    put("quietSeconds", json!(manner.quiet.as_secs()));
+    put("tolerateNotReady", json!(manner.tolerate_not_ready));
     put("operatorNamespace", json!(parts.operator_namespace));
+    if let Some(deployment) = parts.operator_deployment {
+        put("operatorDeployment", json!(deployment));
+    }
     put("dra", dra(&parts));
     Hook {
         component: parts.component.to_owned(),
-        shares: parts.shares,
         version: parts.version.to_owned(),
         duties: parts.duties.to_vec(),
-        rights: rights(Driver::Gpu, parts.duties).collect(),
+        rights: rights(parts.driver, parts.duties).collect(),
+        shares: parts.shares,
         budget: parts.budget,
         settings,
     }
@@ -73,7 +110,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
 /// Whether the driver must be there is judged after the driver's own release: the operator's hook runs before it on a first install.
 fn dra(parts: &Parts<'_>) -> Value {
     let dra = parts.recipe.rollout.dra;
-    let required = if parts.component == GPU_OPERATOR { Required::Auto } else { dra.required };
+    let required = if parts.component == DRA_DRIVER { dra.required } else { Required::Auto };
     json!({
         "reroll": dra.reroll,
         "required": required,

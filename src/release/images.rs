@@ -7,8 +7,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::catalog::lookup;
+use super::values::over;
 use crate::catalog::model::Component;
+use crate::catalog::{self, lookup};
 
 /// One image, at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,8 +43,53 @@ impl Image {
     }
 }
 
+/// The images of one chart, as far as the catalog knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The images.
+    pub images: Vec<Image>,
+    /// Why images are missing: a sentence each.
+    pub unknown: Vec<String>,
+}
+
+/// The images of the chart of component `name` with these values on top of its own, and of the sub-charts that they switch on.
+pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Found {
+    let mut found = Found::default();
+    let details = catalog::component(name).and_then(|component| Some((component, component.version(version)?)));
+    let Some((component, details)) = details else {
+        found.unknown.push(format!("{name} {version}: the catalog does not know this version"));
+        return found;
+    };
+    let Some(defaults) = component.default_values(details) else {
+        found.unknown.push(format!("{name} {version}: the catalog does not have the chart's default values"));
+        return found;
+    };
+    let all = over(&defaults, values);
+    found.images = of_component(component, version, &all);
+    for nested in &details.nested {
+        let is_on = nested.conditions.iter().find_map(|condition| lookup(&all, condition)).and_then(Value::as_bool).unwrap_or(false);
+        let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
+        let sub = catalog::component(&nested.component).zip(shared);
+        let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
+        let images =
+            sub.and_then(|(component, version)| Some(of_component(component, &version.version, &component.default_values(version)?)));
+        match images {
+            _ if !is_on => {}
+            Some(images) => found.images.extend(images.into_iter().map(|image| Image {
+                place: format!("{}.{}", nested.component, image.place),
+                release: name.to_owned(),
+                ..image
+            })),
+            None => {
+                found.unknown.push(format!("{} inside {name} {version}: the catalog does not have its default values", nested.component))
+            }
+        }
+    }
+    found
+}
+
 /// The images of a component's chart. `values` are the chart's defaults with the recipe's on top.
-pub fn of_component(component: &Component, version: &str, values: &Map<String, Value>) -> Vec<Image> {
+fn of_component(component: &Component, version: &str, values: &Map<String, Value>) -> Vec<Image> {
     let tag = format!("v{}", version.trim_start_matches('v'));
     let mut search =
         Search { release: &component.name, default_tag: Some(&tag), component: Some(component), values: Some(values), found: Vec::new() };
@@ -51,8 +97,9 @@ pub fn of_component(component: &Component, version: &str, values: &Map<String, V
     search.found
 }
 
-/// The images that a custom resource names. `component` is the one that it belongs to.
-pub fn of_object(release: &str, component: Option<&Component>, object: &Value) -> Vec<Image> {
+/// The images that a custom resource names. `component` is the name of the one that it belongs to.
+pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<Image> {
+    let component = component.and_then(catalog::component);
     let mut search = Search { release, default_tag: None, component, values: None, found: Vec::new() };
     if let Some(spec) = object.get("spec").and_then(Value::as_object) {
         search.map(&mut Vec::new(), spec, true);
@@ -150,7 +197,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::catalog;
 
     fn images(component: &str, version: &str, values: &Value) -> Vec<(String, String, bool)> {
         let component = catalog::component(component).unwrap();
@@ -196,7 +242,7 @@ mod tests {
     #[test]
     fn a_custom_resource_names_images_too() {
         let object = json!({"spec": {"ofedDriver": {"repository": "r/m", "image": "doca", "version": "1"}, "nvIpam": {"image": "x"}}});
-        let found = of_object("network-operator-resources", catalog::component("network-operator"), &object);
+        let found = of_object("network-operator-resources", Some("network-operator"), &object);
         assert_eq!(found.iter().map(Image::reference).collect::<Vec<_>>(), ["r/m/doca:1-{os}-{architecture}"]);
     }
 }

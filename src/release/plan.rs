@@ -5,19 +5,25 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::catalog::Catalog;
+use super::choose::{Choice, choose};
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
-use super::{crds, device_plugin, namespaces, order, sources, time, values};
+use super::{crds, device_plugin, namespaces, notes, resources, sources, time};
 use crate::catalog::lookup;
-use crate::catalog::model::{Component, Version};
+use crate::catalog::model::Hooks;
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::settings::{Gate, Required};
-use crate::recipe::model::{self as recipe, Recipe};
+use crate::recipe::model::{Recipe, WaitForCompletion};
 
-/// The component whose chart carries the driver's upgrade policy.
+/// The component whose chart carries the GPU driver's upgrade policy.
 pub const GPU_OPERATOR: &str = "gpu-operator";
+/// The component that installs the OFED driver.
+pub const NETWORK_OPERATOR: &str = "network-operator";
+/// The longest name of a release that Helm takes.
+const LONGEST_NAME: usize = 53;
 
 /// What the user says beside the recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,33 +42,25 @@ pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Resul
     check(recipe)?;
     let chosen = choose(recipe, catalog)?;
     check_repositories(catalog, options)?;
-    let mut planner =
-        Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new(), notes: Vec::new() };
+    let mut planner = Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };
     planner.namespaces();
     for choice in &chosen {
         planner.component(choice)?;
     }
-    planner.notice();
-    Ok(Plan { releases: planner.releases, notes: planner.notes })
-}
-
-/// A component of the recipe with what the catalog says of it.
-struct Choice<'a> {
-    asked: &'a recipe::Component,
-    known: &'a Component,
-    version: &'a str,
-    /// `None`: the catalog does not know this version.
-    details: Option<&'a Version>,
-    namespace: &'a str,
-    values: Map<String, Value>,
+    check_names(&planner.releases)?;
+    Ok(Plan { releases: planner.releases, notes: notes::of(recipe, &chosen) })
 }
 
 /// What can be said without the catalog.
 fn check(recipe: &Recipe) -> Result<(), PlanError> {
-    let driver = &recipe.rollout.gpu_driver;
-    let Gate::Settled = driver.gate;
-    if driver.policy.wait_for_completion.as_ref().is_some_and(time::is_endless) {
-        return Err(PlanError::EndlessWait);
+    let (gpu, ofed) = (&recipe.rollout.gpu_driver, recipe.rollout.ofed_driver.as_ref());
+    let Gate::Settled = gpu.gate;
+    let is_endless = |wait: &Option<WaitForCompletion>| wait.as_ref().is_some_and(time::is_endless);
+    if is_endless(&gpu.policy.wait_for_completion) {
+        return Err(PlanError::EndlessWait("gpuDriver"));
+    }
+    if ofed.is_some_and(|driver| is_endless(&driver.policy.wait_for_completion)) {
+        return Err(PlanError::EndlessWait("ofedDriver"));
     }
     let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == DRA_DRIVER);
     if recipe.rollout.dra.required == Required::True && !has_dra {
@@ -71,34 +69,17 @@ fn check(recipe: &Recipe) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The recipe's components in the order in which they are deployed.
-fn choose<'a>(recipe: &'a Recipe, catalog: &'a impl Catalog) -> Result<Vec<Choice<'a>>, PlanError> {
-    let mut asked: BTreeMap<&str, &recipe::Component> = BTreeMap::new();
-    let mut known = Vec::new();
-    for component in recipe.components.iter().filter(|component| component.enabled) {
-        if asked.insert(&component.name, component).is_some() {
-            return Err(PlanError::Twice(component.name.clone()));
+/// Helm's limit, and that no release takes the name of another.
+fn check_names(releases: &[Release]) -> Result<(), PlanError> {
+    for (index, release) in releases.iter().enumerate() {
+        if release.name.len() > LONGEST_NAME {
+            return Err(PlanError::LongName(release.name.clone()));
         }
-        known.push(catalog.component(&component.name).ok_or_else(|| PlanError::UnknownComponent(component.name.clone()))?);
+        if releases[..index].iter().any(|earlier| earlier.name == release.name) {
+            return Err(PlanError::NameTwice(release.name.clone()));
+        }
     }
-    if known.is_empty() {
-        return Err(PlanError::Empty);
-    }
-    let choice = |known: &'a Component| {
-        let asked = asked[known.name.as_str()];
-        let version = asked.version.as_deref().unwrap_or(&known.default_version);
-        let details = known.versions.iter().find(|details| details.version == version);
-        let driver = (known.name == GPU_OPERATOR).then_some(&recipe.rollout.gpu_driver);
-        Ok(Choice {
-            asked,
-            known,
-            version,
-            details,
-            namespace: asked.namespace.as_deref().unwrap_or(&known.namespace),
-            values: values::of(asked, details, driver)?,
-        })
-    };
-    order::sort(known)?.into_iter().map(choice).collect()
+    Ok(())
 }
 
 /// A name that no component has is a mistake; one that no component of this recipe has is not: mirrors are the same for all recipes.
@@ -122,7 +103,6 @@ struct Planner<'a, C> {
     /// Who owns a CRD: its text, the component, the release.
     owners: BTreeMap<String, (String, String, String)>,
     releases: Vec<Release>,
-    notes: Vec<String>,
 }
 
 impl<C: Catalog> Planner<'_, C> {
@@ -135,8 +115,9 @@ impl<C: Catalog> Planner<'_, C> {
         self.releases.extend(namespaces::release(&levels));
     }
 
+    /// CRDs, configurations of the device plugin, hook before, the vendor's chart, custom resources, hook after.
     fn component(&mut self, choice: &Choice<'_>) -> Result<(), PlanError> {
-        let name = &choice.known.name;
+        let name = choice.name();
         let mut needs: Vec<String> =
             self.releases.iter().filter(|release| release.name == namespaces::RELEASE).map(|release| release.name.clone()).collect();
         let config = device_plugin::release(choice.asked, choice.namespace, &needs)?;
@@ -144,19 +125,25 @@ impl<C: Catalog> Planner<'_, C> {
         let skip_crds = !crd_releases.is_empty();
         needs.extend(crd_releases);
         needs.extend(config.iter().map(|config| config.name.clone()));
-        let shares: Vec<String> = std::iter::once(name.clone()).chain(config.iter().map(|config| config.name.clone())).collect();
-        self.releases.extend(config);
         for earlier in &choice.known.after {
             needs.extend(self.last_of(earlier));
         }
-        if choice.details.is_none() {
-            self.notes.push(format!(
-                "{name} {} is not in the catalog: its CRDs stay with the vendor's chart, which Helm installs once and never upgrades",
-                choice.version
-            ));
+        let resources = resources::release(choice, &self.recipe.rollout)?;
+        let hooks = self.duties(choice.hooks());
+        let local = config.iter().chain(&resources).map(|release| release.name.clone());
+        let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
+        self.releases.extend(config);
+        let carrier = resources.as_ref().and_then(resources::policy);
+        if !hooks.pre.is_empty() {
+            let hook = self.hook(choice, (hook::PRE, &hooks.pre), needs.clone(), shares.clone(), carrier)?;
+            needs.push(hook.name.clone());
+            self.releases.push(hook);
         }
+        let post = (!hooks.post.is_empty())
+            .then(|| self.hook(choice, (hook::POST, &hooks.post), shares.clone(), shares.clone(), carrier))
+            .transpose()?;
         self.releases.push(Release {
-            name: name.clone(),
+            name: name.to_owned(),
             namespace: choice.namespace.to_owned(),
             needs,
             timeout_seconds: time::UPSTREAM_TIMEOUT_SECONDS,
@@ -167,7 +154,9 @@ impl<C: Catalog> Planner<'_, C> {
                 skip_crds,
             }),
         });
-        self.hook(choice, shares)
+        self.releases.extend(resources);
+        self.releases.extend(post);
+        Ok(())
     }
 
     /// The component's CRDs that nobody owns yet, as a release; returns all releases that own CRDs of this component.
@@ -208,76 +197,64 @@ impl<C: Catalog> Planner<'_, C> {
         Ok(needed)
     }
 
-    fn hook(&mut self, choice: &Choice<'_>, shares: Vec<String>) -> Result<(), PlanError> {
-        let hooks = choice.known.hooks_in(choice.version);
-        if hooks.post.is_empty() {
-            return Ok(());
-        }
-        let name = &choice.known.name;
-        let operator = self.chosen.iter().find(|choice| choice.known.name == GPU_OPERATOR);
-        let dra = self.chosen.iter().find(|choice| choice.known.name == DRA_DRIVER);
-        // Without a DRA driver there is nothing to re-roll, and the Job gets no rights for it.
-        let duties: Vec<Duty> = hooks.post.iter().copied().filter(|duty| *duty != Duty::Reroll || dra.is_some()).collect();
-        let budget = time::budget(self.recipe, operator.map(|operator| &operator.values), &duties)?;
+    /// The duties that there is something to do for: without a DRA driver there is nothing to re-roll, and the Job gets no rights for it.
+    fn duties(&self, hooks: &Hooks) -> Hooks {
+        let has_dra = self.chosen.iter().any(|choice| choice.name() == DRA_DRIVER);
+        let wanted = |duties: &[Duty]| duties.iter().copied().filter(|duty| *duty != Duty::Reroll || has_dra).collect();
+        Hooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
+    }
+
+    /// A hook release of the component.
+    fn hook(
+        &self,
+        choice: &Choice<'_>,
+        (suffix, duties): (&str, &[Duty]),
+        needs: Vec<String>,
+        shares: Vec<String>,
+        resource: Option<&Map<String, Value>>,
+    ) -> Result<Release, PlanError> {
+        let driver = choice.hooks().driver;
+        let find = |name: &str| self.chosen.iter().find(|choice| choice.name() == name);
+        let (component, operator) = match driver {
+            Driver::Gpu => (GPU_OPERATOR, find(GPU_OPERATOR)),
+            Driver::Ofed => (choice.name(), Some(choice)),
+        };
+        let carrier = resource.or(operator.map(|operator| &operator.values));
+        let budget = time::budget(self.recipe, time::Pace { driver, component, carrier }, duties)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,
-            None => self.catalog.component(GPU_OPERATOR).map_or(GPU_OPERATOR, |operator| operator.namespace.as_str()),
+            None => self.catalog.component(component).map_or(component, |operator| operator.namespace.as_str()),
         };
         let timeout_seconds = budget.timeout_seconds();
-        let parts = hook::Parts {
+        let hook = hook::of(hook::Parts {
             recipe: self.recipe,
-            component: name,
-            shares,
+            component: choice.name(),
             version: choice.version,
-            duties: &duties,
+            driver,
+            duties,
             budget,
+            shares,
             operator_namespace,
-            dra_namespace: dra.map(|dra| dra.namespace),
+            // The GPU operator's has a fixed name.
+            operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
+                .and_then(Value::as_str)
+                .filter(|name| driver == Driver::Ofed && !name.is_empty()),
+            dra_namespace: duties.contains(&Duty::Reroll).then(|| find(DRA_DRIVER).map(|dra| dra.namespace)).flatten(),
             image: self.options.hook_image.as_ref(),
-        };
-        self.releases.push(Release {
-            name: format!("{name}{}", hook::SUFFIX),
-            namespace: choice.namespace.to_owned(),
-            needs: vec![name.clone()],
-            timeout_seconds,
-            kind: Kind::Hook(Box::new(hook::of(parts))),
         });
-        Ok(())
+        Ok(Release {
+            name: format!("{}{suffix}", choice.name()),
+            namespace: choice.namespace.to_owned(),
+            needs,
+            timeout_seconds,
+            kind: Kind::Hook(Box::new(hook)),
+        })
     }
 
     /// The release that must have succeeded before anything that comes after `component`, if the recipe has that component.
     fn last_of(&self, component: &str) -> Option<String> {
-        let hook = format!("{component}{}", hook::SUFFIX);
-        let find = |name: &str| self.releases.iter().find(|release| release.name == name).map(|release| release.name.clone());
-        find(&hook).or_else(|| find(component))
-    }
-
-    fn notice(&mut self) {
-        let has = |name: &str| self.chosen.iter().any(|choice| choice.known.name == name);
-        let driver = &self.recipe.rollout.gpu_driver;
-        if !has(GPU_OPERATOR) && (driver.version.is_some() || driver.policy != recipe::UpgradePolicy::default()) {
-            self.notes.push("`rollout.gpuDriver` has no effect: the recipe has no gpu-operator that would upgrade a driver".to_owned());
-        }
-        if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
-            self.notes.push(format!(
-                "the recipe has no {DRA_DRIVER}, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
-            ));
-        }
-        for choice in self.chosen {
-            let is_set = |path: &str| lookup(&choice.values, path).is_some();
-            let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));
-            if choice.known.name == GPU_OPERATOR && has_driver && !is_set(values::DRIVER_VERSION) {
-                self.notes.push(format!(
-                    "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
-                ));
-            }
-            if choice.asked.version.is_none() {
-                self.notes.push(format!(
-                    "{} takes the catalog's version {}; a newer gpu-rollout may take another",
-                    choice.known.name, choice.version
-                ));
-            }
-        }
+        let last = [hook::POST, resources::SUFFIX, ""];
+        last.iter().map(|suffix| format!("{component}{suffix}")).find(|name| self.releases.iter().any(|release| release.name == *name))
     }
 }

@@ -10,6 +10,8 @@ use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use crate::contract::driver::Driver;
 use crate::contract::duty::{Duty, rights};
 
+mod network;
+
 fn planned(overlay: Value) -> Result<Plan, PlanError> {
     plan(&recipe(overlay), &catalog(), &Options::default())
 }
@@ -218,17 +220,20 @@ fn contradictions_are_errors() {
             json!({"components": [{"name": "gpu-operator"}], "rollout": {"dra": {"required": true}}}),
             "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`",
         ),
-        (json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}), "`rollout.gpuDriver.perNode` is too long: at most 24 days"),
+        (
+            json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}),
+            "`rollout.gpuDriver.perNode` is too long: all nodes together may take at most 24 days",
+        ),
     ];
     for (overlay, message) in cases {
         assert_eq!(planned(overlay).unwrap_err().to_string(), message);
     }
-    assert_eq!(planned(with_policy(&endless)).unwrap_err(), PlanError::EndlessWait);
+    assert_eq!(planned(with_policy(&endless)).unwrap_err(), PlanError::EndlessWait("gpuDriver"));
     let zero = json!({"waitForCompletion": {"podSelector": "a=b", "timeout": "0s"}});
-    assert_eq!(planned(with_policy(&zero)).unwrap_err(), PlanError::EndlessWait);
+    assert_eq!(planned(with_policy(&zero)).unwrap_err(), PlanError::EndlessWait("gpuDriver"));
     let raw = json!({"driver": {"upgradePolicy": {"waitForCompletion": {"podSelector": "a=b"}}}});
     let raw = json!({"rollout": {}, "components": [{"name": "gpu-operator", "values": raw}]});
-    assert_eq!(planned(raw).unwrap_err(), PlanError::EndlessWait, "also where the values say it");
+    assert_eq!(planned(raw).unwrap_err(), PlanError::EndlessWait("gpuDriver"), "also where the values say it");
 }
 
 #[test]
@@ -269,7 +274,34 @@ fn configurations_of_the_device_plugin_are_named_in_one_place() {
         planned(json!({"components": [{"name": name, "values": values, "devicePluginConfig": {"configs": {"a": {}}}}]}))
     };
     let twice = with("gpu-operator", json!({"devicePlugin": {"config": {"name": "mine"}}}));
-    assert_eq!(twice, Err(PlanError::ConfigTwice { component: "gpu-operator".to_owned(), path: "devicePlugin.config.name".to_owned() }));
+    let (first, second) = ("devicePluginConfig".to_owned(), "values.devicePlugin.config.name".to_owned());
+    assert_eq!(twice, Err(PlanError::SetTwice { component: "gpu-operator".to_owned(), first, second }));
     assert_eq!(with("cert-manager", json!({})), Err(PlanError::NoDevicePlugin("cert-manager".to_owned())));
     assert!(with("gpu-operator", json!({"devicePlugin": {"config": {"name": ""}}})).is_ok());
+}
+
+#[test]
+fn names_that_helm_does_not_take_are_errors() {
+    let renamed = |from: &str, name: &str| {
+        let mut catalog = catalog();
+        let component = catalog.components.iter_mut().find(|component| component.name == from).unwrap();
+        component.name = name.to_owned();
+        catalog
+    };
+    let one = |name: &str| recipe(json!({"rollout": {}, "components": [{"name": name}]}));
+    let long = "a".repeat(54);
+    let error = plan(&one(&long), &renamed("cert-manager", &long), &Options::default()).unwrap_err();
+    assert_eq!(error, PlanError::LongName(long));
+    let both = recipe(json!({"rollout": {}, "components": [{"name": "gpu-operator"}, {"name": "gpu-operator-post"}]}));
+    let error = plan(&both, &renamed("cert-manager", "gpu-operator-post"), &Options::default()).unwrap_err();
+    assert_eq!(error, PlanError::NameTwice("gpu-operator-post".to_owned()));
+}
+
+/// Both would stand under `objects` in the values that the hook shares, and the later would hide the earlier from the trigger digest.
+#[test]
+fn no_component_has_both_configurations_of_the_device_plugin_and_custom_resources() {
+    for chart in crate::device_plugin::environment::Chart::ALL {
+        let component = crate::catalog::component(chart.name()).unwrap();
+        assert!(component.versions.iter().all(|version| version.custom_resources.is_empty()), "{chart}");
+    }
 }

@@ -7,6 +7,7 @@ use super::values;
 use crate::catalog::lookup;
 use crate::contract::budget::{Fleet, OVERHEAD_SECONDS, deployer_timeout_seconds};
 use crate::contract::count::Count;
+use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
 use crate::recipe::model::{Recipe, WaitForCompletion};
@@ -20,8 +21,10 @@ pub const LOCAL_TIMEOUT_SECONDS: u64 = 300;
 pub const REPLACEMENT_SECONDS: u64 = 300;
 /// How many DRA plugins are re-rolled at once; the hook chart's default.
 pub const DRA_MAX_UNAVAILABLE: Count = Count::Percent(25);
-/// The gpu-operator chart's own `maxParallelUpgrades`.
-const CHART_MAX_PARALLEL: u32 = 1;
+/// How many nodes both operators upgrade at once where nothing is said.
+const DEFAULT_MAX_PARALLEL: u32 = 1;
+/// The key of that limit.
+const MAX_PARALLEL: &str = "maxParallelUpgrades";
 /// The gpu-operator chart's own `maxUnavailable`.
 const CHART_MAX_UNAVAILABLE: Count = Count::Percent(25);
 /// Budgets beyond this are mistakes, and Go's and Kubernetes' second counters are 32 bits wide in places.
@@ -45,31 +48,45 @@ impl Budget {
     }
 }
 
-/// The budget of a hook Job with `duties`. `operator_values` are the final values of gpu-operator, if the recipe has it.
+/// What a driver's budget is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace<'a> {
+    /// The driver.
+    pub(super) driver: Driver,
+    /// The component that carries its policy.
+    pub(super) component: &'a str,
+    /// What carries the policy, as it is installed: the values of a chart, or the spec of a custom resource.
+    pub(super) carrier: Option<&'a Map<String, Value>>,
+}
+
+/// The budget of a hook Job with `duties`.
 ///
 /// # Errors
 /// Values that no budget can be made from, a wait without an end, or a budget of more than 24 days.
-pub(super) fn budget(recipe: &Recipe, operator_values: Option<&Map<String, Value>>, duties: &[Duty]) -> Result<Budget, PlanError> {
-    let driver = &recipe.rollout.gpu_driver;
-    let limits = Limits::read(operator_values.unwrap_or(&Map::new()))?;
+pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result<Budget, PlanError> {
+    let limits = pace.limits()?;
     let wait = match limits.wait {
-        Some(wait) if wait.as_secs() == 0 => return Err(PlanError::EndlessWait),
+        Some(wait) if wait.as_secs() == 0 => return Err(PlanError::EndlessWait(pace.key())),
         Some(wait) => wait.as_secs(),
         None => 0,
     };
-    let per_node_seconds = driver.per_node.as_secs().saturating_add(wait);
+    let per_node = match pace.driver {
+        Driver::Gpu => recipe.rollout.gpu_driver.per_node,
+        Driver::Ofed => recipe.rollout.ofed_driver.clone().unwrap_or_default().per_node,
+    };
+    let per_node_seconds = per_node.as_secs().saturating_add(wait);
     let nodes = recipe.cluster.gpu_nodes as usize;
     let upgrade = Fleet { nodes, max_parallel: limits.max_parallel, max_unavailable: limits.max_unavailable, per_node_seconds };
     let reroll = Fleet { nodes, max_parallel: 0, max_unavailable: DRA_MAX_UNAVAILABLE, per_node_seconds: REPLACEMENT_SECONDS };
     let candidates = [(Duty::Settle, upgrade, "upgraded"), (Duty::Reroll, reroll, "re-rolled")];
-    let (fleet, verb) = candidates
-        .into_iter()
-        .filter(|(duty, ..)| duties.contains(duty))
-        .max_by_key(|(_, fleet, _)| fleet.budget_seconds())
-        .map_or((reroll, "re-rolled"), |(_, fleet, verb)| (fleet, verb));
+    let slowest = candidates.into_iter().filter(|(duty, ..)| duties.contains(duty)).max_by_key(|(_, fleet, _)| fleet.budget_seconds());
+    let Some((_, fleet, verb)) = slowest else {
+        let explanation = format!("{}: no node is waited for", Duration::from_secs(OVERHEAD_SECONDS));
+        return Ok(Budget { seconds: OVERHEAD_SECONDS, per_node_seconds, explanation });
+    };
     let seconds = fleet.budget_seconds();
     if seconds > MAX_SECONDS {
-        return Err(PlanError::TooLong("perNode".to_owned()));
+        return Err(PlanError::TooLong(pace.key()));
     }
     let waiting =
         if wait > 0 && verb == "upgraded" { format!(" (of which {} wait for jobs)", Duration::from_secs(wait)) } else { String::new() };
@@ -83,7 +100,7 @@ pub(super) fn budget(recipe: &Recipe, operator_values: Option<&Map<String, Value
     Ok(Budget { seconds, per_node_seconds, explanation })
 }
 
-/// What the operator's values say about pace, in the chart's own terms.
+/// What the policy says about pace, in the vendor's own terms.
 #[derive(Debug, PartialEq, Eq)]
 struct Limits {
     max_parallel: u32,
@@ -92,40 +109,62 @@ struct Limits {
     wait: Option<Duration>,
 }
 
-impl Limits {
-    fn read(values: &Map<String, Value>) -> Result<Self, PlanError> {
-        let wrong = |path: &str, reason: &str| PlanError::Value {
-            component: super::plan::GPU_OPERATOR.to_owned(),
-            path: path.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let number = |path: &str| match lookup(values, path) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(path, "expected a whole number of at least 0")),
-        };
-        let max_parallel = match number(values::MAX_PARALLEL)? {
-            None => CHART_MAX_PARALLEL,
-            Some(found) => u32::try_from(found).map_err(|_| wrong(values::MAX_PARALLEL, "is too large"))?,
-        };
-        let selector = lookup(values, values::WAIT_SELECTOR).and_then(Value::as_str).unwrap_or_default();
-        let wait = if selector.is_empty() { None } else { Some(Duration::from_secs(number(values::WAIT_TIMEOUT)?.unwrap_or(0))) };
-        Ok(Self { max_parallel, max_unavailable: max_unavailable(values)?, wait })
+impl Pace<'_> {
+    /// The driver's key below `rollout`.
+    fn key(self) -> &'static str {
+        match self.driver {
+            Driver::Gpu => "gpuDriver",
+            Driver::Ofed => "ofedDriver",
+        }
     }
-}
 
-fn max_unavailable(values: &Map<String, Value>) -> Result<Count, PlanError> {
-    let count = match lookup(values, values::MAX_UNAVAILABLE) {
-        None | Some(Value::Null) => return Ok(CHART_MAX_UNAVAILABLE),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    if count.is_empty() {
-        return Ok(CHART_MAX_UNAVAILABLE);
+    /// The path of a key of the policy.
+    fn path(self, key: &str) -> String {
+        let policy = match self.driver {
+            Driver::Gpu => values::gpu::POLICY,
+            Driver::Ofed => values::ofed::POLICY,
+        };
+        format!("{policy}.{key}")
     }
-    let parsed: Count = count.parse().map_err(|error| PlanError::count(super::plan::GPU_OPERATOR, values::MAX_UNAVAILABLE, &error))?;
-    match parsed {
-        Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(count)),
-        Count::Number(_) | Count::Percent(_) => Ok(parsed),
+
+    fn limits(self) -> Result<Limits, PlanError> {
+        let empty = Map::new();
+        let carrier = self.carrier.unwrap_or(&empty);
+        let wrong = |path: String, reason: &str| PlanError::Value { component: self.component.to_owned(), path, reason: reason.to_owned() };
+        let number = |key: &str| match lookup(carrier, &self.path(key)) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
+        };
+        let max_parallel = match number(MAX_PARALLEL)? {
+            None => DEFAULT_MAX_PARALLEL,
+            Some(found) => u32::try_from(found).map_err(|_| wrong(self.path(MAX_PARALLEL), "is too large"))?,
+        };
+        let selector = lookup(carrier, &self.path("waitForCompletion.podSelector")).and_then(Value::as_str).unwrap_or_default();
+        let wait =
+            if selector.is_empty() { None } else { Some(Duration::from_secs(number("waitForCompletion.timeoutSeconds")?.unwrap_or(0))) };
+        let max_unavailable = match self.driver {
+            Driver::Gpu => self.max_unavailable(carrier)?,
+            // NicClusterPolicy knows no such limit.
+            Driver::Ofed => Count::Percent(100),
+        };
+        Ok(Limits { max_parallel, max_unavailable, wait })
+    }
+
+    fn max_unavailable(self, carrier: &Map<String, Value>) -> Result<Count, PlanError> {
+        let path = self.path("maxUnavailable");
+        let count = match lookup(carrier, &path) {
+            None | Some(Value::Null) => return Ok(CHART_MAX_UNAVAILABLE),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        if count.is_empty() {
+            return Ok(CHART_MAX_UNAVAILABLE);
+        }
+        let parsed: Count = count.parse().map_err(|error| PlanError::count(self.component, &path, &error))?;
+        match parsed {
+            Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(count)),
+            Count::Number(_) | Count::Percent(_) => Ok(parsed),
+        }
     }
 }
 

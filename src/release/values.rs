@@ -1,26 +1,22 @@
-//! The recipe's `rollout`, mapped into the values of the vendor's chart (gpu-operator: `driver.version`, `driver.upgradePolicy`).
+//! The values of a component: what the recipe says in `values`, in `rollout` and in `nodeScheduling`, and what every bundle sets.
 
 use serde_json::{Map, Value, json};
 
+use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use super::{PlanError, device_plugin};
 use crate::catalog::lookup;
-use crate::catalog::model::Version;
+use crate::catalog::model::{NodeScheduling, Places, Version};
 use crate::device_plugin::environment::Chart;
-use crate::recipe::model::{Component, GpuDriver};
+use crate::recipe::model::{Component, Rollout, Scheduling};
 
-/// Chart key of `rollout.gpuDriver.version`.
-pub const DRIVER_VERSION: &str = "driver.version";
-/// Chart key of `maxParallelUpgrades`.
-pub const MAX_PARALLEL: &str = "driver.upgradePolicy.maxParallelUpgrades";
-/// Chart key of `maxUnavailable`.
-pub const MAX_UNAVAILABLE: &str = "driver.upgradePolicy.maxUnavailable";
-/// Chart key of `waitForCompletion.podSelector`.
-pub const WAIT_SELECTOR: &str = "driver.upgradePolicy.waitForCompletion.podSelector";
-/// Chart key of `waitForCompletion.timeout`.
-pub const WAIT_TIMEOUT: &str = "driver.upgradePolicy.waitForCompletion.timeoutSeconds";
+pub mod gpu;
+pub mod ofed;
 
 /// The one top-level key that the hook chart does not leave to the component.
 const OF_THE_HOOK: &str = "rollout";
+
+/// One setting of the recipe's `rollout`: its path there, its path where the vendor reads it, its value there.
+type Row = (&'static str, &'static str, Value);
 
 /// Puts `value` at a dotted path, making the maps on the way.
 ///
@@ -59,11 +55,16 @@ pub fn over(defaults: &Map<String, Value>, values: &Map<String, Value>) -> Map<S
     merged
 }
 
-/// The values of a component: the recipe's, those that every bundle sets, and for gpu-operator what `rollout.gpuDriver` says.
+/// The values of a component without its node scheduling. `details` is its version in the catalog, `like` the version that it works like.
 ///
 /// # Errors
 /// A value that the recipe sets in two ways, or sets against what the bundle must set.
-pub(super) fn of(component: &Component, version: Option<&Version>, driver: Option<&GpuDriver>) -> Result<Map<String, Value>, PlanError> {
+pub(super) fn of(
+    component: &Component,
+    details: Option<&Version>,
+    like: &Version,
+    rollout: &Rollout,
+) -> Result<Map<String, Value>, PlanError> {
     let mut values = component.values.clone();
     if values.contains_key(OF_THE_HOOK) {
         return Err(PlanError::Value {
@@ -72,8 +73,9 @@ pub(super) fn of(component: &Component, version: Option<&Version>, driver: Optio
             reason: "the hook shares these values and takes this key for its own settings".to_owned(),
         });
     }
-    let no_map = |path: String| PlanError::NoMap { component: component.name.clone(), path };
-    for (path, expected) in version.into_iter().flat_map(|version| &version.bundle_values) {
+    // Names must stay as they are with versions that the catalog does not know, too.
+    let fixed = details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
+    for (path, expected) in fixed {
         match lookup(&values, path) {
             Some(found) if found != expected => {
                 return Err(PlanError::Reserved {
@@ -84,25 +86,24 @@ pub(super) fn of(component: &Component, version: Option<&Version>, driver: Optio
                 });
             }
             Some(_) => {}
-            None => set(&mut values, path, expected.clone()).map_err(no_map)?,
+            None => set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?,
         }
     }
-    for (rollout, path, value) in driver.into_iter().flat_map(mapped) {
-        if lookup(&component.values, path).is_some() {
-            return Err(PlanError::SetTwice {
-                component: component.name.clone(),
-                rollout: format!("rollout.gpuDriver.{rollout}"),
-                values: format!("values.{path}"),
-            });
+    device_plugin_config(component, &mut values)?;
+    let (driver, rows) = match (&rollout.ofed_driver, component.name.as_str()) {
+        (_, GPU_OPERATOR) => ("gpuDriver", gpu::rows(&rollout.gpu_driver)),
+        (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
+            ("ofedDriver", ofed::rows(driver))
         }
-        set(&mut values, path, value).map_err(no_map)?;
-    }
-    device_plugin(component, &mut values)?;
+        _ => return Ok(values),
+    };
+    let written = |path: &str| format!("values.{path}");
+    map_rows(component, (driver, rows), &mut values, written)?;
     Ok(values)
 }
 
 /// The chart is told where its device plugin finds the configurations of the bundle.
-fn device_plugin(component: &Component, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+fn device_plugin_config(component: &Component, values: &mut Map<String, Value>) -> Result<(), PlanError> {
     let Some(config) = &component.device_plugin_config else { return Ok(()) };
     let Ok(chart) = component.name.parse::<Chart>() else {
         return Err(PlanError::NoDevicePlugin(component.name.clone()));
@@ -111,46 +112,102 @@ fn device_plugin(component: &Component, values: &mut Map<String, Value>) -> Resu
     rows.extend(config.default.clone().map(|default| ("default", default)));
     for (key, value) in rows {
         let path = format!("{}.{key}", chart.config_path());
+        // Charts have an empty text where nothing is set.
         if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
-            return Err(PlanError::ConfigTwice { component: component.name.clone(), path });
+            return Err(PlanError::SetTwice {
+                component: component.name.clone(),
+                first: "devicePluginConfig".to_owned(),
+                second: format!("values.{path}"),
+            });
         }
-        set(values, &path, Value::String(value)).map_err(|path| PlanError::NoMap { component: component.name.clone(), path })?;
+        set(values, &path, Value::String(value)).map_err(|path| no_map(component, path))?;
     }
     Ok(())
 }
 
-/// What the recipe sets, as (path below `rollout.gpuDriver`, path in the chart's values, value). Names and types are the chart's:
-/// eviction is `gpuPodDeletion` in values (`podDeletion` only in the custom resource), times are whole seconds.
-fn mapped(driver: &GpuDriver) -> Vec<(&'static str, &'static str, Value)> {
-    let policy = &driver.policy;
-    let mut rows = Vec::new();
-    let mut row = |rollout, path, value: Option<Value>| rows.extend(value.map(|value| (rollout, path, value)));
-    row("version", DRIVER_VERSION, driver.version.as_ref().map(|version| json!(version)));
-    row("policy.maxParallelUpgrades", MAX_PARALLEL, policy.max_parallel_upgrades.map(|number| json!(number)));
-    row("policy.maxUnavailable", MAX_UNAVAILABLE, policy.max_unavailable.map(|count| json!(count)));
-    if let Some(wait) = &policy.wait_for_completion {
-        row("policy.waitForCompletion.podSelector", WAIT_SELECTOR, Some(json!(wait.pod_selector)));
-        row("policy.waitForCompletion.timeout", WAIT_TIMEOUT, wait.timeout.map(|timeout| json!(timeout.as_secs())));
+/// The spec of a custom resource of the component.
+///
+/// # Errors
+/// As for values.
+pub(super) fn spec(
+    component: &Component,
+    kind: &str,
+    spec: &Map<String, Value>,
+    rollout: &Rollout,
+) -> Result<Map<String, Value>, PlanError> {
+    let mut spec = spec.clone();
+    let Some(driver) = rollout.ofed_driver.as_ref().filter(|_| component.name == NETWORK_OPERATOR && spec.contains_key("ofedDriver"))
+    else {
+        return Ok(spec);
+    };
+    map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut spec, |path| format!("customResources.{kind}.{path}"))?;
+    // Without it the operator ignores the rest of the policy.
+    if lookup(&spec, ofed::AUTO_UPGRADE).is_none() {
+        set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true)).map_err(|path| no_map(component, path))?;
     }
-    if let Some(deletion) = &policy.pod_deletion {
-        row("policy.podDeletion.force", "driver.upgradePolicy.gpuPodDeletion.force", deletion.force.map(Value::Bool));
-        row(
-            "policy.podDeletion.timeout",
-            "driver.upgradePolicy.gpuPodDeletion.timeoutSeconds",
-            deletion.timeout.map(|timeout| json!(timeout.as_secs())),
-        );
-        row(
-            "policy.podDeletion.deleteEmptyDir",
-            "driver.upgradePolicy.gpuPodDeletion.deleteEmptyDir",
-            deletion.delete_empty_dir.map(Value::Bool),
-        );
+    Ok(spec)
+}
+
+/// Sets what `rollout` says, unless it is set already.
+fn map_rows(
+    component: &Component,
+    (driver, rows): (&str, Vec<Row>),
+    values: &mut Map<String, Value>,
+    written: impl Fn(&str) -> String,
+) -> Result<(), PlanError> {
+    let already = values.clone();
+    for (rollout, path, value) in rows {
+        if lookup(&already, path).is_some() {
+            return Err(PlanError::SetTwice {
+                component: component.name.clone(),
+                first: format!("rollout.{driver}.{rollout}"),
+                second: written(path),
+            });
+        }
+        set(values, path, value).map_err(|path| no_map(component, path))?;
     }
-    if let Some(drain) = &policy.drain {
-        row("policy.drain.enable", "driver.upgradePolicy.drain.enable", drain.enable.map(Value::Bool));
-        row("policy.drain.force", "driver.upgradePolicy.drain.force", drain.force.map(Value::Bool));
-        row("policy.drain.podSelector", "driver.upgradePolicy.drain.podSelector", drain.pod_selector.as_ref().map(|text| json!(text)));
-        row("policy.drain.timeout", "driver.upgradePolicy.drain.timeoutSeconds", drain.timeout.map(|timeout| json!(timeout.as_secs())));
-        row("policy.drain.deleteEmptyDir", "driver.upgradePolicy.drain.deleteEmptyDir", drain.delete_empty_dir.map(Value::Bool));
+    Ok(())
+}
+
+fn no_map(component: &Component, path: String) -> PlanError {
+    PlanError::NoMap { component: component.name.clone(), path }
+}
+
+/// Writes node selectors and tolerations to the places that the chart has for them, sub-charts that are `off` left out.
+///
+/// # Errors
+/// No place for what the recipe says, or a value that stands there already.
+pub(super) fn schedule(
+    component: &Component,
+    places: &NodeScheduling,
+    off: &[&str],
+    values: &mut Map<String, Value>,
+) -> Result<(), PlanError> {
+    let asked = &component.node_scheduling;
+    let groups: [(&str, &Scheduling, &Places); 2] =
+        [("system", &asked.system, &places.system), ("accelerated", &asked.accelerated, &places.accelerated)];
+    for (group, asked, places) in groups {
+        let parts = [
+            ("nodeSelector", asked.node_selector.is_empty(), json!(asked.node_selector), &places.node_selector),
+            ("tolerations", asked.tolerations.is_empty(), json!(asked.tolerations), &places.tolerations),
+        ];
+        for (part, _, value, paths) in parts.into_iter().filter(|(_, is_empty, ..)| !is_empty) {
+            let written = format!("nodeScheduling.{group}.{part}");
+            if paths.is_empty() {
+                return Err(PlanError::NoPlace { component: component.name.clone(), path: written });
+            }
+            let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
+            for path in paths.iter().filter(|path| !is_off(path)) {
+                if lookup(&component.values, path).is_some() {
+                    return Err(PlanError::SetTwice {
+                        component: component.name.clone(),
+                        first: written,
+                        second: format!("values.{path}"),
+                    });
+                }
+                set(values, path, value.clone()).map_err(|path| no_map(component, path))?;
+            }
+        }
     }
-    rows
+    Ok(())
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::contract::duty::Duty;
-use crate::contract::record::{Outcome, Verdict};
+use crate::contract::record::{Outcome, Plugin, Verdict};
 use crate::contract::settings::{Required, Settings};
 
+use super::device_plugin::DevicePlugins;
 use super::memory::Memory;
-use super::node::{Operands, gpu_nodes};
+use super::node::{Operands, is_driver_node};
 use super::observed::{Node, Observed};
 use super::plugin::Plugins;
 use super::reason::{Reason, Wait};
@@ -19,12 +20,15 @@ use super::spec::observed_spec;
 mod fleet;
 mod judge;
 mod replace;
+mod restart;
 
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Delete one DRA plugin pod, if it is still the one with this UID; its DaemonSet brings the replacement.
+    /// Delete one plugin pod, if it is still the one with this UID; its DaemonSet brings the replacement.
     ReplacePlugin {
+        /// What it is part of.
+        plugin: Plugin,
         /// The node.
         node: String,
         /// Namespace of the pod.
@@ -93,21 +97,43 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         away: 0,
         away_for_good: 0,
     };
-    let nodes: Vec<&Node> = gpu_nodes(observed).collect();
-    let fleet = observed_spec(observed, settings, !nodes.is_empty()).and_then(|()| deciding.without_gpu_nodes(&nodes));
-    if let Err(reason) = fleet {
+    let has_driver = |node: &Node| settings.has(Duty::Settle) && is_driver_node(node, settings.driver);
+    let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
+    let devices = DevicePlugins::new(observed, &settings.device_plugin);
+    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || !devices.pods_on(node).is_empty()).collect();
+    if let Err(reason) = deciding.settles(drivers) {
         // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
         deciding.fleet_waits(reason);
     } else {
-        let plugins = Plugins::new(observed);
-        deciding.each_node(&nodes, &Operands::new(observed), &plugins);
-        let required = deciding.required_driver(&plugins, nodes.len());
-        match required {
+        let config = deciding.configs(&devices);
+        let fleet = Fleet {
+            operands: settings.has(Duty::Settle).then(|| Operands::new(observed, settings.driver)),
+            plugins: Plugins::new(observed),
+            devices,
+            restarts: settings.has(Duty::RestartPlugins) && config.is_none(),
+            replacement_limit: deciding.replacement_limit(drivers),
+            restart_limit: deciding.restart_limit(nodes.len()),
+        };
+        deciding.each_node(&nodes, &fleet);
+        let reason = deciding.required_driver(&fleet.plugins, drivers).or(config);
+        match reason {
             Some(reason) => deciding.fleet_waits(reason),
             None => deciding.memory.goes_on(None),
         }
     }
     deciding.finish(&nodes)
+}
+
+/// What the nodes are judged by.
+struct Fleet<'a> {
+    /// `None`: no duty settles drivers.
+    operands: Option<Operands<'a>>,
+    plugins: Plugins<'a>,
+    devices: DevicePlugins<'a>,
+    /// Stale pods of the device plugin are restarted.
+    restarts: bool,
+    replacement_limit: usize,
+    restart_limit: usize,
 }
 
 fn after(since: Timestamp, seconds: u64) -> Timestamp {
@@ -124,8 +150,16 @@ impl Deciding<'_> {
         at <= self.now
     }
 
+    /// Whether the operator has observed the live spec, where a duty settles drivers.
+    fn settles(&mut self, drivers: usize) -> Result<(), Reason> {
+        if !self.settings.has(Duty::Settle) {
+            return Ok(());
+        }
+        observed_spec(self.observed, self.settings, drivers > 0).and_then(|()| self.without_nodes(drivers))
+    }
+
     fn rerolls(&self) -> bool {
-        self.settings.duties.contains(&Duty::Reroll)
+        self.settings.has(Duty::Reroll)
     }
 
     fn requires_plugin(&self) -> bool {

@@ -2,20 +2,27 @@
 
 use crate::contract::budget::Fleet;
 use crate::contract::count::Count;
+use crate::contract::duty::Duty;
 use crate::contract::settings::Settings;
 
-use super::node::{Operands, Status, gpu_nodes};
+use super::node::{Operands, Status, driver_nodes};
 use super::observed::Observed;
+use super::spec::upgrade_policy;
 
 /// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
 pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
-    let operands = Operands::new(observed);
-    let all = gpu_nodes(observed).count();
-    let outdated = gpu_nodes(observed).filter(|node| matches!(operands.status(node), Status::Waiting(_) | Status::Finishing(..))).count();
+    if !settings.has(Duty::Settle) {
+        return None;
+    }
+    let operands = Operands::new(observed, settings.driver);
+    let all = driver_nodes(observed, settings.driver).count();
+    let outdated = driver_nodes(observed, settings.driver)
+        .filter(|node| matches!(operands.status(node), Status::Waiting(_) | Status::Finishing(..)))
+        .count();
     if outdated == 0 {
         return None;
     }
-    let policy = observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| &policy.upgrade_policy);
+    let policy = upgrade_policy(observed, settings.driver);
     let max_unavailable: Option<Count> = policy.and_then(|policy| policy.max_unavailable.as_ref()).and_then(|text| text.parse().ok());
     let fleet = Fleet {
         // The limits are shares of the whole fleet, the waves are made of the nodes that are out of date.

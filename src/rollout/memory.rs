@@ -1,11 +1,11 @@
-//! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s; the rest only
-//! measures how long something has been so, and starts anew after a restart.
+//! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s and [`Config`]s; the rest
+//! only measures how long something has been so, and starts anew after a restart.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::contract::record::NodeRecord;
+use crate::contract::record::{Config, NodeRecord};
 
 use super::reason::Reason;
 
@@ -18,6 +18,8 @@ pub struct Memory {
     pub deadline: Timestamp,
     /// The nodes that the run is about, by name: those that were out of date at some moment, or whose plugin was replaced.
     pub nodes: BTreeMap<String, NodeRecord>,
+    /// The device plugin's configurations as they were last seen.
+    pub configs: BTreeMap<String, Config>,
     /// Since when a node or (`None`) the fleet has been waiting for the same kind of reason.
     pub waiting: BTreeMap<Option<String>, (&'static str, Timestamp)>,
     /// Since when driver and toolkit of a node have been seen ready, with their identity.
@@ -35,6 +37,7 @@ impl Memory {
             started_at,
             deadline,
             nodes: BTreeMap::new(),
+            configs: BTreeMap::new(),
             waiting: BTreeMap::new(),
             ready: BTreeMap::new(),
             issued: BTreeMap::new(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
 
 use super::observed::{DaemonSet, Labels, Node, Observed, Pod};
@@ -42,17 +43,31 @@ pub enum Status {
 /// Pods and DaemonSets of driver and toolkit, looked up by node once for a whole fleet.
 #[derive(Debug)]
 pub struct Operands<'a> {
+    driver: Driver,
     drivers: Vec<&'a DaemonSet>,
     toolkits: Vec<&'a DaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: BTreeMap<&'a str, Vec<&'a Pod>>,
-    drivers_enabled: bool,
-    nvidia_drivers: bool,
+    /// How many pods each DaemonSet has.
+    owned: BTreeMap<&'a str, i32>,
+    /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
+    asked: Asked,
+}
+
+/// Who asks for drivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// Nobody: the nodes have their own.
+    Nobody,
+    /// The operator's one custom resource, for every node with the device.
+    Everywhere,
+    /// Objects that each choose their nodes.
+    Somewhere,
 }
 
 impl<'a> Operands<'a> {
     /// Sorts what is observed by node.
-    pub fn new(observed: &'a Observed) -> Self {
+    pub fn new(observed: &'a Observed, driver: Driver) -> Self {
         let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
         for revision in &observed.revisions {
             let newest = numbers.entry(&revision.owner).or_insert((i64::MIN, ""));
@@ -61,51 +76,74 @@ impl<'a> Operands<'a> {
             }
         }
         let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        let mut owned: BTreeMap<&str, i32> = BTreeMap::new();
         for pod in &observed.pods {
+            if let Some(owner) = &pod.owner {
+                *owned.entry(owner).or_default() += 1;
+            }
             if let Some(node) = &pod.node {
                 pods.entry(node).or_default().push(pod);
             }
         }
-        let policy = observed.cluster_policy.served().and_then(Option::as_ref);
-        let enabled = policy.is_none_or(|policy| policy.driver_enabled);
+        let drivers = driver_daemon_sets(observed, driver);
         Self {
-            drivers: if enabled { driver_daemon_sets(observed).collect() } else { Vec::new() },
-            toolkits: toolkit_daemon_sets(observed).collect(),
+            driver,
+            asked: asked(observed, driver),
+            drivers,
+            toolkits: if driver == Driver::Gpu { toolkit_daemon_sets(observed).collect() } else { Vec::new() },
             newest: numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect(),
             pods,
-            drivers_enabled: enabled,
-            nvidia_drivers: policy.is_some_and(|policy| policy.uses_nvidia_drivers),
+            owned,
         }
     }
 
-    fn pod(&self, node: &Node, (key, value): (&str, &str)) -> Option<&'a Pod> {
-        let of_kind = |pod: &&&Pod| pod.labels.get(key).is_some_and(|found| found == value);
+    fn traits(&self) -> &'static Traits {
+        self.driver.traits()
+    }
+
+    /// Whether a driver DaemonSet is to have a pod on the node. Its node selector alone does not tell where it has an affinity: one
+    /// that has all the pods that it wants has none to bring to a node without.
+    fn driver_wanted(&self, node: &Node) -> bool {
+        let mut selecting = self.drivers.iter().filter(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
+        match self.driver {
+            Driver::Gpu => selecting.next().is_some(),
+            Driver::Ofed => selecting.any(|daemon_set| {
+                let owned = |pod: &&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
+                let here = self.pods.get(node.name.as_str()).into_iter().flatten().any(owned);
+                let all = self.owned.get(daemon_set.uid.as_str()).copied().unwrap_or(0);
+                here || daemon_set.desired > all
+            }),
+        }
+    }
+
+    fn pod(&self, node: &Node, (key, value): (&str, Option<&str>)) -> Option<&'a Pod> {
+        let of_kind = |pod: &&&Pod| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
         // While a pod is replaced two stand there: the one that stays counts.
         self.pods.get(node.name.as_str())?.iter().filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created)).copied()
     }
 
     /// How far the node is.
     pub fn status(&self, node: &Node) -> Status {
-        let driver_wanted = self.drivers.iter().any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
-        let driver = self.pod(node, names::DRIVER_COMPONENT);
-        let toolkit = self.pod(node, names::TOOLKIT_APP);
-        if !driver_wanted && let Some(reason) = self.unlabeled(node) {
+        let driver_wanted = self.driver_wanted(node);
+        let driver = self.pod(node, self.traits().label);
+        let toolkit = self.pod(node, (names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))).filter(|_| self.driver == Driver::Gpu);
+        if !driver_wanted && let Some(reason) = self.undriven(node) {
             return Status::Waiting(reason);
         }
         let driver = driver.filter(|_| driver_wanted);
         // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for for ever.
-        let state = node.labels.get(names::UPGRADE_STATE_LABEL).filter(|state| driver_wanted && !state.is_empty());
+        let state = node.labels.get(self.traits().state_label).filter(|state| driver_wanted && !state.is_empty());
         if driver_wanted && let Err(reason) = self.driver(node, driver) {
-            if skipped(node) && matches!(reason, Reason::DriverOutOfDate { .. }) {
+            if self.skipped(node) && matches!(reason, Reason::DriverOutOfDate { .. }) {
                 let runs = [driver, toolkit].into_iter().flatten().all(|pod| pod.running && pod.ready && !pod.deleting);
-                return Status::Skipped(base(driver, toolkit).filter(|_| runs));
+                return Status::Skipped(self.base(driver, toolkit).filter(|_| runs));
             }
             return Status::Waiting(not_ready(node).unwrap_or(reason));
         }
         if let Err(reason) = self.toolkit(node, toolkit) {
             return Status::Waiting(not_ready(node).unwrap_or(reason));
         }
-        let Some(base) = base(driver, toolkit) else {
+        let Some(base) = self.base(driver, toolkit) else {
             // Driver and toolkit both come from outside: nothing to wait for, and nothing that a plugin could be older than.
             return Status::Current(Base { identity: "host".to_owned(), served_since: None, driver_version: None });
         };
@@ -117,6 +155,18 @@ impl<'a> Operands<'a> {
     }
 
     /// Why a node that no driver DaemonSet selects is not done with; `None`: its driver is not the operator's business.
+    fn undriven(&self, node: &Node) -> Option<Reason> {
+        match self.driver {
+            Driver::Gpu => self.unlabeled(node),
+            // With an affinity the node may be none of the operator's.
+            Driver::Ofed => {
+                let selected = self.drivers.iter().any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
+                (!selected && self.asked == Asked::Everywhere).then_some(Reason::NodeWithoutDaemonSet)
+            }
+        }
+    }
+
+    /// The same for the GPU operator, which labels nodes for its operands.
     fn unlabeled(&self, node: &Node) -> Option<Reason> {
         if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container") {
             return None;
@@ -128,9 +178,9 @@ impl<'a> Operands<'a> {
         }
         match node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str) {
             // With drivers off no node has one of the operator's.
-            Some(_) | None if !self.drivers_enabled => None,
+            Some(_) | None if self.asked == Asked::Nobody => None,
             // A node that no NVIDIADriver owns has none either; from v26.7 on the owner is on the node.
-            Some("true") if self.nvidia_drivers && !node.labels.contains_key(names::DRIVER_OWNER_LABEL) => None,
+            Some("true") if self.asked == Asked::Somewhere && !node.labels.contains_key(names::DRIVER_OWNER_LABEL) => None,
             Some("true") => Some(Reason::DriverPodMissing),
             // None: the node's GPUs are for virtual machines. `false` is the user's, `pre-installed` the driver manager's word for a
             // driver of the host.
@@ -139,7 +189,7 @@ impl<'a> Operands<'a> {
     }
 
     fn driver(&self, node: &Node, pod: Option<&Pod>) -> Result<(), Reason> {
-        let state = node.labels.get(names::UPGRADE_STATE_LABEL).cloned();
+        let state = node.labels.get(self.traits().state_label).cloned();
         let Some(pod) = pod.filter(|pod| !pod.deleting) else {
             return Err(if state.as_deref() == Some("upgrade-failed") {
                 Reason::UpgradeFailed { trouble: None }
@@ -176,17 +226,58 @@ impl<'a> Operands<'a> {
             daemon_set.on_delete || self.newest.get(daemon_set.uid.as_str()).is_none_or(|hash| pod.revision.as_deref() == Some(*hash));
         if newest && pod.running && pod.ready { Ok(()) } else { Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() }) }
     }
+
+    /// The user's skip label counts only until the vendor's controller has begun with the node.
+    fn skipped(&self, node: &Node) -> bool {
+        let label = |key: &str| node.labels.get(key).map(String::as_str);
+        let begun = !matches!(label(self.traits().state_label), None | Some("" | "upgrade-done" | "upgrade-required"));
+        label(self.traits().skip_label) == Some("true") && !begun
+    }
+
+    fn base(&self, driver: Option<&Pod>, toolkit: Option<&Pod>) -> Option<Base> {
+        let pods: Vec<&Pod> = driver.into_iter().chain(toolkit).collect();
+        if pods.is_empty() {
+            return None;
+        }
+        let restarts = |pod: &Pod| pod.containers.iter().map(|container| container.restarts).sum::<i32>();
+        let identity: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.uid, restarts(pod))).collect();
+        let main = driver.and_then(|pod| pod.containers.iter().find(|container| container.name == self.traits().container));
+        Some(Base {
+            identity: identity.join("+"),
+            served_since: pods.iter().filter_map(|pod| serves_since(pod)).max(),
+            driver_version: main.and_then(|container| DriverVersion::of_image(&container.image)),
+        })
+    }
 }
 
-/// Nodes that have an NVIDIA GPU and that the operator is to serve.
-pub fn gpu_nodes(observed: &Observed) -> impl Iterator<Item = &Node> {
-    observed.nodes.values().filter(|node| has_gpu(node) && operands_wanted(node))
+fn asked(observed: &Observed, driver: Driver) -> Asked {
+    match driver {
+        Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
+            Some(policy) if !policy.driver_enabled => Asked::Nobody,
+            Some(policy) if policy.uses_nvidia_drivers => Asked::Somewhere,
+            Some(_) | None => Asked::Everywhere,
+        },
+        Driver::Ofed => match observed.nic_cluster_policy.served().and_then(Option::as_ref) {
+            Some(policy) if policy.ofed.is_some() && policy.node_affinity => Asked::Somewhere,
+            Some(policy) if policy.ofed.is_some() => Asked::Everywhere,
+            Some(_) | None => Asked::Nobody,
+        },
+    }
+}
+
+/// Nodes that need the driver and that its operator is to serve.
+pub fn driver_nodes(observed: &Observed, driver: Driver) -> impl Iterator<Item = &Node> {
+    observed.nodes.values().filter(move |node| is_driver_node(node, driver))
+}
+
+/// Whether a node needs the driver and its operator is to serve it.
+pub fn is_driver_node(node: &Node, driver: Driver) -> bool {
+    has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
 }
 
 /// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
-fn has_gpu(node: &Node) -> bool {
-    let yes = |key: &str| node.labels.get(key).is_some_and(|value| value == "true");
-    names::GPU_LABELS.iter().any(|key| yes(key))
+fn has_device(node: &Node, driver: Driver) -> bool {
+    driver.traits().device_labels.iter().any(|key| node.labels.get(*key).is_some_and(|value| value == "true"))
 }
 
 fn operands_wanted(node: &Node) -> bool {
@@ -198,30 +289,8 @@ pub fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// The user's skip label counts only until the vendor's controller has begun with the node.
-fn skipped(node: &Node) -> bool {
-    let label = |key: &str| node.labels.get(key).map(String::as_str);
-    let begun = !matches!(label(names::UPGRADE_STATE_LABEL), None | Some("" | "upgrade-done" | "upgrade-required"));
-    label(names::UPGRADE_SKIP_LABEL) == Some("true") && !begun
-}
-
 fn not_ready(node: &Node) -> Option<Reason> {
     (!node.ready).then_some(Reason::NodeNotReady { since: node.ready_since })
-}
-
-fn base(driver: Option<&Pod>, toolkit: Option<&Pod>) -> Option<Base> {
-    let pods: Vec<&Pod> = driver.into_iter().chain(toolkit).collect();
-    if pods.is_empty() {
-        return None;
-    }
-    let restarts = |pod: &Pod| pod.containers.iter().map(|container| container.restarts).sum::<i32>();
-    let identity: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.uid, restarts(pod))).collect();
-    let main = driver.and_then(|pod| pod.containers.iter().find(|container| container.name == names::DRIVER_CONTAINER));
-    Some(Base {
-        identity: identity.join("+"),
-        served_since: pods.iter().filter_map(|pod| serves_since(pod)).max(),
-        driver_version: main.and_then(|container| DriverVersion::of_image(&container.image)),
-    })
 }
 
 /// When a pod's containers had started and it became ready. The Ready condition's time is renewed whenever the node or its kubelet goes

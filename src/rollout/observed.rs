@@ -36,16 +36,44 @@ pub struct Observed {
     pub operator: Option<Deployment>,
     /// The ClusterPolicy that the settings name.
     pub cluster_policy: Api<Option<ClusterPolicy>>,
+    /// The one NicClusterPolicy.
+    pub nic_cluster_policy: Api<Option<NicClusterPolicy>>,
     /// All NVIDIADriver objects.
     pub nvidia_drivers: Api<Vec<NvidiaDriver>>,
     /// DaemonSets in the operator's namespace.
     pub daemon_sets: Vec<DaemonSet>,
     /// ControllerRevisions in the operator's namespace.
     pub revisions: Vec<Revision>,
-    /// Pods of driver and toolkit in the operator's namespace.
+    /// Pods of driver (and toolkit) in the operator's namespace.
     pub pods: Vec<Pod>,
     /// The DRA driver.
     pub dra: Dra,
+    /// The device plugin.
+    pub device_plugin: DevicePlugin,
+}
+
+/// What is seen of device plugin, GPU feature discovery and MPS daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DevicePlugin {
+    /// The ConfigMap that the settings name.
+    pub config: Option<ConfigMap>,
+    /// DaemonSets in their namespace.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// ControllerRevisions in it.
+    pub revisions: Vec<Revision>,
+    /// Pods in it.
+    pub pods: Vec<Pod>,
+}
+
+/// A ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigMap {
+    /// SHA-256 of each text, by key.
+    pub digests: BTreeMap<String, String>,
+    /// When the object was created.
+    pub created: Timestamp,
+    /// When its data last changed, at the latest, if the server tells.
+    pub changed: Option<Timestamp>,
 }
 
 /// What is seen of the DRA driver.
@@ -148,7 +176,26 @@ pub struct ClusterPolicy {
     pub driver_field_manager: Option<String>,
 }
 
-/// `spec.driver.upgradePolicy` of a live object.
+/// What a NicClusterPolicy asks for and says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NicClusterPolicy {
+    /// UID of the object.
+    pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
+    /// The generation that the condition `Ready` is about, where the operator tells (26.7 and later).
+    pub observed_generation: Option<i64>,
+    /// `spec.ofedDriver`; `None`: the nodes' own drivers are used. Registry and version may come from `spec.global`.
+    pub ofed: Option<ImageSpec>,
+    /// There is a `spec.nodeAffinity`: not every node with a NIC is the operator's.
+    pub node_affinity: bool,
+    /// `spec.ofedDriver.upgradePolicy`
+    pub upgrade_policy: UpgradePolicy,
+    /// The manager that last set `spec.ofedDriver`.
+    pub driver_field_manager: Option<String>,
+}
+
+/// The upgrade policy of a live object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpgradePolicy {
     /// `autoUpgrade`
@@ -197,6 +244,8 @@ pub struct DaemonSet {
     pub node_selector: Labels,
     /// Images of the template by container name, init containers too.
     pub images: BTreeMap<String, String>,
+    /// ConfigMaps that the template mounts.
+    pub config_maps: Vec<String>,
 }
 
 /// A ControllerRevision of a DaemonSet.

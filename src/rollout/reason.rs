@@ -4,30 +4,41 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
 
+mod ofed;
 mod table;
 mod text;
 
 /// What is waited for. Every wait of the engine is one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The CustomResourceDefinition of ClusterPolicy is missing.
-    ClusterPolicyApiMissing,
+    /// The CustomResourceDefinition of the operator's custom resource is missing.
+    PolicyApiMissing {
+        /// The API resource.
+        resource: &'static str,
+    },
     /// The operator's Deployment is not there.
     OperatorMissing {
+        /// Its expected name.
+        deployment: String,
         /// Where it was looked for.
         namespace: String,
     },
     /// The operator's Deployment is not rolled out.
     OperatorNotReady {
+        /// Its name.
+        deployment: String,
         /// Replicas that are available and of the newest template.
         available: i32,
         /// Replicas that are wanted.
         replicas: i32,
     },
-    /// There is no ClusterPolicy.
-    ClusterPolicyMissing {
+    /// There is no custom resource that the operator would act on.
+    PolicyMissing {
+        /// Its kind.
+        kind: &'static str,
         /// Its expected name.
         name: String,
     },
@@ -35,6 +46,8 @@ pub enum Reason {
     NvidiaDriverMissing,
     /// The live custom resource does not say what the bundle's values say.
     Precondition {
+        /// Its kind.
+        kind: &'static str,
         /// Field path, from `spec` on.
         field: &'static str,
         /// What the values say.
@@ -55,13 +68,15 @@ pub enum Reason {
         /// What it has.
         found: String,
     },
-    /// There are GPU nodes but the operator has not made a DaemonSet that it should have.
+    /// There are nodes for it but the operator has not made a DaemonSet that it should have.
     DaemonSetMissing {
         /// Whose.
         what: &'static str,
     },
-    /// No GPU node was found, and node-feature-discovery has not been to every node.
+    /// No node with the device was found, and node-feature-discovery has not been to every node.
     NodesUndiscovered {
+        /// The device.
+        device: &'static str,
         /// How many ready nodes it has not labeled.
         count: usize,
     },
@@ -74,6 +89,8 @@ pub enum Reason {
     },
     /// The operator has not labeled the node for its operands.
     NodeNotLabeled,
+    /// The node has the device, and no driver DaemonSet selects it.
+    NodeWithoutDaemonSet,
     /// Node condition Ready is not True.
     NodeNotReady {
         /// Since when.
@@ -111,7 +128,10 @@ pub enum Reason {
         trouble: Option<String>,
     },
     /// The user's skip label keeps the node on its old driver.
-    Skipped,
+    Skipped {
+        /// The label.
+        label: &'static str,
+    },
     /// The container toolkit's pod is missing or not ready.
     ToolkitNotReady {
         /// What is wrong with a container, if anything.
@@ -172,6 +192,50 @@ pub enum Reason {
         /// The DaemonSet.
         daemon_set: String,
     },
+    /// The device plugin's ConfigMap is not there.
+    ConfigMissing {
+        /// Its name.
+        config_map: String,
+        /// Where it was looked for.
+        namespace: String,
+    },
+    /// The device plugin's ConfigMap does not say what the values say.
+    ConfigNotApplied {
+        /// Its name.
+        config_map: String,
+        /// The first configuration that differs.
+        key: String,
+        /// What it holds.
+        found: &'static str,
+    },
+    /// A pod of the device plugin is stale and its turn has not come.
+    RestartQueued {
+        /// Why it is stale.
+        cause: String,
+        /// Nodes with pods that are away because of us.
+        away: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A pod of the device plugin is stale and its turn will not come: those that went before it did not come back.
+    RestartHeldUp {
+        /// Why it is stale.
+        cause: String,
+        /// On how many nodes they did not.
+        failed: usize,
+    },
+    /// A pod of the device plugin is stale, and its DaemonSet is replacing it by itself.
+    RestartRolling {
+        /// The DaemonSet.
+        daemon_set: String,
+    },
+    /// A restarted pod of the device plugin is not back.
+    RestartPending {
+        /// Its DaemonSet.
+        daemon_set: String,
+        /// What is wrong with it.
+        trouble: String,
+    },
     /// All is well; it must stay so for a while.
     Quiet {
         /// Until when.
@@ -200,12 +264,23 @@ impl Reason {
         if let Self::DriverOutOfDate { state } = self {
             return matches!(state.as_deref(), None | Some("" | "upgrade-done" | "upgrade-required"));
         }
-        matches!(self, Self::PluginQueued { .. } | Self::PluginHeldUp { .. } | Self::Quiet { .. })
+        matches!(
+            self,
+            Self::PluginQueued { .. }
+                | Self::PluginHeldUp { .. }
+                | Self::RestartQueued { .. }
+                | Self::RestartHeldUp { .. }
+                | Self::Quiet { .. }
+        )
     }
 
-    /// What a person can do about it.
-    pub fn advice(&self) -> &'static str {
-        self.row().3
+    /// What a person can do about it, in the words of the driver's operator.
+    pub fn advice(&self, driver: Driver) -> &'static str {
+        match driver {
+            Driver::Gpu => None,
+            Driver::Ofed => self.ofed_advice(),
+        }
+        .unwrap_or(self.row().3)
     }
 }
 

@@ -1,26 +1,56 @@
 //! Has the operator observed what it is asked for? `status.state` cannot tell: it has no observedGeneration and stays `ready` for seconds
 //! after an edit. What tells is that the DaemonSet templates carry the spec.
 
+use crate::contract::driver::Driver;
 use crate::contract::names;
 use crate::contract::settings::Settings;
 
-use super::observed::{ClusterPolicy, DaemonSet, ImageSpec, NvidiaDriver, Observed};
+use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, NvidiaDriver, Observed, UpgradePolicy};
 use super::reason::Reason;
 use super::version::split_image;
 
-/// What is not yet as asked for, of the operator and its objects as a whole. `Ok`: the operator has observed the live spec.
+mod ofed;
+
+/// What is not yet as asked for, of the operator and its objects as a whole. `Ok`: the operator has observed the live spec. `nodes`:
+/// there are nodes that need the driver.
 ///
 /// # Errors
 /// The first reason why it has not.
-pub fn observed_spec(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), Reason> {
-    let Some(policy) = observed.cluster_policy.served() else { return Err(Reason::ClusterPolicyApiMissing) };
-    let operator = observed.operator.as_ref().ok_or_else(|| Reason::OperatorMissing { namespace: settings.operator_namespace.clone() })?;
-    let policy = policy.as_ref().ok_or_else(|| Reason::ClusterPolicyMissing { name: settings.cluster_policy.clone() })?;
-    precondition(policy, settings)?;
-    if !operator.rolled_out() {
-        let available = operator.available.min(if operator.observed { operator.updated } else { 0 });
-        return Err(Reason::OperatorNotReady { available, replicas: operator.replicas });
+pub fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
+    match settings.driver {
+        Driver::Gpu => gpu(observed, settings, nodes),
+        Driver::Ofed => ofed::observed_spec(observed, settings, nodes),
     }
+}
+
+/// The custom resource's API is served; without that the operator cannot run.
+fn served<T>(api: &Api<T>, driver: Driver) -> Result<&T, Reason> {
+    api.served().ok_or(Reason::PolicyApiMissing { resource: driver.traits().policy_resource })
+}
+
+/// The operator's Deployment is there.
+fn operator<'a>(observed: &'a Observed, settings: &Settings) -> Result<&'a Deployment, Reason> {
+    observed.operator.as_ref().ok_or_else(|| Reason::OperatorMissing {
+        deployment: settings.operator_deployment().to_owned(),
+        namespace: settings.operator_namespace.clone(),
+    })
+}
+
+fn rolled_out(operator: &Deployment, settings: &Settings) -> Result<(), Reason> {
+    if operator.rolled_out() {
+        return Ok(());
+    }
+    let available = operator.available.min(if operator.observed { operator.updated } else { 0 });
+    Err(Reason::OperatorNotReady { deployment: settings.operator_deployment().to_owned(), available, replicas: operator.replicas })
+}
+
+fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), Reason> {
+    let policy = served(&observed.cluster_policy, Driver::Gpu)?;
+    let operator = operator(observed, settings)?;
+    let kind = Driver::Gpu.traits().policy_kind;
+    let policy = policy.as_ref().ok_or_else(|| Reason::PolicyMissing { kind, name: settings.cluster_policy.clone() })?;
+    precondition(policy, settings)?;
+    rolled_out(operator, settings)?;
     if policy.driver_enabled && gpu_nodes {
         driver_templates(observed, policy)?;
     }
@@ -36,26 +66,47 @@ pub fn observed_spec(observed: &Observed, settings: &Settings, gpu_nodes: bool) 
     Ok(())
 }
 
-/// Which specs a rollout was about: UID and generation of the ClusterPolicy and of every NVIDIADriver. Edits that no template shows
-/// change it too.
+/// Which specs a rollout was about: UID and generation of ClusterPolicy, NicClusterPolicy and every NVIDIADriver. Edits that no template
+/// shows change it too.
 pub fn fingerprint(observed: &Observed) -> String {
     let policy = observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| format!("{}/{}", policy.uid, policy.generation));
+    let nic = observed.nic_cluster_policy.served().and_then(Option::as_ref).map(|policy| format!("{}/{}", policy.uid, policy.generation));
     let drivers = observed.nvidia_drivers.served().into_iter().flatten().map(|driver| format!("{}/{}", driver.uid, driver.generation));
-    policy.into_iter().chain(drivers).collect::<Vec<_>>().join("+")
+    policy.into_iter().chain(nic).chain(drivers).collect::<Vec<_>>().join("+")
 }
 
-/// The driver DaemonSets in the operator's namespace, of a ClusterPolicy or of NVIDIADrivers.
-pub fn driver_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
-    labeled(observed, names::DRIVER_COMPONENT)
+/// The upgrade policy of the live custom resource, which the vendor's controller goes by.
+pub fn upgrade_policy(observed: &Observed, driver: Driver) -> Option<&UpgradePolicy> {
+    match driver {
+        Driver::Gpu => observed.cluster_policy.served()?.as_ref().map(|policy| &policy.upgrade_policy),
+        Driver::Ofed => observed.nic_cluster_policy.served()?.as_ref().map(|policy| &policy.upgrade_policy),
+    }
+}
+
+/// The driver DaemonSets in the operator's namespace that somebody asks for.
+pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&DaemonSet> {
+    match driver {
+        Driver::Gpu => {
+            let enabled = observed.cluster_policy.served().and_then(Option::as_ref).is_none_or(|policy| policy.driver_enabled);
+            gpu_daemon_sets(observed).filter(|_| enabled).collect()
+        }
+        Driver::Ofed => ofed::daemon_sets(observed).collect(),
+    }
+}
+
+/// Those of the GPU driver, of a ClusterPolicy or of NVIDIADrivers.
+fn gpu_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
+    labeled(observed, Driver::Gpu.traits().label)
 }
 
 /// The container toolkit's DaemonSet.
 pub fn toolkit_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
-    labeled(observed, names::TOOLKIT_APP)
+    labeled(observed, (names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1)))
 }
 
-fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, &'a str)) -> impl Iterator<Item = &'a DaemonSet> {
-    let matches = move |daemon_set: &&DaemonSet| daemon_set.template_labels.get(key).is_some_and(|found| found == value);
+fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, Option<&'a str>)) -> impl Iterator<Item = &'a DaemonSet> {
+    let matches =
+        move |daemon_set: &&DaemonSet| daemon_set.template_labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
     observed.daemon_sets.iter().filter(matches).filter(|daemon_set| !daemon_set.deleting)
 }
 
@@ -63,6 +114,7 @@ fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, &'a str)) -> impl
 fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
     let expected = &settings.expected;
     let mismatch = |field, expected: &str, found: Option<&str>| Reason::Precondition {
+        kind: Driver::Gpu.traits().policy_kind,
         field,
         expected: expected.to_owned(),
         found: found.unwrap_or("absent").to_owned(),
@@ -79,7 +131,7 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
         && !policy.uses_nvidia_drivers
         && policy.driver.version.as_ref() != Some(version)
     {
-        return Err(mismatch("spec.driver.version", version, policy.driver.version.as_deref()));
+        return Err(mismatch(Driver::Gpu.traits().version_field, version, policy.driver.version.as_deref()));
     }
     if let Some(version) = &expected.toolkit_version
         && policy.toolkit_enabled
@@ -94,13 +146,12 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
 fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     if policy.uses_nvidia_drivers {
         let drivers = observed.nvidia_drivers.served().filter(|drivers| !drivers.is_empty()).ok_or(Reason::NvidiaDriverMissing)?;
-        let owned_by =
-            |driver: &NvidiaDriver| driver_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
+        let owned_by = |driver: &NvidiaDriver| gpu_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
         if !drivers.iter().any(owned_by) {
             return Err(Reason::DaemonSetMissing { what: "driver" });
         }
         for driver in drivers {
-            let owned = driver_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
+            let owned = gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
             // A driver whose selector matches no node has no DaemonSet; nodes that nobody drives are seen per node.
             for daemon_set in owned {
                 carries_image(daemon_set, &driver.driver, Tag::WithSuffix)?;
@@ -108,7 +159,7 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
         }
         return Ok(());
     }
-    let owned: Vec<&DaemonSet> = driver_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).collect();
+    let owned: Vec<&DaemonSet> = gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).collect();
     if owned.is_empty() {
         return Err(Reason::DaemonSetMissing { what: "driver" });
     }
@@ -130,14 +181,18 @@ enum Tag {
 }
 
 /// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
-/// and cannot be compared.
+/// and are not compared.
 fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result<(), Reason> {
     if !daemon_set.observed {
         return Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"));
     }
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
     let name = wanted.repository.as_ref().map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
-    let of_name = daemon_set.images.values().find(|candidate| split_image(candidate).0 == name);
+    let same_name = |candidate: &str| {
+        let found = split_image(candidate).0;
+        found == name || (wanted.repository.is_none() && found.rsplit('/').next() == Some(image))
+    };
+    let of_name = daemon_set.images.values().find(|candidate| same_name(candidate));
     let version_matches = |candidate: &str| {
         split_image(candidate).1.is_some_and(|found| match found.strip_prefix(version.as_str()) {
             Some("") => true,

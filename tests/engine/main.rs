@@ -1,8 +1,10 @@
 //! The engine, without any cluster: fixtures in, decisions out.
 
 mod fleet;
+mod ofed;
 mod plugins;
 mod regressions;
+mod restarts;
 mod settle;
 mod simulation;
 mod traces;

@@ -99,7 +99,7 @@ fn observed(views: &BTreeMap<String, Value>) -> Observed {
         daemon_sets: of("DaemonSet").iter().map(daemon_set).collect(),
         revisions: of("ControllerRevision").iter().filter_map(|object| view(object, project::revision)).collect(),
         pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::pod)).collect(),
-        dra: gpu_rollout::rollout::observed::Dra::default(),
+        ..Observed::default()
     }
 }
 

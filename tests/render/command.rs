@@ -6,18 +6,19 @@ use std::process::Output;
 
 use assert_cmd::Command;
 
-struct Scene(tempfile::TempDir);
+/// A directory of its own for the program to run in.
+pub(crate) struct Scene(tempfile::TempDir);
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn run(&self, arguments: &str) -> Output {
+    pub(crate) fn run(&self, arguments: &str) -> Output {
         Command::cargo_bin("gpu-rollout")
             .unwrap()
             .current_dir(self.path())
@@ -27,7 +28,7 @@ impl Scene {
             .unwrap()
     }
 
-    fn seen(&self, arguments: &str) -> String {
+    pub(crate) fn seen(&self, arguments: &str) -> String {
         let output = self.run(arguments);
         let text = |bytes: &[u8]| {
             let real = fs::canonicalize(self.path()).unwrap();
@@ -41,7 +42,7 @@ impl Scene {
         )
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
             fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -57,6 +58,7 @@ macro_rules! snapshot {
         settings.bind(|| insta::assert_snapshot!($name, $text));
     }};
 }
+pub(crate) use snapshot;
 
 #[test]
 fn render_then_verify_then_edit() {

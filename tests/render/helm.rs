@@ -8,23 +8,17 @@ use gpu_rollout::bundle::write;
 use gpu_rollout::catalog;
 use gpu_rollout::contract::settings::{Required, Settings};
 use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::layout::folders;
+use gpu_rollout::deployer::layout::{folders, values_of};
 use gpu_rollout::release::model::Kind;
 use serde_json::{Value, json};
 
 use super::library;
+use super::tools::tool;
 
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
 pub(crate) fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        if let Some(path) = std::env::var_os("GPU_ROLLOUT_HELM") {
-            return path.into();
-        }
-        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/build.sh")).arg("helm4").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("helm4")
-    })
+    PROGRAM.get_or_init(|| std::env::var_os("GPU_ROLLOUT_HELM").map_or_else(|| tool("helm4"), PathBuf::from))
 }
 
 pub(crate) fn helm(bundle: &Path, arguments: &[&str]) -> String {
@@ -67,9 +61,10 @@ fn helm_makes_of_every_chart_what_the_plan_says() {
                     helm(&bundle, &["lint", "--strict", &folder]);
                 }
                 Kind::Hook(hook) => {
-                    let shared = format!("{}/values.yaml", gpu_rollout::deployer::layout::folder_of(&plan, &hook.component).unwrap());
-                    let own = format!("{folder}/rollout.yaml");
-                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &[&shared, &own]);
+                    let mut values = values_of(&plan, hook);
+                    values.push(format!("{folder}/rollout.yaml"));
+                    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &values);
                     check_hook(&found, hook, &release.name);
                 }
             }

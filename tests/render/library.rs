@@ -7,6 +7,7 @@ use gpu_rollout::deployer::{DEPLOYERS, Deployer, Source, SourceNeed};
 use gpu_rollout::recipe::load::load;
 use gpu_rollout::recipe::model::Recipe;
 use gpu_rollout::recipe::read::Files;
+use gpu_rollout::release::model::Kind;
 use gpu_rollout::release::{Embedded, Options, Plan, plan};
 use serde_json::Value;
 
@@ -41,7 +42,13 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 
 /// Whether a file carries Helm's own syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
-    path.contains("-post/templates/") || path.ends_with("/templates/objects.yaml") || path.starts_with("templates/")
+    ["-pre/templates/", "-post/templates/", "/templates/objects.yaml"].iter().any(|part| path.contains(part))
+        || path.starts_with("templates/")
+}
+
+/// Whether `path` is the copy of the hook chart's file `chart_file` in a hook release.
+pub(crate) fn is_hook_chart(path: &str, chart_file: &str) -> bool {
+    ["-pre/", "-post/"].iter().any(|folder| path.strip_suffix(chart_file).is_some_and(|before| before.ends_with(folder)))
 }
 
 #[test]
@@ -77,11 +84,12 @@ fn every_yaml_file_is_yaml() {
 fn the_hook_chart_is_copied_with_its_digest_in_the_version() {
     for (name, deployer) in all() {
         let bundle = bundle(name, deployer);
-        let folders: Vec<&str> = bundle.files().filter_map(|file| file.path.strip_suffix("-post/rollout.yaml")).collect();
-        assert!(!folders.is_empty(), "{name}");
+        let folders: Vec<&str> = bundle.files().filter_map(|file| file.path.strip_suffix("/rollout.yaml")).collect();
+        let hooks = planned(&recipe(name)).releases.iter().filter(|release| matches!(release.kind, Kind::Hook(_))).count();
+        assert_eq!(folders.len(), hooks, "{name}");
         for folder in folders {
             for (path, text) in hook_chart::FILES {
-                let copy = bundle.get(&format!("{folder}-post/{path}")).unwrap();
+                let copy = bundle.get(&format!("{folder}/{path}")).unwrap();
                 // The bundle's copy says in its version what is in it.
                 let lines: Vec<&str> = std::str::from_utf8(&copy.content).unwrap().lines().collect();
                 let version = lines.iter().find(|line| line.starts_with("version: ")).copied().unwrap_or_default();

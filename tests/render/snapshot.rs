@@ -1,20 +1,30 @@
-//! One reviewable text for each recipe and deployer: the whole tree. What is copied is named, not shown.
+//! Reviewable texts of each recipe's bundles. What all deployers share stands in one text a recipe; a deployer's own files in another,
+//! of which only what the recipe changes: `base` shows them whole.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use gpu_rollout::catalog::hook_chart;
+use gpu_rollout::bundle::Tree;
+use gpu_rollout::catalog::{self, hook_chart};
 use gpu_rollout::contract::digest::sha256;
-use gpu_rollout::deployer::File;
+use gpu_rollout::deployer::{DEPLOYERS, File};
 
-use super::library::{all, bundle};
+use super::library::{bundle, is_hook_chart};
+
+/// The recipe whose texts are complete.
+const WHOLE: &str = "base";
+
+/// Whether every deployer writes this file: those of the releases' folders, and what every bundle has.
+fn is_shared(file: &File) -> bool {
+    file.path.as_bytes().first().is_some_and(u8::is_ascii_digit) || file.path == "recipe.yaml"
+}
 
 /// The text for one file. CRDs are the vendor's: their digest says whether they changed. The hook chart has tests of its own and
 /// stands in the same repository, so not even a digest: an edit there should not touch these snapshots.
 fn shown(file: &File) -> String {
     let text = std::str::from_utf8(&file.content).unwrap();
-    let is_copy = hook_chart::FILES.iter().any(|(path, _)| file.path.ends_with(&format!("-post/{path}")));
     let mode = if file.executable { " (executable)" } else { "" };
-    let content = if is_copy {
+    let content = if hook_chart::FILES.iter().any(|(path, _)| is_hook_chart(&file.path, path)) {
         return format!("# file: {} (copy of charts/gpu-rollout)\n", file.path);
     } else if file.path.contains("-crds/templates/") {
         format!("sha256 {}\n", sha256(&file.content))
@@ -26,6 +36,20 @@ fn shown(file: &File) -> String {
     format!("# file: {}{mode}\n{content}", file.path)
 }
 
+/// The lines of a file that the complete text does not have.
+fn changed(file: &File, whole: &Tree) -> String {
+    let text = shown(file);
+    let Some(known) = whole.get(&file.path) else { return text };
+    let known = shown(known);
+    let known: BTreeSet<&str> = known.lines().skip(1).collect();
+    let mut lines = text.lines();
+    let mut changed = format!("{} (what is not in {WHOLE})\n", lines.next().unwrap_or_default());
+    for line in lines.filter(|line| !known.contains(line)) {
+        writeln!(changed, "{line}").unwrap();
+    }
+    changed
+}
+
 #[test]
 fn every_recipe_with_every_deployer() {
     let mut settings = insta::Settings::clone_current();
@@ -35,13 +59,23 @@ fn every_recipe_with_every_deployer() {
     settings.add_filter("hookChart: [0-9a-f]{64}", "hookChart: [the digest of charts/gpu-rollout]");
     settings.add_filter(r"0\.1\.0\+d[0-9a-f]{12}", "[version of charts/gpu-rollout]");
     settings.add_filter("renderedBy: gpu-rollout [0-9.]+", "renderedBy: gpu-rollout [version]");
+    let wholes: Vec<Tree> = DEPLOYERS.iter().map(|deployer| bundle(WHOLE, *deployer)).collect();
     settings.bind(|| {
-        for (name, deployer) in all() {
-            let mut text = String::new();
-            for file in bundle(name, deployer).files() {
-                writeln!(text, "{}", shown(file)).unwrap();
+        for name in catalog::recipe_names() {
+            let mut shared = None;
+            for (deployer, whole) in DEPLOYERS.iter().zip(&wholes) {
+                let bundle = bundle(name, *deployer);
+                let mut text = String::new();
+                for file in bundle.files().filter(|file| !is_shared(file)) {
+                    let own = if name == WHOLE { shown(file) } else { changed(file, whole) };
+                    writeln!(text, "{own}").unwrap();
+                }
+                insta::assert_snapshot!(format!("{name}-{deployer}"), text);
+                let files: Vec<String> = bundle.files().filter(|file| is_shared(file)).map(shown).collect();
+                let first = shared.get_or_insert_with(|| files.clone());
+                assert_eq!(*first, files, "{name}: {deployer} writes the releases' folders as the others do");
             }
-            insta::assert_snapshot!(format!("{name}-{deployer}"), text);
+            insta::assert_snapshot!(name, shared.unwrap_or_default().join("\n"));
         }
     });
 }

@@ -81,7 +81,7 @@ const V1: &[&str] = &["v1"];
 
 /// What a server of this age serves, with all of NVIDIA's CRDs.
 pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
-    let rows: [((&str, &str), &[&str]); 14] = [
+    let rows: [((&str, &str), &[&str]); 15] = [
         (("", "nodes"), V1),
         (("", "pods"), V1),
         (("", "configmaps"), V1),
@@ -94,6 +94,7 @@ pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'stati
         (("events.k8s.io", "events"), V1),
         (("authorization.k8s.io", "selfsubjectaccessreviews"), V1),
         (("nvidia.com", "clusterpolicies"), V1),
+        (("mellanox.com", "nicclusterpolicies"), &["v1alpha1"]),
         (("nvidia.com", "nvidiadrivers"), &["v1alpha1"]),
         (("resource.k8s.io", "resourceslices"), slices),
     ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_rollout::contract::exit::ExitCode;
-use gpu_rollout::contract::record::{NodeRecord, Outcome, Replacement};
+use gpu_rollout::contract::record::{NodeRecord, Outcome, Plugin, Replacement};
 use serde_json::json;
 
 use crate::world::objects::OPERATOR;
@@ -65,6 +65,7 @@ async fn what_cannot_be_read_counts_as_absent() {
 
 fn record_of(uid: &str, length: usize) -> NodeRecord {
     let replacement = Replacement {
+        plugin: Plugin::Dra,
         pod: "pod".into(),
         daemon_set: "daemon-set".into(),
         under: "driver/0".into(),

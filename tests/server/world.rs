@@ -103,16 +103,23 @@ pub(crate) struct Pod {
 }
 
 impl World {
-    /// Nodes `gpu-0` … with driver, toolkit and plugin of one age, everything at rest; the hook's release is installed and its Job made.
-    pub(crate) fn at_rest(nodes: usize) -> Self {
+    /// Namespaces and the hook's release with its Job, and nothing else.
+    pub(crate) fn empty(settings: Settings) -> Self {
         let clock = Clock::starting_at(at(0));
         let server = Server::new(clock.clone());
         let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
-        let mut world =
-            Self { server, clock, settings: settings(), pace, tasks: JoinSet::new(), plugins_come_back: false, originals: BTreeMap::new() };
+        let world = Self { server, clock, settings, pace, tasks: JoinSet::new(), plugins_come_back: false, originals: BTreeMap::new() };
         for namespace in ["default", OPERATOR, DRA] {
             world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
         }
+        let settings = world.settings.clone();
+        world.install(&settings, "job-1");
+        world
+    }
+
+    /// Nodes `gpu-0` … with driver, toolkit and plugin of one age, everything at rest; the hook's release is installed and its Job made.
+    pub(crate) fn at_rest(nodes: usize) -> Self {
+        let mut world = Self::empty(settings());
         world.put("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, objects::deployment());
         world.put("clusterpolicies", "", names::CLUSTER_POLICY, objects::policy(OLD));
         for operand in [Operand::Driver, Operand::Toolkit, Operand::Plugin] {
@@ -125,8 +132,6 @@ impl World {
         for index in 0..nodes {
             world.join(&format!("gpu-{index}"), -100_000);
         }
-        let settings = world.settings.clone();
-        world.install(&settings, "job-1");
         world
     }
 
@@ -142,7 +147,7 @@ impl World {
     }
 
     /// What the chart of a hook release makes, or makes again, with a new Job.
-    pub(crate) fn install(&mut self, settings: &Settings, job: &str) {
+    pub(crate) fn install(&self, settings: &Settings, job: &str) {
         let record = Key::new("configmaps", &settings.namespace, &settings.record);
         let now = self.clock.now();
         self.server.change(|state| {

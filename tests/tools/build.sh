@@ -19,13 +19,15 @@ kubernetes kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 kubernetes kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
 kubernetes kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 kwok kwok sigs.k8s.io/kwok/cmd/kwok
+helm3 helm3 helm.sh/helm/v3/cmd/helm
 helm4 helm4 helm.sh/helm/v4/cmd/helm
+helmfile helmfile github.com/helmfile/helmfile
 TOOLS
 }
 
 bin=$cache/bin
 mkdir -p "$bin"
-wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm4}
+wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile}
 for name in $wanted; do
   line=$(tools | awk -v name="$name" '$2 == name')
   [ -n "$line" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }

@@ -3,31 +3,51 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
 
-use crate::bundle::{Parts, Written, build, write};
-use crate::catalog::hook_chart;
 use crate::cli::printer::Printer;
-use crate::cli::recipe::{Overrides, RECIPE_HELP, load_recipe};
-use crate::contract::duration::Duration;
+use crate::cli::recipe::Overrides;
 use crate::contract::exit::ExitCode;
-use crate::deployer::source::SourceError;
-use crate::deployer::{self, Deployer, RenderError, Source};
-use crate::recipe::load::Loaded;
+use crate::deployer::{self, DEPLOYERS, Deployer, Source, SourceNeed};
 use crate::release::image::Image;
-use crate::release::model::Kind;
-use crate::release::{Embedded, Options, Plan, plan, sources};
+use crate::release::{Options, sources};
+
+mod json;
+mod outcome;
+mod parallel;
+mod recipes;
+mod text;
+mod work;
+
+/// What takes every row of the table of deployers.
+const ALL: &str = "all";
+
+const RECIPES_HELP: &str = "A file (`team/gb200.yaml`), a name of the library (see `gpu-rollout recipe list`), a directory of recipes, or `-` for standard input; may be repeated";
+
+const EXAMPLES: &str = "One bundle: DIR is the bundle.
+  gpu-rollout bundle render -r eks-gb200-training -d helm -o bundle
+
+Many at once: each bundle is DIR/<recipe's name>/<deployer>. A recipe that fails does not stop the others.
+  gpu-rollout bundle render -r base -r kind-dev -d helmfile -o bundles
+  gpu-rollout bundle render -r fleet/ -d all -o bundles --repo https://git.example.com/fleet.git --path bundles
+
+A directory stands for its *.yaml and *.yml files; recipes that others extend have their place in a subdirectory.
+
+What there is now, for a program to read:
+  gpu-rollout bundle render -r fleet/ -d helm -o bundles --format json | jq -r '.[] | select(.error) | .file'";
 
 /// Arguments of `gpu-rollout bundle render`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The recipe: a file, a name of the library, or `-`
-    #[arg(short, long, value_name = "FILE|NAME|-", help = RECIPE_HELP)]
-    recipe: String,
-    /// What deploys the bundle
-    #[arg(short, long, value_parser = PossibleValuesParser::new(deployer::names()).try_map(|name| name.parse::<Deployer>()))]
-    deployer: Deployer,
-    /// The bundle's directory: replaced as a whole, if it holds an unedited bundle
+    /// The recipes
+    #[arg(short = 'r', long = "recipe", required = true, value_name = "FILE|NAME|DIR|-", help = RECIPES_HELP)]
+    recipes: Vec<String>,
+    /// What deploys the bundle; may be repeated, and `all` means each of them
+    #[arg(short = 'd', long = "deployer", required = true, value_name = "DEPLOYER", value_parser = PossibleValuesParser::new(choices()))]
+    deployers: Vec<String>,
+    /// The bundle's directory, or the one above many: a bundle is replaced as a whole, if it is unedited
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
@@ -39,11 +59,14 @@ pub struct Arguments {
     /// Take the hook's image from elsewhere
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<Image>,
-    #[command(flatten)]
-    repository: Repository,
     /// Replace a bundle although it was edited after it was rendered; the edits are lost
     #[arg(long)]
     force: bool,
+    /// How to say what was written: `text` for people, on standard error; `json` for programs, on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true, value_name = "text|json")]
+    format: Format,
+    #[command(flatten)]
+    repository: Repository,
 }
 
 /// Where the cluster reads the bundle from.
@@ -56,107 +79,127 @@ struct Repository {
     /// Branch, tag or commit; for OCI a tag or digest
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
-    /// The bundle's directory in the repository
+    /// The place of --output in the repository
     #[arg(long, value_name = "DIR", default_value = "")]
     path: String,
 }
 
-impl Repository {
-    fn source(&self) -> Result<Option<Source>, SourceError> {
-        self.repo.as_ref().map(|url| Source::new(url, &self.revision, &self.path)).transpose()
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// What is to be rendered, checked as far as no recipe has to be read for it.
+struct Request {
+    recipes: Vec<String>,
+    deployers: Vec<Deployer>,
+    output: PathBuf,
+    /// Whether each bundle gets a directory of its own below `output`.
+    is_many: bool,
+    overrides: Overrides,
+    options: Options,
+    source: Option<Source>,
+    force: bool,
+}
+
+/// What is wrong with the command line.
+struct Refusal {
+    message: String,
+    hint: Option<&'static str>,
+    code: ExitCode,
+}
+
+impl Refusal {
+    fn usage(message: String, hint: Option<&'static str>) -> Self {
+        Self { message, hint, code: ExitCode::Usage }
     }
+}
+
+/// What `--deployer` may be.
+fn choices() -> Vec<&'static str> {
+    deployer::names().into_iter().chain([ALL]).collect()
 }
 
 impl Arguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { recipe, deployer, output, overrides, chart_repositories, hook_image, repository, force } = self;
-        let source = match repository.source() {
-            Ok(source) => source,
-            Err(error) => {
-                printer.error(&format!("`--repo`, `--revision`, `--path`: {error}"), None);
-                return ExitCode::Usage;
+        let format = self.format;
+        let request = match self.request() {
+            Ok(request) => request,
+            Err(Refusal { message, hint, code }) => {
+                printer.error(&message, hint);
+                return code;
             }
         };
+        let outcomes = work::all(&request);
+        match format {
+            Format::Json => json::print(&outcomes, printer),
+            Format::Text if request.is_many => text::many(&outcomes, printer),
+            Format::Text => text::one(&outcomes, &request, printer),
+        }
+        let codes: Vec<ExitCode> = outcomes.iter().flat_map(outcome::Outcome::failures).map(|failure| failure.code).collect();
+        match codes.first() {
+            None => ExitCode::Success,
+            Some(_) if codes.contains(&ExitCode::Internal) => ExitCode::Internal,
+            Some(_) if request.is_many => ExitCode::Input,
+            Some(code) => *code,
+        }
+    }
+
+    fn request(self) -> Result<Request, Refusal> {
+        let Self { recipes, deployers, output, overrides, chart_repositories, hook_image, repository, force, format: _ } = self;
         let mut addresses = BTreeMap::new();
         for sources::Override { name, url } in chart_repositories {
             if addresses.insert(name.clone(), url).is_some() {
-                printer.error(&format!("`--chart-repository {name}=…` is given twice"), None);
-                return ExitCode::Usage;
+                return Err(Refusal::usage(format!("`--chart-repository {name}=…` is given twice"), None));
             }
         }
-        let options = Options { chart_repositories: addresses, hook_image };
-        let Some(Loaded { recipe, .. }) = load_recipe(&recipe, &overrides.list, printer) else { return ExitCode::Input };
-        let plan = match plan(&recipe, &Embedded, &options) {
-            Ok(plan) => plan,
-            Err(error) => {
-                printer.error(&error.to_string(), error.hint().as_deref());
-                return ExitCode::Input;
-            }
-        };
-        let parts =
-            Parts { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
-        let tree = match build(parts) {
-            Ok(tree) => tree,
-            Err(error @ RenderError::NoSource(_)) => {
-                printer.error(&error.to_string(), Some("add --repo URL, and --revision and --path unless `main` and its root are right"));
-                return ExitCode::Usage;
-            }
-            Err(error @ RenderError::Unable { hint, .. }) => {
-                printer.error(&error.to_string(), Some(hint));
-                return ExitCode::Usage;
-            }
-            Err(error) => {
-                printer.error(&error.to_string(), Some("this is a mistake of gpu-rollout, not of the recipe; please report it"));
-                return ExitCode::Internal;
-            }
-        };
-        match write(&tree, &output, force) {
-            Ok(written) => {
-                summary(&plan, &written, deployer, source.as_ref(), &output, printer);
-                ExitCode::Success
-            }
-            Err(error) => {
-                printer.error(&error.to_string(), error.hint());
-                ExitCode::Input
-            }
+        let is_all = deployers.iter().any(|name| name == ALL);
+        let is_many = is_all || deployers.len() > 1 || recipes.len() > 1 || recipes.iter().any(|recipe| recipes::is_directory(recipe));
+        let deployers: Vec<Deployer> =
+            DEPLOYERS.iter().copied().filter(|deployer| is_all || deployers.iter().any(|name| name == deployer.name)).collect();
+        let source = repository.source(&deployers)?;
+        let recipes = recipes::list(&recipes)?;
+        if is_many && output.join(crate::bundle::info::INFO).exists() {
+            return Err(Refusal {
+                message: format!("`{}` is a bundle itself, and bundles do not stand inside one another", output.display()),
+                hint: Some("name the directory above the bundles with --output"),
+                code: ExitCode::Input,
+            });
         }
+        Ok(Request {
+            recipes,
+            deployers,
+            output,
+            is_many,
+            overrides,
+            options: Options { chart_repositories: addresses, hook_image },
+            source,
+            force,
+        })
     }
 }
 
-/// Says what there is now and what to do with it.
-fn summary(plan: &Plan, written: &Written, deployer: Deployer, source: Option<&Source>, output: &std::path::Path, printer: &mut Printer) {
-    let releases: Vec<String> = plan.releases.iter().map(|release| release.name.clone()).collect();
-    let width = releases.iter().map(String::len).max().unwrap_or_default();
-    printer.note(&format!("{} `{}`: {} releases", if written.replaced { "replaced" } else { "wrote" }, output.display(), releases.len()));
-    for (index, release) in plan.releases.iter().enumerate() {
-        let what = match &release.kind {
-            Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
-            Kind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
-            Kind::Manifests(manifests) => manifests.description.clone(),
-            Kind::Hook(hook) => {
-                let timeout = Duration::from_secs(release.timeout_seconds);
-                format!("waits at most {}; Helm's timeout: {timeout}", hook.budget.explanation)
-            }
+impl Repository {
+    /// The source for `deployers`, if one of them reads the bundle from a repository that its files name.
+    fn source(self, deployers: &[Deployer]) -> Result<Option<Source>, Refusal> {
+        let Self { repo, revision, path } = self;
+        let Some(url) = repo else {
+            let needy: Vec<&str> =
+                deployers.iter().filter(|deployer| deployer.source == SourceNeed::Rendered).map(|deployer| deployer.name).collect();
+            let message = match needy.as_slice() {
+                [] => return Ok(None),
+                [name] => deployer::RenderError::NoSource(name).to_string(),
+                names => {
+                    format!("deployers `{}` read the bundle from a repository, and their files must say which one", names.join("`, `"))
+                }
+            };
+            return Err(Refusal::usage(message, Some("add --repo URL, and --revision and --path unless `main` and its root are right")));
         };
-        printer.note(&format!("  {:>2}  {:width$}  {what}", index + 1, release.name));
+        match Source::new(&url, &revision, &path) {
+            Ok(source) => Ok(Some(source)),
+            Err(error) => Err(Refusal::usage(format!("`--repo`, `--revision`, `--path`: {error}"), None)),
+        }
     }
-    for note in &plan.notes {
-        printer.note(&format!("note: {note}"));
-    }
-    if let Some(left_over) = &written.left_over {
-        printer.note(&format!("note: the old bundle could not be removed: `{}`", left_over.display()));
-    }
-    printer.note("next:");
-    printer.note(&format!("  gpu-rollout bundle verify {}", shell_path(output)));
-    for line in (deployer.next)(&shell_path(output), source) {
-        printer.note(&format!("  {line}"));
-    }
-}
-
-fn shell_path(path: &std::path::Path) -> String {
-    let text = path.to_string_lossy();
-    let text = text.trim_end_matches('/');
-    // Without a slash a shell would look for the script in its search path.
-    deployer::template::shell_word(text)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::contract::record::Outcome;
+use crate::contract::record::{Outcome, Plugin};
 use crate::hook::occurrence::Occurrence;
 use crate::rollout::decide::Decision;
 use crate::rollout::memory::Memory;
@@ -20,7 +20,8 @@ impl Drive<'_> {
         let mut told = BTreeMap::new();
         for wait in &decision.waits {
             if self.told.get(&wait.node) != Some(&wait.reason.name()) {
-                self.record(Occurrence::Waits { wait }).await;
+                let advice = wait.reason.advice(self.hook.settings.driver);
+                self.record(Occurrence::Waits { wait, advice }).await;
             }
             told.insert(wait.node.clone(), wait.reason.name());
         }
@@ -38,12 +39,15 @@ impl Drive<'_> {
     pub(super) async fn tell_nodes(&self, before: &Memory) {
         for (name, node) in &self.memory.nodes {
             let earlier = before.nodes.get(name);
-            let back = node.replaced.iter().any(|(uid, replacement)| {
-                replacement.back_at.is_some()
-                    && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
-            });
-            if back {
-                self.record(Occurrence::PluginBack { node: name }).await;
+            for plugin in [Plugin::Dra, Plugin::Device] {
+                let back = node.replaced.iter().any(|(uid, replacement)| {
+                    replacement.plugin == plugin
+                        && replacement.back_at.is_some()
+                        && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
+                });
+                if back {
+                    self.record(Occurrence::PluginBack { plugin, node: name }).await;
+                }
             }
             let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
             if news && let (Some(outcome @ (Outcome::Failed | Outcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {

@@ -39,15 +39,14 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 fn times(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
-    let driver = &subject.recipe.rollout.gpu_driver;
-    for (key, duration) in [("perNode", driver.per_node), ("quiet", driver.quiet)] {
+    let (gpu, ofed) = (&subject.recipe.rollout.gpu_driver, &subject.recipe.rollout.ofed_driver);
+    let mut times = vec![("gpuDriver", "perNode", gpu.per_node), ("gpuDriver", "quiet", gpu.quiet)];
+    times.extend(ofed.iter().flat_map(|ofed| [("ofedDriver", "perNode", ofed.per_node), ("ofedDriver", "quiet", ofed.quiet)]));
+    for (driver, key, duration) in times {
         if duration.as_secs() == 0 || duration.as_secs() > LONGEST_SECONDS {
             findings.push(
-                Diagnostic::error(format!("`rollout.gpuDriver.{key}` must be from 1s to 24h, and is {duration}")).at(subject.place(&[
-                    "rollout",
-                    "gpuDriver",
-                    key,
-                ])),
+                Diagnostic::error(format!("`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"))
+                    .at(subject.place(&["rollout", driver, key])),
             );
         }
     }
@@ -84,14 +83,17 @@ fn limits(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 fn waiting(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(wait) = &subject.recipe.rollout.gpu_driver.policy.wait_for_completion else { return };
-    if wait.timeout.is_none_or(|timeout| timeout.as_secs() == 0) {
-        let keys = ["rollout", "gpuDriver", "policy", "waitForCompletion"];
+    let rollout = &subject.recipe.rollout;
+    let ofed = rollout.ofed_driver.as_ref().and_then(|driver| driver.policy.wait_for_completion.as_ref());
+    for (driver, wait) in [("gpuDriver", rollout.gpu_driver.policy.wait_for_completion.as_ref()), ("ofedDriver", ofed)] {
+        let Some(wait) = wait.filter(|wait| wait.timeout.is_none_or(|timeout| timeout.as_secs() == 0)) else { continue };
         let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
         findings.push(
             Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
-                .at(subject.place(&[&keys[..], &["timeout"]].concat()))
-                .hint("set `rollout.gpuDriver.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"),
+                .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
+                .hint(format!(
+                    "set `rollout.{driver}.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"
+                )),
         );
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Known, Subject};
+use crate::catalog::nested::{self, Host};
 use crate::recipe::diagnostic::Diagnostic;
 
 /// Where the operator's driver container shows the driver to the host.
@@ -14,13 +15,37 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     if let Some(dra) = subject.component("nvidia-dra-driver-gpu") {
         dra_driver(subject, dra, operator, findings);
     }
-    if let (Some(discovery), Some(operator)) = (subject.component("node-feature-discovery"), operator)
-        && operator.is_on(&["nfd", "enabled"]) == Some(true)
+    nested(subject, findings);
+    if let (Some(plugin), Some(operator)) = (subject.component("nvidia-device-plugin"), operator)
+        && operator.is_on(&["devicePlugin", "enabled"]) == Some(true)
     {
         findings.push(
-            Diagnostic::error("node-feature-discovery would run twice: the chart of `gpu-operator` contains it")
-                .at(subject.place(&["components", discovery.name]))
-                .hint("set `nfd: {enabled: false}` in the values of `gpu-operator`, or remove this component"),
+            Diagnostic::error("two device plugins would hand out the same GPUs: the GPU operator brings one as well")
+                .at(subject.place(&["components", plugin.name]))
+                .hint("remove this component, or set `devicePlugin: {enabled: false}` in the values of `gpu-operator`"),
+        );
+    }
+}
+
+/// A bundle switches sub-charts off that would run a component once more, but not against the recipe's own words.
+fn nested(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let components = subject.recipe.components.iter();
+    let hosts: Vec<Host<'_>> = components
+        .filter_map(|component| {
+            let known = subject.component(&component.name)?;
+            Some(Host { component: known.entry, version: known.number, values: &component.values })
+        })
+        .collect();
+    for extra in nested::extras(&hosts).into_iter().filter(|extra| extra.is_explicit) {
+        let switch = extra.nested.conditions.first().map_or("", String::as_str);
+        let place: Vec<&str> = ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
+        findings.push(
+            Diagnostic::error(format!(
+                "`{}` would run twice: `{}` runs it, and before this component",
+                extra.nested.component, extra.runner
+            ))
+            .at(subject.place(&place))
+            .hint(format!("remove `{switch}`: a bundle sets it to false where another component runs it")),
         );
     }
 }

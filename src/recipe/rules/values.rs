@@ -47,7 +47,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 
 /// What every bundle sets itself must not be set otherwise.
 fn bundle_values(subject: &Subject<'_>, component: &Known<'_>, findings: &mut Vec<Diagnostic>) {
-    for (path, value) in component.version.iter().flat_map(|version| &version.bundle_values) {
+    for (path, value) in component.version.iter().flat_map(|version| version.fixed_values()) {
         let keys: Vec<&str> = path.split('.').collect();
         let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else { continue };
         if node.to_json() != *value {

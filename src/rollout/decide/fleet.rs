@@ -1,20 +1,27 @@
-//! What concerns the fleet as a whole: the operator, a cluster without GPU nodes, a DRA driver that must be there.
+//! What concerns the fleet as a whole: the operator, a cluster without nodes for the driver, a DRA driver that must be there.
 
+use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
 use crate::contract::settings::Required;
 use crate::rollout::observed::Node;
 use crate::rollout::plugin::Plugins;
 use crate::rollout::reason::{Reason, Wait};
+use crate::rollout::spec::driver_daemon_sets;
 
 use super::Deciding;
 
 impl Deciding<'_> {
-    /// No GPU nodes is fine only when node-feature-discovery has run and the operator says so itself.
-    pub(super) fn without_gpu_nodes(&mut self, nodes: &[&Node]) -> Result<(), Reason> {
-        if !nodes.is_empty() {
+    /// No nodes for the driver is fine only when node-feature-discovery has run. The GPU operator must also say so itself; the network
+    /// operator has no word for it.
+    pub(super) fn without_nodes(&mut self, nodes: usize) -> Result<(), Reason> {
+        if self.settings.driver == Driver::Ofed && self.ofed_is_the_hosts() {
             return Ok(());
         }
+        if nodes > 0 {
+            return Ok(());
+        }
+        let device = self.settings.driver.traits().device;
         let discovered = |node: &Node| node.labels.keys().any(|key| key.starts_with(names::NFD_LABEL_PREFIX));
         if !self.observed.nodes.values().any(discovered) {
             return Err(Reason::NoNodeFeatures);
@@ -22,7 +29,11 @@ impl Deciding<'_> {
         // On a first install node-feature-discovery comes to one node after the other. Some nodes (virtual ones) it never labels.
         let undiscovered = self.observed.nodes.values().filter(|node| node.ready && !discovered(node)).count();
         if undiscovered > 0 && !self.passed(self.memory.started_at, self.settings.grace_seconds) {
-            return Err(Reason::NodesUndiscovered { count: undiscovered });
+            return Err(Reason::NodesUndiscovered { device, count: undiscovered });
+        }
+        if self.settings.driver == Driver::Ofed {
+            self.notes.push(format!("there are no {device} nodes (label {})", names::NIC_PRESENT_LABEL));
+            return Ok(());
         }
         let policy = self.observed.cluster_policy.served().and_then(Option::as_ref);
         let says = policy.and_then(|policy| policy.ready_reason.clone());
@@ -31,6 +42,17 @@ impl Deciding<'_> {
             return Ok(());
         }
         Err(Reason::NoGpuNodes { operator_says: says })
+    }
+
+    /// Nobody asks for an OFED driver: every node uses its own.
+    fn ofed_is_the_hosts(&mut self) -> bool {
+        let policy = self.observed.nic_cluster_policy.served().and_then(Option::as_ref);
+        if policy.is_some_and(|policy| policy.ofed.is_some()) || !driver_daemon_sets(self.observed, Driver::Ofed).is_empty() {
+            return false;
+        }
+        let what = if policy.is_some() { "the NicClusterPolicy has no ofedDriver" } else { "there is no NicClusterPolicy" };
+        self.notes.push(format!("{what}: nodes use the network driver of their host"));
+        true
     }
 
     /// A DRA driver that the settings require, and one that runs nowhere.
@@ -74,6 +96,7 @@ impl Deciding<'_> {
             | ExitCode::Budget
             | ExitCode::NodesFailed
             | ExitCode::DraNotServing
+            | ExitCode::PluginsNotServing
             | ExitCode::LeaseHeld
             | ExitCode::ApiUnreachable
             | ExitCode::NewerFormat

@@ -5,15 +5,15 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use crate::contract::budget::MARGIN_SECONDS;
+use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{NodeRecord, Outcome, Verdict};
+use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict};
 use crate::contract::settings::Required;
-use crate::rollout::node::{Base, Operands, Status};
+use crate::rollout::node::{Base, Status, is_driver_node};
 use crate::rollout::observed::Node;
-use crate::rollout::plugin::Plugins;
 use crate::rollout::reason::{Reason, Wait};
 
-use super::{Action, Deciding, Decision, after};
+use super::{Action, Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
@@ -29,16 +29,15 @@ impl Deciding<'_> {
     }
 
     /// Judges every node that was there when the run began; nodes that joined since then are served but not waited for.
-    pub(super) fn each_node(&mut self, nodes: &[&Node], operands: &Operands<'_>, plugins: &Plugins<'_>) {
+    pub(super) fn each_node(&mut self, nodes: &[&Node], fleet: &Fleet<'_>) {
         self.gone();
-        self.close_replacements(plugins);
-        let limit = self.replacement_limit(nodes.len());
+        self.close_replacements(fleet);
         let members: Vec<&Node> = nodes.iter().copied().filter(|node| node.created <= self.memory.started_at).collect();
         let mut not_ready = 0;
         let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
         for node in nodes {
             let member = node.created <= self.memory.started_at;
-            let reason = self.node(node, operands, plugins, limit);
+            let reason = self.node(node, fleet);
             if !member {
                 continue;
             }
@@ -49,21 +48,28 @@ impl Deciding<'_> {
         }
         let joined = nodes.len() - members.len();
         if joined > 0 {
-            self.notes.push(format!("{joined} GPU nodes joined since the run began and are not waited for"));
+            self.notes
+                .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
         }
     }
 
     /// What the node still waits for.
-    fn node(&mut self, node: &Node, operands: &Operands<'_>, plugins: &Plugins<'_>, limit: usize) -> Option<Reason> {
-        match operands.status(node) {
-            Status::Current(base) => self.plugins(node, &base, plugins, limit),
-            Status::Finishing(base, reason) => self.plugins(node, &base, plugins, limit).or(Some(reason)),
-            Status::Skipped(base) => {
-                let base: Option<Base> = base.filter(|base| base.served_since.is_some());
-                base.and_then(|base| self.plugins(node, &base, plugins, limit)).or(Some(Reason::Skipped))
+    fn node(&mut self, node: &Node, fleet: &Fleet<'_>) -> Option<Reason> {
+        let operands = fleet.operands.as_ref().filter(|_| is_driver_node(node, self.settings.driver));
+        let (base, left): (Option<Base>, Option<Reason>) = match operands.map(|operands| operands.status(node)) {
+            None => (None, None),
+            Some(Status::Current(base)) => (Some(base), None),
+            Some(Status::Finishing(base, reason)) => (Some(base), Some(reason)),
+            Some(Status::Skipped(base)) => {
+                let label = self.settings.driver.traits().skip_label;
+                (base.filter(|base| base.served_since.is_some()), Some(Reason::Skipped { label }))
             }
-            Status::Waiting(reason) => Some(reason),
-        }
+            // With its driver the node's plugins are replaced anyway, or the driver is what has to be seen to first.
+            Some(Status::Waiting(reason)) => return Some(reason),
+        };
+        let plugin = base.as_ref().and_then(|base| self.plugins(node, base, &fleet.plugins, fleet.replacement_limit));
+        let restart = if fleet.restarts { self.restarts(node, base.as_ref(), &fleet.devices, fleet.restart_limit) } else { None };
+        plugin.or(restart).or(left)
     }
 
     /// A reason either still waits or has become an outcome.
@@ -85,7 +91,7 @@ impl Deciding<'_> {
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
         let required = self.settings.dra.required;
-        if *reason == Reason::Skipped {
+        if let Reason::Skipped { .. } = reason {
             return Some(Outcome::Deferred);
         }
         if let Reason::UpgradeFailed { .. } = reason {
@@ -96,6 +102,11 @@ impl Deciding<'_> {
             let long = self.passed(down.unwrap_or(since), per_node);
             *not_ready += usize::from(long);
             return (long && *not_ready <= tolerated).then_some(Outcome::Deferred);
+        }
+        if reason.exit_code() == ExitCode::PluginsNotServing {
+            let over =
+                matches!(reason, Reason::RestartHeldUp { .. }) || self.passed(since, self.settings.device_plugin.replacement_seconds);
+            return over.then_some(Outcome::Failed);
         }
         if reason.exit_code() != ExitCode::DraNotServing {
             return None;
@@ -217,8 +228,10 @@ impl Deciding<'_> {
             return self.failed(first.reason.exit_code(), &failures);
         }
         let count = |outcome| self.outcomes.values().filter(|found| **found == outcome).count();
-        let replaced: usize =
-            self.memory.nodes.values().map(|record| record.replaced.values().filter(|one| one.at >= self.memory.started_at).count()).sum();
+        let replaced = |plugin: Plugin| -> usize {
+            let ours = |one: &&Replacement| one.at >= self.memory.started_at && one.plugin == plugin;
+            self.memory.nodes.values().map(|record| record.replaced.values().filter(ours).count()).sum()
+        };
         let mut message = format!("settled: {} of {} nodes done", count(Outcome::Done), self.outcomes.len());
         for (outcome, word) in [(Outcome::Deferred, "deferred"), (Outcome::Gone, "gone")] {
             if count(outcome) > 0 {
@@ -226,7 +239,12 @@ impl Deciding<'_> {
                 let _ = write!(message, ", {} {word}", count(outcome));
             }
         }
-        let _ = write!(message, "; {replaced} DRA plugins replaced");
+        if self.rerolls() {
+            let _ = write!(message, "; {} DRA plugins replaced", replaced(Plugin::Dra));
+        }
+        if self.settings.has(Duty::RestartPlugins) {
+            let _ = write!(message, "; {} pods of the device plugin restarted", replaced(Plugin::Device));
+        }
         for note in &self.notes {
             let _ = write!(message, "; {note}");
         }
@@ -251,7 +269,7 @@ impl Deciding<'_> {
         if waits.len() > NAMED {
             named.push(format!("and {} more", waits.len() - NAMED));
         }
-        let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice())).unwrap_or_default();
+        let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.settings.driver))).unwrap_or_default();
         Verdict { code, message: format!("{}{advice}", named.join("; ")), at: self.now }
     }
 }

@@ -1,16 +1,16 @@
 //! Which plugin pods are replaced now: those that are stale, on nodes whose driver and toolkit are ready, a few at a time.
 
-use crate::contract::record::{NodeRecord, Outcome, Replacement};
+use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement};
 use crate::rollout::node::Base;
 use crate::rollout::observed::{DaemonSet, Node, Pod};
 use crate::rollout::plugin::{Plugins, Status};
 use crate::rollout::reason::Reason;
 
-use super::{Action, Deciding};
+use super::{Action, Deciding, Fleet};
 
 /// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one
 /// second, so a replacement that starts right away could tie with what it serves and look stale for ever.
-const READY_SECONDS: u64 = 2;
+pub(super) const READY_SECONDS: u64 = 2;
 
 /// Seconds after which a plugin that has yet to publish is looked at again though nothing else changed.
 const LOOK_AGAIN_SECONDS: u64 = 5;
@@ -19,6 +19,16 @@ const LOOK_AGAIN_SECONDS: u64 = 5;
 fn holds_slot(record: &NodeRecord) -> bool {
     let waited_for = !matches!(record.outcome, Some(Outcome::Deferred | Outcome::Gone));
     waited_for && record.replaced.values().any(|replacement| replacement.back_at.is_none())
+}
+
+/// Whether a node's plugin may go now.
+pub(super) enum Room {
+    /// It may.
+    Free,
+    /// When others are back.
+    Queued,
+    /// All that may be away are on nodes that have failed.
+    Never,
 }
 
 /// Seconds after which a deletion that had no effect is tried again.
@@ -35,11 +45,12 @@ impl Deciding<'_> {
     }
 
     /// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever.
-    pub(super) fn close_replacements(&mut self, plugins: &Plugins<'_>) {
+    pub(super) fn close_replacements(&mut self, fleet: &Fleet<'_>) {
         let now = self.now;
         for record in self.memory.nodes.values_mut() {
             for replacement in record.replaced.values_mut().filter(|replacement| replacement.back_at.is_none()) {
-                if plugins.daemon_sets().all(|daemon_set| daemon_set.uid != replacement.daemon_set) {
+                let mut known = fleet.plugins.daemon_sets().chain(fleet.devices.daemon_sets());
+                if known.all(|daemon_set| daemon_set.uid != replacement.daemon_set) {
                     replacement.back_at = Some(now);
                 }
             }
@@ -49,12 +60,13 @@ impl Deciding<'_> {
         self.away_for_good = self.memory.nodes.values().filter(failed).count();
     }
 
-    /// The wait for a free slot; with all slots held by nodes that have failed there will be none.
-    fn queued(&self, cause: String, limit: usize) -> Reason {
-        if self.away_for_good >= limit {
-            return Reason::PluginHeldUp { cause, failed: self.away_for_good };
+    /// Whether another of the node's plugins may go; with all slots held by nodes that have failed there will be none.
+    pub(super) fn room(&self, node: &Node, limit: usize) -> Room {
+        let own = self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && holds_slot(record));
+        if own || self.away < limit {
+            return Room::Free;
         }
-        Reason::PluginQueued { cause, away: self.away, limit }
+        if self.away_for_good >= limit { Room::Never } else { Room::Queued }
     }
 
     /// The plugins of one node: replaces what is stale, and answers what the node still waits for.
@@ -66,8 +78,8 @@ impl Deciding<'_> {
         let mut waits = None;
         let mut found = false;
         for daemon_set in plugins.daemon_sets() {
-            let replaced = self.replacement_of(node, daemon_set, base).is_some();
-            if replaced && self.repeat(node, daemon_set, plugins) {
+            let replaced = self.was_replaced(node, daemon_set, &base.identity);
+            if replaced && self.repeat(node, daemon_set, plugins.pods_on(node), Plugin::Dra) {
                 waits = waits.or(Some(being_replaced()));
                 found = true;
                 continue;
@@ -88,7 +100,14 @@ impl Deciding<'_> {
                 }
                 Status::Stale { pod, daemon_set, cause } => {
                     let ready = self.passed(ready_since, READY_SECONDS);
-                    Some(if ready { self.replace(node, base, pod, daemon_set, cause, limit) } else { self.queued(cause, limit) })
+                    Some(match if ready { self.room(node, limit) } else { Room::Queued } {
+                        Room::Free => {
+                            self.replace(node, &base.identity, pod, daemon_set, cause, Plugin::Dra);
+                            being_replaced()
+                        }
+                        Room::Queued => Reason::PluginQueued { cause, away: self.away, limit },
+                        Room::Never => Reason::PluginHeldUp { cause, failed: self.away_for_good },
+                    })
                 }
                 Status::Waiting(reason) => {
                     if let Reason::SliceOutdated { .. } = reason {
@@ -102,27 +121,28 @@ impl Deciding<'_> {
         if !found && waits.is_none() && self.requires_plugin() { Some(Reason::PluginMissing) } else { waits }
     }
 
-    fn replacement_of(&self, node: &Node, daemon_set: &DaemonSet, base: &Base) -> Option<(&String, &Replacement)> {
-        let record = self.memory.nodes.get(&node.name).filter(|record| record.uid == node.uid)?;
-        record.replaced.iter().find(|(_, replacement)| replacement.under == base.identity && replacement.daemon_set == daemon_set.uid)
+    /// Whether a plugin of this DaemonSet was replaced on the node for being behind this very thing.
+    pub(super) fn was_replaced(&self, node: &Node, daemon_set: &DaemonSet, under: &str) -> bool {
+        let record = self.memory.nodes.get(&node.name).filter(|record| record.uid == node.uid);
+        let same = |replacement: &Replacement| replacement.under == under && replacement.daemon_set == daemon_set.uid;
+        record.is_some_and(|record| record.replaced.values().any(same))
     }
 
-    fn is_away(&self, node: &Node, daemon_set: &DaemonSet) -> bool {
+    /// Whether a plugin of this DaemonSet that was replaced on the node is not back.
+    pub(super) fn is_away(&self, node: &Node, daemon_set: &DaemonSet) -> bool {
         let record = self.memory.nodes.get(&node.name).filter(|record| record.uid == node.uid);
         record.is_some_and(|record| {
             record.replaced.values().any(|replacement| replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid)
         })
     }
 
-    /// Decides the replacement of one pod, if there is room; the record of it is written before the pod is deleted.
-    fn replace(&mut self, node: &Node, base: &Base, pod: &Pod, daemon_set: &DaemonSet, cause: String, limit: usize) -> Reason {
-        if self.away >= limit {
-            return self.queued(cause, limit);
-        }
+    /// Decides the replacement of one pod; the record of it is written before the pod is deleted.
+    pub(super) fn replace(&mut self, node: &Node, under: &str, pod: &Pod, daemon_set: &DaemonSet, cause: String, plugin: Plugin) {
         let replacement = Replacement {
+            plugin,
             pod: pod.name.clone(),
             daemon_set: daemon_set.uid.clone(),
-            under: base.identity.clone(),
+            under: under.to_owned(),
             cause: cause.clone(),
             at: self.now,
             back_at: None,
@@ -131,29 +151,29 @@ impl Deciding<'_> {
         let held = holds_slot(record);
         record.replaced.insert(pod.uid.clone(), replacement);
         self.away += usize::from(!held);
-        self.delete(node, pod, cause);
-        being_replaced()
+        self.delete(node, pod, cause, plugin);
     }
 
     /// Whether the pod whose replacement is recorded still stands there undeleted. If its deletion was lost (the process ended between
     /// record and deletion, or the API server refused), it is done again: the same pod, so still only once.
-    fn repeat(&mut self, node: &Node, daemon_set: &DaemonSet, plugins: &Plugins<'_>) -> bool {
+    pub(super) fn repeat(&mut self, node: &Node, daemon_set: &DaemonSet, pods: &[&Pod], plugin: Plugin) -> bool {
         let Some(record) = self.memory.nodes.get(&node.name) else { return false };
         let recorded = |pod: &&&Pod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && record.replaced.contains_key(&pod.uid);
-        let Some(pod) = plugins.pods_on(node).iter().find(recorded).map(|pod| (*pod).clone()) else { return false };
+        let Some(pod) = pods.iter().find(recorded).map(|pod| (*pod).clone()) else { return false };
         let cause = record.replaced[&pod.uid].cause.clone();
         match self.memory.issued.get(&pod.uid).copied() {
             // The deletion is under way; its watch event is not here yet.
             Some(issued) if !self.passed(issued, REPEAT_SECONDS) => {}
-            Some(_) | None => self.delete(node, &pod, cause),
+            Some(_) | None => self.delete(node, &pod, cause, plugin),
         }
         true
     }
 
-    fn delete(&mut self, node: &Node, pod: &Pod, cause: String) {
+    fn delete(&mut self, node: &Node, pod: &Pod, cause: String, plugin: Plugin) {
         self.memory.issued.insert(pod.uid.clone(), self.now);
         self.passed(self.now, REPEAT_SECONDS);
         self.actions.push(Action::ReplacePlugin {
+            plugin,
             node: node.name.clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
@@ -162,7 +182,8 @@ impl Deciding<'_> {
         });
     }
 
-    fn back(&mut self, node: &Node, daemon_set: &DaemonSet, serving: &Pod) {
+    /// The pod in place of a replaced one serves.
+    pub(super) fn back(&mut self, node: &Node, daemon_set: &DaemonSet, serving: &Pod) {
         let now = self.now;
         let Some(record) = self.memory.nodes.get_mut(&node.name) else { return };
         let held = holds_slot(record);

@@ -7,10 +7,13 @@ use super::Reason;
 impl Reason {
     /// The table: name, whether it can resolve by itself, exit code of a run that ends for it, advice.
     pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
-        use ExitCode::{ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, Precondition, Success};
+        use ExitCode::{
+            ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, PluginsNotServing, Precondition,
+            Success,
+        };
         match self {
-            Self::ClusterPolicyApiMissing => (
-                "ClusterPolicyApiMissing",
+            Self::PolicyApiMissing { .. } => (
+                "PolicyApiMissing",
                 false,
                 ApiMissing,
                 "install the CustomResourceDefinitions of the GPU operator (the bundle's *-crds release) first",
@@ -24,8 +27,8 @@ impl Reason {
                 OperatorMissing,
                 "look at the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator",
             ),
-            Self::ClusterPolicyMissing { .. } => (
-                "ClusterPolicyMissing",
+            Self::PolicyMissing { .. } => (
+                "PolicyMissing",
                 false,
                 OperatorMissing,
                 "with the operator's chart, set clusterPolicy.deployCR; under another name, set rollout.clusterPolicy; clusters that use a GPUCluster instead are not supported",
@@ -61,6 +64,12 @@ impl Reason {
                 "if there should be GPU nodes, look at node-feature-discovery; if not, wait until the operator says so itself",
             ),
             Self::NodeNotLabeled => ("NodeNotLabeled", true, Budget, "the operator has not labeled the node: look at its log"),
+            Self::NodeWithoutDaemonSet => (
+                "NodeWithoutDaemonSet",
+                true,
+                Budget,
+                "compare operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and look at the operator's log",
+            ),
             Self::NodeNotReady { .. } => ("NodeNotReady", true, Budget, "repair or remove the node, or raise rollout.tolerateNotReady"),
             Self::DriverPodMissing => {
                 ("DriverPodMissing", true, Budget, "see why the DaemonSet controller makes no pod: kubectl describe daemonset")
@@ -86,7 +95,9 @@ impl Reason {
                 NodesFailed,
                 "repair the driver on the node, then label it nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again",
             ),
-            Self::Skipped => ("Skipped", false, Success, "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded"),
+            Self::Skipped { .. } => {
+                ("Skipped", false, Success, "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded")
+            }
             Self::ToolkitNotReady { .. } => {
                 ("ToolkitNotReady", true, Budget, "look at the pod of nvidia-container-toolkit-daemonset on the node")
             }
@@ -124,6 +135,36 @@ impl Reason {
                 false,
                 DraMissing,
                 "compare the DaemonSet's node selector and affinity with the labels of the GPU nodes",
+            ),
+            Self::ConfigMissing { .. } => (
+                "ConfigMissing",
+                false,
+                Precondition,
+                "apply the ConfigMap that the device plugin's values name (in a bundle the component's *-config release)",
+            ),
+            Self::ConfigNotApplied { .. } => (
+                "ConfigNotApplied",
+                true,
+                Precondition,
+                "deploy the release that holds the ConfigMap with the same values as this hook; see who manages it",
+            ),
+            Self::RestartQueued { .. } => (
+                "RestartQueued",
+                true,
+                Budget,
+                "its turn comes when another node's pods are back; rollout.devicePlugin.maxUnavailable is the limit",
+            ),
+            Self::RestartHeldUp { .. } => {
+                ("RestartHeldUp", true, PluginsNotServing, "repair the pods that did not come back, then deploy again")
+            }
+            Self::RestartRolling { .. } => {
+                ("RestartRolling", true, Budget, "the DaemonSet replaces its pods by its update strategy: kubectl rollout status")
+            }
+            Self::RestartPending { .. } => (
+                "RestartPending",
+                true,
+                PluginsNotServing,
+                "look at the pod and its log on the node; its init container names a configuration that it refuses",
             ),
             Self::Quiet { .. } => ("Quiet", true, Budget, "nothing: it only has to stay so"),
         }

@@ -16,23 +16,23 @@ impl fmt::Display for Trouble<'_> {
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ClusterPolicyApiMissing => write!(out, "the API server does not know clusterpolicies.nvidia.com"),
-            Self::OperatorMissing { namespace } => write!(out, "no deployment/gpu-operator in namespace `{namespace}`"),
-            Self::OperatorNotReady { available, replicas } => {
-                write!(out, "deployment/gpu-operator is not rolled out: {available} of {replicas} replicas current and available")
+            Self::PolicyApiMissing { resource } => write!(out, "the API server does not know {resource}"),
+            Self::OperatorMissing { deployment, namespace } => write!(out, "no deployment/{deployment} in namespace `{namespace}`"),
+            Self::OperatorNotReady { deployment, available, replicas } => {
+                write!(out, "deployment/{deployment} is not rolled out: {available} of {replicas} replicas current and available")
             }
-            Self::ClusterPolicyMissing { name } => write!(out, "no ClusterPolicy `{name}`"),
+            Self::PolicyMissing { kind, name } => write!(out, "no {kind} `{name}`"),
             Self::NvidiaDriverMissing => write!(out, "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"),
-            Self::Precondition { field, expected, found, manager } => {
-                write!(out, "the ClusterPolicy's {field} is `{found}`, the bundle's values say `{expected}`")?;
+            Self::Precondition { kind, field, expected, found, manager } => {
+                write!(out, "the {kind}'s {field} is `{found}`, the bundle's values say `{expected}`")?;
                 manager.as_ref().map_or(Ok(()), |manager| write!(out, " (field manager `{manager}`)"))
             }
             Self::SpecNotObserved { object, field, expected, found } => {
                 write!(out, "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`")
             }
-            Self::DaemonSetMissing { what } => write!(out, "there are GPU nodes and the operator has made no DaemonSet of the {what}"),
-            Self::NodesUndiscovered { count } => {
-                write!(out, "no GPU node so far, and node-feature-discovery has not labeled {count} of the ready nodes")
+            Self::DaemonSetMissing { what } => write!(out, "there are nodes for it and the operator has made no DaemonSet of the {what}"),
+            Self::NodesUndiscovered { device, count } => {
+                write!(out, "no {device} node so far, and node-feature-discovery has not labeled {count} of the ready nodes")
             }
             Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labeled any node"),
             Self::NoGpuNodes { operator_says } => write!(
@@ -41,6 +41,7 @@ impl fmt::Display for Reason {
                 operator_says.as_deref().map_or_else(|| "nothing about it".to_owned(), |reason| format!("`{reason}`"))
             ),
             Self::NodeNotLabeled => write!(out, "the operator has not labeled the node for its operands"),
+            Self::NodeWithoutDaemonSet => write!(out, "no driver DaemonSet selects the node"),
             Self::NodeNotReady { since } => {
                 write!(out, "the node is NotReady")?;
                 since.map_or(Ok(()), |since| write!(out, " since {since}"))
@@ -56,7 +57,7 @@ impl fmt::Display for Reason {
             }
             Self::UpgradeUnfinished { state } => write!(out, "the vendor's controller has not finished: upgrade state `{state}`"),
             Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", Trouble(trouble)),
-            Self::Skipped => write!(out, "left on its old driver: label nvidia.com/gpu-driver-upgrade.skip"),
+            Self::Skipped { label } => write!(out, "left on its old driver: label {label}"),
             Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", Trouble(trouble)),
             Self::PluginQueued { cause, away, limit } => {
                 write!(out, "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away")
@@ -79,6 +80,22 @@ impl fmt::Display for Reason {
             Self::DraMissing { namespaces } => write!(out, "a DRA driver is required and there is none in {}", namespaces.join(", ")),
             Self::DraScheduledNowhere { daemon_set } => {
                 write!(out, "DaemonSet {daemon_set} of the DRA driver wants no pod on any node although there are GPU nodes")
+            }
+            Self::ConfigMissing { config_map, namespace } => write!(out, "no ConfigMap `{config_map}` in namespace `{namespace}`"),
+            Self::ConfigNotApplied { config_map, key, found } => {
+                write!(out, "the ConfigMap `{config_map}` holds {found} under `{key}`, and not what the bundle's values say")
+            }
+            Self::RestartQueued { cause, away, limit } => write!(
+                out,
+                "a pod of the device plugin is stale ({cause}) and waits for its turn: pods of {away} of at most {limit} nodes are away"
+            ),
+            Self::RestartHeldUp { cause, failed } => write!(
+                out,
+                "a pod of the device plugin is stale ({cause}) and is left so, because those of {failed} nodes did not come back"
+            ),
+            Self::RestartRolling { daemon_set } => write!(out, "daemonset/{daemon_set} is replacing its pod on the node"),
+            Self::RestartPending { daemon_set, trouble } => {
+                write!(out, "the restarted pod of daemonset/{daemon_set} is not back: {trouble}")
             }
             Self::Quiet { until } => write!(out, "all is well; it must stay so until {until}"),
         }

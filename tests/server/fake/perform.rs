@@ -141,6 +141,10 @@ impl State {
         assert_eq!(request.content_type, "application/merge-patch+json");
         let key = request.key();
         let Some(current) = self.store.objects.get(&key) else { return refused(404, "not found") };
+        let version = &request.body["metadata"]["resourceVersion"];
+        if !version.is_null() && *version != current["metadata"]["resourceVersion"] {
+            return refused(409, "the object has been modified");
+        }
         let mut object = current.clone();
         merge(&mut object, &request.body);
         let data = object["data"].as_object();
@@ -198,7 +202,9 @@ fn list_kind(resource: &str) -> String {
         "daemonsets" => "DaemonSetList",
         "controllerrevisions" => "ControllerRevisionList",
         "leases" => "LeaseList",
+        "configmaps" => "ConfigMapList",
         "clusterpolicies" => "ClusterPolicyList",
+        "nicclusterpolicies" => "NicClusterPolicyList",
         "nvidiadrivers" => "NVIDIADriverList",
         "resourceslices" => "ResourceSliceList",
         other => panic!("nobody lists {other}"),

@@ -111,9 +111,9 @@ impl Request {
 
     /// Whether an object is one that a list or watch asks for.
     pub(crate) fn selects(&self, key: &Key, object: &Value) -> bool {
-        let label = |selector: &String| {
-            let (label, value) = selector.split_once('=').expect("only equality is used");
-            object["metadata"]["labels"][label] == value
+        let label = |selector: &String| match selector.split_once('=') {
+            Some((label, value)) => object["metadata"]["labels"][label] == value,
+            None => object["metadata"]["labels"].get(selector).is_some(),
         };
         key.resource == self.resource
             && (self.namespace.is_empty() || key.namespace == self.namespace)

@@ -1,0 +1,64 @@
+//! What was written, for programs: an array with one entry a recipe and deployer.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::outcome::{Bundle, Failure, Outcome};
+use crate::bundle::info::ReleaseInfo;
+use crate::cli::printer::Printer;
+
+/// One bundle, or why there is none.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    /// The recipe as it was named, or the file of the directory.
+    file: &'a str,
+    /// `metadata.name`; `null` if it could not be read.
+    recipe: Option<&'a str>,
+    deployer: &'a str,
+    /// `null` if no bundle was written.
+    directory: Option<&'a Path>,
+    /// Whether a bundle stood there before.
+    replaced: bool,
+    /// As in `bundle-info.yaml`.
+    releases: &'a [ReleaseInfo],
+    notes: Vec<String>,
+    /// What was found in the recipe, as text.
+    findings: Option<String>,
+    error: Option<Error<'a>>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+/// Prints everything.
+pub(super) fn print(outcomes: &[Outcome], printer: &mut Printer) {
+    let entries: Vec<Entry<'_>> =
+        outcomes.iter().flat_map(|outcome| outcome.bundles.iter().map(move |bundle| entry(outcome, bundle))).collect();
+    match serde_json::to_string_pretty(&entries) {
+        Ok(text) => printer.data(&(text + "\n")),
+        Err(error) => printer.error(&format!("unable to write the results as JSON: {error}"), None),
+    }
+}
+
+fn entry<'a>(outcome: &'a Outcome, bundle: &'a Bundle) -> Entry<'a> {
+    let written = bundle.result.as_ref().and_then(|result| result.as_ref().ok());
+    let failure = outcome.failure.as_ref().or_else(|| bundle.result.as_ref()?.as_ref().err());
+    let left_over = written.and_then(|written| written.left_over.as_ref());
+    let left_over = left_over.map(|path| format!("the old bundle could not be removed: `{}`", path.display()));
+    Entry {
+        file: &outcome.file,
+        recipe: outcome.name.as_deref(),
+        deployer: bundle.deployer.name,
+        directory: written.map(|_| bundle.directory.as_path()),
+        replaced: written.is_some_and(|written| written.replaced),
+        releases: &outcome.releases,
+        notes: outcome.notes.iter().cloned().chain(left_over).collect(),
+        findings: (!outcome.findings.is_empty()).then(|| outcome.findings.render_plain()),
+        error: failure.map(|Failure { message, hint, .. }| Error { message, hint: hint.as_deref() }),
+    }
+}

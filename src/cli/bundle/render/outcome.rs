@@ -1,0 +1,59 @@
+//! What came of a recipe.
+
+use std::path::PathBuf;
+
+use crate::bundle::Written;
+use crate::bundle::info::ReleaseInfo;
+use crate::contract::exit::ExitCode;
+use crate::deployer::Deployer;
+use crate::recipe::diagnostic::Diagnostics;
+
+/// One recipe and its bundles.
+pub(super) struct Outcome {
+    /// The recipe as it was named on the command line, or the file of the directory.
+    pub(super) file: String,
+    /// `metadata.name`, if it could be read.
+    pub(super) name: Option<String>,
+    /// What is not as it should be, in the recipe's own text.
+    pub(super) findings: Diagnostics,
+    /// What the user should know and no error says.
+    pub(super) notes: Vec<String>,
+    /// The releases, as `bundle-info.yaml` has them.
+    pub(super) releases: Vec<ReleaseInfo>,
+    /// What each release is, as a line for people.
+    pub(super) lines: Vec<String>,
+    /// Why there is no bundle at all.
+    pub(super) failure: Option<Failure>,
+    /// One a deployer.
+    pub(super) bundles: Vec<Bundle>,
+}
+
+/// One bundle.
+pub(super) struct Bundle {
+    pub(super) deployer: Deployer,
+    /// Where it stands, as the user calls it.
+    pub(super) directory: PathBuf,
+    /// `None`: the recipe failed before any bundle could be made.
+    pub(super) result: Option<Result<Written, Failure>>,
+}
+
+/// Why something was not done.
+#[derive(Clone)]
+pub(super) struct Failure {
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+    pub(super) code: ExitCode,
+}
+
+impl Outcome {
+    /// Everything that failed: the recipe, else some of its bundles.
+    pub(super) fn failures(&self) -> impl Iterator<Item = &Failure> {
+        let bundles = self.bundles.iter().filter_map(|bundle| bundle.result.as_ref()?.as_ref().err());
+        self.failure.iter().chain(bundles)
+    }
+
+    /// What people call the recipe.
+    pub(super) fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.file)
+    }
+}

@@ -1,0 +1,127 @@
+//! What was written, for people.
+
+use std::path::Path;
+
+use super::Request;
+use super::outcome::{Bundle, Failure, Outcome};
+use crate::bundle::Written;
+use crate::cli::printer::Printer;
+use crate::deployer::template::shell_word;
+
+/// One bundle: everything about it, and what to do with it.
+pub(super) fn one(outcomes: &[Outcome], request: &Request, printer: &mut Printer) {
+    for outcome in outcomes {
+        recipe(outcome, printer);
+        for bundle in &outcome.bundles {
+            match &bundle.result {
+                None => {}
+                Some(Err(failure)) => error(failure, printer),
+                Some(Ok(written)) => {
+                    printer.note(&format!("{} `{}`: {} releases", verb(written), bundle.directory.display(), outcome.releases.len()));
+                    releases(outcome, printer);
+                    notes("note", outcome, printer);
+                    left_over(written, printer);
+                    next(bundle, request, printer);
+                }
+            }
+        }
+    }
+}
+
+/// Many bundles: one line each, and a summary.
+pub(super) fn many(outcomes: &[Outcome], printer: &mut Printer) {
+    for outcome in outcomes {
+        printer.note(&head(outcome));
+        recipe(outcome, printer);
+        for bundle in &outcome.bundles {
+            match &bundle.result {
+                None => {}
+                Some(Err(failure)) => error(failure, printer),
+                Some(Ok(written)) => {
+                    printer.note(&format!("  {} `{}`", verb(written), bundle.directory.display()));
+                    left_over(written, printer);
+                }
+            }
+        }
+        notes("  note", outcome, printer);
+    }
+    summary(outcomes, printer);
+}
+
+/// The line that stands above everything about a recipe.
+fn head(outcome: &Outcome) -> String {
+    let file = &outcome.file;
+    let what = if outcome.failure.is_some() { "no bundle".to_owned() } else { format!("{} releases", outcome.releases.len()) };
+    match &outcome.name {
+        Some(name) if name != file => format!("{name} (`{file}`): {what}"),
+        Some(_) | None => format!("`{file}`: {what}"),
+    }
+}
+
+fn recipe(outcome: &Outcome, printer: &mut Printer) {
+    if !outcome.findings.is_empty() {
+        printer.note(&format!("{}\n", outcome.findings.render()));
+    }
+    if let Some(failure) = &outcome.failure {
+        error(failure, printer);
+    }
+}
+
+fn error(failure: &Failure, printer: &mut Printer) {
+    printer.error(&failure.message, failure.hint.as_deref());
+}
+
+fn verb(written: &Written) -> &'static str {
+    if written.replaced { "replaced" } else { "wrote" }
+}
+
+fn releases(outcome: &Outcome, printer: &mut Printer) {
+    let width = outcome.releases.iter().map(|release| release.name.len()).max().unwrap_or_default();
+    for (index, (release, line)) in outcome.releases.iter().zip(&outcome.lines).enumerate() {
+        printer.note(&format!("  {:>2}  {:width$}  {line}", index + 1, release.name));
+    }
+}
+
+fn notes(word: &str, outcome: &Outcome, printer: &mut Printer) {
+    for note in &outcome.notes {
+        printer.note(&format!("{word}: {note}"));
+    }
+}
+
+fn left_over(written: &Written, printer: &mut Printer) {
+    if let Some(left_over) = &written.left_over {
+        printer.note(&format!("note: the old bundle could not be removed: `{}`", left_over.display()));
+    }
+}
+
+fn next(bundle: &Bundle, request: &Request, printer: &mut Printer) {
+    let directory = shell_path(&bundle.directory);
+    printer.note("next:");
+    printer.note(&format!("  gpu-rollout bundle verify {directory}"));
+    for line in (bundle.deployer.next)(&directory, request.source.as_ref()) {
+        printer.note(&format!("  {line}"));
+    }
+}
+
+fn summary(outcomes: &[Outcome], printer: &mut Printer) {
+    let all = outcomes.iter().map(|outcome| outcome.bundles.len()).sum::<usize>();
+    let written = outcomes.iter().flat_map(|outcome| &outcome.bundles).filter(|bundle| matches!(bundle.result, Some(Ok(_)))).count();
+    let failed: Vec<&str> =
+        outcomes.iter().filter(|outcome| outcome.failures().next().is_some()).map(|outcome| outcome.file.as_str()).collect();
+    if failed.is_empty() {
+        printer.note(&format!("{written} bundles of {} recipes written; the README.md of each says how it is deployed", outcomes.len()));
+    } else {
+        let names: Vec<String> = failed.iter().map(|name| format!("`{name}`")).collect();
+        printer.note(&format!(
+            "{written} of {all} bundles written; {} of {} recipes failed: {}",
+            failed.len(),
+            outcomes.len(),
+            names.join(", ")
+        ));
+    }
+}
+
+fn shell_path(path: &Path) -> String {
+    // `DIR/` and `DIR` are the same directory; what is printed goes on with a slash.
+    shell_word(path.to_string_lossy().trim_end_matches('/'))
+}

@@ -1,0 +1,139 @@
+//! Recipes become bundles: all are read first, because their names say where the bundles stand.
+
+use std::path::{Path, PathBuf};
+
+use super::outcome::{Bundle, Failure, Outcome};
+use super::{Request, parallel};
+use crate::bundle::{Parts, Written, build, info, write};
+use crate::catalog::hook_chart;
+use crate::contract::duration::Duration;
+use crate::contract::exit::ExitCode;
+use crate::deployer::{Deployer, RenderError, Source, SourceNeed};
+use crate::recipe::diagnostic::Diagnostics;
+use crate::recipe::load::load;
+use crate::recipe::model::Recipe;
+use crate::recipe::read::Files;
+use crate::release::model::Kind;
+use crate::release::{Embedded, Plan, Release, plan};
+
+/// A recipe that was read. Its plan is made only where its bundles are: of a thousand recipes a few are at work at a time.
+struct Read<'a> {
+    file: &'a str,
+    recipe: Option<Recipe>,
+    findings: Diagnostics,
+    failure: Option<Failure>,
+}
+
+/// Renders everything; the outcomes are in the order of the recipes.
+pub(super) fn all(request: &Request) -> Vec<Outcome> {
+    let mut read = parallel::map(&request.recipes, |file| read(file, request));
+    if request.is_many {
+        refuse_twins(&mut read);
+    }
+    parallel::map(&read, |read| render(read, request))
+}
+
+fn read<'a>(file: &'a str, request: &Request) -> Read<'a> {
+    match load(file, &request.overrides.list, &mut Files) {
+        Ok(loaded) => Read { file, recipe: Some(loaded.recipe), findings: loaded.warnings, failure: None },
+        Err(findings) => {
+            let message = format!("the recipe `{file}` cannot be used: {}", findings.summary());
+            Read { file, recipe: None, findings, failure: Some(Failure { message, hint: None, code: ExitCode::Input }) }
+        }
+    }
+}
+
+/// Two recipes of one name would write over each other: neither is rendered.
+fn refuse_twins(read: &mut [Read<'_>]) {
+    let names: Vec<Option<String>> = read.iter().map(|read| read.recipe.as_ref().map(|recipe| recipe.metadata.name.clone())).collect();
+    let files: Vec<&str> = read.iter().map(|read| read.file).collect();
+    for (index, read) in read.iter_mut().enumerate() {
+        let Some(name) = &names[index] else { continue };
+        if let Some(twin) = (0..names.len()).find(|other| *other != index && names[*other].as_ref() == Some(name)) {
+            read.failure = Some(Failure {
+                message: format!("the recipes `{}` and `{}` have the same name `{name}`, and so the same place", files[index], files[twin]),
+                hint: Some("give each recipe its own `metadata.name`".to_owned()),
+                code: ExitCode::Input,
+            });
+        }
+    }
+}
+
+fn render(read: &Read<'_>, request: &Request) -> Outcome {
+    let mut outcome = Outcome {
+        file: read.file.to_owned(),
+        name: read.recipe.as_ref().map(|recipe| recipe.metadata.name.clone()),
+        findings: read.findings.clone(),
+        notes: Vec::new(),
+        releases: Vec::new(),
+        lines: Vec::new(),
+        failure: read.failure.clone(),
+        bundles: Vec::new(),
+    };
+    let planned = match &read.recipe {
+        Some(recipe) if read.failure.is_none() => match plan(recipe, &Embedded, &request.options) {
+            Ok(plan) => Some((recipe, plan)),
+            Err(error) => {
+                outcome.failure = Some(Failure { message: error.to_string(), hint: error.hint(), code: ExitCode::Input });
+                None
+            }
+        },
+        Some(_) | None => None,
+    };
+    if let Some((_, plan)) = &planned {
+        outcome.notes.clone_from(&plan.notes);
+        outcome.releases = info::releases(plan);
+        if request.source.is_some() && request.deployers.iter().all(|deployer| deployer.source == SourceNeed::None) {
+            outcome.notes.push("`--repo` has no effect: this deployer reads the bundle's directory".to_owned());
+        }
+        outcome.lines = plan.releases.iter().map(line).collect();
+    }
+    for deployer in &request.deployers {
+        let directory = directory(request, outcome.label(), *deployer);
+        let result = planned.as_ref().map(|(recipe, plan)| bundle(request, recipe, plan, *deployer, &directory));
+        outcome.bundles.push(Bundle { deployer: *deployer, directory, result });
+    }
+    outcome
+}
+
+/// Where a bundle stands.
+fn directory(request: &Request, recipe: &str, deployer: Deployer) -> PathBuf {
+    if request.is_many { request.output.join(recipe).join(deployer.name) } else { request.output.clone() }
+}
+
+fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, directory: &Path) -> Result<Written, Failure> {
+    let source = request.source.as_ref().filter(|_| deployer.source != SourceNeed::None);
+    let source = source.map(|source| {
+        let place = format!("{}/{deployer}", recipe.metadata.name);
+        let path = if request.is_many { source.join(&place) } else { source.path.clone() };
+        Source { path, ..source.clone() }
+    });
+    let parts = Parts { recipe, plan, options: &request.options, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
+    let tree = build(parts).map_err(|error| {
+        let (hint, code) = match &error {
+            RenderError::Unable { hint, .. } => (*hint, ExitCode::Usage),
+            RenderError::NoSource(_) | RenderError::Template { .. } | RenderError::Yaml(_) => {
+                ("this is a mistake of gpu-rollout, not of the recipe; please report it", ExitCode::Internal)
+            }
+        };
+        Failure { message: error.to_string(), hint: Some(hint.to_owned()), code }
+    })?;
+    write(&tree, directory, request.force).map_err(|error| Failure {
+        message: error.to_string(),
+        hint: error.hint().map(str::to_owned),
+        code: ExitCode::Input,
+    })
+}
+
+/// What a release is, as a line for people.
+fn line(release: &Release) -> String {
+    match &release.kind {
+        Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
+        Kind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
+        Kind::Manifests(manifests) => manifests.description.clone(),
+        Kind::Hook(hook) => {
+            let timeout = Duration::from_secs(release.timeout_seconds);
+            format!("waits at most {}; the deployer's timeout: {timeout}", hook.budget.explanation)
+        }
+    }
+}

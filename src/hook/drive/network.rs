@@ -1,0 +1,90 @@
+//! Duty `prepare-network`: one step under the Lease, before the loop. It fails closed: if the NicClusterPolicy cannot be kept, the
+//! operator's release must not be deployed.
+
+use crate::cluster::call::CallError;
+use crate::cluster::lease::Held;
+use crate::cluster::network;
+use crate::contract::exit::ExitCode;
+use crate::contract::record::Verdict;
+use crate::hook::Ended;
+use crate::hook::occurrence::Occurrence;
+use crate::rollout::keep::{Keeping, keeping};
+
+use super::{Drive, RETRY, Write, interrupted};
+
+/// How often the annotations are written before whoever takes them off again is given the last word.
+const ATTEMPTS: u32 = 3;
+
+impl Drive<'_> {
+    /// Keeps the NicClusterPolicy, and looks whether it is kept. `Ok(None)`: the Lease was lost.
+    pub(super) async fn prepare_network(&mut self, held: &Held) -> Result<Option<String>, Ended> {
+        let client = self.hook.client.clone();
+        let mut written = 0;
+        loop {
+            if !held.is_valid() {
+                return Ok(None);
+            }
+            if self.hook.shutdown.is_requested() {
+                return Err(interrupted());
+            }
+            let answer = match network::policy(&client).await {
+                Ok(policy) => match (keeping(policy.as_ref(), self.hook.settings.component_version.as_deref()), policy) {
+                    (Keeping::Nothing(_), _) if written > 0 => return Ok(Some("the NicClusterPolicy is kept".to_owned())),
+                    (Keeping::Nothing(why), _) => return Ok(Some(why.to_owned())),
+                    (Keeping::Lost, _) | (Keeping::Annotate(_), None) => {
+                        return Err(self.unkept("the NicClusterPolicy is being deleted; wait until it is gone, or restore it").await);
+                    }
+                    (Keeping::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
+                        let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
+                        return Err(self
+                            .unkept(&format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off"))
+                            .await);
+                    }
+                    (Keeping::Annotate(annotations), Some(policy)) => {
+                        network::annotate(&client, &policy, &annotations).await.map(|()| annotations)
+                    }
+                },
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(annotations) => {
+                    written += 1;
+                    self.unwritten_since.remove(&Write::Annotation);
+                    self.record(Occurrence::PolicyKept { annotations: &annotations }).await;
+                }
+                // It has changed, or gone, in between: look again.
+                Err(CallError::Conflict(_) | CallError::NotFound(_)) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
+                    if let Some(ended) = self.unwritable(Write::Annotation, &error) {
+                        return Err(ended);
+                    }
+                    if self.now() >= self.memory.deadline {
+                        return Err(Ended::new(
+                            ExitCode::ApiUnreachable,
+                            format!("the NicClusterPolicy could not be kept in time: {error}"),
+                        ));
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn unkept(&mut self, message: &str) -> Ended {
+        let message = format!("{message}; the network operator's new chart would delete it");
+        self.conclude(Verdict { code: ExitCode::Precondition, message, at: self.now() }).await
+    }
+
+    /// Ends a run that has no loop: the verdict is recorded and told. Unrecorded, a replacement pod comes to the same one.
+    pub(super) async fn conclude(&mut self, verdict: Verdict) -> Ended {
+        let mut run = self.run.clone();
+        run.verdict = Some(verdict.clone());
+        let record = crate::cluster::record::Record { run: Some(run), nodes: self.memory.nodes.clone() };
+        if let Err(error) = self.store.write(&record).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record");
+        }
+        self.record(Occurrence::Ended { verdict: &verdict }).await;
+        verdict.into()
+    }
+}

@@ -1,0 +1,191 @@
+//! Custom resources, held against the schema of their CRD: a field that the CRD does not have would be dropped by the API server
+//! without a word.
+
+use serde_json::Value as Json;
+
+use super::ofed::POLICY_KIND;
+use super::{Known, Subject};
+use crate::catalog::model::CustomResource;
+use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::nearest::nearest;
+use crate::recipe::path::Path;
+use crate::recipe::tree::{Entry, Node, Value};
+
+/// As many fields as a hint can list.
+const LISTED_FIELDS: usize = 16;
+
+/// Checks the custom resources of all components of the catalog.
+pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    for component in &subject.known {
+        let Some(resources) = subject.at(&["components", component.name, "customResources"]) else { continue };
+        let version = component.entry.like(component.number);
+        for entry in resources.entries() {
+            let Some(resource) = version.custom_resources.iter().find(|resource| resource.kind == entry.key) else {
+                findings.push(unknown_kind(component, entry));
+                continue;
+            };
+            if !matches!(entry.node.value, Value::Map(_)) {
+                findings.push(
+                    Diagnostic::error(format!("`{}` is the `spec` of the resource, a map, and this is {}", entry.key, entry.node.kind()))
+                        .at(entry.key_origin),
+                );
+                continue;
+            }
+            match component.version.and_then(|version| component.entry.schema(version, resource)) {
+                Some(schema) => {
+                    let mut check = Check { subject, component, resource, findings };
+                    check.node(&Path::default(), &entry.node, &schema);
+                }
+                None => findings.push(
+                    Diagnostic::warning(format!(
+                        "the fields of this {} are not checked: the catalog does not have its schema in `{} {}`",
+                        entry.key, component.name, component.number
+                    ))
+                    .at(entry.key_origin),
+                ),
+            }
+        }
+    }
+}
+
+fn unknown_kind(component: &Known<'_>, entry: &Entry) -> Diagnostic {
+    let version = component.entry.like(component.number);
+    let kinds: Vec<&str> = version.custom_resources.iter().map(|resource| resource.kind.as_str()).collect();
+    let message = format!("`{} {}` takes no custom resource `{}`", component.name, component.number, entry.key);
+    let hint = match nearest(&entry.key, kinds.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if kinds.is_empty() && entry.key == POLICY_KIND => {
+            "this chart renders it itself: set `deployCR: true` and its fields in `values` (`ofedDriver: {deploy: true}`, …)".to_owned()
+        }
+        None if kinds.is_empty() => "remove it: everything about this component stands in `values`".to_owned(),
+        None => format!("it takes: {}", kinds.join(", ")),
+    };
+    Diagnostic::error(message).at(entry.key_origin).hint(hint)
+}
+
+struct Check<'a> {
+    subject: &'a Subject<'a>,
+    component: &'a Known<'a>,
+    resource: &'a CustomResource,
+    findings: &'a mut Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn node(&mut self, path: &Path, node: &Node, schema: &Json) {
+        let says = |key: &str| schema.get(key) == Some(&Json::Bool(true));
+        if node.is_null() || says("x-kubernetes-preserve-unknown-fields") {
+            return;
+        }
+        let kind = schema.get("type").and_then(Json::as_str).unwrap_or_default();
+        match (&node.value, kind) {
+            (Value::Map(entries), "object") => self.map(path, node, entries, schema),
+            (Value::List(items), "array") => {
+                for (index, item) in items.iter().enumerate() {
+                    if let Some(inner) = schema.get("items") {
+                        self.node(&path.child(index.to_string()), item, inner);
+                    }
+                }
+            }
+            (Value::String(_) | Value::Number(_), _) if says("x-kubernetes-int-or-string") => {}
+            (Value::String(_), "string") | (Value::Bool(_), "boolean") | (Value::Number(_), "number") => self.scalar(path, node, schema),
+            (Value::Number(_), "integer") if node.to_json().is_i64() => self.scalar(path, node, schema),
+            (_, "") => {}
+            _ => self.wrong_type(path, node, kind),
+        }
+    }
+
+    fn map(&mut self, path: &Path, node: &Node, entries: &[Entry], schema: &Json) {
+        let properties = schema.get("properties").and_then(Json::as_object);
+        for entry in entries {
+            let inner = path.child(&entry.key);
+            match (properties.and_then(|properties| properties.get(&entry.key)), schema.get("additionalProperties")) {
+                (Some(property), _) => self.node(&inner, &entry.node, property),
+                (None, Some(others)) => self.node(&inner, &entry.node, others),
+                (None, None) if properties.is_none() => {}
+                (None, None) => {
+                    let names = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect();
+                    self.unknown(&inner, entry, names);
+                }
+            }
+        }
+        for key in schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str) {
+            if node.get(key).is_none_or(Node::is_null) && !self.is_mapped(&path.child(key)) {
+                self.findings.push(
+                    Diagnostic::error(format!("`{}` is missing: {} needs it", path.child(key), self.resource.kind))
+                        .at(self.place(path))
+                        .hint(format!("add `{key}: …`")),
+                );
+            }
+        }
+    }
+
+    /// What the bundle itself sets.
+    fn is_mapped(&self, path: &Path) -> bool {
+        let version = self.subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref());
+        self.resource.kind == POLICY_KIND && path.is(&["ofedDriver", "version"]) && version.is_some()
+    }
+
+    fn place(&self, path: &Path) -> crate::recipe::source::Origin {
+        let mut keys = vec!["components", self.component.name, "customResources", &self.resource.kind];
+        keys.extend(path.keys().iter().map(String::as_str));
+        self.subject.place(&keys)
+    }
+
+    fn unknown(&mut self, path: &Path, entry: &Entry, names: Vec<&str>) {
+        let hint = match (self.resource.obsolete_fields.get(&path.to_string()), nearest(&entry.key, names.iter().copied())) {
+            (Some(advice), _) => advice.clone(),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => {
+                let known: Vec<String> = names.iter().take(LISTED_FIELDS).map(|name| format!("`{name}`")).collect();
+                let more = if names.len() > LISTED_FIELDS { format!(" and {} more", names.len() - LISTED_FIELDS) } else { String::new() };
+                format!("known fields: {}{more}", known.join(", "))
+            }
+        };
+        let (kind, component) = (&self.resource.kind, self.component);
+        self.findings.push(
+            Diagnostic::error(format!(
+                "{kind} of `{} {}` has no field `{path}`: the API server would drop it",
+                component.name, component.number
+            ))
+            .at(entry.key_origin)
+            .hint(hint),
+        );
+    }
+
+    fn scalar(&mut self, path: &Path, node: &Node, schema: &Json) {
+        let written = node.to_json();
+        if let Some(words) = schema.get("enum").and_then(Json::as_array)
+            && !words.contains(&written)
+        {
+            let list: Vec<String> =
+                words.iter().map(|word| format!("`{}`", word.as_str().map_or_else(|| word.to_string(), str::to_owned))).collect();
+            self.findings.push(Diagnostic::error(format!("`{path}` must be one of {}", list.join(", "))).at(node.origin));
+        }
+        if let (Some(least), Some(found)) = (schema.get("minimum").and_then(Json::as_f64), written.as_f64())
+            && found < least
+        {
+            self.findings.push(Diagnostic::error(format!("`{path}` must be at least {least}")).at(node.origin));
+        }
+    }
+
+    fn wrong_type(&mut self, path: &Path, node: &Node, kind: &str) {
+        let expected = match kind {
+            "object" => "a map",
+            "array" => "a list",
+            "string" => "a text",
+            "integer" => "a whole number",
+            "boolean" => "`true` or `false`",
+            other => other,
+        };
+        let written = self.subject.sources.written(node.origin);
+        let hint = match (&node.value, kind) {
+            (Value::Number(_) | Value::Bool(_), "string") => Some(format!("quote it: `\"{written}\"`")),
+            (Value::String(text), "integer" | "boolean") if text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok() => {
+                Some(format!("remove the quotes: `{text}`"))
+            }
+            _ => None,
+        };
+        let place = if matches!(node.value, Value::Map(_) | Value::List(_)) { self.place(path) } else { node.origin };
+        self.findings.push(Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind())).at(place).maybe_hint(hint));
+    }
+}

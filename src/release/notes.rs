@@ -1,0 +1,51 @@
+//! What the user should know of a plan, and no error says.
+
+use serde_json::Value;
+
+use super::choose::Choice;
+use super::hook::DRA_DRIVER;
+use super::plan::GPU_OPERATOR;
+use super::values::gpu::DRIVER_VERSION;
+use crate::catalog::lookup;
+use crate::recipe::model::{Recipe, UpgradePolicy};
+
+/// The notes, in the order of the components.
+pub(super) fn of(recipe: &Recipe, chosen: &[Choice<'_>]) -> Vec<String> {
+    let mut notes: Vec<String> = chosen.iter().filter_map(crds).collect();
+    let has = |name: &str| chosen.iter().any(|choice| choice.name() == name);
+    let driver = &recipe.rollout.gpu_driver;
+    if !has(GPU_OPERATOR) && (driver.version.is_some() || driver.policy != UpgradePolicy::default()) {
+        notes.push("`rollout.gpuDriver` has no effect: the recipe has no gpu-operator that would upgrade a driver".to_owned());
+    }
+    if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
+        notes.push(format!(
+            "the recipe has no {DRA_DRIVER}, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
+        ));
+    }
+    for choice in chosen {
+        let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));
+        if choice.name() == GPU_OPERATOR && has_driver && lookup(&choice.values, DRIVER_VERSION).is_none() {
+            notes.push(format!(
+                "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
+            ));
+        }
+        if choice.asked.version.is_none() {
+            notes.push(format!("{} takes the catalog's version {}; a newer gpu-rollout may take another", choice.name(), choice.version));
+        }
+    }
+    notes
+}
+
+/// Whose CRDs no release of the bundle owns, and what that means.
+fn crds(choice: &Choice<'_>) -> Option<String> {
+    let (name, version) = (choice.name(), choice.version);
+    let Some(details) = choice.details else {
+        let like = choice.known.like(version);
+        return Some(format!(
+            "{name} {version} is not in the catalog: it is taken to work as {} does, and its CRDs stay with the vendor's chart, which Helm installs once and never upgrades",
+            like.version
+        ));
+    };
+    (details.crds.is_empty() && !details.custom_resources.is_empty())
+        .then(|| format!("the catalog does not have the CRDs of {name} {version}: they stay with the vendor's chart and its own hook"))
+}

@@ -1,0 +1,125 @@
+//! Which pods of device plugin, GPU feature discovery and MPS daemon are restarted now: those that are older than their configuration (or,
+//! stand-alone, than their driver), all of a node together, a few nodes at a time.
+
+use std::collections::BTreeMap;
+
+use crate::contract::duty::Duty;
+use crate::contract::record::{Config, Plugin};
+use crate::rollout::device_plugin::{Choice, DevicePlugins, Stale};
+use crate::rollout::node::Base;
+use crate::rollout::observed::{ConfigMap, DaemonSet, Node, Pod};
+use crate::rollout::reason::Reason;
+
+use super::Deciding;
+use super::replace::{READY_SECONDS, Room};
+
+impl Deciding<'_> {
+    /// The configurations must be those of the values before anything is restarted. Notes since when each one is as it is.
+    pub(super) fn configs(&mut self, devices: &DevicePlugins<'_>) -> Option<Reason> {
+        if !self.settings.has(Duty::RestartPlugins) {
+            return None;
+        }
+        let Some(name) = &self.settings.device_plugin.config_map else {
+            self.notes.push("the values name no ConfigMap for the device plugin".to_owned());
+            return None;
+        };
+        let Some(config) = devices.config() else {
+            return Some(Reason::ConfigMissing { config_map: name.clone(), namespace: self.settings.device_plugin.namespace.clone() });
+        };
+        let expected = self.settings.device_plugin.digests.iter().flatten();
+        if let Some((key, _)) = expected.into_iter().find(|(key, digest)| config.digests.get(*key) != Some(digest)) {
+            return Some(Reason::ConfigNotApplied {
+                config_map: name.clone(),
+                key: key.clone(),
+                found: if config.digests.contains_key(key) { "another text" } else { "nothing" },
+            });
+        }
+        if !devices.use_config() {
+            self.notes.push(format!("no DaemonSet in {} uses the ConfigMap {name}", self.settings.device_plugin.namespace));
+        }
+        self.memory.configs = self.seen(config);
+        None
+    }
+
+    /// Since when each configuration is as it is. A text that was seen before is no newer than then; a new one changed when the
+    /// ConfigMap did, or, if the server tells no time that fits, just now.
+    fn seen(&self, config: &ConfigMap) -> BTreeMap<String, Config> {
+        let since = |key: &String, digest: &String| match self.memory.configs.get(key) {
+            Some(before) if before.digest == *digest => before.since,
+            Some(before) => config.changed.filter(|changed| *changed > before.since).unwrap_or(self.now),
+            None => config.changed.unwrap_or(config.created),
+        };
+        config.digests.iter().map(|(key, digest)| (key.clone(), Config { digest: digest.clone(), since: since(key, digest) })).collect()
+    }
+
+    /// On how many nodes pods may be away at once.
+    pub(super) fn restart_limit(&self, nodes: usize) -> usize {
+        self.settings.device_plugin.max_unavailable.of(nodes).max(1)
+    }
+
+    /// The pods of one node: restarts what is stale, and answers what the node still waits for. What was not restarted by us is not
+    /// waited for either.
+    pub(super) fn restarts(&mut self, node: &Node, base: Option<&Base>, devices: &DevicePlugins<'_>, limit: usize) -> Option<Reason> {
+        if let Choice::Missing(key) = devices.choice(node) {
+            // A restart would leave the node without its GPUs.
+            self.notes.push(format!("{}: configuration `{key}` is not in the ConfigMap, nothing is restarted", node.name));
+            return None;
+        }
+        let ready_since = base.map(|base| self.memory.ready_since(&node.name, &base.identity, self.now));
+        let mut waits = None;
+        for daemon_set in devices.daemon_sets() {
+            let away = self.is_away(node, daemon_set);
+            let Some(pod) = devices.pod(node, daemon_set).filter(|pod| !pod.deleting) else {
+                if away {
+                    waits = waits.or(Some(pending(daemon_set, None, "there is no pod yet")));
+                }
+                continue;
+            };
+            let reasons = devices.staleness(node, pod, daemon_set, base, &self.memory.configs);
+            let (recorded, mut reasons): (Vec<Stale>, Vec<Stale>) =
+                reasons.into_iter().partition(|stale| self.was_replaced(node, daemon_set, &stale.under));
+            if !recorded.is_empty() && self.repeat(node, daemon_set, devices.pods_on(node), Plugin::Device) {
+                waits = waits.or(Some(pending(daemon_set, None, "being restarted")));
+                continue;
+            }
+            let reason = match reasons.pop() {
+                Some(_) if devices.is_rolled(pod, daemon_set) => Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }),
+                Some(_) if !node.ready => Some(Reason::NodeNotReady { since: node.ready_since }),
+                Some(stale) => {
+                    let ready = stale.since.or(ready_since).is_none_or(|since| self.passed(since, READY_SECONDS));
+                    let room = if ready { self.room(node, limit) } else { Room::Queued };
+                    Some(match room {
+                        Room::Free => {
+                            self.replace(node, &stale.under, pod, daemon_set, stale.cause, Plugin::Device);
+                            pending(daemon_set, None, "being restarted")
+                        }
+                        Room::Queued => Reason::RestartQueued { cause: stale.cause, away: self.away, limit },
+                        Room::Never => Reason::RestartHeldUp { cause: stale.cause, failed: self.away_for_good },
+                    })
+                }
+                None if !away => None,
+                None => self.returned(node, daemon_set, pod),
+            };
+            waits = waits.or(reason);
+        }
+        waits
+    }
+
+    /// Whether the pod in place of a restarted one is ready again.
+    fn returned(&mut self, node: &Node, daemon_set: &DaemonSet, pod: &Pod) -> Option<Reason> {
+        if !(pod.running && pod.ready) {
+            let trouble = pod.unschedulable.clone().or_else(|| pod.trouble.clone());
+            return Some(if node.ready {
+                pending(daemon_set, trouble, "not ready")
+            } else {
+                Reason::NodeNotReady { since: node.ready_since }
+            });
+        }
+        self.back(node, daemon_set, pod);
+        None
+    }
+}
+
+fn pending(daemon_set: &DaemonSet, trouble: Option<String>, state: &str) -> Reason {
+    Reason::RestartPending { daemon_set: daemon_set.name.clone(), trouble: trouble.unwrap_or_else(|| state.to_owned()) }
+}

@@ -1,0 +1,172 @@
+//! Device plugin, GPU feature discovery and MPS daemon: which DaemonSets they are, which configuration a node uses, and whether a pod is
+//! older than what it runs with. They read their configuration once, when they start; an edit of the ConfigMap reaches no running pod.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::names;
+use crate::contract::record::Config;
+use crate::contract::settings::{DevicePluginSettings, Fallback};
+
+use super::node::Base;
+use super::observed::{ConfigMap, DaemonSet, Node, Observed, Pod};
+
+/// The device plugin of a cluster, looked up by node once for a whole fleet.
+#[derive(Debug)]
+pub struct DevicePlugins<'a> {
+    settings: &'a DevicePluginSettings,
+    config: Option<&'a ConfigMap>,
+    daemon_sets: Vec<&'a DaemonSet>,
+    newest: BTreeMap<&'a str, &'a str>,
+    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+}
+
+/// Which configuration a node uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice<'a> {
+    /// The one with this key.
+    Key(&'a str),
+    /// One that the ConfigMap does not have: a pod that starts with it never gets ready.
+    Missing(&'a str),
+    /// None: the plugin's own defaults.
+    None,
+}
+
+/// Why a pod is to be restarted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// What it is behind; at most one restart for each.
+    pub under: String,
+    /// The same for people.
+    pub cause: String,
+    /// When that changed. `None`: when driver and toolkit became ready, as far as we have seen.
+    pub since: Option<Timestamp>,
+}
+
+impl<'a> DevicePlugins<'a> {
+    /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart. The latter share selector and labels, and
+    /// their names follow the release, so containers tell what they are.
+    pub fn new(observed: &'a Observed, settings: &'a DevicePluginSettings) -> Self {
+        let seen = &observed.device_plugin;
+        let of_interest = |daemon_set: &&DaemonSet| uses_config(daemon_set, settings) || stands_alone(daemon_set);
+        let daemon_sets: Vec<&DaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
+        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        for pod in &seen.pods {
+            let owned = daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+            if let Some(node) = pod.node.as_deref().filter(|_| owned) {
+                pods.entry(node).or_default().push(pod);
+            }
+        }
+        let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+        for revision in &seen.revisions {
+            let newest = numbers.entry(&revision.owner).or_insert((i64::MIN, ""));
+            if revision.revision > newest.0 {
+                *newest = (revision.revision, &revision.hash);
+            }
+        }
+        let newest = numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect();
+        Self { settings, config: seen.config.as_ref(), daemon_sets, newest, pods }
+    }
+
+    /// The ConfigMap, if it is there.
+    pub fn config(&self) -> Option<&'a ConfigMap> {
+        self.config
+    }
+
+    /// The DaemonSets.
+    pub fn daemon_sets(&self) -> impl Iterator<Item = &'a DaemonSet> {
+        self.daemon_sets.iter().copied()
+    }
+
+    /// Whether any of them mounts the ConfigMap.
+    pub fn use_config(&self) -> bool {
+        self.daemon_sets().any(|daemon_set| uses_config(daemon_set, self.settings))
+    }
+
+    /// All their pods on a node.
+    pub fn pods_on(&self, node: &Node) -> &[&'a Pod] {
+        self.pods.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The pod of one DaemonSet on a node: while it is replaced two stand there, and the one that stays counts.
+    pub fn pod(&self, node: &Node, daemon_set: &DaemonSet) -> Option<&'a Pod> {
+        let owned = |pod: &&&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
+        self.pods_on(node).iter().filter(owned).max_by_key(|pod| (!pod.deleting, pod.created)).copied()
+    }
+
+    /// Whether the DaemonSet replaces the pod by itself, because its template has changed.
+    pub fn is_rolled(&self, pod: &Pod, daemon_set: &DaemonSet) -> bool {
+        let newest = self.newest.get(daemon_set.uid.as_str());
+        !daemon_set.on_delete && newest.is_some_and(|newest| pod.revision.as_deref() != Some(*newest))
+    }
+
+    /// Which configuration the node uses, by the rules of config-manager (k8s-device-plugin `cmd/config-manager`).
+    pub fn choice<'b>(&'b self, node: &'b Node) -> Choice<'b> {
+        let Some(config) = self.config else { return Choice::None };
+        let named = |key: &'b str| if config.digests.contains_key(key) { Choice::Key(key) } else { Choice::Missing(key) };
+        if let Some(label) = node.labels.get(names::DEVICE_PLUGIN_CONFIG_LABEL).filter(|label| !label.is_empty()) {
+            return named(label);
+        }
+        if let Some(default) = &self.settings.default {
+            return named(default);
+        }
+        for fallback in &self.settings.fallbacks {
+            match fallback {
+                Fallback::Named if config.digests.contains_key("default") => return Choice::Key("default"),
+                Fallback::Single if config.digests.len() == 1 => {
+                    return config.digests.keys().next().map_or(Choice::None, |key| Choice::Key(key));
+                }
+                Fallback::Empty => return Choice::None,
+                Fallback::Named | Fallback::Single => {}
+            }
+        }
+        Choice::None
+    }
+
+    /// Why a pod is stale, each reason once: its configuration changed after it started, or the driver under it did. The GPU operator's
+    /// own pods follow their driver without us.
+    pub fn staleness(
+        &self,
+        node: &Node,
+        pod: &Pod,
+        daemon_set: &DaemonSet,
+        base: Option<&Base>,
+        configs: &BTreeMap<String, Config>,
+    ) -> Vec<Stale> {
+        // The container that has been running longest decides; a pod without running containers is yet to read anything.
+        let Some(started) = pod.containers.iter().filter_map(|container| container.started).min() else { return Vec::new() };
+        let mut reasons = Vec::new();
+        // Times have a grain of one second: a tie is stale.
+        if uses_config(daemon_set, self.settings)
+            && let Choice::Key(key) = self.choice(node)
+            && let Some(config) = configs.get(key).filter(|config| started <= config.since)
+        {
+            reasons.push(Stale {
+                under: format!("config:{}", config.digest),
+                cause: format!("its container started {started}, its configuration `{key}` is as it is since {}", config.since),
+                since: Some(config.since),
+            });
+        }
+        if stands_alone(daemon_set)
+            && let Some(base) = base
+            && let Some(since) = base.served_since.filter(|since| started <= *since)
+        {
+            reasons.push(Stale {
+                under: format!("driver:{}", base.identity),
+                cause: format!("its container started {started}, the driver under it is there since {since}"),
+                since: None,
+            });
+        }
+        reasons
+    }
+}
+
+fn uses_config(daemon_set: &DaemonSet, settings: &DevicePluginSettings) -> bool {
+    settings.config_map.as_ref().is_some_and(|name| daemon_set.config_maps.contains(name))
+}
+
+/// Made by a chart and not by the operator.
+fn stands_alone(daemon_set: &DaemonSet) -> bool {
+    daemon_set.owner.is_none() && names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+}

@@ -1,0 +1,114 @@
+//! Is the NicClusterPolicy safe when its chart lets go of it? From 24.10 on the network operator's chart renders none: Helm would delete
+//! the one that an older chart made, and with it the drivers and every secondary network. The chart has a hook of its own against that,
+//! which does nothing where hooks are switched off, and nothing against Argo CD's pruning.
+
+use crate::contract::names;
+
+use super::observed::Labels;
+
+/// The first chart that renders no NicClusterPolicy.
+const LETS_GO: (u32, u32) = (24, 10);
+
+/// What is seen of the NicClusterPolicy for this question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// `metadata.resourceVersion`: what was read is what is changed.
+    pub version: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotations.
+    pub annotations: Labels,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing, and why.
+    Nothing(&'static str),
+    /// These annotations are missing.
+    Annotate(Labels),
+    /// It is being deleted: no annotation helps any more.
+    Lost,
+}
+
+/// What keeps the policy. `None`: there is none, or no API for it. `version`: the chart's that is about to be deployed; one that cannot be
+/// read counts as new, as the annotations do no harm.
+pub fn keeping(policy: Option<&Kept>, version: Option<&str>) -> Keeping {
+    let Some(policy) = policy else { return Keeping::Nothing("there is no NicClusterPolicy") };
+    if version.and_then(release).is_some_and(|version| version < LETS_GO) {
+        return Keeping::Nothing("charts before 24.10 keep the NicClusterPolicy by rendering it");
+    }
+    if policy.labels.get(names::HELM_MANAGED.0).is_none_or(|by| by != names::HELM_MANAGED.1) {
+        return Keeping::Nothing("the NicClusterPolicy is not Helm's");
+    }
+    if policy.deleting {
+        return Keeping::Lost;
+    }
+    let missing = missing(&policy.annotations);
+    if missing.is_empty() { Keeping::Nothing("the NicClusterPolicy is kept already") } else { Keeping::Annotate(missing) }
+}
+
+/// Year and month of a chart's version (`24.10.0`, `v25.1.0`).
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn missing(annotations: &Labels) -> Labels {
+    let mut missing = Labels::new();
+    let (policy, keep) = names::HELM_POLICY_ANNOTATION;
+    if annotations.get(policy).is_none_or(|found| found != keep) {
+        missing.insert(policy.to_owned(), keep.to_owned());
+    }
+    let options = annotations.get(names::ARGO_OPTIONS_ANNOTATION).map(String::as_str).unwrap_or_default();
+    let mut options: Vec<&str> = options.split(',').map(str::trim).filter(|option| !option.is_empty()).collect();
+    if !options.contains(&names::ARGO_NO_PRUNE) {
+        // Others' options stay, but one that says the opposite.
+        options.retain(|option| !option.starts_with("Prune="));
+        options.push(names::ARGO_NO_PRUNE);
+        missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), options.join(","));
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn helms(annotations: &[(&str, &str)]) -> Kept {
+        Kept { version: "1".into(), labels: pairs(&[names::HELM_MANAGED]), annotations: pairs(annotations), deleting: false }
+    }
+
+    #[test]
+    fn only_what_a_new_chart_would_let_go_of_is_annotated() {
+        let both = [names::HELM_POLICY_ANNOTATION, (names::ARGO_OPTIONS_ANNOTATION, "Prune=false")];
+        let wanted = Keeping::Annotate(pairs(&both));
+        for version in [None, Some("24.10.0"), Some("25.1.0"), Some("v26.4.1"), Some("26.7.0-rc.2"), Some("latest")] {
+            assert_eq!(keeping(Some(&helms(&[])), version), wanted, "{version:?}");
+        }
+        let nothing = |policy: Option<&Kept>, version| matches!(keeping(policy, version), Keeping::Nothing(_));
+        assert!(nothing(None, Some("25.1.0")));
+        assert!(nothing(Some(&helms(&[])), Some("24.7.1")));
+        assert!(nothing(Some(&helms(&both)), Some("25.1.0")));
+        assert!(nothing(Some(&Kept { labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]), ..helms(&[]) }), None));
+        assert!(nothing(Some(&Kept { labels: Labels::new(), ..helms(&[]) }), None));
+        assert_eq!(keeping(Some(&Kept { deleting: true, ..helms(&both) }), None), Keeping::Lost);
+    }
+
+    #[test]
+    fn others_options_stay() {
+        let options = |found: &str| match keeping(Some(&helms(&[(names::ARGO_OPTIONS_ANNOTATION, found)])), None) {
+            Keeping::Annotate(annotations) => annotations.get(names::ARGO_OPTIONS_ANNOTATION).cloned(),
+            Keeping::Nothing(_) | Keeping::Lost => None,
+        };
+        assert_eq!(options("ServerSideApply=true, Delete=false").as_deref(), Some("ServerSideApply=true,Delete=false,Prune=false"));
+        assert_eq!(options("Prune=confirm,Replace=true").as_deref(), Some("Replace=true,Prune=false"));
+        assert_eq!(options("Delete=false,Prune=false"), None, "nothing to add");
+    }
+}

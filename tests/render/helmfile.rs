@@ -1,0 +1,245 @@
+//! The deployer helmfile: what a bundle must say so that helmfile does what the plan says. Each trap that helmfile has for a bundle
+//! has a test that is named after it; `real` asks helmfile itself.
+
+mod real;
+mod state;
+
+use std::collections::BTreeMap;
+
+use gpu_rollout::bundle::{Parts, Tree, build};
+use gpu_rollout::catalog::hook_chart;
+use gpu_rollout::contract::budget::deployer_timeout_seconds;
+use gpu_rollout::deployer::layout::{folders, values_of};
+use gpu_rollout::release::model::{Chart, Kind};
+use gpu_rollout::release::{Options, Plan};
+
+use super::library;
+use state::{State, states};
+
+/// Every recipe of the library: name, plan, state files in the order in which helmfile deploys them.
+fn all() -> impl Iterator<Item = (&'static str, Plan, Vec<State>)> {
+    gpu_rollout::catalog::recipe_names().map(|name| {
+        let plan = library::planned(&library::recipe(name));
+        (name, plan, states(&library::bundle(name, "helmfile".parse().unwrap())))
+    })
+}
+
+/// A bundle of the largest recipe after a change of its plan.
+fn changed(change: impl Fn(&mut Plan)) -> (Plan, Tree) {
+    let recipe = library::recipe("eks-gb200-training");
+    let mut plan = library::planned(&recipe);
+    change(&mut plan);
+    let deployer = "helmfile".parse().unwrap();
+    let parts = Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES, source: None };
+    let tree = build(parts).unwrap();
+    (plan, tree)
+}
+
+#[test]
+fn every_release_stands_in_one_state_file_as_the_plan_says() {
+    for (name, plan, states) in all() {
+        let releases: Vec<_> = states.iter().flat_map(|state| &state.releases).collect();
+        assert_eq!(releases.len(), plan.releases.len(), "{name}");
+        for ((folder, release), found) in folders(&plan).zip(releases) {
+            assert_eq!((found.name.as_str(), found.namespace.as_str()), (release.name.as_str(), release.namespace.as_str()), "{name}");
+            assert_eq!(found.timeout, release.timeout_seconds, "{name}: {folder}");
+            let (version, values) = match &release.kind {
+                Kind::Upstream(upstream) => (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")]),
+                Kind::Crds(_) | Kind::Manifests(_) => (None, Vec::new()),
+                Kind::Hook(hook) => (None, [values_of(&plan, hook), vec![format!("{folder}/rollout.yaml")]].concat()),
+            };
+            assert_eq!((&found.version, &found.values), (&version, &values), "{name}: {folder}");
+            let is_local = found.chart == format!("./{folder}");
+            assert_eq!(is_local, !matches!(release.kind, Kind::Upstream(_)), "{name}: {folder}");
+        }
+    }
+}
+
+#[test]
+fn what_a_release_needs_is_named_or_stands_in_an_earlier_file() {
+    for (name, plan, states) in all() {
+        let mut earlier: Vec<String> = Vec::new();
+        for state in &states {
+            let here: Vec<String> = state.releases.iter().map(state::Release::id).collect();
+            for found in &state.releases {
+                let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
+                for need in &release.needs {
+                    let need = plan.releases.iter().find(|other| other.name == *need).unwrap();
+                    let id = format!("{}/{}", need.namespace, need.name);
+                    assert!(found.needs.contains(&id) || earlier.contains(&id), "{name}: {} does not wait for {id}", found.name);
+                }
+                assert!(found.needs.iter().all(|need| here.contains(need)), "{name}: helmfile refuses a need that it cannot find");
+            }
+            earlier.extend(here);
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_timeout_is_each_releases_own_and_covers_the_budget_of_its_job() {
+    for (name, plan, states) in all() {
+        for found in states.iter().flat_map(|state| &state.releases) {
+            // Zero is no timeout for helmfile: it leaves the flag out, and Helm takes five minutes.
+            assert!(found.timeout > 0, "{name}: {}", found.name);
+            let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
+            if let Kind::Hook(hook) = &release.kind {
+                assert!(found.timeout >= deployer_timeout_seconds(hook.budget.seconds), "{name}: {}", found.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_wait_would_wait_for_what_the_hook_is_to_bring_about() {
+    for (name, _, states) in all() {
+        for state in states {
+            let defaults = &state.helm_defaults;
+            // The model of `state` knows neither `waitForJobs`, `trackMode`, `rollbackOnFailure` nor a release's own `wait`.
+            assert!(!defaults.wait && !defaults.atomic && !defaults.cleanup_on_fail, "{name}");
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_create_namespace_is_on_unless_it_is_switched_off() {
+    for (name, _, states) in all() {
+        assert!(states.iter().all(|state| !state.helm_defaults.create_namespace), "{name}: namespaces without Pod Security labels");
+    }
+}
+
+#[test]
+fn trap_helmfile_skips_crds_for_a_whole_file_only() {
+    for (name, plan, states) in all() {
+        check_crds(name, &plan, &states);
+    }
+    // Charts that keep their CRDs after charts that do not: three files.
+    let (plan, tree) = changed(|plan| {
+        let last = plan.releases.iter_mut().rev().find(|release| matches!(release.kind, Kind::Upstream(_))).unwrap();
+        if let Kind::Upstream(upstream) = &mut last.kind {
+            upstream.skip_crds = false;
+        }
+    });
+    let states = states(&tree);
+    assert_eq!(states.len(), 3);
+    check_crds("changed", &plan, &states);
+    assert!(tree.get("helmfile-1.yaml").is_some() && tree.get("helmfile-2.yaml").is_some());
+}
+
+fn check_crds(name: &str, plan: &Plan, states: &[State]) {
+    for state in states {
+        for found in &state.releases {
+            let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
+            if let Kind::Upstream(upstream) = &release.kind {
+                assert_eq!(state.helm_defaults.skip_crds, upstream.skip_crds, "{name}: {}", found.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_state_files_beside_each_other_run_in_parallel() {
+    for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
+        let tree = library::bundle(name, deployer);
+        assert!(!tree.files().any(|file| file.path.starts_with("helmfile.d/")), "{name}");
+        // `states` follows the references: a file that is not referred to would not be deployed at all.
+        let files = tree.files().filter(|file| file.path.starts_with("helmfile")).count();
+        assert_eq!(files, states(&tree).len(), "{name}");
+        assert!(states(&tree).iter().all(|state| state.helmfiles.len() <= 1), "{name}");
+    }
+}
+
+#[test]
+fn trap_helmfile_plans_everything_before_the_crds_are_there() {
+    for (name, plan, states) in all() {
+        for found in states.iter().flat_map(|state| &state.releases) {
+            let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
+            let (never, not_on_install) = (found.disable_validation, found.disable_validation_on_install);
+            match &release.kind {
+                Kind::Upstream(upstream) => {
+                    assert_eq!((never, not_on_install), (upstream.skip_crds, !upstream.skip_crds), "{name}: {}", found.name);
+                }
+                Kind::Manifests(manifests) => assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name),
+                Kind::Crds(_) | Kind::Hook(_) => assert!(!never && !not_on_install, "{name}: {}", found.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_crds_and_namespaces_that_exist_are_taken_over() {
+    for (name, plan, states) in all() {
+        for found in states.iter().flat_map(|state| &state.releases) {
+            let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
+            let is_ours = matches!(release.kind, Kind::Crds(_) | Kind::Manifests(_));
+            assert_eq!(found.take_ownership, is_ours, "{name}: {}", found.name);
+        }
+    }
+}
+
+/// Helmfile's own hooks run on the operator's machine, without the rights of the Job, and also when a release has failed. Keys of Helm 4
+/// are errors with Helm 3. Arguments could say `--no-hooks`, and what is suppressed hides differences from `apply`.
+#[test]
+fn trap_helmfile_has_keys_that_break_a_promise_or_a_version_of_helm() {
+    let keys = [
+        "hooks",
+        "forceConflicts",
+        "serverSide",
+        "rollbackOnFailure",
+        "syncArgs",
+        "diffArgs",
+        "args",
+        "suppressDiff",
+        "suppressOutputLineRegex",
+    ];
+    for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
+        for file in library::bundle(name, deployer).files().filter(|file| file.path.starts_with("helmfile")) {
+            let text = String::from_utf8(file.content.clone()).unwrap();
+            let found =
+                keys.iter().find(|key| text.lines().any(|line| line.trim_start_matches([' ', '-']).starts_with(&format!("{key}:"))));
+            assert_eq!(found, None, "{name}: {}", file.path);
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_replaces_repositories_of_the_same_name_in_the_users_helm() {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    for (_, _, states) in all() {
+        for repository in states.into_iter().flat_map(|state| state.repositories) {
+            // One name means one address in all bundles there are.
+            assert!(repository.name.len() > "nvidia".len() && repository.name.contains('-'), "{}", repository.name);
+            assert_eq!(known.entry(repository.name).or_insert_with(|| repository.url.clone()), &repository.url);
+        }
+    }
+}
+
+#[test]
+fn trap_helmfile_evaluates_braces_in_a_release() {
+    let (_, tree) = changed(|plan| {
+        for release in &mut plan.releases {
+            if let Kind::Upstream(upstream) = &mut release.kind {
+                upstream.chart = Chart::File("/mnt/{{ odd }}/chart-1.tgz".to_owned());
+            }
+        }
+    });
+    let states = states(&tree);
+    let charts: Vec<&String> =
+        states.iter().flat_map(|state| &state.releases).map(|release| &release.chart).filter(|chart| chart.starts_with('/')).collect();
+    assert!(!charts.is_empty() && charts.iter().all(|chart| *chart == "/mnt/{{ \"{{\" }} odd }}/chart-1.tgz"), "{charts:?}");
+    assert!(states.iter().all(|state| state.repositories.is_empty()));
+}
+
+#[test]
+fn trap_helmfile_apply_does_not_run_a_failed_hook_again() {
+    for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
+        let tree = library::bundle(name, deployer);
+        let readme = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        for sentence in
+            ["**`helmfile sync` is the verb.**", "It is wrong **after a hook has failed**", "--include-transitive-needs", "no `--timeout`"]
+        {
+            assert!(readme.contains(sentence), "{name}: {sentence}");
+        }
+        let commands: Vec<String> = (deployer.next)("bundle", None);
+        assert!(commands.iter().any(|line| line.ends_with(" sync")) && !commands.iter().any(|line| line.contains(" apply")));
+    }
+}
