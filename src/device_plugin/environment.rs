@@ -119,7 +119,9 @@ fn operator(environment: &mut Environment, version: PluginVersion, values: &dyn 
     environment.set("DEVICE_LIST_STRATEGY", list, format!("`cdi.enabled: {because}` of the GPU operator"));
     for (path, names) in [("gds.enabled", &["GDS_ENABLED", "MOFED_ENABLED"][..]), ("gdrcopy.enabled", &["GDRCOPY_ENABLED"])] {
         if is_on(path) == Some(true) {
-            names.iter().for_each(|name| environment.set(name, "true", format!("`{path}: true` of the GPU operator")));
+            for name in names {
+                environment.set(name, "true", format!("`{path}: true` of the GPU operator"));
+            }
         }
     }
     for variable in values("devicePlugin.env").iter().filter_map(Value::as_array).flatten() {

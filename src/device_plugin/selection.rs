@@ -43,9 +43,12 @@ pub fn without_label<'a>(chart: Chart, names: &[&'a str], default: Option<&'a st
 
 /// What is to be said where nodes without the label get the plugin's defaults.
 pub fn no_default(names: &[&str]) -> Finding {
-    let named = if names.contains(&NAMED) { format!(": the name `{NAMED}` means nothing to it") } else { String::new() };
-    Finding::new(Rule::NoDefault, format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{named}"))
-        .with(|diagnostic| diagnostic.hint("name a default, unless that is meant"))
+    let means_nothing = if names.contains(&NAMED) { format!(": the name `{NAMED}` means nothing to it") } else { String::new() };
+    Finding::new(
+        Rule::NoDefault,
+        format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{means_nothing}"),
+    )
+    .with(|diagnostic| diagnostic.hint("name a default, unless that is meant"))
 }
 
 /// Why a configuration of this name cannot be chosen, if it cannot.

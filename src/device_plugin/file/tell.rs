@@ -19,11 +19,10 @@ impl Answer {
             let name = name.as_ref().map_or_else(|| self.name.clone(), |name| format!("{}, configuration {name}", self.name));
             match &report.verdict {
                 Verdict::Ok(effective) => {
-                    text += &format!("{name}: the device plugin {} starts with it\n", self.version);
-                    text += &summary(effective);
+                    text.extend([&*name, ": the device plugin ", &*self.version, " starts with it\n", &*summary(effective)]);
                 }
                 Verdict::ParseError(message) | Verdict::ValidateError(message) => {
-                    text += &format!("{name}: the device plugin {} refuses it\n  {message}\n", self.version);
+                    text.extend([&*name, ": the device plugin ", &*self.version, " refuses it\n  ", &**message, "\n"]);
                 }
             }
         }
@@ -33,7 +32,7 @@ impl Answer {
                 (_, Value::String(reason)) => format!("no plugin: {reason}"),
                 _ => "the plugin's defaults".to_owned(),
             };
-            text += &format!("nodes without the label {LABEL}: {gets}\n");
+            text.extend(["nodes without the label ", LABEL, ": ", &*gets, "\n"]);
         }
         text
     }
@@ -110,7 +109,8 @@ fn summary(effective: &Effective) -> String {
         rows.push(("IMEX channel 0", if effective.imex.required { "required" } else { "where the node has it" }.to_owned()));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect()
+    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect();
+    lines.concat()
 }
 
 fn yes_or_no(flag: bool) -> &'static str {

@@ -134,10 +134,12 @@ fn mig_hint(environment: &Environment) -> String {
 }
 
 fn mps_replicas(resource: &SharedResource) -> Option<Finding> {
-    let limit = match resource.replicas {
-        ..=MPS_CLIENTS => return None,
-        ..=MOST_MPS_CLIENTS => format!("GPUs with compute capability below 7.5 have at most {MPS_CLIENTS} clients"),
-        _ => format!("no GPU has more than {MOST_MPS_CLIENTS} clients"),
+    let limit = if resource.replicas > MOST_MPS_CLIENTS {
+        format!("no GPU has more than {MOST_MPS_CLIENTS} clients")
+    } else if resource.replicas > MPS_CLIENTS {
+        format!("GPUs with compute capability below 7.5 have at most {MPS_CLIENTS} clients")
+    } else {
+        return None;
     };
     Some(
         Finding::new(
