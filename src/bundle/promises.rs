@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::device_plugin;
 use super::info::{INFO, Info};
 use super::verify::Finding;
 use crate::contract::budget::deployer_timeout_seconds;
@@ -57,6 +58,7 @@ pub(super) fn broken(directory: &Path) -> Vec<Finding> {
     };
     // As above; an information that is no YAML is changed, and has nothing more to say.
     let info = fs::read_to_string(directory.join(INFO)).ok().and_then(|text| yaml::from_str::<Info>(&text).ok());
+    findings.extend(info.iter().flat_map(|info| device_plugin::broken(directory, info)));
     for release in info.into_iter().flat_map(|info| info.releases) {
         let said = release.version.unwrap_or_default();
         match release.kind.as_str() {

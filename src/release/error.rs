@@ -93,6 +93,17 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
+    /// Configurations of the device plugin at a component that has none.
+    #[error("component `{0}` does not deploy the device plugin, so it takes no `devicePluginConfig`")]
+    NoDevicePlugin(String),
+    /// Configurations of the device plugin that cannot be written.
+    #[error("`devicePluginConfig` of component `{component}`: {reason}")]
+    DevicePluginConfig {
+        /// The component.
+        component: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A wait without an end before a gate with a budget.
     #[error(
         "`waitForCompletion` has no timeout, so one endless job would hold up the whole rollout, and gate `settled` could never be promised"
@@ -171,7 +182,9 @@ impl PlanError {
             | Self::NoMap { .. }
             | Self::Value { .. }
             | Self::CrdFile { .. }
-            | Self::TooLong(_) => None,
+            | Self::TooLong(_)
+            | Self::NoDevicePlugin(_)
+            | Self::DevicePluginConfig { .. } => None,
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 
 /// Whether a file carries Helm's own syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
-    ["-pre/templates/", "-post/templates/", "-resources/templates/objects.yaml"].iter().any(|part| path.contains(part))
+    ["-pre/templates/", "-post/templates/", "/templates/objects.yaml"].iter().any(|part| path.contains(part))
         // The umbrella chart of Argo CD.
         || path.starts_with("templates/")
 }
