@@ -274,6 +274,9 @@ pub struct Component {
     /// Where its pods run; written to every place that its chart has for it. A list replaces the chart's own.
     #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
     pub node_scheduling: NodeScheduling,
+    /// Configurations of the device plugin (gpu-operator and nvidia-device-plugin).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_plugin_config: Option<DevicePluginConfig>,
     /// `false` leaves out a component that a parent recipe brings.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub enabled: bool,
@@ -366,6 +369,18 @@ pub enum TaintEffect {
     PreferNoSchedule,
     /// Pods are evicted.
     NoExecute,
+}
+
+/// Configurations of the device plugin: the bundle makes a ConfigMap of them. A node chooses one with its label
+/// `nvidia.com/device-plugin.config`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevicePluginConfig {
+    /// The one for nodes without the label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`, `sharing` …
+    pub configs: Map<String, Value>,
 }
 
 /// The default of [`Component::enabled`].

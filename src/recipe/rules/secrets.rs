@@ -36,12 +36,14 @@ const TOKEN_SHAPES: [(&str, usize); 10] = [
     ("hf_", 30),
 ];
 
-/// Checks the values of all components.
+/// Checks the values and custom resources of all components.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
-        if let Some(values) = subject.at(&["components", &component.name, "values"]) {
-            let mut check = Check { component: &component.name, findings };
-            check.node(&Path::default(), values, values.origin);
+        for key in ["values", "customResources"] {
+            if let Some(values) = subject.at(&["components", &component.name, key]) {
+                let mut check = Check { component: &component.name, findings };
+                check.node(&Path::default(), values, values.origin);
+            }
         }
     }
 }
