@@ -53,6 +53,10 @@ fn between_deployers(module: &[String], parts: &[String]) -> Option<String> {
         return None;
     }
     let target = parts.get(2)?;
+    // What reads the files back may know where they lie, and nothing else of how they are written.
+    if own == "facts" && !["facts", "layout"].contains(&target.as_str()) {
+        return Some(target.clone());
+    }
     (target != own && deployers().any(|deployer| deployer == *target)).then(|| target.clone())
 }
 
@@ -74,6 +78,7 @@ fn every_kind_of_wrong_import_is_seen() {
         ("src/release/a.rs", "use std::{fs, io};", "may not touch Files"),
         ("src/cluster/a.rs", "use crate::hook::drive;", "`cluster` may not import"),
         ("src/hook.rs", "use crate::cli::printer::Printer;", "`hook` may not import"),
+        ("src/deployer/facts/helm.rs", "use crate::deployer::chart;", "deployer `facts` may not import `chart`"),
         ("src/deployer/layout.rs", "use super::helm::facts;", "deployer `layout` may not import `helm`"),
         ("src/main.rs", "use gpu_rollout::hook::run;", "`main` may not import"),
         ("src/attic.rs", "", "no room `attic`"),
@@ -84,7 +89,8 @@ fn every_kind_of_wrong_import_is_seen() {
     }
     let right = [
         ("src/recipe/a.rs", "// use crate::hook;\nuse super::model;\n#[cfg(test)]\nmod tests { use std::env; use super::*; }"),
-        ("src/deployer/helm/facts.rs", "use super::super::layout; use crate::deployer::helm;"),
+        ("src/deployer/facts/helm.rs", "use super::chart; use crate::deployer::layout; use crate::deployer::facts::model;"),
+        ("src/deployer/helm/parts.rs", "use super::super::layout; use crate::deployer::helm;"),
         ("src/deployer.rs", "pub use helm::render;"),
         ("src/bundle/tests.rs", "fn f() { std::process::Command::new(\"x\"); }"),
     ];

@@ -187,3 +187,32 @@ fn the_checksums_are_those_of_sha256sum() {
     let output = check.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn what_bundles_mean_is_said_and_compared() {
+    let scene = Scene::new();
+    let render = |deployer: &str, output: &str| {
+        let arguments = format!("bundle render -r kind-dev -d {deployer} -o {output} --repo https://git.example.com/fleet.git");
+        let arguments = if deployer == "flux" { arguments } else { arguments.split(" --repo").next().unwrap().to_owned() };
+        assert!(scene.run(&arguments).status.success(), "{arguments}");
+    };
+    render("helm", "helm");
+    render("flux", "flux");
+    let mut seen = scene.seen("bundle parity helm flux");
+    let release = scene.path().join("flux/releases/004-gpu-operator-post.yaml");
+    fs::write(&release, fs::read_to_string(&release).unwrap().replace("disableWait: true", "disableWait: false")).unwrap();
+    let job = scene.path().join("flux/004-gpu-operator-post/templates/job.yaml");
+    fs::write(&job, fs::read_to_string(&job).unwrap().replace("backoffLimit: 2", "backoffLimit: 6")).unwrap();
+    seen += &scene.seen("bundle parity helm flux");
+    seen += &scene.seen("bundle parity helm nowhere");
+    seen += &scene.seen("bundle parity helm");
+    let json = scene.run("bundle parity helm flux -o json");
+    let parity: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((json.status.code(), &parity["equal"]), (Some(3), &serde_json::json!(false)));
+    let facts = scene.run("bundle facts helm -o json");
+    let facts: serde_json::Value = serde_json::from_slice(&facts.stdout).unwrap();
+    assert_eq!((&facts["deployer"], &facts["releases"]["gpu-operator"]["kind"]), (&"helm".into(), &"upstream".into()));
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter("[0-9a-f]{12}…", "[digest]");
+    settings.bind(|| snapshot!("command-parity", seen));
+}

@@ -1,6 +1,7 @@
 //! One recipe means the same with every deployer; and whatever is changed in a deployer's files, parity names it.
 
 mod mutations;
+mod promises;
 
 use gpu_rollout::bundle::Tree;
 use gpu_rollout::catalog;

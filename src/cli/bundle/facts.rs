@@ -55,13 +55,13 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Fa
 
 /// A heading a release, a line a fact.
 fn text(facts: &Facts) -> String {
-    let mut text = format!("deployer: {}\n", facts.deployer);
+    let mut lines = vec![format!("deployer: {}", facts.deployer)];
     let mut releases: Vec<_> = facts.releases.iter().collect();
     // What waits for more comes later.
     releases.sort_by_key(|(_, release)| release.after.releases.len());
     for (name, release) in releases {
-        text += &format!("\n{name}\n");
-        let mut line = |fact: &str, value: &str| text += &format!("  {fact}: {value}\n");
+        lines.extend([String::new(), name.clone()]);
+        let mut line = |fact: &str, value: &str| lines.push(format!("  {fact}: {value}"));
         for (fact, value) in compare::leaves(release) {
             // Which files a chart has, `ls` tells as well.
             if !fact.starts_with("chart.files") {
@@ -75,7 +75,7 @@ fn text(facts: &Facts) -> String {
             line("timeout", &format!("{} s ({}: {})", timeout.seconds, timeout.file, timeout.setting));
         }
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 /// A value for people.
@@ -83,7 +83,7 @@ pub(super) fn said(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(list) => list.iter().map(said).collect::<Vec<_>>().join(", "),
-        value => match compare::reason(value) {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => match compare::reason(value) {
             Some(reason) => format!("not expressible: {reason}"),
             None => value.to_string(),
         },

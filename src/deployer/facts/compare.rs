@@ -69,8 +69,9 @@ pub fn compare(bundles: &[Facts]) -> Parity {
             continue;
         }
         if !ordered_alike(name, bundles) {
-            let after = |release: &Option<&Release>| release.map(|release| Value::from_iter(release.after.releases.iter().cloned()));
-            differences.push(Difference { release: name.clone(), fact: "after".to_owned(), values: releases.iter().map(after).collect() });
+            let after = |release: &Release| release.after.releases.iter().cloned().collect::<Value>();
+            let values = releases.iter().map(|release| release.map(after)).collect();
+            differences.push(Difference { release: name.clone(), fact: "after".to_owned(), values });
         }
         differences.extend(differing(name, &releases.iter().flatten().map(|release| leaves(release)).collect::<Vec<_>>()));
     }
@@ -93,7 +94,7 @@ fn differing(name: &str, releases: &[BTreeMap<String, Value>]) -> Vec<Difference
         let mut said = values.iter().filter(|value| value.is_none_or(|value| reason(value).is_none()));
         let first = said.next();
         if said.any(|value| Some(value) != first) {
-            let values = values.into_iter().map(|value| value.cloned()).collect();
+            let values = values.into_iter().map(Option::<&Value>::cloned).collect();
             found.push(Difference { release: name.to_owned(), fact: fact.clone(), values });
         }
     }
@@ -113,18 +114,15 @@ pub fn leaves(release: &Release) -> BTreeMap<String, Value> {
 }
 
 fn descend(path: String, value: Value, found: &mut BTreeMap<String, Value>) {
-    match value {
-        Value::Object(map) if !map.is_empty() && !map.contains_key(NOT_EXPRESSIBLE) => {
-            for (key, value) in map {
-                // Keys such as file names have dots of their own.
-                let key = if key.contains('.') { format!("[{key}]") } else { key };
-                let dot = if path.is_empty() || key.starts_with('[') { "" } else { "." };
-                descend(format!("{path}{dot}{key}"), value, found);
-            }
-        }
-        leaf => {
-            found.insert(path, leaf);
-        }
+    let Some(map) = value.as_object().filter(|map| !map.is_empty() && !map.contains_key(NOT_EXPRESSIBLE)) else {
+        found.insert(path, value);
+        return;
+    };
+    for (key, value) in map.clone() {
+        // Keys such as file names have dots of their own.
+        let key = if key.contains('.') { format!("[{key}]") } else { key };
+        let dot = if path.is_empty() || key.starts_with('[') { "" } else { "." };
+        descend(format!("{path}{dot}{key}"), value, found);
     }
 }
 

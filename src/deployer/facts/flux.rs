@@ -90,7 +90,7 @@ impl<'a> Bundle<'a> {
             );
         }
         let has_digests = kustomization["generatorOptions"]["disableNameSuffixHash"] != true;
-        let label = format!("metadata/labels/{}\\/bundle", PREFIX);
+        let label = format!("metadata/labels/{PREFIX}\\/bundle");
         let mut bundle = Self {
             files,
             config_maps: config_maps(&kustomization),
@@ -100,10 +100,7 @@ impl<'a> Bundle<'a> {
             sources: BTreeMap::new(),
             own_source: if is_own { sync["spec"]["sourceRef"].clone() } else { Value::Null },
             prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
-            timeout: match sync["spec"]["wait"] == true {
-                true => seconds(SYNC, &sync["spec"]["timeout"])?,
-                false => None,
-            },
+            timeout: if sync["spec"]["wait"] == true { seconds(SYNC, &sync["spec"]["timeout"])? } else { None },
         };
         // Kustomize stops at a file that is not there.
         for path in bundle.config_maps.values().flat_map(BTreeMap::values) {

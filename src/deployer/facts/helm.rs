@@ -136,8 +136,8 @@ impl<'a> Line<'a> {
 
     /// The folder of the chart: the first path of the bundle that is no values file.
     fn local(&self) -> String {
-        let paths = self.words.iter().enumerate().filter(|(at, _)| *at == 0 || self.words[at - 1] != "--values");
-        let found = paths.filter_map(|(_, word)| word.strip_prefix("$bundle/")).next();
+        let mut paths = self.words.iter().enumerate().filter(|(at, _)| *at == 0 || self.words[at - 1] != "--values");
+        let found = paths.find_map(|(_, word)| word.strip_prefix("$bundle/"));
         found.map_or_else(String::new, |path| self.expanded(path))
     }
 

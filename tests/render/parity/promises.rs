@@ -1,0 +1,99 @@
+//! `bundle verify` finds an edit that breaks a promise in the files of every deployer.
+
+use std::fs;
+
+use gpu_rollout::bundle::{Finding, verify, write};
+use gpu_rollout::deployer::names;
+
+use super::bundle;
+
+/// The broken promises of a bundle of `deployer` in whose files each `from` has become `to`.
+fn broken(deployer: &str, edits: &[(&str, &str, &str)]) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
+    write(&bundle("eks-gb200-training", deployer.parse().unwrap()), &output, false).unwrap();
+    for (path, from, to) in edits {
+        let text = fs::read_to_string(output.join(path)).unwrap();
+        assert!(text.contains(from), "{deployer}: {path}: {from}");
+        fs::write(output.join(path), text.replace(from, to)).unwrap();
+    }
+    let findings = verify(&output).unwrap();
+    let promises = findings.into_iter().filter(|finding| matches!(finding, Finding::Promise { .. }));
+    promises.map(|finding| finding.to_string().replace(directory.path().to_str().unwrap(), "")).collect()
+}
+
+fn says(found: &[String], expected: &[&str]) -> bool {
+    expected.iter().all(|part| found.iter().any(|line| line.contains(part)))
+}
+
+#[test]
+fn a_bundle_as_it_was_rendered_keeps_every_promise() {
+    for deployer in names() {
+        assert_eq!(broken(deployer, &[]), [""; 0], "{deployer}");
+    }
+}
+
+#[test]
+fn a_version_that_was_changed_alone_is_found_with_every_deployer() {
+    for (deployer, path) in [
+        ("helm", "deploy.sh"),
+        ("helmfile", "helmfile.yaml"),
+        ("flux", "releases/004-gpu-operator.yaml"),
+        ("argocd", "apps/004-gpu-operator.yaml"),
+        ("argocd-helm", "templates/004-gpu-operator.yaml"),
+    ] {
+        // The version of the CRDs is another word of the script.
+        let (from, to) = if deployer == "helm" { ("600 v26.3.1", "600 v26.7.0") } else { ("v26.3.1", "v26.7.0") };
+        let found = broken(deployer, &[(path, from, to)]);
+        let expected = ["its hook gpu-operator-post is made for v26.3.1", "with the CRDs of version v26.3.1", "says gpu-operator v26.3.1"];
+        assert!(says(&found, &expected), "{deployer}: {found:?}");
+    }
+}
+
+#[test]
+fn values_that_are_not_shared_are_found_with_every_deployer() {
+    let shared = "004-gpu-operator/values.yaml";
+    for (deployer, path, from, to) in [
+        ("helm", "deploy.sh", "4590 004-gpu-operator/values.yaml", "4590"),
+        ("helmfile", "helmfile.yaml", "      - \"004-gpu-operator/values.yaml\"\n      - \"005", "      - \"005"),
+        ("flux", "releases/005-gpu-operator-post.yaml", "    - kind: ConfigMap\n      name: gpu-operator-values\n", ""),
+        ("argocd", "apps/005-gpu-operator-post.yaml", "        - \"../004-gpu-operator/values.yaml\"\n", ""),
+        ("argocd-helm", "templates/005-gpu-operator-post.yaml", "        - \"../004-gpu-operator/values.yaml\"\n", ""),
+    ] {
+        let found = broken(deployer, &[(path, from, to)]);
+        assert!(says(&found, &[&format!("gpu-operator-post does not share `{shared}`")]), "{deployer}: {found:?}");
+    }
+}
+
+#[test]
+fn a_hook_before_its_component_is_found_with_every_deployer() {
+    for (deployer, path, from, to) in [
+        ("helm", "deploy.sh", "hook 005-gpu-operator-post", "# hook 005-gpu-operator-post"),
+        ("helmfile", "helmfile.yaml", "    needs:\n      - \"gpu-operator/gpu-operator\"\n", ""),
+        ("flux", "releases/005-gpu-operator-post.yaml", "    - name: gpu-operator\n", "    - name: cert-manager\n"),
+        ("argocd", "apps/005-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
+        ("argocd-helm", "templates/005-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
+    ] {
+        let found = broken(deployer, &[(path, from, to)]);
+        let expected = if deployer == "helm" {
+            "gpu-operator-post is not deployed any more"
+        } else {
+            "gpu-operator-post does not come after gpu-operator, which it waits for"
+        };
+        assert!(says(&found, &[expected]), "{deployer}: {found:?}");
+    }
+}
+
+#[test]
+fn a_timeout_below_the_budget_is_found_wherever_there_is_one() {
+    for (deployer, path, from, to) in [
+        ("helm", "deploy.sh", "gpu-operator 4590", "gpu-operator 4589"),
+        ("helmfile", "helmfile.yaml", "timeout: 4590", "timeout: 4589"),
+        ("flux", "releases/005-gpu-operator-post.yaml", "timeout: 1h16m30s", "timeout: 1h16m29s"),
+        ("argocd", "005-gpu-operator-post/rollout.yaml", "budgetSeconds: 4500", "budgetSeconds: 4500"),
+    ] {
+        let found = broken(deployer, &[(path, from, to)]);
+        let is_found = says(&found, &["gpu-operator-post gets 4589 s, less than the 4590 s that its budget of 4500 s needs"]);
+        assert_eq!(is_found, deployer != "argocd", "{deployer}: {found:?}");
+    }
+}
