@@ -259,6 +259,12 @@ pub struct Component {
     /// Where it is deployed. Default: the catalog's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Where the chart comes from, for a component that is not in the catalog. Such a component needs `version` and `namespace` as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ChartSource>,
+    /// Components of the recipe that must have succeeded before it, beside those that the catalog knows of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
     /// Values of the component's chart. Keys that the chart never reads are errors.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub values: Map<String, Value>,
@@ -274,6 +280,16 @@ pub struct Component {
     /// `false` leaves out a component that a parent recipe brings.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub enabled: bool,
+}
+
+/// A chart that is not in the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChartSource {
+    /// Its repository: `https://…` or `oci://…`, without the chart's name.
+    pub repository: String,
+    /// Its name in the repository.
+    pub name: String,
 }
 
 /// Where the pods of a component run.

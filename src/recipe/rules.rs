@@ -10,9 +10,11 @@ use super::tree::Node;
 use crate::catalog;
 use crate::catalog::model::{Component, Version};
 
+pub mod advice;
 pub mod cluster;
 pub mod components;
 pub mod custom_resources;
+pub mod described;
 pub mod device_plugin;
 pub mod node_scheduling;
 pub mod ofed;

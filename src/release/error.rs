@@ -15,7 +15,7 @@ pub enum PlanError {
     #[error("the recipe has no components")]
     Empty,
     /// Components that wait for each other.
-    #[error("the catalog's `after` makes a circle: {}", .0.join(" → "))]
+    #[error("components wait for each other, by the catalog's or the recipe's `after`: {}", .0.join(" → "))]
     Circle(Vec<String>),
     /// A value that the recipe sets in two ways.
     #[error("`{first}` and `{second}` of component `{component}` both set the same thing")]

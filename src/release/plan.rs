@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::catalog::Catalog;
 use super::choose::{Choice, choose};
+use super::described::Described;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
@@ -40,6 +41,7 @@ pub struct Options {
 /// What the recipe asks for cannot be deployed, or contradicts itself; see [`PlanError`].
 pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Result<Plan, PlanError> {
     check(recipe)?;
+    let catalog = &Described::new(recipe, catalog);
     let chosen = choose(recipe, catalog)?;
     check_repositories(catalog, options)?;
     let mut planner = Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };

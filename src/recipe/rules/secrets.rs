@@ -46,6 +46,15 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Why one entry of a map is taken for a secret by itself, whatever stands below it.
+pub fn entry(key: &str, node: &Node) -> Option<String> {
+    let text = node.text().filter(|text| !text.is_empty())?;
+    match secret_shape(text) {
+        Some(shape) => Some(format!("looks like {shape}")),
+        None => is_secret_key(key).then(|| "is named like a secret and has a literal text".to_owned()),
+    }
+}
+
 struct Check<'a> {
     component: &'a str,
     findings: &'a mut Vec<Diagnostic>,
