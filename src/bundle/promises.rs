@@ -58,14 +58,22 @@ fn release_findings(name: &str, release: &Release, facts: &Facts) -> Vec<Finding
     reasons.into_iter().map(|reason| finding(&release.evidence.file, reason)).collect()
 }
 
-/// What is wrong with a hook: it must fire for its component, with the right version, after it.
+/// What is wrong with a hook: it must fire for its component, with the right version, after it; before it, if it makes ready for it.
 fn hook_reasons(name: &str, release: &Release, hook: &Hook, facts: &Facts) -> Vec<String> {
     let Hook { component, component_version, .. } = hook;
     if component.is_empty() {
         return vec![format!("{name} does not hold the settings of a hook")];
     }
-    let Some(upstream) = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream") else {
-        return vec![format!("{name} stands for {component}, which is not deployed")];
+    let prepares = hook.duties.iter().any(|duty| duty == Duty::PrepareNetwork.name());
+    let upstream = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream");
+    let is_in_place =
+        |upstream: &&Release| if prepares { upstream.after.releases.contains(name) } else { release.after.releases.contains(component) };
+    let Some(upstream) = upstream.filter(is_in_place) else {
+        return vec![if prepares {
+            format!("{name} does not come before {component}, which it makes ready for")
+        } else {
+            format!("{name} does not come after {component}, which it waits for")
+        }];
     };
     let mut reasons = Vec::new();
     if release.runs_hooks == Fact::Is(false) {
@@ -77,7 +85,12 @@ fn hook_reasons(name: &str, release: &Release, hook: &Hook, facts: &Facts) -> Ve
         )),
         _ => {}
     }
-    let shared = upstream.values.files.iter().filter(|path| !release.values.files.contains(path));
+    // The objects of the component that people edit: custom resources, and configurations of the device plugin.
+    let objects = facts.releases.iter().filter(|(other, found)| {
+        !prepares && found.kind == "manifests" && other.strip_prefix(component.as_str()).is_some_and(|rest| rest.starts_with('-'))
+    });
+    let files = objects.flat_map(|(_, objects)| &objects.values.files).chain(&upstream.values.files);
+    let shared = files.filter(|path| !release.values.files.contains(path));
     reasons.extend(shared.map(|path| format!("{name} does not share `{path}`, so edits there do not fire it")));
     let own = format!("{}/{SETTINGS}", release.chart.place);
     if release.values.files.last() != Some(&own) {
@@ -93,7 +106,9 @@ fn info_findings(said: &ReleaseInfo, facts: &Facts) -> Vec<Finding> {
     };
     let file = &release.evidence.file;
     let mut findings = Vec::new();
-    for need in said.needs.iter().filter(|need| !release.after.releases.contains(*need) && facts.releases.contains_key(*need)) {
+    let is_said = |need: &String| said.kind == "hook" && said.component.as_ref() == Some(need);
+    let unmet = release.unmet_needs.iter().filter(|need| facts.releases.contains_key(*need) && !is_said(need));
+    for need in unmet {
         findings.push(finding(file, format!("{} does not come after {need}, which it needs", said.name)));
     }
     match said.kind.as_str() {

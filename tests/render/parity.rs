@@ -58,7 +58,21 @@ fn what_cannot_be_compared_is_said() {
     let parity = compare(&bundles);
     let said: Vec<String> =
         parity.not_expressible.iter().map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason)).collect();
-    insta::assert_snapshot!(said.concat(), @"");
+    insta::assert_snapshot!(said.concat(), @r"
+    flux: takesOwnership: Flux takes over whatever is there, with every release
+    argocd: position: Applications of one wave are synced at once
+    argocd: recordNamespace: Argo CD keeps no record of a Helm release
+    argocd: takesOwnership: Argo CD takes over whatever is there, with every Application
+    argocd: timeoutSeconds: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack
+    argocd: hook.timeoutIsSufficient: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd-helm: position: Applications of one wave are synced at once
+    argocd-helm: recordNamespace: Argo CD keeps no record of a Helm release
+    argocd-helm: takesOwnership: Argo CD takes over whatever is there, with every Application
+    argocd-helm: timeoutSeconds: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd-helm: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack
+    argocd-helm: hook.timeoutIsSufficient: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    ");
 }
 
 #[test]

@@ -26,6 +26,8 @@ struct Line<'a> {
     namespace: &'a str,
     timeout: &'a str,
     rest: &'a [String],
+    /// Whether the release is called after its folder.
+    names: bool,
     /// Whether each way to Helm takes over what is there.
     owns: bool,
     /// The words of all functions that it reaches.
@@ -50,8 +52,14 @@ pub(super) fn statements(files: &Files) -> Result<Statements, FactsError> {
         let gated = stops && script.function(STEP).last().is_some_and(|line| *line == ["exit", "1"]);
         let calls: Vec<&&[String]> = reached.iter().filter(|line| line.first().is_some_and(|word| word == STEP)).collect();
         let owns = !calls.is_empty() && calls.iter().all(|line| line.iter().any(|word| word == "--take-ownership"));
-        let words = reached.into_iter().flatten().map(String::as_str).collect();
-        let line = Line { folder, namespace, timeout, rest, owns, words };
+        // Arguments are put together, or handed on to a function; other programs are run with others.
+        let is_about_arguments = |line: &&[String]| {
+            // `set` may stand behind the pattern of a `case`.
+            line.iter().take(2).any(|word| word == "set") || line.first().is_some_and(|word| script.is_function(word))
+        };
+        let words = reached.iter().copied().filter(is_about_arguments).flatten().map(String::as_str).collect();
+        let names = script.function(STEP).iter().any(|line| line.iter().any(|word| word == NAME));
+        let line = Line { folder, namespace, timeout, rest, names, owns, words };
         let before = statements.iter().filter(|_| gated).map(|statement| statement.name.clone()).collect();
         let after = After { releases: before, exact_among: BTreeSet::new() };
         let gated_by = if gated { "the exit code of Helm: the script ends at the first failure" } else { "nothing" };
@@ -68,10 +76,7 @@ impl<'a> Line<'a> {
         Ok(Statement {
             file: DEPLOY.to_owned(),
             name: name.to_owned(),
-            release_name: self
-                .behind("--install")
-                .filter(|_| self.words.contains(&NAME))
-                .map_or_else(String::new, |word| word.replace("$name", name)),
+            release_name: self.behind("--install").filter(|_| self.names).map_or_else(String::new, |word| word.replace("$name", name)),
             record_namespace: Fact::Is(namespace.clone()),
             namespace,
             position: Fact::Is(position),

@@ -34,6 +34,11 @@ impl Script {
         script
     }
 
+    /// Whether there is such a function.
+    pub(super) fn is_function(&self, name: &str) -> bool {
+        self.functions.contains_key(name)
+    }
+
     /// The lines of a function itself.
     pub(super) fn function(&self, name: &str) -> &[Vec<String>] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
