@@ -7,6 +7,7 @@ use super::info::{INFO, Info, ReleaseInfo};
 use super::read::read;
 use super::verify::Finding;
 use crate::contract::budget::deployer_timeout_seconds;
+use crate::contract::duty::Duty;
 use crate::contract::yaml;
 use crate::deployer::facts::model::Hook;
 use crate::deployer::facts::{Fact, Facts, FactsError, Release, facts};
