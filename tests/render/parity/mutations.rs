@@ -160,7 +160,10 @@ fn is_own(path: &str) -> bool {
     let others = ["README.md", "recipe.yaml", "bundle-info.yaml", "checksums.txt"];
     // The first five releases are one of each kind, and further ones are written by the same template.
     let is_further = ["apps/006", "apps/007", "apps/008", "templates/006", "templates/007", "templates/008"];
-    !is_numbered(path) && !is_further.iter().any(|start| path.starts_with(start)) && !others.contains(&path) && path.ends_with(".yaml")
+    !is_numbered(path)
+        && !is_further.iter().any(|start| path.starts_with(start))
+        && !others.contains(&path)
+        && path.rsplit('.').next() == Some("yaml")
 }
 
 /// Timeouts, needs, waves, values files, namespaces, versions … of helmfile, Flux and Argo CD.
