@@ -66,16 +66,15 @@ fn hook_reasons(name: &str, release: &Release, hook: &Hook, facts: &Facts) -> Ve
         return vec![format!("{name} does not hold the settings of a hook")];
     }
     let prepares = hook.duties.iter().any(|duty| duty == Duty::PrepareNetwork.name());
-    let upstream = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream");
-    let is_in_place =
-        |upstream: &&Release| if prepares { upstream.after.releases.contains(name) } else { release.after.releases.contains(component) };
-    let Some(upstream) = upstream.filter(is_in_place) else {
-        return vec![if prepares {
-            format!("{name} does not come before {component}, which it makes ready for")
-        } else {
-            format!("{name} does not come after {component}, which it waits for")
-        }];
+    let Some(upstream) = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream") else {
+        return vec![format!("{name} stands for {component}, which is not deployed")];
     };
+    if prepares && !upstream.after.releases.contains(name) {
+        return vec![format!("{name} does not come before {component}, which it makes ready for")];
+    }
+    if !prepares && !release.after.releases.contains(component) {
+        return vec![format!("{name} does not come after {component}, which it waits for")];
+    }
     let mut reasons = Vec::new();
     if release.runs_hooks == Fact::Is(false) {
         reasons.push(format!("{name} is deployed with hooks switched off, so its Job never runs"));
