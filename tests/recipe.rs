@@ -224,3 +224,7 @@ fn a_diamond() {
         serde_json::json!({"dcgm": {"enabled": true}, "gdrcopy": {"enabled": false}, "driver": {"kernelModuleType": "proprietary"}});
     assert_eq!(values, expected);
 }
+
+mod recipe {
+    mod aicr;
+}
