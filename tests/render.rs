@@ -12,6 +12,7 @@ mod render {
     mod helmfile;
     mod library;
     mod many;
+    mod parity;
     mod script;
     mod snapshot;
     mod tools;
