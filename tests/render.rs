@@ -6,6 +6,7 @@ mod render {
     mod argocd;
     mod command;
     pub(crate) mod crd_schema;
+    mod edits;
     mod flux;
     mod helm;
     mod helmfile;

@@ -1,5 +1,6 @@
 //! The machinery of the end-to-end tests. [`scenario::scenario`] starts a [`stack::Stack`] and runs a story on it.
 
+pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod bundle;
 pub(crate) mod certificates;

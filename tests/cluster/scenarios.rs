@@ -1,5 +1,6 @@
 //! The stories. Each one starts a stack of its own.
 
+mod accepted;
 mod again;
 mod api_away;
 mod bundle;

@@ -9,6 +9,7 @@ use gpu_rollout::catalog;
 use gpu_rollout::contract::settings::{Required, Settings};
 use gpu_rollout::contract::yaml;
 use gpu_rollout::deployer::layout::{folders, values_of};
+use gpu_rollout::release::Release;
 use gpu_rollout::release::model::Kind;
 use serde_json::{Value, json};
 
@@ -21,22 +22,37 @@ pub(crate) fn program() -> &'static PathBuf {
     PROGRAM.get_or_init(|| std::env::var_os("GPU_ROLLOUT_HELM").map_or_else(|| tool("helm4"), PathBuf::from))
 }
 
-pub(crate) fn helm(bundle: &Path, arguments: &[&str]) -> String {
-    let Output { status, stdout, stderr } = Command::new(program()).current_dir(bundle).args(arguments).output().unwrap();
+pub(crate) fn helm(program: &Path, bundle: &Path, arguments: &[&str]) -> String {
+    let Output { status, stdout, stderr } = Command::new(program).current_dir(bundle).args(arguments).output().unwrap();
     assert!(status.success(), "helm {arguments:?}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()
 }
 
-/// The objects that Helm makes of a chart in the bundle.
-fn objects(bundle: &Path, release: &str, namespace: &str, chart: &str, values: &[&str]) -> Vec<Value> {
-    let mut arguments = vec!["template", release, chart, "--namespace", namespace, "--kube-version", "1.34.0"];
-    arguments.extend(values.iter().flat_map(|file| ["--values", file]));
-    serde_yaml::from_multiple(&helm(bundle, &arguments)).unwrap()
+/// The objects that Helm makes of a chart in the bundle, after it has found nothing to say about it.
+fn objects(helm_program: &Path, bundle: &Path, folder: &str, release: &Release, values: &[String]) -> Vec<Value> {
+    let values = values.iter().flat_map(|file| ["--values", file]);
+    let common: Vec<&str> = ["--namespace", &release.namespace, "--kube-version", "1.34.0"].into_iter().chain(values).collect();
+    helm(helm_program, bundle, &[&["lint", "--strict", folder][..], &common].concat());
+    serde_yaml::from_multiple(&helm(helm_program, bundle, &[&["template", &release.name, folder][..], &common].concat())).unwrap()
 }
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn helm_makes_of_every_chart_what_the_plan_says() {
+fn helm_3_makes_of_every_chart_what_the_plan_says() {
+    each(&tool("helm3"));
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn helm_4_makes_of_every_chart_what_the_plan_says() {
+    each(&tool("helm4"));
+}
+
+fn each(helm: &Path) {
+    let by_name = |mut objects: Vec<Value>| {
+        objects.sort_by_key(|object| object["metadata"]["name"].to_string());
+        objects
+    };
     for name in catalog::recipe_names() {
         let recipe = library::recipe(name);
         let plan = library::planned(&recipe);
@@ -48,24 +64,17 @@ fn helm_makes_of_every_chart_what_the_plan_says() {
                 // The vendor's charts are not at hand here.
                 Kind::Upstream(_) => {}
                 Kind::Crds(crds) => {
-                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &[]);
-                    let mut expected: Vec<Value> = crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
-                    expected.sort_by_key(|crd| crd["metadata"]["name"].to_string());
-                    let mut found = found;
-                    found.sort_by_key(|crd| crd["metadata"]["name"].to_string());
-                    assert_eq!(found, expected, "{name}: {folder}");
-                    helm(&bundle, &["lint", "--strict", &folder]);
+                    let expected = crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
+                    let found = objects(helm, &bundle, &folder, release, &[]);
+                    assert_eq!(by_name(found), by_name(expected), "{name}: {folder}");
                 }
                 Kind::Manifests(manifests) => {
-                    assert_eq!(objects(&bundle, &release.name, &release.namespace, &folder, &[]), manifests.objects, "{name}: {folder}");
-                    helm(&bundle, &["lint", "--strict", &folder]);
+                    assert_eq!(objects(helm, &bundle, &folder, release, &[]), manifests.objects, "{name}: {folder}");
                 }
                 Kind::Hook(hook) => {
                     let mut values = values_of(&plan, hook);
                     values.push(format!("{folder}/rollout.yaml"));
-                    let values: Vec<&str> = values.iter().map(String::as_str).collect();
-                    let found = objects(&bundle, &release.name, &release.namespace, &folder, &values);
-                    check_hook(&found, hook, &release.name);
+                    check_hook(&objects(helm, &bundle, &folder, release, &values), hook, &release.name);
                 }
             }
         }

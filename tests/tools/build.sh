@@ -22,12 +22,13 @@ kwok kwok sigs.k8s.io/kwok/cmd/kwok
 helm3 helm3 helm.sh/helm/v3/cmd/helm
 helm4 helm4 helm.sh/helm/v4/cmd/helm
 helmfile helmfile github.com/helmfile/helmfile
+kustomize kustomize sigs.k8s.io/kustomize/kustomize/v5
 TOOLS
 }
 
 bin=$cache/bin
 mkdir -p "$bin"
-wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile}
+wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile kustomize}
 for name in $wanted; do
   line=$(tools | awk -v name="$name" '$2 == name')
   [ -n "$line" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{REPOSITORY, scenes};
 use crate::render::helm::{helm, program};
 use crate::render::library;
+use crate::render::tools::tool;
 
 /// The bundle of a recipe for `argocd-helm`, on disk.
 fn written(name: &str, directory: &Path) -> std::path::PathBuf {
@@ -27,14 +28,24 @@ fn by_name(mut objects: Vec<Value>) -> Vec<Value> {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_umbrella_makes_the_applications_of_argocd() {
+fn the_umbrella_makes_the_applications_of_argocd_with_helm_3() {
+    each(&tool("helm3"));
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_umbrella_makes_the_applications_of_argocd_with_helm_4() {
+    each(&tool("helm4"));
+}
+
+fn each(program: &Path) {
     assert!(SETTINGS[0].ends_with(REPOSITORY));
     for (name, scene) in catalog::recipe_names().zip(scenes()) {
         let directory = tempfile::tempdir().unwrap();
         let bundle = written(name, directory.path());
         let mut arguments = vec!["template", "gpu", ".", "--namespace", "argocd"];
         arguments.extend(SETTINGS);
-        let found: Vec<Value> = serde_yaml::from_multiple(&helm(&bundle, &arguments)).unwrap();
+        let found: Vec<Value> = serde_yaml::from_multiple(&helm(program, &bundle, &arguments)).unwrap();
         let is_of_the_root = |object: &Value| {
             let name = object["metadata"]["name"].as_str().unwrap();
             name == scene.name && object["kind"] == "Application" || name == format!("{}-root", scene.name)
@@ -43,7 +54,7 @@ fn the_umbrella_makes_the_applications_of_argocd() {
         assert_eq!(by_name(found), by_name(expected), "{name}");
         let mut arguments = vec!["lint", "--strict", "."];
         arguments.extend(SETTINGS);
-        helm(&bundle, &arguments);
+        helm(program, &bundle, &arguments);
     }
 }
 
@@ -52,10 +63,10 @@ fn the_umbrella_makes_the_applications_of_argocd() {
 fn trap_argocd_helm_the_package_holds_no_component() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = written("base", directory.path());
-    helm(&bundle, &["package", ".", "--destination", directory.path().to_str().unwrap()]);
+    helm(program(), &bundle, &["package", ".", "--destination", directory.path().to_str().unwrap()]);
     let package = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
     let package = package.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "tgz")).unwrap();
-    let shown = helm(&bundle, &["show", "all", package.to_str().unwrap()]);
+    let shown = helm(program(), &bundle, &["show", "all", package.to_str().unwrap()]);
     assert!(shown.contains("repoURL"), "{shown}");
     let files = Command::new("tar").arg("tzf").arg(&package).output().unwrap();
     let files = String::from_utf8(files.stdout).unwrap();
