@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 mod docs {
     mod exit_codes;
     mod links;
+    mod lints;
     mod rights;
 }
 

@@ -7,6 +7,10 @@ use gpu_rollout::recipe::overrides::Override;
 use gpu_rollout::recipe::read::{Files, ReadError, Reader, SIZE_LIMIT, read_limited};
 use gpu_rollout::recipe::schema;
 
+mod recipe {
+    mod lints;
+}
+
 /// Each file in `tests/recipe/bad` and all that is said about it.
 #[test]
 fn bad_recipes() {

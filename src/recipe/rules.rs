@@ -11,11 +11,14 @@ use crate::catalog;
 use crate::catalog::model::{Component, Version};
 
 pub mod cluster;
+pub mod compatibility;
 pub mod components;
 pub mod custom_resources;
+pub mod driver_crd;
 pub mod node_scheduling;
 pub mod ofed;
 pub mod rollout;
+pub mod scalars;
 pub mod secrets;
 pub mod stack;
 pub mod values;
@@ -33,6 +36,9 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     secrets::check(&subject, findings);
     values::check(&subject, findings);
     stack::check(&subject, findings);
+    driver_crd::check(&subject, findings);
+    compatibility::check(&subject, findings);
+    scalars::check(&subject, findings);
 }
 
 /// The recipe that is judged.
