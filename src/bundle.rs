@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod checksums;
+pub mod device_plugin;
 pub mod diff;
 pub mod images;
 pub mod info;

@@ -6,6 +6,7 @@ use crate::contract::exit::ExitCode;
 
 pub mod bundle;
 pub mod completions;
+pub mod device_plugin;
 pub mod hook;
 pub mod printer;
 pub mod recipe;
@@ -24,6 +25,8 @@ enum Command {
     Recipe(recipe::Arguments),
     /// Render and verify bundles.
     Bundle(bundle::Arguments),
+    /// Check configurations of NVIDIA's device plugin.
+    DevicePlugin(device_plugin::Arguments),
     /// Print a script that lets a shell complete commands and options.
     ///
     /// For bash: `source <(gpu-rollout completions bash)`, also in ~/.bashrc.
@@ -38,6 +41,7 @@ impl Arguments {
         match self.command {
             Command::Recipe(arguments) => arguments.run(printer),
             Command::Bundle(arguments) => arguments.run(printer),
+            Command::DevicePlugin(arguments) => arguments.run(printer),
             Command::Completions(arguments) => arguments.run(printer),
             Command::Hook(arguments) => arguments.run(printer),
         }

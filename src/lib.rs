@@ -11,6 +11,7 @@ pub mod cli;
 pub mod cluster;
 pub mod contract;
 pub mod deployer;
+pub mod device_plugin;
 pub mod hook;
 pub mod recipe;
 pub mod release;

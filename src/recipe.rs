@@ -2,6 +2,7 @@
 
 pub use crate::text::{diagnostic, lint, nearest, path, source, tree};
 
+pub mod aicr;
 pub mod explain;
 pub mod extends;
 pub mod load;

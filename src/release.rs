@@ -6,6 +6,8 @@
 pub mod catalog;
 mod choose;
 pub mod crds;
+mod described;
+pub mod device_plugin;
 pub mod error;
 pub mod hook;
 pub mod image;

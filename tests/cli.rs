@@ -47,6 +47,29 @@ fn check() {
     snapshot!("check-strict", run(&["recipe", "check", "--strict", "newer.yaml"], "", &[("newer.yaml", &newer)]));
 }
 
+/// A recipe of NVIDIA AICR, its values file, and the options that it takes.
+#[test]
+fn aicr() {
+    let result = "kind: RecipeResult
+apiVersion: aicr.nvidia.com/v1alpha1
+criteria: {service: eks, accelerator: h100, intent: any}
+componentRefs:
+  - name: gpu-operator
+    type: Helm
+    version: 26.3.1
+    valuesFile: values.yaml
+    manifestFiles: [exporter.yaml]
+";
+    let files = [("Result_1.yaml", result), ("values.yaml", "driver: {maxParallelUpgrades: 5, version: 580.126.20}\n")];
+    snapshot!("aicr-bare", run(&["recipe", "check", "Result_1.yaml"], "", &files));
+    let all = ["--data", ".", "--without-manifests", "--fix-dead-keys", "--set", "cluster.gpuNodes=8"];
+    snapshot!("aicr-show", run(&[&["recipe", "show", "Result_1.yaml"], &all[..]].concat(), "", &files));
+    snapshot!(
+        "aicr-render",
+        run(&[&["bundle", "render", "-r", "Result_1.yaml", "-d", "helm", "-o", "out"], &all[..]].concat(), "", &files)
+    );
+}
+
 #[test]
 fn what_cannot_be_read() {
     snapshot!("missing-file", run(&["recipe", "check", "kind-dev.yaml"], "", &[]));

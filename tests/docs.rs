@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 mod docs {
+    mod device_plugin;
     mod exit_codes;
     mod links;
     mod lints;

@@ -7,10 +7,6 @@ use gpu_rollout::recipe::overrides::Override;
 use gpu_rollout::recipe::read::{Files, ReadError, Reader, SIZE_LIMIT, read_limited};
 use gpu_rollout::recipe::schema;
 
-mod recipe {
-    mod lints;
-}
-
 /// Each file in `tests/recipe/bad` and all that is said about it.
 #[test]
 fn bad_recipes() {
@@ -227,4 +223,9 @@ fn a_diamond() {
     let expected =
         serde_json::json!({"dcgm": {"enabled": true}, "gdrcopy": {"enabled": false}, "driver": {"kernelModuleType": "proprietary"}});
     assert_eq!(values, expected);
+}
+
+mod recipe {
+    mod aicr;
+    mod lints;
 }

@@ -82,8 +82,7 @@ fn hook(release: &ReleaseInfo, folder: &Path) -> Result<Image, ImagesError> {
     let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);
     let place = "rollout.image".to_owned();
     let image = values.get("rollout").and_then(|rollout| rollout.get("image"));
-    let text =
-        |key: &str| image?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |key: &str| image?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
     let version = chart.get("appVersion").and_then(Value::as_str).map(str::to_owned);
     let digest = text("digest");
     let tag = text("tag").or_else(|| if digest.is_none() { version } else { None });

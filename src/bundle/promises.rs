@@ -5,9 +5,11 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::device_plugin;
 use super::info::{INFO, Info};
 use super::verify::Finding;
 use crate::contract::budget::deployer_timeout_seconds;
+use crate::contract::duty::Duty;
 use crate::contract::yaml;
 use crate::deployer::helm::DEPLOY;
 use crate::deployer::helm::facts::{self, Step};
@@ -23,6 +25,8 @@ struct Settings {
 #[serde(rename_all = "camelCase")]
 struct Rollout {
     component: Component,
+    #[serde(default)]
+    duties: Vec<Duty>,
     budget_seconds: u64,
 }
 
@@ -44,7 +48,7 @@ pub(super) fn broken(directory: &Path) -> Vec<Finding> {
         // As above.
         let Ok(text) = fs::read_to_string(directory.join(&path)) else { continue };
         match yaml::from_str::<Settings>(&text) {
-            Ok(settings) => findings.extend(hook(&settings.rollout, step, &steps[..index]).map(|reason| broken(DEPLOY, reason))),
+            Ok(settings) => findings.extend(hook(&settings.rollout, step, steps.split_at(index)).map(|reason| broken(DEPLOY, reason))),
             Err(_) => findings.push(broken(&path, "does not hold the settings of a hook".to_owned())),
         }
     }
@@ -54,6 +58,7 @@ pub(super) fn broken(directory: &Path) -> Vec<Finding> {
     };
     // As above; an information that is no YAML is changed, and has nothing more to say.
     let info = fs::read_to_string(directory.join(INFO)).ok().and_then(|text| yaml::from_str::<Info>(&text).ok());
+    findings.extend(info.iter().flat_map(|info| device_plugin::broken(directory, info)));
     for release in info.into_iter().flat_map(|info| info.releases) {
         let said = release.version.unwrap_or_default();
         match release.kind.as_str() {
@@ -81,11 +86,13 @@ pub(super) fn broken(directory: &Path) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a hook, given the steps before it.
-fn hook(rollout: &Rollout, step: &Step, before: &[Step]) -> impl Iterator<Item = String> {
+/// What is wrong with a hook, given the steps before it and those from it on.
+fn hook(rollout: &Rollout, step: &Step, (before, after): (&[Step], &[Step])) -> impl Iterator<Item = String> {
     let Component { name, version } = &rollout.component;
-    let upstream = before.iter().find(|step| step.kind == "upstream" && step.name() == name);
+    let prepares = rollout.duties.contains(&Duty::PrepareNetwork);
+    let upstream = if prepares { after } else { before }.iter().find(|step| step.kind == "upstream" && step.name() == name);
     let fit = match upstream {
+        None if prepares => Some(format!("{} does not come before {name}, which it makes ready for", step.name())),
         None => Some(format!("{} does not come after {name}, which it waits for", step.name())),
         Some(upstream) if upstream.rest.first() != Some(version) => {
             let deployed = upstream.rest.first().map_or("no version", String::as_str);

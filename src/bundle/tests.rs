@@ -216,6 +216,42 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
     assert_eq!(broken("003-gpu-operator/values.yaml", "580.126.20", "580.126.21"), "", "an edit of values is a way to work");
 }
 
+/// Edits of values are a way to work; a configuration with which the device plugin would not start, or do something else than it says, is none.
+#[test]
+fn an_edited_configuration_of_the_device_plugin_is_judged() {
+    let sharing = serde_json::json!({"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}});
+    let config = serde_json::json!({"default": "shared", "configs": {"shared": {"version": "v1", "sharing": sharing}}});
+    let recipe = release::fixture::recipe(serde_json::json!({"components": [{"name": "gpu-operator", "devicePluginConfig": config}]}));
+    let broken = |path: &str, from: &str, to: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("out");
+        write(&tree_of(&recipe), &output, false).unwrap();
+        let text = fs::read_to_string(output.join(path)).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(output.join(path), text.replacen(from, to, 1)).unwrap();
+        let findings = verify(&output).unwrap();
+        findings.iter().filter(|finding| matches!(finding, Finding::Promise { .. })).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let config = "003-gpu-operator-config/values.yaml";
+    assert_eq!(broken(config, "replicas: 4", "replicas: 8"), [""; 0]);
+    assert_eq!(
+        broken(config, "replicas: 4", "replicas: 1"),
+        [format!("broken: {config}: configuration shared, line 6: the device plugin 0.19.0 refuses this: number of replicas must be >= 2")]
+    );
+    assert_eq!(
+        broken(config, "timeSlicing:", "timeslicing:"),
+        [format!(
+            "broken: {config}: configuration shared, line 3: the key is written `timeSlicing`: here the plugin accepts this, elsewhere it ignores it"
+        )]
+    );
+    assert_eq!(
+        broken("004-gpu-operator/values.yaml", "default: shared", "default: whole"),
+        [format!(
+            "broken: 004-gpu-operator/values.yaml: the default configuration of gpu-operator is `whole`, and `{config}` has none of that name"
+        )]
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

@@ -6,8 +6,9 @@ use super::printer::Printer;
 use crate::catalog;
 use crate::contract::exit::ExitCode;
 use crate::contract::yaml;
+use crate::recipe::aicr;
 use crate::recipe::explain::explain;
-use crate::recipe::load::{Loaded, load};
+use crate::recipe::load::{Loaded, load_with};
 use crate::recipe::overrides::Override;
 use crate::recipe::read::Files;
 use crate::recipe::schema;
@@ -94,12 +95,43 @@ enum Command {
     Schema,
 }
 
-/// `--set`, for every command that takes a recipe.
+/// What every command takes that takes a recipe.
 #[derive(Debug, Default, clap::Args)]
 pub struct Overrides {
     /// `PATH=VALUE`.
     #[arg(long = "set", value_name = "PATH=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
     pub list: Vec<Override>,
+    #[command(flatten)]
+    aicr: Aicr,
+}
+
+/// Where help lists the options of [`Aicr`].
+const AICR_HEADING: &str = "Recipes of NVIDIA AICR (RecipeResult)";
+
+/// How recipes of NVIDIA AICR are read.
+#[derive(Debug, Default, clap::Args)]
+struct Aicr {
+    /// AICR's data directory, which has `components/`: the values files that the recipe names are in it
+    #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
+    data: Option<String>,
+    /// Set what keys that the charts do not read were meant to set
+    #[arg(long, help_heading = AICR_HEADING)]
+    fix_dead_keys: bool,
+    /// Leave out manifest files, which are not supported; a warning names each
+    #[arg(long, help_heading = AICR_HEADING)]
+    without_manifests: bool,
+}
+
+impl Overrides {
+    /// Loads a recipe as these options say.
+    ///
+    /// # Errors
+    /// As for [`load_with`].
+    pub fn load(&self, recipe: &str) -> Result<Loaded, Diagnostics> {
+        let Aicr { data, fix_dead_keys, without_manifests } = &self.aicr;
+        let options = aicr::Options { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
+        load_with(recipe, &self.list, &options, &mut Files)
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -118,9 +150,9 @@ impl Arguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            Command::Check { recipes, overrides, strict } => check(&recipes, &overrides.list, strict, printer),
-            Command::Show { recipe, overrides, output } => show(&recipe, &overrides.list, output, printer),
-            Command::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides.list, printer),
+            Command::Check { recipes, overrides, strict } => check(&recipes, &overrides, strict, printer),
+            Command::Show { recipe, overrides, output } => show(&recipe, &overrides, output, printer),
+            Command::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides, printer),
             Command::List { output } => list(output, printer),
             Command::Schema => {
                 printer.data(&schema::text());
@@ -131,8 +163,8 @@ impl Arguments {
 }
 
 /// Loads a recipe for any command: findings go to standard error; `None` after an error.
-pub fn load_recipe(recipe: &str, overrides: &[Override], printer: &mut Printer) -> Option<Loaded> {
-    match load(recipe, overrides, &mut Files) {
+pub fn load_recipe(recipe: &str, overrides: &Overrides, printer: &mut Printer) -> Option<Loaded> {
+    match overrides.load(recipe) {
         Ok(loaded) => {
             note(&loaded.warnings, printer);
             Some(loaded)
@@ -151,7 +183,7 @@ fn note(findings: &Diagnostics, printer: &mut Printer) {
     }
 }
 
-fn check(recipes: &[String], overrides: &[Override], strict: bool, printer: &mut Printer) -> ExitCode {
+fn check(recipes: &[String], overrides: &Overrides, strict: bool, printer: &mut Printer) -> ExitCode {
     let mut code = ExitCode::Success;
     for recipe in recipes {
         match load_recipe(recipe, overrides, printer) {
@@ -170,7 +202,7 @@ fn check(recipes: &[String], overrides: &[Override], strict: bool, printer: &mut
     code
 }
 
-fn show(recipe: &str, overrides: &[Override], format: Format, printer: &mut Printer) -> ExitCode {
+fn show(recipe: &str, overrides: &Overrides, format: Format, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     let text = match format {
         Format::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
@@ -188,7 +220,7 @@ fn show(recipe: &str, overrides: &[Override], format: Format, printer: &mut Prin
     }
 }
 
-fn explain_path(recipe: &str, path: &Path, overrides: &[Override], printer: &mut Printer) -> ExitCode {
+fn explain_path(recipe: &str, path: &Path, overrides: &Overrides, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     match explain(&loaded, path) {
         Ok(text) => {
@@ -205,7 +237,7 @@ fn explain_path(recipe: &str, path: &Path, overrides: &[Override], printer: &mut
 fn list(format: ListFormat, printer: &mut Printer) -> ExitCode {
     let mut recipes = Vec::new();
     for name in catalog::recipe_names() {
-        let Some(loaded) = load_recipe(name, &[], printer) else { return ExitCode::Internal };
+        let Some(loaded) = load_recipe(name, &Overrides::default(), printer) else { return ExitCode::Internal };
         recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
     }
     let text = match format {

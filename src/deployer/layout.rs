@@ -39,7 +39,7 @@ pub fn content(release: &Release) -> String {
         Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
         Kind::Crds(crds) => format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version),
         Kind::Manifests(manifests) => manifests.description.clone(),
-        Kind::Hook(hook) => format!("waits until {} {} has really been rolled out", hook.component, hook.version),
+        Kind::Hook(hook) => hook.summary(),
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
     let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
     in_step(hook, &watches, deadline).await?;
     if let Some(why) = prepared {
-        let ended = if settings.watches() { nothing_to_do(hook, &record, &watches, deadline) } else { Some(nothing(why.to_owned())) };
+        let ended = if settings.watches() { nothing_to_do(hook, &record, &watches, deadline) } else { Some(nothing(why)) };
         if let Some(ended) = ended {
             return Err(ended);
         }
@@ -200,7 +200,7 @@ async fn prepared(hook: &Hook, deadline: Timestamp) -> Result<Option<&'static st
     }
 }
 
-fn nothing(why: String) -> Ended {
+fn nothing(why: &str) -> Ended {
     let message = format!("nothing to do: {why}");
     tracing::info!("{message}");
     Ended::new(ExitCode::Success, message)
@@ -221,7 +221,7 @@ fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Time
     let decision = decide(&observed, &hook.settings, &memory, now);
     decision.well.then(|| {
         let completed = run.verdict.as_ref().map_or(now, |verdict| verdict.at);
-        nothing(format!("this rollout was completed {completed} and everything is still as it left it"))
+        nothing(&format!("this rollout was completed {completed} and everything is still as it left it"))
     })
 }
 

@@ -88,7 +88,12 @@ fn explain_leaf(loaded: &Loaded, path: &Path, text: &mut String) {
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{path}: {shown}");
     for (index, setting) in settings.iter().enumerate() {
-        let mark = if Some(index) == winner { "  ← wins" } else { "" };
+        let mark = match merged {
+            _ if Some(index) != winner => "",
+            // Not deleted by a `null`: a recipe of AICR had it without effect.
+            None if !setting.value.is_null() => "  ← left out",
+            Some(_) | None => "  ← wins",
+        };
         let _ = writeln!(text, "  {}: {}{mark}", loaded.warnings.sources.place(setting.place), one_line(&setting.value));
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use super::aicr;
 use super::diagnostic::Diagnostic;
 use super::merge::Layer;
 use super::nearest::nearest;
 use super::parse::parse;
 use super::read::{ReadError, Reader};
 use super::shape;
-use super::source::{Origin, Source, Sources};
+use super::source::{Origin, Source, SourceId, Sources};
 use super::tree::Node;
 use crate::catalog;
 
@@ -45,6 +46,17 @@ impl Reference {
             Self::File(path) => path.clone(),
             Self::StandardInput => "standard input".to_owned(),
         }
+    }
+
+    /// A name for a recipe that has none of its own, made from that of its file.
+    fn stem(&self) -> String {
+        let Self::File(path) = self else { return "aicr".to_owned() };
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_ascii_lowercase();
+        let plain: String =
+            stem.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).take(63).collect();
+        let plain = plain.trim_matches('-');
+        if plain.is_empty() { "aicr".to_owned() } else { plain.to_owned() }
     }
 
     /// The reference that `text` means in the `extends` of this recipe; files are relative to its file.
@@ -98,8 +110,14 @@ pub struct NamedLayer {
 
 /// Reads the recipe and everything that it extends; each one once. Findings about one recipe do not keep the others from being
 /// read; they go to `findings`.
-pub fn read_all(top: &Reference, reader: &mut dyn Reader, sources: &mut Sources, findings: &mut Vec<Diagnostic>) -> Vec<NamedLayer> {
-    let mut graph = Graph { reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
+pub fn read_all(
+    top: &Reference,
+    options: &aicr::Options,
+    reader: &mut dyn Reader,
+    sources: &mut Sources,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<NamedLayer> {
+    let mut graph = Graph { options, reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
     graph.visit(top, None);
     if let Some(last) = graph.layers.last_mut() {
         last.layer.own = true;
@@ -108,6 +126,7 @@ pub fn read_all(top: &Reference, reader: &mut dyn Reader, sources: &mut Sources,
 }
 
 struct Graph<'a> {
+    options: &'a aicr::Options,
     reader: &'a mut dyn Reader,
     sources: &'a mut Sources,
     findings: &'a mut Vec<Diagnostic>,
@@ -118,7 +137,7 @@ struct Graph<'a> {
 impl Graph<'_> {
     /// The index of the recipe's layer; `None` if it cannot be read.
     fn visit(&mut self, reference: &Reference, from: Option<Origin>) -> Option<usize> {
-        if let Some(known) = self.layers.iter().position(|layer| layer.reference == *reference) {
+        if let Some(known) = self.layers.iter().rposition(|layer| layer.reference == *reference) {
             return Some(known);
         }
         if let Some(diagnostic) = self.refusal(reference) {
@@ -143,12 +162,28 @@ impl Graph<'_> {
         if !shape::is_recipe(&node, self.findings) {
             return None;
         }
+        if aicr::is_foreign(&node) {
+            return self.foreign(reference, source, &node);
+        }
         self.stack.push(reference.clone());
         let ancestors = self.visit_parents(reference, &node);
         self.stack.pop();
         shape::check_layer(&node, self.sources, self.findings);
         self.layers.push(NamedLayer { reference: reference.clone(), layer: Layer { node, ancestors, own: false } });
         Some(self.layers.len() - 1)
+    }
+
+    /// A recipe of AICR extends nothing, and is several layers itself: the index is that of the last one.
+    fn foreign(&mut self, reference: &Reference, source: SourceId, node: &Node) -> Option<usize> {
+        let layers = aicr::layers((source, node), &reference.stem(), self.options, self.reader, self.sources, self.findings)?;
+        let first = self.layers.len();
+        for (index, node) in layers.into_iter().enumerate() {
+            let ancestors = (first..first + index).collect();
+            self.layers.push(NamedLayer { reference: reference.clone(), layer: Layer { node, ancestors, own: false } });
+        }
+        let last = self.layers.len() - 1;
+        shape::check_layer(&self.layers[last].layer.node, self.sources, self.findings);
+        Some(last)
     }
 
     fn visit_parents(&mut self, reference: &Reference, node: &Node) -> BTreeSet<usize> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::diagnostic::{Diagnostic, Diagnostics};
+use super::aicr;
+use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::extends::{NamedLayer, Reference, read_all};
 use super::merge::{Conflict, Layer, merge};
 use super::model::Recipe;
@@ -31,10 +32,18 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it, in the order of reading; warnings are among the findings.
 pub fn load(argument: &str, overrides: &[Override], reader: &mut dyn Reader) -> Result<Loaded, Diagnostics> {
+    load_with(argument, overrides, &aicr::Options::default(), reader)
+}
+
+/// The same, with what there is to say about recipes of AICR.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_with(argument: &str, overrides: &[Override], options: &aicr::Options, reader: &mut dyn Reader) -> Result<Loaded, Diagnostics> {
     let mut sources = Sources::default();
     let mut findings = Vec::new();
-    let named = read_all(&Reference::from_argument(argument), reader, &mut sources, &mut findings);
-    if !findings.is_empty() {
+    let named = read_all(&Reference::from_argument(argument), options, reader, &mut sources, &mut findings);
+    if has_errors(&findings) {
         return Err(failed(sources, findings));
     }
     let mut layers: Vec<Layer> = named.into_iter().map(|NamedLayer { layer, .. }| layer).collect();
@@ -50,8 +59,17 @@ pub fn load(argument: &str, overrides: &[Override], reader: &mut dyn Reader) -> 
             Err(conflicts) => findings.extend(conflicts.iter().map(explain_conflict)),
         }
     }
-    shape::check_complete(&tree, &mut findings);
-    if !findings.is_empty() {
+    if sources.has_foreign() {
+        let aicr::Tidied { tree: tidied, moved } = aicr::tidy(tree, &sources, options, &mut findings);
+        tree = tidied;
+        layers.extend(moved.map(|node| Layer { node, ancestors: BTreeSet::new(), own: false }));
+    }
+    if sources.has_foreign() && tree.at_keys(&["cluster", "gpuNodes"]).is_none() {
+        findings.push(aicr::nodes_missing(&tree));
+    } else {
+        shape::check_complete(&tree, &mut findings);
+    }
+    if has_errors(&findings) {
         return Err(failed(sources, findings));
     }
     let recipe = match typed(&tree) {
@@ -66,6 +84,10 @@ pub fn load(argument: &str, overrides: &[Override], reader: &mut dyn Reader) -> 
     }
     let layers = layers.into_iter().map(|layer| layer.node).collect();
     Ok(Loaded { recipe, tree, layers, warnings: diagnostics })
+}
+
+fn has_errors(findings: &[Diagnostic]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
 }
 
 fn failed(sources: Sources, list: Vec<Diagnostic>) -> Diagnostics {

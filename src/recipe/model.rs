@@ -259,6 +259,12 @@ pub struct Component {
     /// Where it is deployed. Default: the catalog's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Where the chart comes from, for a component that is not in the catalog. Such a component needs `version` and `namespace` as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ChartSource>,
+    /// Components of the recipe that must have succeeded before it, beside those that the catalog knows of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
     /// Values of the component's chart. Keys that the chart never reads are errors.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub values: Map<String, Value>,
@@ -268,9 +274,22 @@ pub struct Component {
     /// Where its pods run; written to every place that its chart has for it. A list replaces the chart's own.
     #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
     pub node_scheduling: NodeScheduling,
+    /// Configurations of the device plugin (gpu-operator and nvidia-device-plugin).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_plugin_config: Option<DevicePluginConfig>,
     /// `false` leaves out a component that a parent recipe brings.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub enabled: bool,
+}
+
+/// A chart that is not in the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChartSource {
+    /// Its repository: `https://…` or `oci://…`, without the chart's name.
+    pub repository: String,
+    /// Its name in the repository.
+    pub name: String,
 }
 
 /// Where the pods of a component run.
@@ -350,6 +369,18 @@ pub enum TaintEffect {
     PreferNoSchedule,
     /// Pods are evicted.
     NoExecute,
+}
+
+/// Configurations of the device plugin: the bundle makes a ConfigMap of them. A node chooses one with its label
+/// `nvidia.com/device-plugin.config`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevicePluginConfig {
+    /// The one for nodes without the label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`, `sharing` …
+    pub configs: Map<String, Value>,
 }
 
 /// The default of [`Component::enabled`].

@@ -208,7 +208,7 @@ fn empty_map(origin: Origin) -> Node {
 }
 
 /// Puts `value` at `keys`; below `components` a list item of that name is made.
-fn insert(node: &mut Node, keys: &[String], value: Node, key_origin: Origin, above: &[String]) {
+pub(super) fn insert(node: &mut Node, keys: &[String], value: Node, key_origin: Origin, above: &[String]) {
     let Some((key, rest)) = keys.split_first() else {
         *node = value;
         return;

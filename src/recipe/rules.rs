@@ -10,10 +10,13 @@ use super::tree::Node;
 use crate::catalog;
 use crate::catalog::model::{Component, Version};
 
+pub mod advice;
 pub mod cluster;
 pub mod compatibility;
 pub mod components;
 pub mod custom_resources;
+pub mod described;
+pub mod device_plugin;
 pub mod driver_crd;
 pub mod node_scheduling;
 pub mod ofed;
@@ -35,6 +38,7 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     node_scheduling::check(&subject, findings);
     secrets::check(&subject, findings);
     values::check(&subject, findings);
+    device_plugin::check(&subject, findings);
     stack::check(&subject, findings);
     driver_crd::check(&subject, findings);
     compatibility::check(&subject, findings);

@@ -27,17 +27,6 @@ pub fn is_recipe(node: &Node, findings: &mut Vec<Diagnostic>) -> bool {
         findings.push(Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind())).at(node.origin));
         return false;
     }
-    let api_version = node.get("apiVersion").and_then(Node::text).unwrap_or_default();
-    let foreign = ["aicr.nvidia.com/", "aicr.run/"].iter().any(|prefix| api_version.starts_with(prefix));
-    let kind = node.entry("kind");
-    if foreign || kind.and_then(|entry| entry.node.text()) == Some("RecipeResult") {
-        findings.push(
-            Diagnostic::error("recipes of NVIDIA AICR (`RecipeResult`) are not supported yet")
-                .at(kind.or(node.entry("apiVersion")).map_or(node.origin, |entry| entry.node.origin))
-                .hint("write a recipe of `kind: Recipe` with the same components and versions; `gpu-rollout recipe show eks-gb200-training` is a start"),
-        );
-        return false;
-    }
     true
 }
 

@@ -15,7 +15,7 @@ pub enum PlanError {
     #[error("the recipe has no components")]
     Empty,
     /// Components that wait for each other.
-    #[error("the catalog's `after` makes a circle: {}", .0.join(" → "))]
+    #[error("components wait for each other, by the catalog's or the recipe's `after`: {}", .0.join(" → "))]
     Circle(Vec<String>),
     /// A value that the recipe sets in two ways.
     #[error("`{first}` and `{second}` of component `{component}` both set the same thing")]
@@ -84,12 +84,23 @@ pub enum PlanError {
         path: String,
     },
     /// A value that budgets are made from has the wrong type.
-    #[error("`values.{path}` of component `{component}`: {reason}")]
+    #[error("`{path}` of component `{component}`: {reason}")]
     Value {
         /// The component.
         component: String,
-        /// The dotted path.
+        /// The dotted path below the component.
         path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Configurations of the device plugin at a component that has none.
+    #[error("component `{0}` does not deploy the device plugin, so it takes no `devicePluginConfig`")]
+    NoDevicePlugin(String),
+    /// Configurations of the device plugin that cannot be written.
+    #[error("`devicePluginConfig` of component `{component}`: {reason}")]
+    DevicePluginConfig {
+        /// The component.
+        component: String,
         /// What is wrong.
         reason: String,
     },
@@ -171,7 +182,9 @@ impl PlanError {
             | Self::NoMap { .. }
             | Self::Value { .. }
             | Self::CrdFile { .. }
-            | Self::TooLong(_) => None,
+            | Self::TooLong(_)
+            | Self::NoDevicePlugin(_)
+            | Self::DevicePluginConfig { .. } => None,
         }
     }
 

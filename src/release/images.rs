@@ -81,7 +81,7 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Found
                 ..image
             })),
             None => {
-                found.unknown.push(format!("{} inside {name} {version}: the catalog does not have its default values", nested.component))
+                found.unknown.push(format!("{} inside {name} {version}: the catalog does not have its default values", nested.component));
             }
         }
     }

@@ -144,3 +144,14 @@ pub struct Hook {
     /// The chart's own values: everything below `rollout:`.
     pub settings: Map<String, Value>,
 }
+
+impl Hook {
+    /// What it is for, in one line for people.
+    pub fn summary(&self) -> String {
+        let (component, version) = (&self.component, &self.version);
+        if self.duties == [Duty::PrepareNetwork] {
+            return format!("keeps the NicClusterPolicy while {component} changes to {version}");
+        }
+        format!("waits until {component} {version} has really been rolled out")
+    }
+}

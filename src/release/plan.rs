@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::catalog::Catalog;
 use super::choose::{Choice, choose};
+use super::described::Described;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
-use super::{crds, namespaces, notes, resources, sources, time};
+use super::{crds, device_plugin, namespaces, notes, resources, sources, time};
 use crate::catalog::lookup;
 use crate::catalog::model::Hooks;
 use crate::contract::driver::Driver;
@@ -40,6 +41,7 @@ pub struct Options {
 /// What the recipe asks for cannot be deployed, or contradicts itself; see [`PlanError`].
 pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Result<Plan, PlanError> {
     check(recipe)?;
+    let catalog = &Described::new(recipe, catalog);
     let chosen = choose(recipe, catalog)?;
     check_repositories(catalog, options)?;
     let mut planner = Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };
@@ -115,21 +117,24 @@ impl<C: Catalog> Planner<'_, C> {
         self.releases.extend(namespaces::release(&levels));
     }
 
-    /// CRDs, hook before, the vendor's chart, custom resources, hook after.
+    /// CRDs, configurations of the device plugin, hook before, the vendor's chart, custom resources, hook after.
     fn component(&mut self, choice: &Choice<'_>) -> Result<(), PlanError> {
         let name = choice.name();
         let mut needs: Vec<String> =
             self.releases.iter().filter(|release| release.name == namespaces::RELEASE).map(|release| release.name.clone()).collect();
+        let config = device_plugin::release(choice.asked, choice.namespace, &needs)?;
         let crd_releases = self.crds(choice, &needs)?;
         let skip_crds = !crd_releases.is_empty();
         needs.extend(crd_releases);
+        needs.extend(config.iter().map(|config| config.name.clone()));
         for earlier in &choice.known.after {
             needs.extend(self.last_of(earlier));
         }
         let resources = resources::release(choice, &self.recipe.rollout)?;
         let hooks = self.duties(choice.hooks());
-        let shares: Vec<String> =
-            [Some(name.to_owned()), resources.as_ref().map(|release| release.name.clone())].into_iter().flatten().collect();
+        let local = config.iter().chain(&resources).map(|release| release.name.clone());
+        let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
+        self.releases.extend(config);
         let carrier = resources.as_ref().and_then(resources::policy);
         if !hooks.pre.is_empty() {
             let hook = self.hook(choice, (hook::PRE, &hooks.pre), needs.clone(), shares.clone(), carrier)?;
@@ -217,7 +222,8 @@ impl<C: Catalog> Planner<'_, C> {
             Driver::Ofed => (choice.name(), Some(choice)),
         };
         let carrier = resource.or(operator.map(|operator| &operator.values));
-        let budget = time::budget(self.recipe, time::Pace { driver, component, carrier }, duties)?;
+        let place = if resource.is_some() { "customResources.NicClusterPolicy" } else { "values" };
+        let budget = time::budget(self.recipe, time::Pace { driver, component, place, carrier }, duties)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,

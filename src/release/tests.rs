@@ -246,6 +246,40 @@ fn two_forms_of_one_crd_are_refused() {
     assert!(matches!(error, PlanError::CrdConflict { .. }), "{error}");
 }
 
+/// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it fires the hook.
+#[test]
+fn configurations_of_the_device_plugin_come_before_the_component() {
+    let config = json!({"default": "shared", "configs": {"shared": {"version": "v1"}, "whole": {"version": "v1"}}});
+    let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1", "devicePluginConfig": config}]})).unwrap();
+    let Kind::Manifests(manifests) = &release(&plan, "gpu-operator-config").kind else { panic!("the configurations are manifests") };
+    assert!(manifests.shared);
+    assert_eq!(
+        manifests.objects,
+        [json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gpu-operator-config", "namespace": "gpu-operator"},
+            "data": {"shared": "version: v1\n", "whole": "version: v1\n"},
+        })]
+    );
+    assert!(release(&plan, "gpu-operator").needs.contains(&"gpu-operator-config".to_owned()));
+    assert_eq!(
+        upstream(&plan, "gpu-operator").values["devicePlugin"],
+        json!({"config": {"name": "gpu-operator-config", "default": "shared"}})
+    );
+    assert_eq!(hook(&plan, "gpu-operator-post").shares, ["gpu-operator", "gpu-operator-config"]);
+}
+
+#[test]
+fn configurations_of_the_device_plugin_are_named_in_one_place() {
+    let with = |name: &str, values: Value| {
+        planned(json!({"components": [{"name": name, "values": values, "devicePluginConfig": {"configs": {"a": {}}}}]}))
+    };
+    let twice = with("gpu-operator", json!({"devicePlugin": {"config": {"name": "mine"}}}));
+    let (first, second) = ("devicePluginConfig".to_owned(), "values.devicePlugin.config.name".to_owned());
+    assert_eq!(twice, Err(PlanError::SetTwice { component: "gpu-operator".to_owned(), first, second }));
+    assert_eq!(with("cert-manager", json!({})), Err(PlanError::NoDevicePlugin("cert-manager".to_owned())));
+    assert!(with("gpu-operator", json!({"devicePlugin": {"config": {"name": ""}}})).is_ok());
+}
+
 #[test]
 fn names_that_helm_does_not_take_are_errors() {
     let renamed = |from: &str, name: &str| {
@@ -261,4 +295,13 @@ fn names_that_helm_does_not_take_are_errors() {
     let both = recipe(json!({"rollout": {}, "components": [{"name": "gpu-operator"}, {"name": "gpu-operator-post"}]}));
     let error = plan(&both, &renamed("cert-manager", "gpu-operator-post"), &Options::default()).unwrap_err();
     assert_eq!(error, PlanError::NameTwice("gpu-operator-post".to_owned()));
+}
+
+/// Both would stand under `objects` in the values that the hook shares, and the later would hide the earlier from the trigger digest.
+#[test]
+fn no_component_has_both_configurations_of_the_device_plugin_and_custom_resources() {
+    for chart in crate::device_plugin::environment::Chart::ALL {
+        let component = crate::catalog::component(chart.name()).unwrap();
+        assert!(component.versions.iter().all(|version| version.custom_resources.is_empty()), "{chart}");
+    }
 }

@@ -55,6 +55,8 @@ pub(super) struct Pace<'a> {
     pub(super) driver: Driver,
     /// The component that carries its policy.
     pub(super) component: &'a str,
+    /// Where that component's policy stands in a recipe, for messages.
+    pub(super) place: &'a str,
     /// What carries the policy, as it is installed: the values of a chart, or the spec of a custom resource.
     pub(super) carrier: Option<&'a Map<String, Value>>,
 }
@@ -130,7 +132,11 @@ impl Pace<'_> {
     fn limits(self) -> Result<Limits, PlanError> {
         let empty = Map::new();
         let carrier = self.carrier.unwrap_or(&empty);
-        let wrong = |path: String, reason: &str| PlanError::Value { component: self.component.to_owned(), path, reason: reason.to_owned() };
+        let wrong = |path: String, reason: &str| PlanError::Value {
+            component: self.component.to_owned(),
+            path: format!("{}.{path}", self.place),
+            reason: reason.to_owned(),
+        };
         let number = |key: &str| match lookup(carrier, &self.path(key)) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
@@ -160,7 +166,7 @@ impl Pace<'_> {
         if count.is_empty() {
             return Ok(CHART_MAX_UNAVAILABLE);
         }
-        let parsed: Count = count.parse().map_err(|error| PlanError::count(self.component, &path, &error))?;
+        let parsed: Count = count.parse().map_err(|error| PlanError::count(self.component, &format!("{}.{path}", self.place), &error))?;
         match parsed {
             Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(count)),
             Count::Number(_) | Count::Percent(_) => Ok(parsed),

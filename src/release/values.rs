@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::PlanError;
 use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
+use super::{PlanError, device_plugin};
 use crate::catalog::lookup;
 use crate::catalog::model::{NodeScheduling, Places, Version};
+use crate::device_plugin::environment::Chart;
 use crate::recipe::model::{Component, Rollout, Scheduling};
 
 pub mod gpu;
@@ -68,7 +69,7 @@ pub(super) fn of(
     if values.contains_key(OF_THE_HOOK) {
         return Err(PlanError::Value {
             component: component.name.clone(),
-            path: OF_THE_HOOK.to_owned(),
+            path: format!("values.{OF_THE_HOOK}"),
             reason: "the hook shares these values and takes this key for its own settings".to_owned(),
         });
     }
@@ -88,6 +89,7 @@ pub(super) fn of(
             None => set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?,
         }
     }
+    device_plugin_config(component, &mut values)?;
     let (driver, rows) = match (&rollout.ofed_driver, component.name.as_str()) {
         (_, GPU_OPERATOR) => ("gpuDriver", gpu::rows(&rollout.gpu_driver)),
         (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
@@ -98,6 +100,29 @@ pub(super) fn of(
     let written = |path: &str| format!("values.{path}");
     map_rows(component, (driver, rows), &mut values, written)?;
     Ok(values)
+}
+
+/// The chart is told where its device plugin finds the configurations of the bundle.
+fn device_plugin_config(component: &Component, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+    let Some(config) = &component.device_plugin_config else { return Ok(()) };
+    let Ok(chart) = component.name.parse::<Chart>() else {
+        return Err(PlanError::NoDevicePlugin(component.name.clone()));
+    };
+    let mut rows = vec![("name", device_plugin::release_name(&component.name))];
+    rows.extend(config.default.clone().map(|default| ("default", default)));
+    for (key, value) in rows {
+        let path = format!("{}.{key}", chart.config_path());
+        // Charts have an empty text where nothing is set.
+        if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
+            return Err(PlanError::SetTwice {
+                component: component.name.clone(),
+                first: "devicePluginConfig".to_owned(),
+                second: format!("values.{path}"),
+            });
+        }
+        set(values, &path, Value::String(value)).map_err(|path| no_map(component, path))?;
+    }
+    Ok(())
 }
 
 /// The spec of a custom resource of the component.

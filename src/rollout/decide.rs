@@ -75,6 +75,8 @@ struct Deciding<'a> {
     outcomes: BTreeMap<String, Outcome>,
     failures: Vec<Wait>,
     notes: Vec<String>,
+    /// Nodes that ask for a configuration of the device plugin that there is not.
+    unconfigured: Vec<String>,
     wake_at: Timestamp,
     /// Nodes whose plugin is away because of us, and those of them that have failed.
     away: usize,
@@ -93,6 +95,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         outcomes: BTreeMap::new(),
         failures: Vec::new(),
         notes: Vec::new(),
+        unconfigured: Vec::new(),
         wake_at: memory.deadline,
         away: 0,
         away_for_good: 0,

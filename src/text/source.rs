@@ -1,11 +1,14 @@
 //! Texts, and places in them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// All texts of one load, in the order in which they were first read.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     list: Vec<Source>,
+    /// Those that were written for another program.
+    foreign: BTreeSet<SourceId>,
 }
 
 /// One text and what people call it.
@@ -44,6 +47,21 @@ impl Sources {
     pub fn add(&mut self, source: Source) -> SourceId {
         self.list.push(source);
         SourceId(self.list.len() - 1)
+    }
+
+    /// Notes that a text was written for another program, whose rules are not ours.
+    pub fn mark_foreign(&mut self, id: SourceId) {
+        self.foreign.insert(id);
+    }
+
+    /// Whether a text was written for another program.
+    pub fn is_foreign(&self, id: SourceId) -> bool {
+        self.foreign.contains(&id)
+    }
+
+    /// Whether any text was.
+    pub fn has_foreign(&self) -> bool {
+        !self.foreign.is_empty()
     }
 
     /// The text with this id.

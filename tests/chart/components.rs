@@ -28,9 +28,9 @@ objects:
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: another}, data: {default: x}}
 ";
 
-fn digests() -> Option<BTreeMap<String, String>> {
+fn digests() -> BTreeMap<String, String> {
     let digest = |key: &str, text: &str| (key.to_owned(), sha256(text.as_bytes()));
-    Some(BTreeMap::from([digest("default", "version: v1\n"), digest("shared", "version: v1\nflags: {migStrategy: none}\n")]))
+    BTreeMap::from([digest("default", "version: v1\n"), digest("shared", "version: v1\nflags: {migStrategy: none}\n")])
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
         config_map: Some("plugins".to_owned()),
         default: Some("shared".to_owned()),
         fallbacks: vec![Fallback::Empty],
-        digests: digests(),
+        digests: Some(digests()),
         max_unavailable: Count::Percent(25),
         replacement_seconds: 300,
     };
@@ -65,7 +65,7 @@ fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
     let component = "rollout: {component: {name: nvidia-device-plugin}, operatorNamespace: nvidia, devicePlugin: {maxUnavailable: 2}}\n";
     let found = settings(&format!("{MAP}config: {{name: plugins}}\n{component}")).device_plugin;
     assert_eq!((found.namespace.as_str(), found.fallbacks), ("gpu-operator", vec![Fallback::Named, Fallback::Single]));
-    assert_eq!((found.digests, found.default, found.max_unavailable), (digests(), None, Count::Number(2)));
+    assert_eq!((found.digests, found.default, found.max_unavailable), (Some(digests()), None, Count::Number(2)));
     let own = settings(&format!("config: {{name: plugins, fallbackStrategies: [empty]}}\n{component}")).device_plugin;
     assert_eq!(own.fallbacks, [Fallback::Empty]);
     // The chart's own checksum annotation restarts the pods.

@@ -219,7 +219,7 @@ fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
     configure(&mut fleet, "default", "b", 90);
     let decision = fleet.decide(100);
     assert_eq!(replaced(&decision), ["gpu-1", "gpu-1"]);
-    assert_eq!(decision.notes, ["gpu-0: configuration `gone` is not in the ConfigMap, nothing is restarted"]);
+    assert_eq!(decision.notes, ["the ConfigMap does not have the configuration that gpu-0 (`gone`) asks for: nothing is restarted there"]);
 }
 
 #[test]
@@ -307,12 +307,13 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
     }
 }
 
+/// Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.
+type Row = (&'static [&'static str], Option<&'static str>, Option<&'static str>, &'static [Fallback], Choice<'static>);
+
 #[test]
 fn a_node_chooses_as_config_manager_does() {
     let key = names::DEVICE_PLUGIN_CONFIG_LABEL;
     let both: &[&str] = &["default", "shared"];
-    // Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.
-    type Row = (&'static [&'static str], Option<&'static str>, Option<&'static str>, &'static [Fallback], Choice<'static>);
     let rows: [Row; 12] = [
         (both, Some("shared"), Some("default"), &[Fallback::Named], Choice::Key("shared")),
         (both, Some(""), Some("shared"), &[Fallback::Named], Choice::Key("shared")),

@@ -1,6 +1,9 @@
 //! The library's recipes as bundles, and what holds for every one of them.
 
-use gpu_rollout::bundle::{Parts, Tree, build};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use gpu_rollout::bundle::{Parts, Tree, build, verify, write};
 use gpu_rollout::catalog::{self, hook_chart};
 use gpu_rollout::contract::yaml;
 use gpu_rollout::deployer::{DEPLOYERS, Deployer, Source, SourceNeed};
@@ -10,6 +13,9 @@ use gpu_rollout::recipe::read::Files;
 use gpu_rollout::release::model::Kind;
 use gpu_rollout::release::{Embedded, Options, Plan, plan};
 use serde_json::Value;
+
+/// Where the bundles stand for those that read them from there.
+const REPOSITORY: &str = "https://git.example.com/fleet.git";
 
 /// A recipe of the library.
 pub(crate) fn recipe(name: &str) -> Recipe {
@@ -21,9 +27,17 @@ pub(crate) fn planned(recipe: &Recipe) -> Plan {
     plan(recipe, &Embedded, &Options::default()).unwrap()
 }
 
-/// Its bundle.
+/// Its bundle. Made once for all tests.
 pub(crate) fn bundle(name: &str, deployer: Deployer) -> Tree {
-    bundle_from(name, deployer, "https://git.example.com/fleet.git")
+    static MADE: Mutex<BTreeMap<(String, &str), Tree>> = Mutex::new(BTreeMap::new());
+    let key = (name.to_owned(), deployer.name);
+    if let Some(made) = MADE.lock().unwrap().get(&key) {
+        return made.clone();
+    }
+    // Not under the lock: tests make different ones at the same time.
+    let made = bundle_from(name, deployer, REPOSITORY);
+    MADE.lock().unwrap().insert(key, made.clone());
+    made
 }
 
 /// Its bundle in the repository at `url`.
@@ -42,7 +56,8 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 
 /// Whether a file carries Helm's own syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
-    ["-pre/templates/", "-post/templates/", "-resources/templates/objects.yaml"].iter().any(|part| path.contains(part))
+    ["-pre/templates/", "-post/templates/", "/templates/objects.yaml"].iter().any(|part| path.contains(part))
+        // The umbrella chart of Argo CD.
         || path.starts_with("templates/")
 }
 
@@ -54,7 +69,17 @@ pub(crate) fn is_hook_chart(path: &str, chart_file: &str) -> bool {
 #[test]
 fn the_same_recipe_gives_the_same_bytes() {
     for (name, deployer) in all() {
-        assert_eq!(bundle(name, deployer), bundle(name, deployer), "{name} with {deployer}");
+        assert_eq!(bundle_from(name, deployer, REPOSITORY), bundle(name, deployer), "{name} with {deployer}");
+    }
+}
+
+#[test]
+fn every_bundle_keeps_its_promises() {
+    for (name, deployer) in all() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("out");
+        write(&bundle(name, deployer), &output, false).unwrap();
+        assert_eq!(verify(&output).unwrap(), [], "{name} with {deployer}");
     }
 }
 

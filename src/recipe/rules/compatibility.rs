@@ -33,9 +33,11 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn finding(&self, rule: &Rule, broken: Option<&Fact>) -> Diagnostic {
+        // Where some of the clusters that the recipe is for will do, the bundle is good for those.
+        let will_do = broken.is_some_and(|fact| self.is_possible(fact));
         let mut finding = match rule.level {
-            Level::Error => Diagnostic::error(rule.message.as_str()),
-            Level::Warning => Diagnostic::warning(rule.message.as_str()),
+            Level::Error if !will_do => Diagnostic::error(rule.message.as_str()),
+            Level::Error | Level::Warning => Diagnostic::warning(rule.message.as_str()),
         };
         let mut places: Vec<(Origin, &str)> = Vec::new();
         for fact in rule.when.iter().chain(broken.filter(|fact| self.is_written(fact))) {
@@ -58,8 +60,7 @@ impl Check<'_> {
             Fact::Component(fact) => self.subject.component(&fact.name).map_or(Some(false), |known| self.is_like(known, fact)),
             Fact::Runs(component) => Some(self.runs(component)),
             Fact::Kubernetes(range) => {
-                let written = VersionReq::parse(self.subject.recipe.cluster.kubernetes.as_deref()?).ok()?;
-                let lowest = lowest(&written)?;
+                let lowest = admitted(&self.kubernetes()?).next()?;
                 is_in(range, |bound| compare(&lowest, bound))
             }
             Fact::GpuDriver(range) => {
@@ -71,6 +72,16 @@ impl Check<'_> {
                 self.subject.at(&keys).is_some_and(|node| node.to_json() == *value)
             })),
         }
+    }
+
+    /// Whether some version that the recipe is for is in the range.
+    fn is_possible(&self, fact: &Fact) -> bool {
+        let Fact::Kubernetes(range) = fact else { return false };
+        self.kubernetes().is_some_and(|written| admitted(&written).any(|minor| is_in(range, |bound| compare(&minor, bound)) == Some(true)))
+    }
+
+    fn kubernetes(&self) -> Option<VersionReq> {
+        VersionReq::parse(self.subject.recipe.cluster.kubernetes.as_deref()?).ok()
     }
 
     fn is_like(&self, known: &Known<'_>, fact: &ComponentFact) -> Option<bool> {
@@ -167,11 +178,11 @@ fn is_in(range: &Range, compare: impl Fn(&str) -> Option<Ordering>) -> Option<bo
     Some(from && before)
 }
 
-/// The lowest minor release of Kubernetes 1 that a range admits.
-fn lowest(range: &VersionReq) -> Option<String> {
+/// The minor releases of Kubernetes 1 that a range admits, the lowest first.
+fn admitted(range: &VersionReq) -> impl Iterator<Item = String> {
     let patches: Vec<u64> = range.comparators.iter().filter_map(|comparator| comparator.patch).chain([0, u64::from(u16::MAX)]).collect();
-    let admits = |minor: &u64| patches.iter().any(|patch| range.matches(&Version::new(1, *minor, *patch)));
-    (0..LAST_MINOR).find(admits).map(|minor| format!("1.{minor}"))
+    let admits = move |minor: &u64| patches.iter().any(|patch| range.matches(&Version::new(1, *minor, *patch)));
+    (0..LAST_MINOR).filter(admits).map(|minor| format!("1.{minor}"))
 }
 
 /// Compares versions number by number; `580.126.20-grid` counts as `580.126.20`.
@@ -193,7 +204,7 @@ mod tests {
         for (range, expected) in
             [(">=1.32", Some("1.32")), (">1.31.4, <1.36", Some("1.31")), ("=1.30.2", Some("1.30")), ("1.33", Some("1.33")), ("<1", None)]
         {
-            assert_eq!(lowest(&VersionReq::parse(range).unwrap()).as_deref(), expected, "{range}");
+            assert_eq!(admitted(&VersionReq::parse(range).unwrap()).next().as_deref(), expected, "{range}");
         }
     }
 

@@ -2,8 +2,8 @@
 
 use semver::Version;
 
-use super::Subject;
 use super::cluster::is_dns_label;
+use super::{Subject, described};
 use crate::catalog;
 use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::lint::Lint;
@@ -20,10 +20,17 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         );
     }
     for component in &subject.recipe.components {
-        match catalog::component(&component.name) {
-            None => findings.push(unknown(subject, &component.name)),
-            Some(entry) => version(subject, component, entry, findings),
+        match (catalog::component(&component.name), &component.chart) {
+            (None, None) => findings.push(unknown(subject, &component.name)),
+            (None, Some(chart)) => described::check(subject, component, chart, findings),
+            (Some(entry), chart) => {
+                version(subject, component, entry, findings);
+                if chart.is_some() {
+                    findings.push(described::needless(subject, component));
+                }
+            }
         }
+        described::after(subject, component, findings);
         if let Some(namespace) = &component.namespace
             && !is_dns_label(namespace)
         {
@@ -42,7 +49,9 @@ fn unknown(subject: &Subject<'_>, name: &str) -> Diagnostic {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")),
     };
-    Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint)
+    Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint).hint(
+        "any other chart is deployed if the recipe says where it is: `chart: {repository: https://…, name: …}`, `version`, `namespace`",
+    )
 }
 
 fn version(subject: &Subject<'_>, component: &Component, entry: &catalog::model::Component, findings: &mut Vec<Diagnostic>) {

@@ -105,8 +105,8 @@ impl Check<'_> {
                 (None, Some(others)) => self.node(&inner, &entry.node, others),
                 (None, None) if properties.is_none() => {}
                 (None, None) => {
-                    let names = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect();
-                    self.unknown(&inner, entry, names);
+                    let names: Vec<&str> = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect();
+                    self.unknown(&inner, entry, &names);
                 }
             }
         }
@@ -133,7 +133,7 @@ impl Check<'_> {
         self.subject.place(&keys)
     }
 
-    fn unknown(&mut self, path: &Path, entry: &Entry, names: Vec<&str>) {
+    fn unknown(&mut self, path: &Path, entry: &Entry, names: &[&str]) {
         let hint = match (self.resource.obsolete_fields.get(&path.to_string()), nearest(&entry.key, names.iter().copied())) {
             (Some(advice), _) => advice.clone(),
             (None, Some(near)) => format!("did you mean `{near}`?"),

@@ -37,13 +37,24 @@ const TOKEN_SHAPES: [(&str, usize); 10] = [
     ("hf_", 30),
 ];
 
-/// Checks the values of all components.
+/// Checks the values and custom resources of all components.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
-        if let Some(values) = subject.at(&["components", &component.name, "values"]) {
-            let mut check = Check { component: &component.name, findings };
-            check.node(&Path::default(), values, values.origin);
+        for key in ["values", "customResources"] {
+            if let Some(values) = subject.at(&["components", &component.name, key]) {
+                let mut check = Check { component: &component.name, findings };
+                check.node(&Path::default(), values, values.origin);
+            }
         }
+    }
+}
+
+/// Why one entry of a map is taken for a secret by itself, whatever stands below it.
+pub fn entry(key: &str, node: &Node) -> Option<String> {
+    let text = node.text().filter(|text| !text.is_empty())?;
+    match secret_shape(text) {
+        Some(shape) => Some(format!("looks like {shape}")),
+        None => is_secret_key(key).then(|| "is named like a secret and has a literal text".to_owned()),
     }
 }
 

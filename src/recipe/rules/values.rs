@@ -2,7 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::{Known, Subject, rollout};
+use super::advice::Adviser;
+use super::{Known, Subject};
 use crate::catalog::keys::Keys;
 use crate::recipe::diagnostic::{Diagnostic, Severity};
 use crate::recipe::lint::Lint;
@@ -12,8 +13,6 @@ use crate::recipe::tree::{Entry, Node, Value};
 
 /// The key under which the hook chart keeps its own settings in the values that it shares with the component.
 const HOOK_KEY: &str = "rollout";
-/// As many keys as a hint can list.
-const LISTED_KEYS: usize = 16;
 
 /// Checks the values of all components of the catalog.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
@@ -145,51 +144,13 @@ impl Check<'_> {
 
     fn unknown(&mut self, path: &Path, entry: &Entry, keys: &Keys) {
         let wrong = path.child(&entry.key);
-        let version = self.component.version.map_or("", |version| &version.version);
-        let message = format!("the chart `{} {version}` does not read `{wrong}`", self.component.entry.chart);
+        let Some(version) = self.component.version else { return };
+        let message = format!("the chart `{} {}` does not read `{wrong}`", self.component.entry.chart, version.version);
         // What is known to do nothing is an error, however little is known of the other keys.
-        let is_obsolete = self.component.version.is_some_and(|version| version.obsolete_keys.contains_key(&wrong.to_string()));
+        let is_obsolete = version.obsolete_keys.contains_key(&wrong.to_string());
         let severity = if is_obsolete { Severity::Error } else { self.severity };
         let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };
-        self.findings.push(diagnostic.lint(Lint::UnknownKey).at(entry.key_origin).hint(self.advice(path, &entry.key, keys)));
+        let adviser = Adviser { component: self.component.name, version, all: self.all };
+        self.findings.push(diagnostic.lint(Lint::UnknownKey).at(entry.key_origin).hint(adviser.advice(path, &entry.key, keys)));
     }
-
-    /// The right key; and where a recipe sets it, if that is not in values.
-    fn suggestion(&self, right: &Path) -> String {
-        match rollout::policy_of(self.component.name, right) {
-            Some(policy) => format!("did you mean `{right}`? A recipe sets it as `{policy}`"),
-            None => format!("did you mean `{right}`?"),
-        }
-    }
-
-    fn advice(&self, path: &Path, key: &str, keys: &Keys) -> String {
-        let wrong = path.child(key).to_string();
-        if let Some(advice) = self.component.version.and_then(|version| version.obsolete_keys.get(&wrong)) {
-            return advice.clone();
-        }
-        let mut places = self.all.places_of(key);
-        // Nearer relatives first: `driver.maxParallelUpgrades` means the one below `driver`.
-        let shared = |place: &[String]| path.keys().iter().zip(place).take_while(|(left, right)| left == right).count();
-        places.sort_by_key(|place| (std::cmp::Reverse(shared(place)), place.len()));
-        let relative = places.first().filter(|place| shared(place) > 0 || path.keys().is_empty());
-        if let Some(place) = relative {
-            return self.suggestion(&place.iter().collect());
-        }
-        if let Some(near) = nearest(key, keys.names()) {
-            return self.suggestion(&path.child(near));
-        }
-        let known = known_keys(path, keys);
-        match places.as_slice() {
-            [only] => format!("there is `{}`; {known}", only.iter().collect::<Path>()),
-            _ => known,
-        }
-    }
-}
-
-fn known_keys(path: &Path, keys: &Keys) -> String {
-    let known: Vec<String> = keys.names().take(LISTED_KEYS).map(|name| format!("`{name}`")).collect();
-    let rest = keys.names().count().saturating_sub(LISTED_KEYS);
-    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
-    let place = if path.keys().is_empty() { "here".to_owned() } else { format!("below `{path}`") };
-    if known.is_empty() { format!("`{path}` is a single value") } else { format!("known {place}: {}{more}", known.join(", ")) }
 }

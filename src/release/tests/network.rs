@@ -184,7 +184,11 @@ fn contradictions_are_errors() {
         ),
         (
             json!({"rollout": {}, "components": [policy(json!([]))]}),
-            "`values.customResources.NicClusterPolicy` of component `network-operator`: expected a map, the resource's `spec`",
+            "`customResources.NicClusterPolicy` of component `network-operator`: expected a map, the resource's `spec`",
+        ),
+        (
+            json!({"rollout": {}, "components": [policy(json!({"ofedDriver": {"upgradePolicy": {"maxParallelUpgrades": "1"}}}))]}),
+            "`customResources.NicClusterPolicy.ofedDriver.upgradePolicy.maxParallelUpgrades` of component `network-operator`: expected a whole number of at least 0",
         ),
         (
             json!({"rollout": {}, "components": [

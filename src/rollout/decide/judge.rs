@@ -46,6 +46,7 @@ impl Deciding<'_> {
                 Some(reason) => self.waits_or_ends(node, reason, &mut not_ready, tolerated),
             }
         }
+        self.note_unconfigured();
         let joined = nodes.len() - members.len();
         if joined > 0 {
             self.notes

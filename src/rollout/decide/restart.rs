@@ -62,7 +62,7 @@ impl Deciding<'_> {
     pub(super) fn restarts(&mut self, node: &Node, base: Option<&Base>, devices: &DevicePlugins<'_>, limit: usize) -> Option<Reason> {
         if let Choice::Missing(key) = devices.choice(node) {
             // A restart would leave the node without its GPUs.
-            self.notes.push(format!("{}: configuration `{key}` is not in the ConfigMap, nothing is restarted", node.name));
+            self.unconfigured.push(format!("{} (`{key}`)", node.name));
             return None;
         }
         let ready_since = base.map(|base| self.memory.ready_since(&node.name, &base.identity, self.now));
@@ -103,6 +103,13 @@ impl Deciding<'_> {
             waits = waits.or(reason);
         }
         waits
+    }
+
+    /// Says which nodes were left alone because their configuration is not there.
+    pub(super) fn note_unconfigured(&mut self) {
+        let Some(first) = self.unconfigured.first() else { return };
+        let more = if self.unconfigured.len() > 1 { format!(" and {} more", self.unconfigured.len() - 1) } else { String::new() };
+        self.notes.push(format!("the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there"));
     }
 
     /// Whether the pod in place of a restarted one is ready again.

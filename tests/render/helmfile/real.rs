@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use gpu_rollout::bundle::{Parts, build, write};
 use gpu_rollout::catalog::{self, hook_chart};
 use gpu_rollout::deployer::layout::{folders, values_of};
+use gpu_rollout::release::catalog::Catalog as _;
 use gpu_rollout::release::model::Kind;
 use gpu_rollout::release::{Embedded, Options, Plan, plan};
 use serde_json::Value;
@@ -51,8 +52,8 @@ impl Scene {
         let helm = tool(helm);
         let charts = directory.path().join("charts");
         let url = serve(charts.clone());
-        let repositories = catalog::component_names().map(|name| catalog::component(name).unwrap().repository.name.clone());
-        let options = Options { chart_repositories: repositories.map(|name| (name, url.clone())).collect(), hook_image: None };
+        let repositories = Embedded.repositories().into_iter().map(|name| (name.to_owned(), url.clone()));
+        let options = Options { chart_repositories: repositories.collect(), hook_image: None };
         let plan = plan(&recipe, &Embedded, &options).unwrap();
         let deployer = "helmfile".parse().unwrap();
         let parts = Parts { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: None };

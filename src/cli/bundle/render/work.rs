@@ -10,9 +10,7 @@ use crate::contract::duration::Duration;
 use crate::contract::exit::ExitCode;
 use crate::deployer::{Deployer, RenderError, Source, SourceNeed};
 use crate::recipe::diagnostic::Diagnostics;
-use crate::recipe::load::load;
 use crate::recipe::model::Recipe;
-use crate::recipe::read::Files;
 use crate::release::model::Kind;
 use crate::release::{Embedded, Plan, Release, plan};
 
@@ -34,7 +32,7 @@ pub(super) fn all(request: &Request) -> Vec<Outcome> {
 }
 
 fn read<'a>(file: &'a str, request: &Request) -> Read<'a> {
-    match load(file, &request.overrides.list, &mut Files) {
+    match request.overrides.load(file) {
         Ok(loaded) => Read { file, recipe: Some(loaded.recipe), findings: loaded.warnings, failure: None },
         Err(findings) => {
             let message = format!("the recipe `{file}` cannot be used: {}", findings.summary());

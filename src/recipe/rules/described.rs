@@ -1,0 +1,109 @@
+//! Components that the recipe itself describes, and what a recipe says about the order of any.
+
+use semver::Version;
+
+use super::Subject;
+use super::cluster::is_dns_label;
+use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
+use crate::recipe::model::{ChartSource, Component};
+use crate::recipe::nearest::nearest;
+use crate::recipe::tree::Node;
+
+/// As long as Helm lets a release's name be.
+const LONGEST_RELEASE_NAME: usize = 53;
+
+/// A component that is not in the catalog.
+pub(super) fn check(subject: &Subject<'_>, component: &Component, chart: &ChartSource, findings: &mut Vec<Diagnostic>) {
+    let name = component.name.as_str();
+    let place = |key: &str| subject.place(&["components", name, key]);
+    if !is_dns_label(name) || name.len() > LONGEST_RELEASE_NAME {
+        findings.push(
+            Diagnostic::error(format!("`{name}` cannot be the name of a component")).at(subject.place(&["components", name])).hint(
+                format!(
+                    "use lower-case letters, digits and dashes, a letter or digit at both ends, at most {LONGEST_RELEASE_NAME} characters"
+                ),
+            ),
+        );
+    }
+    for (key, value) in [("version", &component.version), ("namespace", &component.namespace)] {
+        if value.is_none() {
+            findings.push(
+                Diagnostic::error(format!("`{name}` is not in the catalog and has no `{key}`"))
+                    .at(subject.place(&["components", name]))
+                    .hint(format!("add `{key}: …`")),
+            );
+        }
+    }
+    if let Some(version) = component.version.as_deref().filter(|version| Version::parse(version.trim_start_matches('v')).is_err()) {
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of a chart"))
+                .at(place("version"))
+                .hint("versions look like `1.2.3` or `v1.2.3`"),
+        );
+    }
+    if let Some(problem) = address_problem(&chart.repository) {
+        // What is wrong may be a password: the text is not shown.
+        findings.push(
+            Diagnostic::error(format!("the repository of `{name}` {problem}"))
+                .at(subject.place(&["components", name, "chart", "repository"]))
+                .secret()
+                .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password"),
+        );
+    }
+    if chart.name.contains('/') {
+        findings.push(
+            Diagnostic::error(format!("`{}` is no name of a chart", chart.name))
+                .at(subject.place(&["components", name, "chart", "name"]))
+                .hint("what stands before the slash belongs to `repository`"),
+        );
+    }
+    findings.push(
+        Diagnostic::warning(format!("nothing of `{name}` can be checked: it is not in the catalog, and its CRDs stay with its chart"))
+            .lint(Lint::Unchecked)
+            .at(subject.place(&["components", name])),
+    );
+}
+
+/// A component that is in the catalog and says where its chart is.
+pub(super) fn needless(subject: &Subject<'_>, component: &Component) -> Diagnostic {
+    Diagnostic::error(format!("the catalog knows where the chart of `{}` is", component.name))
+        .at(subject.place(&["components", &component.name, "chart"]))
+        .hint("remove `chart`; `bundle render --chart-repository NAME=URL` takes charts from elsewhere")
+}
+
+/// Every name must be that of a component of the recipe, switched off or not.
+pub(super) fn after(subject: &Subject<'_>, component: &Component, findings: &mut Vec<Diagnostic>) {
+    let list = subject.at(&["components", &component.name, "after"]).map_or(&[][..], Node::items);
+    let components = subject.at(&["components"]).map_or(&[][..], Node::items);
+    let names = || components.iter().filter_map(|item| item.get("name").and_then(Node::text));
+    for item in list {
+        let Some(name) = item.text() else { continue };
+        if name == component.name {
+            findings.push(Diagnostic::error(format!("`{name}` cannot come after itself")).at(item.origin));
+        } else if !names().any(|known| known == name) {
+            findings.push(
+                Diagnostic::error(format!("`{}` comes after `{name}`, which the recipe does not have", component.name))
+                    .at(item.origin)
+                    .hint(
+                        nearest(name, names()).map_or_else(
+                            || "add the component, or remove the name here".to_owned(),
+                            |near| format!("did you mean `{near}`?"),
+                        ),
+                    ),
+            );
+        }
+    }
+}
+
+fn address_problem(url: &str) -> Option<&'static str> {
+    let rest = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    match rest {
+        None | Some("") => Some("is no address"),
+        Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => Some("carries a user name or password"),
+        Some(_) if url.contains(|character: char| character.is_whitespace() || character.is_control() || "'\"`\\".contains(character)) => {
+            Some("has a space, a quote or a control character in its address")
+        }
+        Some(_) => None,
+    }
+}

@@ -1,0 +1,59 @@
+//! The release with the device plugin's configurations: before the component, whose pods do not start without the ConfigMap.
+
+use serde_json::{Map, Value};
+
+use super::error::PlanError;
+use super::model::{Kind, Manifests, Release};
+use super::time::LOCAL_TIMEOUT_SECONDS;
+use crate::catalog::{self, lookup};
+use crate::device_plugin::check::Target;
+use crate::device_plugin::config_map;
+use crate::device_plugin::environment::Chart;
+use crate::device_plugin::version::PluginVersion;
+use crate::recipe::model::Component;
+
+/// Ends the name of the release and of its ConfigMap.
+const SUFFIX: &str = "-config";
+
+/// The name of the release, and of its ConfigMap, for a component.
+pub(super) fn release_name(component: &str) -> String {
+    format!("{component}{SUFFIX}")
+}
+
+/// The release, if the recipe has configurations for the component.
+///
+/// # Errors
+/// A configuration that cannot be written.
+pub(super) fn release(component: &Component, namespace: &str, needs: &[String]) -> Result<Option<Release>, PlanError> {
+    let Some(config) = &component.device_plugin_config else { return Ok(None) };
+    let name = release_name(&component.name);
+    let object = config_map::object(&name, namespace, &config.configs)
+        .map_err(|reason| PlanError::DevicePluginConfig { component: component.name.clone(), reason })?;
+    Ok(Some(Release {
+        name,
+        namespace: namespace.to_owned(),
+        needs: needs.to_vec(),
+        timeout_seconds: LOCAL_TIMEOUT_SECONDS,
+        kind: Kind::Manifests(Manifests {
+            description: format!("The configurations of the device plugin of {}", component.name),
+            component: Some(component.name.clone()),
+            objects: vec![object],
+            shared: true,
+        }),
+    }))
+}
+
+/// For what plugin, in what environment, a component with these values needs its configurations. `None`: it has no device plugin.
+pub fn target(component: &str, version: &str, values: &Map<String, Value>) -> Option<Target> {
+    let chart: Chart = component.parse().ok()?;
+    let known = catalog::component(component);
+    let defaults = known.and_then(|known| known.default_values(known.version(version)?)).unwrap_or_default();
+    let value = |path: &str| lookup(values, path).or_else(|| lookup(&defaults, path)).cloned();
+    let version = PluginVersion::deployed(chart, version, &value).unwrap_or_else(|error| PluginVersion::nearest(&error));
+    Some(Target { version, environment: chart.environment(version, &value) })
+}
+
+/// The configuration that these values name for nodes without the label.
+pub fn default_config(chart: Chart, values: &Map<String, Value>) -> Option<&str> {
+    lookup(values, &format!("{}.default", chart.config_path())).and_then(Value::as_str)
+}

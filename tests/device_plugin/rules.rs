@@ -1,0 +1,70 @@
+//! What is said beside the plugin's verdict: each file in `bad` shows the rule that it is named after, each file in `good` nothing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gpu_rollout::device_plugin::check::{Report, newer_plugin};
+use gpu_rollout::device_plugin::environment::{Chart, Environment};
+use gpu_rollout::device_plugin::rule::Rule;
+use gpu_rollout::device_plugin::version::PluginVersion;
+use gpu_rollout::text::source::Sources;
+
+use crate::{check, environment, told};
+
+/// A version or a chart between the name and the ending says for what the file is checked.
+fn check_file(path: &Path) -> (Report, Sources) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    let target = name.split_once('.').map_or("", |(_, target)| target);
+    let version = target.parse().unwrap_or(PluginVersion::NEWEST);
+    let environment = target.parse::<Chart>().map_or_else(|_| Environment::default(), |chart| environment(chart, version));
+    check(&text, version, environment)
+}
+
+#[test]
+fn bad_configurations() {
+    insta::glob!("bad/*.yaml", |path| {
+        let (report, sources) = check_file(path);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let about = |rule: Rule| name.starts_with(rule.about().name);
+        assert!(report.findings.iter().any(|finding| about(finding.rule)), "{name} does not show its rule: {:?}", report.findings);
+        let verdict = serde_json::to_string_pretty(&report.verdict.to_json()).unwrap();
+        let ships = report.is_ok();
+        let text = format!("{}\n\nships: {ships}\nverdict: {verdict}", told((report, sources)));
+        insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
+            insta::assert_snapshot!("bad", text);
+        });
+    });
+}
+
+#[test]
+fn good_configurations() {
+    insta::glob!("good/*.yaml", |path| {
+        assert_eq!(told(check_file(path)), "", "{}", path.display());
+    });
+}
+
+/// Rules about whole files are shown by the tests of the command.
+#[test]
+fn every_rule_has_its_bad_file() {
+    let files: Vec<String> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/device_plugin/bad"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let of_files = [Rule::Selection, Rule::NoDefault, Rule::NewerPlugin];
+    for rule in Rule::ALL.into_iter().filter(|rule| !of_files.contains(rule)) {
+        assert!(files.iter().any(|file| file.starts_with(rule.about().name)), "no file shows `{}`", rule.about().name);
+    }
+}
+
+#[test]
+fn rules_have_names_of_their_own() {
+    let names: BTreeSet<&str> = Rule::ALL.into_iter().map(|rule| rule.about().name).collect();
+    assert_eq!(names.len(), Rule::ALL.len());
+}
+
+#[test]
+fn only_plugins_newer_than_the_known_ones_are_told_apart() {
+    assert!(newer_plugin("0.20.1".parse().unwrap()).is_some());
+    assert!(PluginVersion::PROVEN.into_iter().all(|version| newer_plugin(version).is_none()));
+}
