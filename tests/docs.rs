@@ -10,6 +10,7 @@ mod docs {
     mod links;
     mod lints;
     mod rights;
+    mod traps;
 }
 
 /// A path in the repository.

@@ -15,4 +15,5 @@ mod render {
     mod snapshot;
     mod tools;
     mod traps;
+    mod traps_everywhere;
 }
