@@ -7,12 +7,14 @@ pub mod diff;
 pub mod images;
 pub mod info;
 pub mod promises;
+pub mod read;
 pub mod target;
 pub mod tree;
 pub mod verify;
 pub mod write;
 
 pub use build::{Parts, build};
+pub use read::read;
 pub use tree::Tree;
 pub use verify::{Finding, VerifyError, verify};
 pub use write::{WriteError, Written, write};

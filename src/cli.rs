@@ -7,6 +7,7 @@ use crate::contract::exit::ExitCode;
 pub mod bundle;
 pub mod completions;
 pub mod device_plugin;
+pub mod format;
 pub mod hook;
 pub mod printer;
 pub mod recipe;

@@ -10,6 +10,7 @@ pub mod application;
 pub mod argocd;
 pub mod argocd_helm;
 pub mod chart;
+pub mod facts;
 pub mod file;
 pub mod flux;
 pub mod helm;

@@ -11,6 +11,7 @@ mod render {
     mod helmfile;
     mod library;
     mod many;
+    mod parity;
     mod script;
     mod snapshot;
     mod tools;

@@ -1,115 +1,134 @@
-//! Edits that break a promise: what the deployer's files say must fit together, whoever wrote them.
+//! Edits that break a promise: what the deployer's files mean must fit together, whoever wrote them and whatever the deployer is.
 
-use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::device_plugin;
-use super::info::{INFO, Info};
+use super::info::{INFO, Info, ReleaseInfo};
+use super::read::read;
 use super::verify::Finding;
 use crate::contract::budget::deployer_timeout_seconds;
 use crate::contract::duty::Duty;
 use crate::contract::yaml;
-use crate::deployer::helm::DEPLOY;
-use crate::deployer::helm::facts::{self, Step};
-use crate::deployer::layout::{SETTINGS, VALUES};
-
-/// What a hook's settings say, as far as it must fit to the rest.
-#[derive(Deserialize)]
-struct Settings {
-    rollout: Rollout,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rollout {
-    component: Component,
-    #[serde(default)]
-    duties: Vec<Duty>,
-    budget_seconds: u64,
-}
-
-#[derive(Deserialize)]
-struct Component {
-    name: String,
-    version: String,
-}
+use crate::deployer::facts::model::Hook;
+use crate::deployer::facts::{Fact, Facts, FactsError, Release, facts};
+use crate::deployer::layout::SETTINGS;
 
 /// Every broken promise of the bundle in `directory`.
 pub(super) fn broken(directory: &Path) -> Vec<Finding> {
-    let broken = |path: &str, reason: String| Finding::Promise { path: path.to_owned(), reason };
-    // A script that is gone or cannot be read is named by the checksums already.
-    let Ok(script) = fs::read_to_string(directory.join(DEPLOY)) else { return Vec::new() };
-    let steps = facts::steps(&script);
-    let mut findings = Vec::new();
-    for (index, step) in steps.iter().enumerate().filter(|(_, step)| step.kind == "hook") {
-        let path = format!("{}/{SETTINGS}", step.folder);
-        // As above.
-        let Ok(text) = fs::read_to_string(directory.join(&path)) else { continue };
-        match yaml::from_str::<Settings>(&text) {
-            Ok(settings) => findings.extend(hook(&settings.rollout, step, steps.split_at(index)).map(|reason| broken(DEPLOY, reason))),
-            Err(_) => findings.push(broken(&path, "does not hold the settings of a hook".to_owned())),
-        }
-    }
-    let version = |component: &str| {
-        let upstream = steps.iter().find(|step| step.kind == "upstream" && step.name() == component);
-        upstream.map(|step| step.rest.first().map_or("", String::as_str))
+    // What cannot be read, or is gone, is named by the checksums already.
+    let Ok(files) = read(directory) else { return Vec::new() };
+    let facts = match facts(&files) {
+        Ok(facts) => facts,
+        Err(FactsError::Unreadable { path, reason }) => return vec![finding(&path, format!("cannot be read: {reason}"))],
+        // As above: the file that a deployer starts from is gone, or one was added.
+        Err(FactsError::NoDeployer | FactsError::SeveralDeployers(_) | FactsError::Missing(_)) => return Vec::new(),
     };
+    let mut findings: Vec<Finding> = facts.releases.iter().flat_map(|(name, release)| release_findings(name, release, &facts)).collect();
     // As above; an information that is no YAML is changed, and has nothing more to say.
-    let info = fs::read_to_string(directory.join(INFO)).ok().and_then(|text| yaml::from_str::<Info>(&text).ok());
+    let info = files.get(INFO).and_then(|text| yaml::from_str::<Info>(text).ok());
     findings.extend(info.iter().flat_map(|info| device_plugin::broken(directory, info)));
-    for release in info.into_iter().flat_map(|info| info.releases) {
-        let said = release.version.unwrap_or_default();
-        match release.kind.as_str() {
-            "upstream" => match version(&release.name) {
-                None => findings.push(broken(DEPLOY, format!("{} is not deployed any more", release.name))),
-                Some(deployed) if deployed != said => {
-                    findings.push(broken(INFO, format!("says {} {said}, and `{DEPLOY}` deploys {deployed}", release.name)));
-                }
-                Some(_) => {}
-            },
-            "crds" => {
-                let step = steps.iter().find(|step| step.kind == "crds" && step.folder == release.folder);
-                let found = step.and_then(|step| step.rest.first()).map_or("none", String::as_str);
-                let component = release.component.unwrap_or_default();
-                if let Some(deployed) = version(&component).filter(|deployed| *deployed != found) {
-                    findings.push(broken(
-                        DEPLOY,
-                        format!("deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again"),
-                    ));
-                }
-            }
-            _ => {}
-        }
+    for said in info.iter().flat_map(|info| &info.releases) {
+        findings.extend(info_findings(said, &facts));
     }
+    findings.sort();
+    findings.dedup();
     findings
 }
 
-/// What is wrong with a hook, given the steps before it and those from it on.
-fn hook(rollout: &Rollout, step: &Step, (before, after): (&[Step], &[Step])) -> impl Iterator<Item = String> {
-    let Component { name, version } = &rollout.component;
-    let prepares = rollout.duties.contains(&Duty::PrepareNetwork);
-    let upstream = if prepares { after } else { before }.iter().find(|step| step.kind == "upstream" && step.name() == name);
-    let fit = match upstream {
-        None if prepares => Some(format!("{} does not come before {name}, which it makes ready for", step.name())),
-        None => Some(format!("{} does not come after {name}, which it waits for", step.name())),
-        Some(upstream) if upstream.rest.first() != Some(version) => {
-            let deployed = upstream.rest.first().map_or("no version", String::as_str);
-            Some(format!(
-                "deploys {name} {deployed}, but its hook {} is made for {version}: change the recipe and render again",
-                step.name()
-            ))
+fn finding(path: &str, reason: String) -> Finding {
+    Finding::Promise { path: path.to_owned(), reason }
+}
+
+/// What is wrong with a release, given the others.
+fn release_findings(name: &str, release: &Release, facts: &Facts) -> Vec<Finding> {
+    let mut reasons: Vec<String> =
+        release.values.missing.iter().map(|path| format!("{name} is given `{path}`, which is not there")).collect();
+    if release.waits_for_objects == Fact::Is(true) {
+        reasons.push(format!("{name} waits for all its objects, which become ready only after hooks that have not started yet"));
+    }
+    if let Some(hook) = &release.hook {
+        reasons.extend(hook_reasons(name, release, hook, facts));
+        let least = deployer_timeout_seconds(hook.budget_seconds);
+        for timeout in release.evidence.timeouts.iter().filter(|timeout| timeout.seconds < least) {
+            reasons.push(format!(
+                "{name} gets {} s, less than the {least} s that its budget of {} s needs",
+                timeout.seconds, hook.budget_seconds
+            ));
         }
-        Some(upstream) => {
-            let shared = format!("{}/{VALUES}", upstream.folder);
-            (step.rest.first() != Some(&shared))
-                .then(|| format!("{} does not share `{shared}`, so edits there do not fire it", step.name()))
-        }
+    }
+    reasons.into_iter().map(|reason| finding(&release.evidence.file, reason)).collect()
+}
+
+/// What is wrong with a hook: it must fire for its component, with the right version, after it; before it, if it makes ready for it.
+fn hook_reasons(name: &str, release: &Release, hook: &Hook, facts: &Facts) -> Vec<String> {
+    let Hook { component, component_version, .. } = hook;
+    if component.is_empty() {
+        return vec![format!("{name} does not hold the settings of a hook")];
+    }
+    let prepares = hook.duties.iter().any(|duty| duty == Duty::PrepareNetwork.name());
+    let upstream = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream");
+    let is_in_place =
+        |upstream: &&Release| if prepares { upstream.after.releases.contains(name) } else { release.after.releases.contains(component) };
+    let Some(upstream) = upstream.filter(is_in_place) else {
+        return vec![if prepares {
+            format!("{name} does not come before {component}, which it makes ready for")
+        } else {
+            format!("{name} does not come after {component}, which it waits for")
+        }];
     };
-    let least = deployer_timeout_seconds(rollout.budget_seconds);
-    let time = step.timeout_seconds.filter(|timeout| *timeout < least).map(|timeout| {
-        format!("{} gets {timeout} s, less than the {least} s that its budget of {} s needs", step.name(), rollout.budget_seconds)
+    let mut reasons = Vec::new();
+    if release.runs_hooks == Fact::Is(false) {
+        reasons.push(format!("{name} is deployed with hooks switched off, so its Job never runs"));
+    }
+    match &upstream.chart.version {
+        Some(deployed) if deployed != component_version => reasons.push(format!(
+            "deploys {component} {deployed}, but its hook {name} is made for {component_version}: change the recipe and render again"
+        )),
+        _ => {}
+    }
+    // The objects of the component that people edit: custom resources, and configurations of the device plugin.
+    let objects = facts.releases.iter().filter(|(other, found)| {
+        !prepares && found.kind == "manifests" && other.strip_prefix(component.as_str()).is_some_and(|rest| rest.starts_with('-'))
     });
-    fit.into_iter().chain(time)
+    let files = objects.flat_map(|(_, objects)| &objects.values.files).chain(&upstream.values.files);
+    let shared = files.filter(|path| !release.values.files.contains(path));
+    reasons.extend(shared.map(|path| format!("{name} does not share `{path}`, so edits there do not fire it")));
+    let own = format!("{}/{SETTINGS}", release.chart.place);
+    if release.values.files.last() != Some(&own) {
+        reasons.push(format!("{name} does not take its own settings, `{own}`, last"));
+    }
+    reasons
+}
+
+/// What is not as `bundle-info.yaml` says.
+fn info_findings(said: &ReleaseInfo, facts: &Facts) -> Vec<Finding> {
+    let Some(release) = facts.releases.get(&said.name) else {
+        return vec![finding(&facts.file, format!("{} is not deployed any more", said.name))];
+    };
+    let file = &release.evidence.file;
+    let mut findings = Vec::new();
+    let is_said = |need: &String| said.kind == "hook" && said.component.as_ref() == Some(need);
+    let unmet = release.unmet_needs.iter().filter(|need| facts.releases.contains_key(*need) && !is_said(need));
+    for need in unmet {
+        findings.push(finding(file, format!("{} does not come after {need}, which it needs", said.name)));
+    }
+    match said.kind.as_str() {
+        "upstream" => {
+            let version = said.version.as_deref().unwrap_or_default();
+            if let Some(deployed) = release.chart.version.as_deref().filter(|deployed| *deployed != version) {
+                findings.push(finding(INFO, format!("says {} {version}, and `{file}` deploys {deployed}", said.name)));
+            }
+        }
+        "crds" => {
+            let component = said.component.as_deref().unwrap_or_default();
+            let deployed = facts.releases.get(component).and_then(|upstream| upstream.chart.version.as_deref());
+            let found = release.chart.app_version.as_deref().unwrap_or("none");
+            if let Some(deployed) = deployed.filter(|deployed| *deployed != found) {
+                let reason = format!("deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again");
+                findings.push(finding(&facts.releases[component].evidence.file, reason));
+            }
+        }
+        _ => {}
+    }
+    findings
 }

@@ -4,7 +4,9 @@ use super::printer::Printer;
 use crate::contract::exit::ExitCode;
 
 pub mod diff;
+pub mod facts;
 pub mod images;
+pub mod parity;
 pub mod render;
 pub mod verify;
 
@@ -23,6 +25,10 @@ enum Command {
     Verify(verify::Arguments),
     /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
     Diff(diff::Arguments),
+    /// Say what a bundle's files mean: releases, order, charts, values, timeouts, hooks and their rights.
+    Facts(facts::Arguments),
+    /// Compare what bundles mean, whichever deployers they are for: no difference is exit code 0.
+    Parity(parity::Arguments),
     /// List the images that a bundle has pulled, its hook's among them.
     Images(images::Arguments),
 }
@@ -34,6 +40,8 @@ impl Arguments {
             Command::Render(arguments) => arguments.run(printer),
             Command::Verify(arguments) => arguments.run(printer),
             Command::Diff(arguments) => arguments.run(printer),
+            Command::Facts(arguments) => arguments.run(printer),
+            Command::Parity(arguments) => arguments.run(printer),
             Command::Images(arguments) => arguments.run(printer),
         }
     }

@@ -2,6 +2,7 @@
 
 use clap::{Subcommand, ValueEnum};
 
+use super::format::Format;
 use super::printer::Printer;
 use crate::catalog;
 use crate::contract::exit::ExitCode;
@@ -64,8 +65,8 @@ enum Command {
         #[command(flatten)]
         overrides: Overrides,
         /// The format.
-        #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
-        output: Format,
+        #[arg(short, long, value_enum, default_value_t = RecipeFormat::Yaml)]
+        output: RecipeFormat,
     },
     /// Say where a value comes from: each recipe that set it, with file and line, and which one won.
     #[command(
@@ -85,8 +86,8 @@ enum Command {
     #[command(after_long_help = "Example:\n  gpu-rollout recipe list")]
     List {
         /// The format.
-        #[arg(short, long, value_enum, default_value_t = ListFormat::Text)]
-        output: ListFormat,
+        #[arg(short, long, value_enum, default_value_t = Format::Text)]
+        output: Format,
     },
     /// Print the JSON schema of recipes, for editors.
     #[command(
@@ -135,14 +136,8 @@ impl Overrides {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum RecipeFormat {
     Yaml,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ListFormat {
-    Text,
     Json,
 }
 
@@ -202,11 +197,11 @@ fn check(recipes: &[String], overrides: &Overrides, strict: bool, printer: &mut 
     code
 }
 
-fn show(recipe: &str, overrides: &Overrides, format: Format, printer: &mut Printer) -> ExitCode {
+fn show(recipe: &str, overrides: &Overrides, format: RecipeFormat, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     let text = match format {
-        Format::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
-        Format::Json => serde_json::to_string_pretty(&loaded.recipe).map(|text| text + "\n").map_err(|error| error.to_string()),
+        RecipeFormat::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
+        RecipeFormat::Json => serde_json::to_string_pretty(&loaded.recipe).map(|text| text + "\n").map_err(|error| error.to_string()),
     };
     match text {
         Ok(text) => {
@@ -234,18 +229,18 @@ fn explain_path(recipe: &str, path: &Path, overrides: &Overrides, printer: &mut 
     }
 }
 
-fn list(format: ListFormat, printer: &mut Printer) -> ExitCode {
+fn list(format: Format, printer: &mut Printer) -> ExitCode {
     let mut recipes = Vec::new();
     for name in catalog::recipe_names() {
         let Some(loaded) = load_recipe(name, &Overrides::default(), printer) else { return ExitCode::Internal };
         recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
     }
     let text = match format {
-        ListFormat::Text => {
+        Format::Text => {
             let width = recipes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             recipes.iter().fold(String::new(), |text, (name, description)| text + &format!("{name:width$}  {description}\n"))
         }
-        ListFormat::Json => {
+        Format::Json => {
             let list: Vec<_> =
                 recipes.iter().map(|(name, description)| serde_json::json!({"name": name, "description": description})).collect();
             format!("{:#}\n", serde_json::Value::Array(list))

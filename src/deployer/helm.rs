@@ -1,7 +1,5 @@
 //! The deployer `helm`: a folder a release, and a script that installs them in order with the Helm command line.
 
-pub mod facts;
-
 use serde::Serialize;
 
 use super::file::File;

@@ -12,6 +12,8 @@ use crate::device_plugin::environment::Chart;
 use crate::device_plugin::version::PluginVersion;
 use crate::recipe::model::Component;
 
+/// The component whose chart brings the device plugin without an operator.
+pub(super) const STAND_ALONE: &str = "nvidia-device-plugin";
 /// Ends the name of the release and of its ConfigMap.
 const SUFFIX: &str = "-config";
 
@@ -56,4 +58,13 @@ pub fn target(component: &str, version: &str, values: &Map<String, Value>) -> Op
 /// The configuration that these values name for nodes without the label.
 pub fn default_config(chart: Chart, values: &Map<String, Value>) -> Option<&str> {
     lookup(values, &format!("{}.default", chart.config_path())).and_then(Value::as_str)
+}
+
+/// Whether these values give the component's device plugin configurations from a ConfigMap. The plugin reads them when it starts, and
+/// nobody restarts it when they change.
+pub(super) fn is_configured(component: &str, values: &Map<String, Value>) -> bool {
+    let name = |chart: Chart| {
+        lookup(values, &format!("{}.name", chart.config_path())).and_then(Value::as_str).is_some_and(|name| !name.is_empty())
+    };
+    component.parse().is_ok_and(name)
 }

@@ -131,7 +131,7 @@ impl<C: Catalog> Planner<'_, C> {
             needs.extend(self.last_of(earlier));
         }
         let resources = resources::release(choice, &self.recipe.rollout)?;
-        let hooks = self.duties(choice.hooks());
+        let hooks = self.duties(choice);
         let local = config.iter().chain(&resources).map(|release| release.name.clone());
         let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
         self.releases.extend(config);
@@ -199,10 +199,21 @@ impl<C: Catalog> Planner<'_, C> {
         Ok(needed)
     }
 
-    /// The duties that there is something to do for: without a DRA driver there is nothing to re-roll, and the Job gets no rights for it.
-    fn duties(&self, hooks: &Hooks) -> Hooks {
-        let has_dra = self.chosen.iter().any(|choice| choice.name() == DRA_DRIVER);
-        let wanted = |duties: &[Duty]| duties.iter().copied().filter(|duty| *duty != Duty::Reroll || has_dra).collect();
+    /// The duties that there is something to do for, so that a Job gets no rights that it has no use for. Without a DRA driver there is
+    /// nothing to re-roll, without configurations nothing that a device plugin could have missed. The stand-alone device plugin has
+    /// no operator of its own: where the recipe has the GPU operator it is that one's driver that is waited for, and that the plugin
+    /// must not be older than.
+    fn duties(&self, choice: &Choice<'_>) -> Hooks {
+        let has = |name: &str| self.chosen.iter().any(|choice| choice.name() == name);
+        let stands_alone = choice.name() == device_plugin::STAND_ALONE;
+        let is_wanted = |duty: Duty| match duty {
+            Duty::Settle => !stands_alone || has(GPU_OPERATOR),
+            Duty::Reroll => has(DRA_DRIVER),
+            Duty::RestartPlugins => device_plugin::is_configured(choice.name(), &choice.values) || stands_alone && has(GPU_OPERATOR),
+            Duty::PrepareNetwork => true,
+        };
+        let wanted = |duties: &[Duty]| duties.iter().copied().filter(|duty| is_wanted(*duty)).collect();
+        let hooks = choice.hooks();
         Hooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fixture::{catalog, crd, recipe};
 use super::hook::DRA_DRIVER;
 use super::model::{Chart, Hook, Kind, Plan, Release, Upstream};
-use super::{Options, PlanError, plan};
+use super::{Embedded, Options, PlanError, plan};
 use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use crate::contract::driver::Driver;
 use crate::contract::duty::{Duty, rights};
@@ -266,6 +266,32 @@ fn configurations_of_the_device_plugin_come_before_the_component() {
         json!({"config": {"name": "gpu-operator-config", "default": "shared"}})
     );
     assert_eq!(hook(&plan, "gpu-operator-post").shares, ["gpu-operator", "gpu-operator-config"]);
+}
+
+/// A Job gets the duty, and with it rights, only where there is something that nobody else restarts.
+#[test]
+fn plugins_are_restarted_only_where_a_configuration_or_a_driver_can_change_under_them() {
+    let duties = |components: Value| -> Vec<(String, Vec<Duty>)> {
+        let plan = plan(&recipe(json!({"rollout": {}, "components": components})), &Embedded, &Options::default()).unwrap();
+        let hooks = plan.releases.into_iter().filter_map(|release| match release.kind {
+            Kind::Hook(hook) => Some((release.name, hook.duties)),
+            Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
+        });
+        hooks.collect()
+    };
+    let config = json!({"configs": {"default": {"version": "v1"}}});
+    let operator = |duties: &[Duty]| ("gpu-operator-post".to_owned(), duties.to_vec());
+    let plugin = |duties: &[Duty]| ("nvidia-device-plugin-post".to_owned(), duties.to_vec());
+    let both = [Duty::Settle, Duty::RestartPlugins];
+    assert_eq!(duties(json!([{"name": "gpu-operator"}])), [operator(&[Duty::Settle])]);
+    assert_eq!(duties(json!([{"name": "gpu-operator", "devicePluginConfig": config}])), [operator(&both)]);
+    let named = json!({"devicePlugin": {"config": {"name": "mine", "default": "a"}}});
+    assert_eq!(duties(json!([{"name": "gpu-operator", "values": named}])), [operator(&both)]);
+    assert_eq!(duties(json!([{"name": "nvidia-device-plugin"}])), []);
+    assert_eq!(duties(json!([{"name": "nvidia-device-plugin", "devicePluginConfig": config}])), [plugin(&[Duty::RestartPlugins])]);
+    let without = json!({"devicePlugin": {"enabled": false}});
+    let together = json!([{"name": "nvidia-device-plugin"}, {"name": "gpu-operator", "values": without}]);
+    assert_eq!(duties(together), [operator(&[Duty::Settle]), plugin(&both)]);
 }
 
 #[test]

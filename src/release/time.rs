@@ -17,10 +17,12 @@ use crate::recipe::model::{Recipe, WaitForCompletion};
 pub const UPSTREAM_TIMEOUT_SECONDS: u64 = 600;
 /// One operation on a local chart of CRDs or namespaces: objects are created and nothing is waited for.
 pub const LOCAL_TIMEOUT_SECONDS: u64 = 300;
-/// Seconds that a re-rolled DRA plugin gets to come back; the hook chart's default.
+/// Seconds that a re-rolled DRA plugin, or a restarted device plugin, gets to come back; the hook chart's defaults.
 pub const REPLACEMENT_SECONDS: u64 = 300;
 /// How many DRA plugins are re-rolled at once; the hook chart's default.
 pub const DRA_MAX_UNAVAILABLE: Count = Count::Percent(25);
+/// On how many nodes the device plugin's pods are restarted at once; the hook chart's default.
+const PLUGINS_MAX_UNAVAILABLE: Count = Count::Percent(25);
 /// How many nodes both operators upgrade at once where nothing is said.
 const DEFAULT_MAX_PARALLEL: u32 = 1;
 /// The key of that limit.
@@ -80,7 +82,9 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     let nodes = recipe.cluster.gpu_nodes as usize;
     let upgrade = Fleet { nodes, max_parallel: limits.max_parallel, max_unavailable: limits.max_unavailable, per_node_seconds };
     let reroll = Fleet { nodes, max_parallel: 0, max_unavailable: DRA_MAX_UNAVAILABLE, per_node_seconds: REPLACEMENT_SECONDS };
-    let candidates = [(Duty::Settle, upgrade, "upgraded"), (Duty::Reroll, reroll, "re-rolled")];
+    let restart = Fleet { max_unavailable: PLUGINS_MAX_UNAVAILABLE, ..reroll };
+    let candidates =
+        [(Duty::Settle, upgrade, "upgraded"), (Duty::Reroll, reroll, "re-rolled"), (Duty::RestartPlugins, restart, "restarted")];
     let slowest = candidates.into_iter().filter(|(duty, ..)| duties.contains(duty)).max_by_key(|(_, fleet, _)| fleet.budget_seconds());
     let Some((_, fleet, verb)) = slowest else {
         let explanation = format!("{}: no node is waited for", Duration::from_secs(OVERHEAD_SECONDS));

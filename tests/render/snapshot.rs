@@ -71,7 +71,7 @@ fn every_recipe_with_every_deployer() {
                 let mut text = String::new();
                 for file in bundle.files().filter(|file| !is_shared(file, &first)) {
                     let own = if name == WHOLE { Some(shown(file)) } else { changed(file, whole) };
-                    for own in own {
+                    if let Some(own) = own {
                         writeln!(text, "{own}").unwrap();
                     }
                 }

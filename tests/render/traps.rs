@@ -1,35 +1,34 @@
 //! Traps that Helm has for a bundle of the deployer `helm`, each with a test that is named after it. Those of the script itself (versions,
 //! pending releases, paths) are in `script`.
 
-use std::collections::BTreeMap;
-
-use gpu_rollout::contract::budget::deployer_timeout_seconds;
-use gpu_rollout::deployer::helm::facts::{Step, steps};
+use gpu_rollout::deployer::facts::{Fact, Facts, facts};
+use gpu_rollout::deployer::layout::{folder_of, values_of};
 use gpu_rollout::release::Plan;
 use gpu_rollout::release::model::Kind;
 
 use super::library;
 
-/// Every recipe of the library: name, plan, `deploy.sh`, and its steps.
-fn all() -> impl Iterator<Item = (&'static str, Plan, String, Vec<Step>)> {
+/// Every recipe of the library: name, plan, `deploy.sh`, and what it means.
+fn all() -> impl Iterator<Item = (&'static str, Plan, String, Facts)> {
     gpu_rollout::catalog::recipe_names().map(|name| {
         let tree = library::bundle(name, "helm".parse().unwrap());
-        let script = String::from_utf8(tree.get("deploy.sh").unwrap().content.clone()).unwrap();
-        let steps = steps(&script);
-        (name, library::planned(&library::recipe(name)), script, steps)
+        let text = |content: &[u8]| String::from_utf8(content.to_vec()).unwrap();
+        let script = text(&tree.get("deploy.sh").unwrap().content);
+        let files = tree.files().map(|file| (file.path.clone(), text(&file.content))).collect();
+        (name, library::planned(&library::recipe(name)), script, facts(&files).unwrap())
     })
 }
 
 #[test]
 fn trap_helm_timeout_must_outlast_the_job() {
-    for (name, plan, _, steps) in all() {
-        for (release, step) in plan.releases.iter().zip(&steps) {
-            let timeout = step.timeout_seconds.unwrap();
+    for (name, plan, _, facts) in all() {
+        for release in &plan.releases {
+            let found = &facts.releases[&release.name];
             // Helm 4 takes zero for 30 seconds.
-            assert!(timeout > 0, "{name}: {}", step.folder);
-            if let Kind::Hook(hook) = &release.kind {
-                assert!(timeout >= deployer_timeout_seconds(hook.budget.seconds), "{name}: {}", step.folder);
-            }
+            assert!(found.evidence.timeouts.iter().all(|timeout| timeout.seconds > 0), "{name}: {}", release.name);
+            assert!(!found.evidence.timeouts.is_empty(), "{name}: {}", release.name);
+            let is_sufficient = found.hook.as_ref().map(|hook| &hook.timeout_is_sufficient);
+            assert_eq!(is_sufficient, matches!(release.kind, Kind::Hook(_)).then_some(&Fact::Is(true)), "{name}: {}", release.name);
         }
     }
 }
@@ -46,17 +45,16 @@ fn trap_helm_wait_and_atomic_undo_what_takes_its_time() {
 
 #[test]
 fn trap_helm_needs_crds_before_the_objects_that_use_them() {
-    for (name, plan, _, steps) in all() {
-        let place: BTreeMap<&str, usize> = steps.iter().enumerate().map(|(index, step)| (step.name(), index)).collect();
+    for (name, plan, _, facts) in all() {
         for release in &plan.releases {
+            let found = &facts.releases[&release.name];
             for need in &release.needs {
-                assert!(place[need.as_str()] < place[release.name.as_str()], "{name}: {} before {need}", release.name);
+                assert!(found.after.releases.contains(need), "{name}: {} before {need}", release.name);
             }
             if let Kind::Upstream(upstream) = &release.kind {
                 let crds = plan.releases.iter().any(|other| matches!(other.kind, Kind::Crds(_)) && release.needs.contains(&other.name));
                 assert_eq!(upstream.skip_crds, crds, "{name}: {}: two writers of one CRD, or none", release.name);
-                let said = &steps[place[release.name.as_str()]].rest[1];
-                assert_eq!(said == "crds-elsewhere", upstream.skip_crds, "{name}: {}", release.name);
+                assert_eq!(found.skips_crds, Fact::Is(upstream.skip_crds), "{name}: {}", release.name);
             }
         }
     }
@@ -64,13 +62,14 @@ fn trap_helm_needs_crds_before_the_objects_that_use_them() {
 
 #[test]
 fn trap_helm_values_of_a_hook_come_after_those_that_it_shares() {
-    for (name, plan, script, steps) in all() {
-        for (release, step) in plan.releases.iter().zip(&steps) {
+    for (name, plan, _, facts) in all() {
+        for release in &plan.releases {
             if let Kind::Hook(hook) = &release.kind {
-                assert_eq!(step.rest, gpu_rollout::deployer::layout::values_of(&plan, hook), "{name}: {}", step.folder);
+                let own = format!("{}/rollout.yaml", folder_of(&plan, &release.name).unwrap());
+                let files: Vec<String> = values_of(&plan, hook).into_iter().chain([own]).collect();
+                assert_eq!(facts.releases[&release.name].values.files, files, "{name}: {}", release.name);
             }
         }
-        assert!(script.contains("\"$@\" --values \"$bundle/$hook_folder/rollout.yaml\""), "{name}: its own settings are the last file");
     }
 }
 

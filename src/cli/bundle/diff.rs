@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::bundle::diff::values::Change;
 use crate::bundle::diff::{Difference, FileDifference, Kind, ReleaseDifference, diff};
+use crate::cli::format::Format;
 use crate::cli::printer::Printer;
 use crate::contract::exit::ExitCode;
 
@@ -19,18 +20,9 @@ pub struct Arguments {
     /// The bundle as it is now
     #[arg(value_name = "NEW")]
     new: PathBuf,
-    /// How the difference is written
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-/// Forms of output.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Output {
-    /// A summary by release, then the details
-    Text,
-    /// One JSON object
-    Json,
+    /// How the difference is written: a summary by release with the details behind it, or one JSON document
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
 }
 
 impl Arguments {
@@ -45,8 +37,8 @@ impl Arguments {
             }
         };
         match output {
-            Output::Text => printer.data(&text(&difference)),
-            Output::Json => match serde_json::to_string_pretty(&difference) {
+            Format::Text => printer.data(&text(&difference)),
+            Format::Json => match serde_json::to_string_pretty(&difference) {
                 Ok(json) => printer.data(&format!("{json}\n")),
                 Err(error) => {
                     printer.error(&format!("unable to write the difference as JSON: {error}"), None);

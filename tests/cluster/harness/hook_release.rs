@@ -54,7 +54,8 @@ impl<'a> HookRelease<'a> {
         let file = self.stack.helm.directory().join(format!("{}-values.json", self.name));
         std::fs::write(&file, values.to_string())?;
         let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout").display().to_string();
-        let timeout = format!("{}s", BUDGET_SECONDS + 90);
+        let budget = rollout["budgetSeconds"].as_u64().unwrap_or(BUDGET_SECONDS);
+        let timeout = format!("{}s", budget + 90);
         let file = file.display().to_string();
         let arguments = ["upgrade", "--install", self.name, &chart, "-n", self.namespace, "-f", &file, "--timeout", &timeout];
         self.stack.helm.run(&arguments).await

@@ -1,0 +1,91 @@
+//! `gpu-rollout bundle facts`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::bundle;
+use crate::cli::format::Format;
+use crate::cli::printer::Printer;
+use crate::contract::exit::ExitCode;
+use crate::deployer::facts::{self, Facts, compare};
+
+/// Arguments of `gpu-rollout bundle facts`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The bundle's directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// How to print them
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+impl Arguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Some(facts) = of_directory(&self.directory, printer) else { return ExitCode::Input };
+        match self.output {
+            Format::Text => printer.data(&text(&facts)),
+            Format::Json => match serde_json::to_string_pretty(&facts) {
+                Ok(json) => printer.data(&(json + "\n")),
+                Err(error) => {
+                    printer.error(&error.to_string(), None);
+                    return ExitCode::Internal;
+                }
+            },
+        }
+        ExitCode::Success
+    }
+}
+
+/// The facts of the bundle in `directory`; an error is printed.
+pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Facts> {
+    let shown = directory.display();
+    let hint = Some("name a directory that `gpu-rollout bundle render` has written");
+    let files = match bundle::read(directory) {
+        Ok(files) => files,
+        Err(error) => {
+            printer.error(&error.to_string(), hint);
+            return None;
+        }
+    };
+    facts::facts(&files).map_err(|error| printer.error(&format!("`{shown}`: {error}"), hint)).ok()
+}
+
+/// A heading a release, a line a fact.
+fn text(facts: &Facts) -> String {
+    let mut text = format!("deployer: {}\n", facts.deployer);
+    let mut releases: Vec<_> = facts.releases.iter().collect();
+    // What waits for more comes later.
+    releases.sort_by_key(|(_, release)| release.after.releases.len());
+    for (name, release) in releases {
+        text += &format!("\n{name}\n");
+        let mut line = |fact: &str, value: &str| text += &format!("  {fact}: {value}\n");
+        for (fact, value) in compare::leaves(release) {
+            // Which files a chart has, `ls` tells as well.
+            if !fact.starts_with("chart.files") {
+                line(&fact, &said(&value));
+            }
+        }
+        let after: Vec<&str> = release.after.releases.iter().map(String::as_str).collect();
+        line("after", &after.join(", "));
+        line("gated by", &release.evidence.gated_by);
+        for timeout in &release.evidence.timeouts {
+            line("timeout", &format!("{} s ({}: {})", timeout.seconds, timeout.file, timeout.setting));
+        }
+    }
+    text
+}
+
+/// A value for people.
+pub(super) fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(said).collect::<Vec<_>>().join(", "),
+        value => match compare::reason(value) {
+            Some(reason) => format!("not expressible: {reason}"),
+            None => value.to_string(),
+        },
+    }
+}

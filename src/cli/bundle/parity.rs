@@ -1,0 +1,114 @@
+//! `gpu-rollout bundle parity`.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::facts::{of_directory, said};
+use crate::cli::format::Format;
+use crate::cli::printer::Printer;
+use crate::contract::exit::ExitCode;
+use crate::deployer::facts::{Parity, compare};
+
+/// How much of a digest tells two of them apart.
+const DIGEST_SHOWN: usize = 12;
+/// How long a digest is.
+const DIGEST_LENGTH: usize = 64;
+
+/// Arguments of `gpu-rollout bundle parity`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The bundles' directories, at least two
+    #[arg(value_name = "DIR", num_args = 2.., required = true)]
+    directories: Vec<PathBuf>,
+    /// How to print the differences
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+impl Arguments {
+    /// Runs the command: the differences on standard output.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let all: Vec<_> = self.directories.iter().map(|directory| of_directory(directory, printer)).collect();
+        let Some(bundles) = all.into_iter().collect::<Option<Vec<_>>>() else { return ExitCode::Input };
+        let parity = compare(&bundles);
+        let is_only = |deployer: &str| bundles.iter().filter(|other| other.deployer == deployer).count() == 1;
+        let columns: Vec<String> = bundles
+            .iter()
+            .zip(&self.directories)
+            .map(|(bundle, directory)| if is_only(&bundle.deployer) { bundle.deployer.clone() } else { directory.display().to_string() })
+            .collect();
+        match self.output {
+            Format::Json => {
+                let bundles: Vec<Value> = bundles
+                    .iter()
+                    .zip(&self.directories)
+                    .map(|(bundle, directory)| json!({"directory": directory.display().to_string(), "deployer": bundle.deployer}))
+                    .collect();
+                let Parity { equal, differences, not_expressible } = &parity;
+                let document = json!({"equal": equal, "bundles": bundles, "differences": differences, "notExpressible": not_expressible});
+                printer.data(&format!("{document:#}\n"));
+            }
+            Format::Text => {
+                printer.data(&table(&columns, &parity));
+                for unsaid in &parity.not_expressible {
+                    let is_all =
+                        bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
+                    let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
+                    printer.note(&format!("not expressible with {}: {}: {} ({releases})", unsaid.deployer, unsaid.fact, unsaid.reason));
+                }
+            }
+        }
+        if parity.equal {
+            printer.note(&format!("{} mean the same", columns.join(", ")));
+            return ExitCode::Success;
+        }
+        let count = parity.differences.len();
+        printer.error(
+            &format!("{} do not mean the same: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
+            Some("render them from one recipe with one gpu-rollout; `gpu-rollout bundle verify DIR` names what was edited"),
+        );
+        ExitCode::Different
+    }
+}
+
+/// Release and fact, then a column for each bundle; nothing if there is nothing to say.
+fn table(columns: &[String], parity: &Parity) -> String {
+    if parity.differences.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["RELEASE", "FACT"].into_iter().map(str::to_owned).chain(columns.iter().cloned()).collect::<Vec<_>>()];
+    for difference in &parity.differences {
+        let cells = difference.values.iter().map(|value| cell(value.as_ref(), &difference.values));
+        rows.push([difference.release.clone(), difference.fact.clone()].into_iter().chain(cells).collect());
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A value as short as it may be: of a list what not all bundles have, of a digest its start.
+fn cell(value: Option<&Value>, all: &[Option<Value>]) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(Value::Array(list)) if all.iter().all(|value| value.as_ref().is_some_and(Value::is_array)) => {
+            let lists = || all.iter().flatten().filter_map(Value::as_array);
+            let own: Vec<String> = list.iter().filter(|item| !lists().all(|list| list.contains(item))).map(said).collect();
+            let has_more = own.len() < list.len();
+            match own.as_slice() {
+                // The same items in another order.
+                [] if lists().all(|other| other.len() == list.len()) => list.iter().map(said).collect::<Vec<_>>().join(", "),
+                [] => if has_more { "…" } else { "-" }.to_owned(),
+                own => format!("{}{}", if has_more { "…, " } else { "" }, own.join(", ")),
+            }
+        }
+        Some(Value::String(text)) if text.len() == DIGEST_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            format!("{}…", &text[..DIGEST_SHOWN])
+        }
+        Some(value) => said(value),
+    }
+}

@@ -1,0 +1,138 @@
+//! The deployer `helmfile`: reads the state files back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::FactsError;
+use super::files::Files;
+use super::look::{list, text};
+use super::model::{After, Fact, Timeout};
+use super::order::in_parts;
+use super::statement::{Edits, Place, Statement, Statements};
+
+/// The state file that helmfile starts from.
+pub(super) const HELMFILE: &str = "helmfile.yaml";
+/// What Helm waits when helmfile does not tell it how long.
+const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
+
+/// One state file.
+struct State {
+    path: String,
+    content: Value,
+}
+
+/// What the state files state.
+///
+/// # Errors
+/// A state file that is not there, is no YAML, or names itself.
+pub(super) fn statements(files: &Files) -> Result<Statements, FactsError> {
+    let mut states = Vec::new();
+    collect(files, HELMFILE, &mut Vec::new(), &mut states)?;
+    let parts: Vec<BTreeMap<String, BTreeSet<String>>> = states.iter().map(State::needs).collect();
+    let mut after = in_parts(&parts);
+    let mut statements = Vec::new();
+    for state in &states {
+        for release in state.releases() {
+            let name = text(release, "name");
+            let after = after.remove(&name).unwrap_or_default();
+            statements.push(Statement { position: Fact::Is(statements.len() + 1), after, ..state.statement(release, name) });
+        }
+    }
+    Ok(Statements { timeout_of_all: None, releases: statements })
+}
+
+/// The state files in the order in which they are deployed: what a file names comes before its own releases.
+fn collect(files: &Files, path: &str, callers: &mut Vec<String>, states: &mut Vec<State>) -> Result<(), FactsError> {
+    if callers.iter().any(|caller| caller == path) {
+        return Err(FactsError::Unreadable { path: path.to_owned(), reason: "it names itself under `helmfiles`".to_owned() });
+    }
+    files.required(path)?;
+    let content: Value = files.yaml(path)?.unwrap_or_default();
+    callers.push(path.to_owned());
+    for earlier in list(&content, "helmfiles") {
+        let name = earlier.as_str().map_or_else(|| text(earlier, "path"), str::to_owned);
+        collect(files, name.trim_start_matches("./"), callers, states)?;
+    }
+    callers.pop();
+    states.push(State { path: path.to_owned(), content });
+    Ok(())
+}
+
+impl State {
+    /// The releases that are to be there.
+    fn releases(&self) -> impl Iterator<Item = &Value> {
+        list(&self.content, "releases").filter(|release| release["installed"] != false)
+    }
+
+    /// The releases with those that they need: `[[context/]namespace/]name`.
+    fn needs(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let name = |need: &Value| need.as_str().map(|need| need.rsplit('/').next().unwrap_or(need).to_owned());
+        self.releases().map(|release| (text(release, "name"), list(release, "needs").filter_map(name).collect())).collect()
+    }
+
+    /// A setting of a release, which has its default for all releases of the file.
+    fn setting(&self, release: &Value, key: &str) -> Option<Value> {
+        [release.get(key), self.content["helmDefaults"].get(key)].into_iter().flatten().find(|value| !value.is_null()).cloned()
+    }
+
+    fn statement(&self, release: &Value, name: String) -> Statement {
+        let is_on = |key: &str| self.setting(release, key) == Some(Value::Bool(true));
+        let arguments: Vec<Value> = ["args", "syncArgs"].iter().filter_map(|key| self.setting(release, key)).collect();
+        let (timeout, setting) = match self.setting(release, "timeout").as_ref().and_then(Value::as_u64) {
+            Some(seconds) => (seconds, format!("timeout of {name}")),
+            None => (DEFAULT_TIMEOUT_SECONDS, "none, so Helm's default".to_owned()),
+        };
+        // A file's path, or values themselves.
+        let (paths, inline): (Vec<&Value>, Vec<&Value>) = list(release, "values").partition(|value| value.is_string());
+        let inline: Map<String, Value> =
+            inline.into_iter().filter_map(Value::as_object).flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let namespace = text(release, "namespace");
+        Statement {
+            file: self.path.clone(),
+            release_name: name.clone(),
+            name,
+            record_namespace: Fact::Is(namespace.clone()),
+            namespace,
+            position: Fact::Is(0),
+            after: After::default(),
+            chart: self.chart(release),
+            stated_version: None,
+            values: paths.into_iter().filter_map(Value::as_str).map(|path| path.trim_start_matches("./").to_owned()).collect(),
+            inline: (!inline.is_empty()).then_some(inline),
+            edits_act: Edits::All,
+            timeouts: Fact::Is(vec![Timeout { file: self.path.clone(), setting, seconds: timeout }]),
+            skips_crds: Fact::Is(is_on("skipCRDs")),
+            // Helmfile creates it unless it is told not to.
+            creates_namespace: Fact::Is(self.setting(release, "createNamespace") != Some(Value::Bool(false))),
+            takes_ownership: Fact::Is(is_on("takeOwnership")),
+            waits_for_objects: Fact::Is(["wait", "waitForJobs", "atomic", "rollbackOnFailure"].into_iter().any(is_on)),
+            runs_hooks: Fact::Is(!arguments.iter().any(|arguments| arguments.to_string().contains("--no-hooks"))),
+            undoes_failures: Fact::Is(["atomic", "rollbackOnFailure", "cleanupOnFail"].into_iter().any(is_on)),
+            replaces_objects: Fact::Is(is_on("force")),
+            prunes: Fact::Is(false),
+            fired_by_every_commit: Fact::Is(false),
+            same_cluster: Fact::Is(self.setting(release, "kubeContext").is_none()),
+            is_permitted: Fact::Is(true),
+            reverts_live_changes: Fact::Is(false),
+            gated_by: "needs, and state files one after the other: helmfile goes on only after Helm has succeeded".to_owned(),
+            also_fired_by: "every `helmfile sync`; the hook then ends without a write, if its trigger is completed".to_owned(),
+        }
+    }
+
+    fn chart(&self, release: &Value) -> Place {
+        let chart = text(release, "chart");
+        if let Some(folder) = chart.strip_prefix("./") {
+            return Place::Local(folder.to_owned());
+        }
+        let version = release["version"].as_str().map(str::to_owned);
+        let repository = chart.split_once('/').and_then(|(name, chart)| {
+            let found = list(&self.content, "repositories").find(|repository| repository["name"] == name)?;
+            let url = text(found, "url");
+            let url = url.trim_end_matches('/');
+            Some(if found["oci"] == true { format!("oci://{url}/{chart}") } else { format!("{url}/{chart}") })
+        });
+        // What stands between double braces is a template that prints the braces of a path.
+        Place::Remote { place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")), version }
+    }
+}

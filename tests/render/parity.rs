@@ -1,0 +1,85 @@
+//! One recipe means the same with every deployer; and whatever is changed in a deployer's files, parity names it.
+
+mod mutations;
+
+use gpu_rollout::bundle::Tree;
+use gpu_rollout::catalog;
+use gpu_rollout::deployer::facts::{Facts, FactsError, Files, Parity, compare, facts};
+use gpu_rollout::deployer::{DEPLOYERS, Deployer};
+
+use super::library::{bundle, bundle_from};
+
+/// The texts of a bundle.
+fn files(tree: &Tree) -> Files {
+    tree.files().map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap())).collect()
+}
+
+fn facts_of(name: &str, deployer: Deployer) -> Facts {
+    facts(&files(&bundle(name, deployer))).unwrap()
+}
+
+/// The differences as lines: release, fact, what each bundle says.
+fn lines(parity: &Parity) -> String {
+    let line = |difference: &gpu_rollout::deployer::facts::Difference| {
+        let values: Vec<String> =
+            difference.values.iter().map(|value| value.as_ref().map_or("-".to_owned(), ToString::to_string)).collect();
+        format!("{}: {}: {}\n", difference.release, difference.fact, values.join(" | "))
+    };
+    parity.differences.iter().map(line).collect()
+}
+
+#[test]
+fn every_recipe_means_the_same_with_every_deployer() {
+    for name in catalog::recipe_names() {
+        let bundles: Vec<Facts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
+        for (bundle, deployer) in bundles.iter().zip(DEPLOYERS) {
+            assert_eq!(bundle.deployer, deployer.name, "{name}: recognized by its files");
+        }
+        let parity = compare(&bundles);
+        assert!(parity.equal, "{name}:\n{}", lines(&parity));
+    }
+}
+
+/// Flux takes charts from a registry in another way than from Git.
+#[test]
+fn a_registry_means_the_same_as_git() {
+    for name in catalog::recipe_names() {
+        let flux: Deployer = "flux".parse().unwrap();
+        let pushed = facts(&files(&bundle_from(name, flux, "oci://registry.example.com/fleet"))).unwrap();
+        let parity = compare(&[facts_of(name, flux), pushed]);
+        assert!(parity.equal, "{name}:\n{}", lines(&parity));
+    }
+}
+
+/// What a deployer has no words for is listed with its reason, and nothing else is left out.
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let bundles: Vec<Facts> = DEPLOYERS.iter().map(|deployer| facts_of("eks-gb200-training", *deployer)).collect();
+    let parity = compare(&bundles);
+    let said: Vec<String> =
+        parity.not_expressible.iter().map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason)).collect();
+    insta::assert_snapshot!(said.concat(), @r"
+    flux: takesOwnership: Flux takes over whatever is there, with every release
+    argocd: position: Applications of one wave are synced at once
+    argocd: recordNamespace: Argo CD keeps no record of a Helm release
+    argocd: takesOwnership: Argo CD takes over whatever is there, with every Application
+    argocd: timeoutSeconds: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack
+    argocd: hook.timeoutIsSufficient: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd-helm: position: Applications of one wave are synced at once
+    argocd-helm: recordNamespace: Argo CD keeps no record of a Helm release
+    argocd-helm: takesOwnership: Argo CD takes over whatever is there, with every Application
+    argocd-helm: timeoutSeconds: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd-helm: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack
+    argocd-helm: hook.timeoutIsSufficient: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    ");
+}
+
+#[test]
+fn files_of_no_deployer_or_of_two_are_refused() {
+    let some = |names: &[&str]| facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect());
+    assert_eq!(some(&["values.yaml"]), Err(FactsError::NoDeployer));
+    assert_eq!(some(&["deploy.sh", "helmfile.yaml"]), Err(FactsError::SeveralDeployers(vec!["helm", "helmfile"])));
+    let dangling = [("helmfile.yaml".to_owned(), "helmfiles: [a.yaml]\n".to_owned())].into_iter().collect();
+    assert_eq!(facts(&dangling), Err(FactsError::Missing("a.yaml".to_owned())));
+}
