@@ -45,9 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Recipes and component descriptions are small, and nearly every run reads some of them.
+/// Recipes, component descriptions and the table of what does not go together are small, and nearly every run reads some of them.
 fn is_plain(path: &str) -> bool {
-    path.starts_with("recipes/") || path.ends_with("/component.yaml")
+    path.starts_with("recipes/") || path.ends_with("/component.yaml") || path == "compatibility.yaml"
 }
 
 /// What is embedded beside them: CRDs, and default values and schemas as JSON (their YAML is only the source).

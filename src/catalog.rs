@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use model::{Component, CustomResource, Nested, Version};
 
+pub mod compatibility;
 mod embedded;
 pub mod hook_chart;
 pub mod keys;

@@ -1,6 +1,6 @@
 //! Text → a validated recipe.
 
-pub use crate::text::{diagnostic, nearest, path, source, tree};
+pub use crate::text::{diagnostic, lint, nearest, path, source, tree};
 
 pub mod aicr;
 pub mod explain;

@@ -8,7 +8,9 @@ mod docs {
     mod device_plugin;
     mod exit_codes;
     mod links;
+    mod lints;
     mod rights;
+    mod traps;
 }
 
 /// A path in the repository.

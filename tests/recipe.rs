@@ -227,4 +227,5 @@ fn a_diamond() {
 
 mod recipe {
     mod aicr;
+    mod lints;
 }

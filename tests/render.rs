@@ -17,4 +17,5 @@ mod render {
     mod snapshot;
     mod tools;
     mod traps;
+    mod traps_everywhere;
 }

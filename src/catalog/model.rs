@@ -36,6 +36,9 @@ pub struct Component {
     /// What its values do not say of its images.
     #[serde(default)]
     pub images: Images,
+    /// Values, as dotted paths, that must be one of some texts.
+    #[serde(default)]
+    pub choices: BTreeMap<String, Vec<String>>,
     /// Versions of an earlier numbering, which are older than all others whatever their numbers say.
     #[serde(default)]
     pub earlier_numbering: Option<VersionReq>,

@@ -35,6 +35,11 @@ impl<'a> Host<'a> {
         self.component.nested(self.component.like(self.version), self.values)
     }
 
+    /// Whether its chart runs the component, as itself or beside itself.
+    pub fn runs(self, component: &str) -> bool {
+        self.component.name == component || self.nested().iter().any(|nested| nested.component == component)
+    }
+
     /// Whether it comes after one of the others.
     fn comes_after(self, others: &[&str]) -> bool {
         self.component.after.iter().any(|earlier| others.contains(&earlier.as_str()))

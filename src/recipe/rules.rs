@@ -12,13 +12,16 @@ use crate::catalog::model::{Component, Version};
 
 pub mod advice;
 pub mod cluster;
+pub mod compatibility;
 pub mod components;
 pub mod custom_resources;
 pub mod described;
 pub mod device_plugin;
+pub mod driver_crd;
 pub mod node_scheduling;
 pub mod ofed;
 pub mod rollout;
+pub mod scalars;
 pub mod secrets;
 pub mod stack;
 pub mod values;
@@ -37,6 +40,9 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     values::check(&subject, findings);
     device_plugin::check(&subject, findings);
     stack::check(&subject, findings);
+    driver_crd::check(&subject, findings);
+    compatibility::check(&subject, findings);
+    scalars::check(&subject, findings);
 }
 
 /// The recipe that is judged.

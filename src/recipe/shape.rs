@@ -154,7 +154,7 @@ impl Check<'_> {
                     .hint(unbuilt.instead),
             );
         } else if let Some(impossible) = impossible_key(inner.keys()) {
-            self.findings.push(Diagnostic::error(impossible.reason).at(entry.key_origin).hint(impossible.instead));
+            self.findings.push(Diagnostic::error(impossible.reason).lint(impossible.lint).at(entry.key_origin).hint(impossible.instead));
         } else if let Some(property) = shape.property(&entry.key) {
             self.node(&inner, &entry.node, property);
         } else if shape.keys().next().is_some() {

@@ -1,5 +1,7 @@
 //! What the format is designed to have and this version does not do: refused in so many words, never ignored.
 
+use super::lint::Lint;
+
 /// A key or value that is not built.
 pub struct Unbuilt {
     /// Keys from the top; `*` stands for any one.
@@ -44,9 +46,11 @@ const TABLE: &[Unbuilt] = &[
     key(&["rollout", "ofedDriver", "nodes"], "the number of nodes of the gate `canary`", "remove it"),
 ];
 
-/// A key that looks as if it belonged there, and that NVIDIA's operator does not have.
+/// A key that looks as if it belonged there, and that there cannot be.
 pub struct Impossible {
     path: &'static [&'static str],
+    /// Under which name the documentation explains it.
+    pub lint: Lint,
     /// Why there is no such key.
     pub reason: &'static str,
     /// What to write instead.
@@ -56,15 +60,38 @@ pub struct Impossible {
 const IMPOSSIBLE: &[Impossible] = &[
     Impossible {
         path: &["rollout", "ofedDriver", "policy", "maxUnavailable"],
+        lint: Lint::UnknownField,
         reason: "NicClusterPolicy has no `maxUnavailable`: for the OFED driver only `maxParallelUpgrades` limits how many nodes go at once",
         instead: "set `maxParallelUpgrades`",
     },
     Impossible {
         path: &["rollout", "ofedDriver", "policy", "podDeletion"],
+        lint: Lint::UnknownField,
         reason: "NicClusterPolicy has no `podDeletion`: pods leave a node by `drain`",
         instead: "set `drain`, with a `podSelector` for the pods that use the network",
     },
+    deployer(&["components", "*", "wait"], NO_WAIT),
+    deployer(&["components", "*", "atomic"], NO_WAIT),
+    deployer(&["components", "*", "rollbackOnFailure"], NO_WAIT),
+    deployer(&["components", "*", "disableWait"], NO_WAIT),
+    deployer(
+        &["components", "*", "timeout"],
+        "timeouts of every deployer are made from the hook's budget; one beside it would end the hook in its work",
+    ),
+    deployer(&["components", "*", "force"], "replacing objects fails at their immutable fields and drops what others have set"),
+    deployer(&["components", "*", "skipCrds"], "CRDs have a release of their own, and the charts never bring them"),
+    deployer(
+        &["components", "*", "createNamespace"],
+        "namespaces have a release of their own, with the Pod Security labels that they need",
+    ),
 ];
+
+const NO_WAIT: &str = "a bundle never waits for a release's objects: what the operators make ready, the hook waits for; `--wait` would wait for \
+                       the upgrade that only comes after it, and `--atomic` would undo what takes its time";
+
+const fn deployer(path: &'static [&'static str], reason: &'static str) -> Impossible {
+    Impossible { path, lint: Lint::DeployerSetting, reason, instead: "remove it; `rollout` has what a recipe says about time" }
+}
 
 /// The row for this key.
 pub fn impossible_key(path: &[String]) -> Option<&'static Impossible> {

@@ -2,6 +2,7 @@
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 
+use super::lint::Lint;
 use super::source::{Origin, Sources};
 
 /// As many findings as anybody reads at once.
@@ -33,6 +34,8 @@ pub struct Diagnostic {
     pub hints: Vec<String>,
     /// Whether the text must not be shown.
     pub secret: bool,
+    /// Under which name `docs/lints.md` explains it, if it does.
+    pub lint: Option<Lint>,
 }
 
 impl Diagnostic {
@@ -46,12 +49,20 @@ impl Diagnostic {
             related: Vec::new(),
             hints: Vec::new(),
             secret: false,
+            lint: None,
         }
     }
 
     /// A warning.
     pub fn warning(message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    /// Says under which name `docs/lints.md` explains it.
+    #[must_use]
+    pub fn lint(mut self, lint: Lint) -> Self {
+        self.lint = Some(lint);
+        self
     }
 
     /// Says where.
@@ -176,12 +187,16 @@ impl Diagnostics {
                 here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
             elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
         }
+        let mut title = level.primary_title(&*diagnostic.message);
+        if let Some(lint) = diagnostic.lint {
+            title = title.id(lint.name());
+        }
         if elements.is_empty() {
             let hints: String = diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
-            return renderer.render(&[Group::with_title(level.primary_title(&*diagnostic.message))]) + &hints;
+            return renderer.render(&[Group::with_title(title)]) + &hints;
         }
         elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));
-        let group: Group<'_> = level.primary_title(&*diagnostic.message).elements(elements);
+        let group: Group<'_> = title.elements(elements);
         renderer.render(&[group])
     }
 }

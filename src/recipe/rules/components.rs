@@ -6,6 +6,7 @@ use super::cluster::is_dns_label;
 use super::{Subject, described};
 use crate::catalog;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::model::Component;
 use crate::recipe::nearest::nearest;
 
@@ -81,6 +82,7 @@ fn version(subject: &Subject<'_>, component: &Component, entry: &catalog::model:
                 "the catalog does not know version `{version}` of `{}`: the keys of its values are not checked",
                 component.name
             ))
+            .lint(Lint::Unchecked)
             .at(place)
             .hint(format!("known versions: {}", known().collect::<Vec<_>>().join(", "))),
         );

@@ -7,6 +7,7 @@ use super::ofed::POLICY_KIND;
 use super::{Known, Subject};
 use crate::catalog::model::CustomResource;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::nearest::nearest;
 use crate::recipe::path::Path;
 use crate::recipe::tree::{Entry, Node, Value};
@@ -41,6 +42,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
                         "the fields of this {} are not checked: the catalog does not have its schema in `{} {}`",
                         entry.key, component.name, component.number
                     ))
+                    .lint(Lint::Unchecked)
                     .at(entry.key_origin),
                 ),
             }
@@ -147,6 +149,7 @@ impl Check<'_> {
                 "{kind} of `{} {}` has no field `{path}`: the API server would drop it",
                 component.name, component.number
             ))
+            .lint(Lint::UnknownField)
             .at(entry.key_origin)
             .hint(hint),
         );
@@ -159,12 +162,13 @@ impl Check<'_> {
         {
             let list: Vec<String> =
                 words.iter().map(|word| format!("`{}`", word.as_str().map_or_else(|| word.to_string(), str::to_owned))).collect();
-            self.findings.push(Diagnostic::error(format!("`{path}` must be one of {}", list.join(", "))).at(node.origin));
+            self.findings
+                .push(Diagnostic::error(format!("`{path}` must be one of {}", list.join(", "))).lint(Lint::UnknownWord).at(node.origin));
         }
         if let (Some(least), Some(found)) = (schema.get("minimum").and_then(Json::as_f64), written.as_f64())
             && found < least
         {
-            self.findings.push(Diagnostic::error(format!("`{path}` must be at least {least}")).at(node.origin));
+            self.findings.push(Diagnostic::error(format!("`{path}` must be at least {least}")).lint(Lint::UnknownWord).at(node.origin));
         }
     }
 
@@ -186,6 +190,11 @@ impl Check<'_> {
             _ => None,
         };
         let place = if matches!(node.value, Value::Map(_) | Value::List(_)) { self.place(path) } else { node.origin };
-        self.findings.push(Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind())).at(place).maybe_hint(hint));
+        self.findings.push(
+            Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind()))
+                .lint(Lint::WrongType)
+                .at(place)
+                .maybe_hint(hint),
+        );
     }
 }

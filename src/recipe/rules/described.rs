@@ -5,6 +5,7 @@ use semver::Version;
 use super::Subject;
 use super::cluster::is_dns_label;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::model::{ChartSource, Component};
 use crate::recipe::nearest::nearest;
 use crate::recipe::tree::Node;
@@ -59,6 +60,7 @@ pub(super) fn check(subject: &Subject<'_>, component: &Component, chart: &ChartS
     }
     findings.push(
         Diagnostic::warning(format!("nothing of `{name}` can be checked: it is not in the catalog, and its CRDs stay with its chart"))
+            .lint(Lint::Unchecked)
             .at(subject.place(&["components", name])),
     );
 }

@@ -9,6 +9,7 @@ use crate::device_plugin::rule::Finding;
 use crate::device_plugin::selection::{self, Choice};
 use crate::device_plugin::version::{PluginVersion, VersionError};
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::nearest::nearest;
 use crate::recipe::source::Origin;
 use crate::recipe::tree::Node;
@@ -68,6 +69,7 @@ impl Check<'_> {
                     "`{KEY}` has no effect: `devicePlugin.enabled` is false in the values of `{}`",
                     component.name
                 ))
+                .lint(Lint::NoEffect)
                 .at(self.place(&[])),
             );
         }
@@ -140,6 +142,7 @@ impl Check<'_> {
                     path.join("."),
                     entry.key
                 ))
+                .lint(Lint::SetTwice)
                 .at(entry.key_origin)
                 .related(self.place(&[]), "and here")
                 .hint("remove it from values: the bundle brings the ConfigMap and sets its name and default"),

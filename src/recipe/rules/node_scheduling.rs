@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Known, Subject};
 use crate::catalog::model::Places;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::model::{Component, Scheduling};
 use crate::recipe::tree::Node;
 
@@ -42,6 +43,7 @@ fn group(subject: &Subject<'_>, known: &Known<'_>, (name, asked, places): (&str,
             if subject.at(&place).is_some_and(|node| !node.is_null()) {
                 findings.push(
                     Diagnostic::error(format!("`{path}` is set twice"))
+                        .lint(Lint::SetTwice)
                         .at(subject.place(&place))
                         .related(subject.place(&written), "and here for all such pods")
                         .hint("keep one of them"),

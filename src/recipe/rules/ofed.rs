@@ -2,6 +2,7 @@
 
 use super::{Known, Subject};
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 
 /// The component that installs the OFED driver.
 pub const NETWORK_OPERATOR: &str = "network-operator";
@@ -36,6 +37,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     {
         findings.push(
             Diagnostic::warning("`rollout.ofedDriver.policy` has no effect while `autoUpgrade` is false: nobody upgrades a node")
+                .lint(Lint::NoEffect)
                 .at(subject.place(&switch))
                 .hint("remove `autoUpgrade`: with `rollout.ofedDriver` a bundle sets it to true"),
         );
@@ -51,6 +53,7 @@ fn resource(subject: &Subject<'_>, operator: &Known<'_>, place: &[&str], finding
                 "the chart `{} {}` renders no {POLICY_KIND}, and without one the operator installs nothing",
                 operator.entry.chart, operator.number
             ))
+            .lint(Lint::NoEffect)
             .at(subject.place(&component))
             .hint(format!("write its spec below `customResources.{POLICY_KIND}` of this component")),
         );
@@ -79,6 +82,7 @@ fn one_place(subject: &Subject<'_>, place: &[&str], findings: &mut Vec<Diagnosti
     if subject.at(&own).is_some_and(|node| !node.is_null()) && subject.at(&version).is_some_and(|node| !node.is_null()) {
         findings.push(
             Diagnostic::error("the OFED driver's version is set twice")
+                .lint(Lint::SetTwice)
                 .at(subject.place(&version))
                 .related(subject.place(&own), "and the recipe's own setting")
                 .hint("keep `rollout.ofedDriver.version`; it is mapped into this one"),
@@ -91,6 +95,7 @@ fn one_place(subject: &Subject<'_>, place: &[&str], findings: &mut Vec<Diagnosti
         let mut finding = Diagnostic::error(format!(
             "`ofedDriver.upgradePolicy.{key}` does not belong here: time budgets are made from the recipe's policy"
         ))
+        .lint(Lint::SetTwice)
         .at(entry.key_origin)
         .hint(format!("set `{}` instead; it is mapped into this one", own.join(".")));
         if subject.at(&own).is_some() {
@@ -105,6 +110,7 @@ fn unused(subject: &Subject<'_>, reason: &str, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.rollout.ofed_driver.is_some() {
         findings.push(
             Diagnostic::warning(format!("`rollout.ofedDriver` has no effect: {reason}"))
+                .lint(Lint::NoEffect)
                 .at(subject.place(&["rollout", "ofedDriver"]))
                 .hint("remove it; where a parent sets it, write `ofedDriver: null`"),
         );

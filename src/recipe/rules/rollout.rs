@@ -2,7 +2,9 @@
 
 use super::Subject;
 use crate::contract::count::Count;
+use crate::contract::duration::Duration;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::path::Path;
 
 /// Longer than any node takes: a typing mistake.
@@ -34,6 +36,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     driver_version(subject, findings);
     limits(subject, findings);
     waiting(subject, findings);
+    leaving(subject, findings);
     one_place(subject, findings);
     used(subject, findings);
 }
@@ -90,9 +93,32 @@ fn waiting(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
         findings.push(
             Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
+                .lint(Lint::EndlessWait)
                 .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
                 .hint(format!(
                     "set `rollout.{driver}.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"
+                )),
+        );
+    }
+}
+
+/// A drain or a deletion of pods without an end holds its node for as long as one pod likes.
+fn leaving(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let rollout = &subject.recipe.rollout;
+    let is_zero = |timeout: Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
+    let (gpu, ofed) = (&rollout.gpu_driver.policy, rollout.ofed_driver.as_ref().map(|driver| &driver.policy));
+    let waits = [
+        ("gpuDriver", "podDeletion", gpu.pod_deletion.as_ref().and_then(|deletion| deletion.timeout)),
+        ("gpuDriver", "drain", gpu.drain.as_ref().and_then(|drain| drain.timeout)),
+        ("ofedDriver", "drain", ofed.and_then(|policy| policy.drain.as_ref()).and_then(|drain| drain.timeout)),
+    ];
+    for (driver, key, _) in waits.into_iter().filter(|(.., timeout)| is_zero(*timeout)) {
+        findings.push(
+            Diagnostic::error(format!("`{key}` has the timeout 0: it waits for ever, and one pod that does not go holds its node"))
+                .lint(Lint::EndlessWait)
+                .at(subject.place(&["rollout", driver, "policy", key, "timeout"]))
+                .hint(format!(
+                    "set `rollout.{driver}.policy.{key}.timeout`, such as `5m`; without it the operators' own five minutes hold"
                 )),
         );
     }
@@ -104,6 +130,7 @@ fn one_place(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.rollout.gpu_driver.version.is_some() && subject.at(&version).is_some_and(|node| !node.is_null()) {
         findings.push(
             Diagnostic::error("the driver's version is set twice")
+                .lint(Lint::SetTwice)
                 .at(subject.place(&version))
                 .label("the chart's value")
                 .related(subject.place(&["rollout", "gpuDriver", "version"]), "and the recipe's own setting")
@@ -118,6 +145,7 @@ fn one_place(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
             "`driver.upgradePolicy.{}` does not belong into values: time budgets are made from the recipe's policy",
             entry.key
         ))
+        .lint(Lint::SetTwice)
         .at(entry.key_origin)
         .hint(format!("set `{}` instead; it is mapped into the chart's value", keys.join(".")));
         if subject.at(&keys).is_some() {
@@ -141,6 +169,7 @@ fn used(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     };
     findings.push(
         Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
+            .lint(Lint::NoEffect)
             .at(subject.place(&["rollout", "gpuDriver", key]))
             .hint(format!("remove it; where a parent sets it, write `{key}: null`")),
     );

@@ -2,6 +2,7 @@
 
 use super::Subject;
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 use crate::recipe::path::Path;
 use crate::recipe::source::Origin;
 use crate::recipe::tree::{Node, Value};
@@ -103,6 +104,7 @@ impl Check<'_> {
     fn report(&mut self, path: &Path, origin: Origin, why: &str) {
         self.findings.push(
             Diagnostic::error(format!("`{path}` of `{}` {why}: secrets never stand in values", self.component))
+                .lint(Lint::Secret)
                 .at(origin)
                 .secret()
                 .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name (`imagePullSecrets`, `secretName`, `secretEnv`, `valueFrom: {secretKeyRef: {name: …, key: …}}`)")

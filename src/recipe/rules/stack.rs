@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{Known, Subject};
 use crate::catalog::nested::{self, Host};
 use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
 
 /// Where the operator's driver container shows the driver to the host.
 const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";
@@ -21,6 +22,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     {
         findings.push(
             Diagnostic::error("two device plugins would hand out the same GPUs: the GPU operator brings one as well")
+                .lint(Lint::TwoDevicePlugins)
                 .at(subject.place(&["components", plugin.name]))
                 .hint("remove this component, or set `devicePlugin: {enabled: false}` in the values of `gpu-operator`"),
         );
@@ -44,6 +46,7 @@ fn nested(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
                 "`{}` would run twice: `{}` runs it, and before this component",
                 extra.nested.component, extra.runner
             ))
+            .lint(Lint::RunsTwice)
             .at(subject.place(&place))
             .hint(format!("remove `{switch}`: a bundle sets it to false where another component runs it")),
         );
@@ -56,6 +59,7 @@ fn dra_driver(subject: &Subject<'_>, dra: &Known<'_>, operator: Option<&Known<'_
     if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
         findings.push(
             Diagnostic::error("the chart refuses to publish GPUs unless `gpuResourcesEnabledOverride` is true")
+                .lint(Lint::GpuOverride)
                 .at(subject.place(&[&values[..], &["resources", "gpus", "enabled"]].concat()))
                 .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`"),
         );
@@ -63,6 +67,7 @@ fn dra_driver(subject: &Subject<'_>, dra: &Known<'_>, operator: Option<&Known<'_
     if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
         findings.push(
             Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+                .lint(Lint::PluginBesideDra)
                 .at(subject.place(&["components", dra.name]))
                 .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
                 .hint("where each node has only one of them (node selectors), this warning can stand"),
@@ -73,6 +78,7 @@ fn dra_driver(subject: &Subject<'_>, dra: &Known<'_>, operator: Option<&Known<'_
     if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
         findings.push(
             Diagnostic::error("the DRA driver would not find the driver that the GPU operator installs")
+                .lint(Lint::DriverRoot)
                 .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
                 .hint(format!("set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`", dra.name)),
         );

@@ -6,6 +6,8 @@ use super::advice::Adviser;
 use super::{Known, Subject};
 use crate::catalog::keys::Keys;
 use crate::recipe::diagnostic::{Diagnostic, Severity};
+use crate::recipe::lint::Lint;
+use crate::recipe::nearest::nearest;
 use crate::recipe::path::Path;
 use crate::recipe::tree::{Entry, Node, Value};
 
@@ -19,6 +21,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         if let Some(entry) = values.entry(HOOK_KEY) {
             findings.push(
                 Diagnostic::error(format!("the key `{HOOK_KEY}` in values belongs to the bundle's hook"))
+                    .lint(Lint::BundleValue)
                     .at(entry.key_origin)
                     .hint("use the recipe's own `rollout` for settings of the rollout"),
             );
@@ -37,6 +40,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
                     "the keys of these values are not checked: the catalog does not have the default values of `{} {}`",
                     component.name, version.version
                 ))
+                .lint(Lint::Unchecked)
                 .at(subject.place(&["components", component.name, "values"])),
             ),
         }
@@ -52,6 +56,7 @@ fn bundle_values(subject: &Subject<'_>, component: &Known<'_>, findings: &mut Ve
             let place = [&["components", component.name, "values"], &keys[..]].concat();
             findings.push(
                 Diagnostic::error(format!("`{path}` is {value} in every bundle"))
+                    .lint(Lint::BundleValue)
                     .at(subject.place(&place))
                     .hint("remove it: a bundle brings CRDs itself, and keeps the names of what an upgrade must find again"),
             );
@@ -84,10 +89,21 @@ impl Check<'_> {
             && let Some((problem, hint)) = self.mismatch(path, &entry.node, default)
         {
             let place = if matches!(entry.node.value, Value::Map(_) | Value::List(_)) { entry.key_origin } else { entry.node.origin };
-            self.findings.push(Diagnostic::error(problem).at(place).maybe_hint(hint));
+            self.findings.push(Diagnostic::error(problem).lint(Lint::WrongType).at(place).maybe_hint(hint));
+        } else if let Some(problem) = self.unknown_word(path, &entry.node) {
+            self.findings.push(problem.lint(Lint::UnknownWord).at(entry.node.origin));
         } else if !keys.is_open() || keys.names().next().is_some() {
             self.map(path, &entry.node, keys);
         }
+    }
+
+    /// A text where the chart, or the schema of what it renders, takes only some.
+    fn unknown_word(&self, path: &Path, node: &Node) -> Option<Diagnostic> {
+        let words = self.component.entry.choices.get(&path.to_string())?;
+        let text = node.text().filter(|text| !words.iter().any(|word| word == text))?;
+        let list: Vec<String> = words.iter().map(|word| if word.is_empty() { "`\"\"`".to_owned() } else { format!("`{word}`") }).collect();
+        let near = nearest(text, words.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        Some(Diagnostic::error(format!("`{path}` must be one of {}, and this is `{text}`", list.join(", "))).maybe_hint(near))
     }
 
     /// What is wrong with a value where the chart's default is `default`, and what to write.
@@ -102,7 +118,16 @@ impl Check<'_> {
                 format!("`{path}` is a switch, and this is a string: templates take every string for true, `\"false\"` as well"),
                 text.parse::<bool>().is_ok().then(|| format!("remove the quotes: `{text}`")),
             )),
+            (Json::Bool(_), Value::Number(_)) | (Json::Number(_), Value::Bool(_)) => {
+                let expected = if default.is_boolean() { "a switch" } else { "a number" };
+                Some((format!("`{path}` is {expected}, and this is {kind}"), None))
+            }
             (Json::String(_), Value::Number(_)) => self.number_for_text(path, node),
+            (Json::String(default), Value::Bool(_)) if !default.is_empty() => {
+                let written = self.subject.sources.written(node.origin);
+                let problem = format!("`{path}` is a text, and `{written}` without quotes is a boolean");
+                Some((problem, Some(format!("quote it: `\"{written}\"`"))))
+            }
             (Json::Bool(_) | Json::String(_) | Json::Number(_), Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => None,
         }
     }
@@ -126,6 +151,6 @@ impl Check<'_> {
         let severity = if is_obsolete { Severity::Error } else { self.severity };
         let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };
         let adviser = Adviser { component: self.component.name, version, all: self.all };
-        self.findings.push(diagnostic.at(entry.key_origin).hint(adviser.advice(path, &entry.key, keys)));
+        self.findings.push(diagnostic.lint(Lint::UnknownKey).at(entry.key_origin).hint(adviser.advice(path, &entry.key, keys)));
     }
 }

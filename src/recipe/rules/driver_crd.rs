@@ -1,0 +1,63 @@
+//! Drivers that come from NVIDIADriver objects: what `driver` says then, and what nobody reads.
+
+use super::Subject;
+use crate::catalog::lookup;
+use crate::recipe::diagnostic::Diagnostic;
+use crate::recipe::lint::Lint;
+use crate::recipe::tree::{Entry, Node};
+
+/// What the operator, or the chart, reads below `driver` in every case.
+const ALWAYS_READ: [&str; 3] = ["enabled", "nvidiaDriverCRD", "upgradePolicy"];
+/// What is read below `driver.nvidiaDriverCRD` only where that is on.
+const OF_THE_DEFAULT_RESOURCE: [&str; 3] = ["deployDefaultCR", "driverType", "nodeSelector"];
+const DRIVER: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+
+/// Checks the GPU operator's `driver` against `driver.nvidiaDriverCRD`.
+pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(operator) = subject.component("gpu-operator") else { return };
+    let Some(driver) = subject.at(&DRIVER) else { return };
+    let switch = ["driver", "nvidiaDriverCRD", "enabled"];
+    if operator.is_on(&switch) == Some(false) {
+        let settings = driver.get("nvidiaDriverCRD").map(Node::entries).unwrap_or_default();
+        let is_default = |entry: &Entry| {
+            let path = format!("driver.nvidiaDriverCRD.{}", entry.key);
+            lookup(&operator.defaults, &path).is_some_and(|default| entry.node.to_json() == *default)
+        };
+        for entry in settings.iter().filter(|entry| OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)) {
+            findings.push(
+                Diagnostic::warning(format!("`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false", entry.key))
+                    .lint(Lint::NoEffect)
+                    .at(entry.key_origin)
+                    .hint("remove it, or set `driver.nvidiaDriverCRD.enabled: true`"),
+            );
+        }
+    }
+    let own = operator.is_on(&switch) == Some(true) && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false);
+    if !own {
+        return;
+    }
+    let place = subject.place(&[&DRIVER[..], &["nvidiaDriverCRD", "deployDefaultCR"]].concat());
+    for entry in driver.entries().iter().filter(|entry| !ALWAYS_READ.contains(&entry.key.as_str()) && !entry.node.is_null()) {
+        findings.push(
+            Diagnostic::error(format!(
+                "nobody reads `driver.{}`: the driver comes from NVIDIADriver objects that are not the chart's",
+                entry.key
+            ))
+            .lint(Lint::DriverCrd)
+            .at(entry.key_origin)
+            .related(place, "this says so")
+            .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: then the chart makes one from `driver`"),
+        );
+    }
+    if subject.recipe.rollout.gpu_driver.version.is_some() {
+        findings.push(
+            Diagnostic::error(
+                "nobody reads `rollout.gpuDriver.version`: the driver comes from NVIDIADriver objects that are not the chart's",
+            )
+            .lint(Lint::DriverCrd)
+            .at(subject.place(&["rollout", "gpuDriver", "version"]))
+            .related(place, "this says so")
+            .hint("write it into your NVIDIADriver objects, and here `version: null`"),
+        );
+    }
+}

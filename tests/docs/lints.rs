@@ -1,0 +1,60 @@
+//! `docs/lints.md` has one complete row for each lint, and the rules of `bundles/compatibility.yaml`; `UPDATE=1` writes the latter.
+
+use std::fmt::Write;
+
+use gpu_rollout::catalog::compatibility::{Level, rules};
+use gpu_rollout::recipe::lint::Lint;
+
+use crate::{cells, root};
+
+const PAGE: &str = "docs/lints.md";
+const START: &str = "<!-- Made from bundles/compatibility.yaml; `UPDATE=1 cargo test --test docs` writes it anew. -->\n";
+const END: &str = "<!-- end -->\n";
+
+/// The rows of the table that follows a heading.
+fn rows<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("{PAGE} has no heading {heading}"));
+    let section = section.split("\n## ").next().unwrap_or_default();
+    section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect()
+}
+
+#[test]
+fn every_lint_has_its_row() {
+    let page = std::fs::read_to_string(root(PAGE)).unwrap();
+    let rows = rows(&page, "Lints");
+    let found: Vec<&str> = rows.iter().map(|row| row[0].trim_matches('`')).collect();
+    assert_eq!(found, Lint::ALL.map(Lint::name), "{PAGE}: one row a lint, in the order of `Lint::ALL`");
+    for row in rows {
+        assert!(row.len() == 5 && row.iter().all(|cell| !cell.is_empty()), "{PAGE}: an empty cell in {row:?}");
+    }
+}
+
+#[test]
+fn the_rules_are_those_of_the_table() {
+    let mut expected = "\n| Rule | Level | What is wrong | What to do | Source |\n|---|---|---|---|---|\n".to_owned();
+    for rule in rules() {
+        let level = if rule.level == Level::Error { "error" } else { "warning" };
+        writeln!(expected, "| `{}` | {level} | {} | {} | {} |", rule.name, rule.message, rule.hint, rule.source).unwrap();
+    }
+    expected.push('\n');
+    let page = std::fs::read_to_string(root(PAGE)).unwrap();
+    let (before, rest) = page.split_once(START).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root(PAGE), format!("{before}{START}{expected}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(found, expected, "{PAGE} is stale: UPDATE=1 cargo test --test docs");
+}
+
+/// Every example file of a lint is of a lint that there is.
+#[test]
+fn examples_are_of_lints_that_there_are() {
+    for kind in ["bad", "good"] {
+        for entry in std::fs::read_dir(root("tests/recipe").join(kind)).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            let Some(name) = file.strip_prefix("lint-").and_then(|name| name.strip_suffix(".yaml")) else { continue };
+            assert!(Lint::ALL.iter().any(|lint| name.starts_with(lint.name())), "tests/recipe/{kind}/{file}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Each lint and each rule of the table of versions: an example that it speaks about, and one beside it that it does not.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use gpu_rollout::catalog::compatibility::rules;
+use gpu_rollout::recipe::diagnostic::Diagnostics;
+use gpu_rollout::recipe::lint::Lint;
+use gpu_rollout::recipe::load::load;
+use gpu_rollout::recipe::read::Files;
+
+fn findings(path: &str) -> Diagnostics {
+    match load(path, &[], &mut Files) {
+        Ok(loaded) => loaded.warnings,
+        Err(findings) => findings,
+    }
+}
+
+#[test]
+fn every_lint_has_a_failing_and_a_passing_example() {
+    for lint in Lint::ALL {
+        let name = lint.name();
+        let bad = findings(&format!("tests/recipe/bad/lint-{name}.yaml"));
+        assert!(bad.list.iter().any(|finding| finding.lint == Some(lint)), "{name} is not found:\n{}", bad.render_plain());
+        let good = findings(&format!("tests/recipe/good/lint-{name}.yaml"));
+        assert!(good.is_empty(), "{name}: the good example has findings:\n{}", good.render_plain());
+    }
+}
+
+/// The rules' own messages are read once, together.
+#[test]
+fn every_rule_of_the_table_has_a_failing_and_a_passing_example() {
+    let folder = "tests/recipe/compatibility";
+    let mut text = Vec::new();
+    for rule in rules() {
+        let name = &rule.name;
+        let bad = findings(&format!("{folder}/bad/{name}.yaml"));
+        let own = format!("rule `{name}`, source: ");
+        let found = bad.list.iter().filter(|finding| finding.hints.iter().any(|hint| hint.starts_with(&own))).count();
+        assert_eq!(found, 1, "{name}:\n{}", bad.render_plain());
+        text.push(format!("## {name}\n{}", bad.render_plain()));
+        let good = findings(&format!("{folder}/good/{name}.yaml"));
+        assert!(
+            !good.has_errors() && good.list.iter().all(|finding| finding.lint == Some(Lint::Unchecked)),
+            "{name}:\n{}",
+            good.render_plain()
+        );
+    }
+    insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
+        insta::assert_snapshot!("compatibility", text.join("\n\n"));
+    });
+    let known: BTreeSet<String> = rules().iter().map(|rule| format!("{}.yaml", rule.name)).collect();
+    for kind in ["bad", "good"] {
+        let files: BTreeSet<String> =
+            fs::read_dir(format!("{folder}/{kind}")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert_eq!(files, known, "{folder}/{kind}");
+    }
+}
