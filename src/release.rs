@@ -12,6 +12,7 @@ pub mod error;
 pub mod hook;
 pub mod image;
 pub mod images;
+pub mod mirror;
 pub mod model;
 pub mod namespaces;
 mod notes;

@@ -43,6 +43,12 @@ pub struct Info {
     /// What `--chart-repository` named.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub chart_repositories: BTreeMap<String, String>,
+    /// What `--registry-mirror` named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub registry_mirrors: Vec<String>,
+    /// What `--image-pull-secret` named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_pull_secrets: Vec<String>,
     /// The releases in order.
     pub releases: Vec<ReleaseInfo>,
 }
@@ -113,6 +119,8 @@ pub(super) fn file(recipe: RecipeInfo, parts: Parts<'_>) -> Result<File, RenderE
         hook_chart: chart_digest(hook_chart),
         hook_image: options.hook_image.as_ref().map(ToString::to_string),
         chart_repositories: options.chart_repositories.clone(),
+        registry_mirrors: options.registry_mirrors.iter().map(ToString::to_string).collect(),
+        image_pull_secrets: options.pull_secrets.clone(),
         releases: releases(plan),
     };
     let text = yaml::to_string(&info).map_err(|_| RenderError::Yaml(INFO.to_owned()))?;

@@ -102,6 +102,8 @@ pub struct Images {
     /// Images that are built for an operating system: their place in values (or in the custom resource's `spec`), and what the
     /// operator puts behind the tag, with `{os}` (such as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
     pub node_suffixes: BTreeMap<String, String>,
+    /// Whether its values take Secrets to pull images with as plain names; else as references, as a pod has them.
+    pub pull_secrets_by_name: bool,
 }
 
 /// Where a chart takes node selectors and tolerations.

@@ -71,12 +71,14 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Found
         let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
         let sub = catalog::component(&nested.component).zip(shared);
         let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
-        let images =
-            sub.and_then(|(component, version)| Some(of_component(component, &version.version, &component.default_values(version)?)));
+        let images = sub.and_then(|(component, version)| {
+            let below = all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
+            Some(of_component(component, &version.version, &over(&component.default_values(version)?, &below)))
+        });
         match images {
             _ if !is_on => {}
             Some(images) => found.images.extend(images.into_iter().map(|image| Image {
-                place: format!("{}.{}", nested.component, image.place),
+                place: format!("{}.{}", nested.key, image.place),
                 release: name.to_owned(),
                 ..image
             })),
@@ -105,6 +107,23 @@ pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<
         search.map(&mut Vec::new(), spec, true);
     }
     search.found
+}
+
+/// The places in these values that take the names of Secrets to pull images with, as dotted paths.
+pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String> {
+    fn collect(path: &str, map: &Map<String, Value>, places: &mut Vec<String>) {
+        for (key, value) in map {
+            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            match value {
+                Value::Array(_) if key == "imagePullSecrets" => places.push(place),
+                Value::Object(below) => collect(&place, below, places),
+                Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+    }
+    let mut places = Vec::new();
+    collect("", values, &mut places);
+    places
 }
 
 struct Search<'a> {

@@ -10,6 +10,7 @@ use super::described::Described;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::image::Image;
+use super::mirror::{AirGap, Mirror};
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, device_plugin, namespaces, notes, resources, sources, time};
 use crate::catalog::lookup;
@@ -33,6 +34,10 @@ pub struct Options {
     pub chart_repositories: BTreeMap<String, String>,
     /// The hook's image.
     pub hook_image: Option<Image>,
+    /// Registries that take the place of others.
+    pub registry_mirrors: Vec<Mirror>,
+    /// Names of Secrets to pull images with, in the namespace of each release.
+    pub pull_secrets: Vec<String>,
 }
 
 /// Turns a recipe into releases.
@@ -50,7 +55,9 @@ pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Resul
         planner.component(choice)?;
     }
     check_names(&planner.releases)?;
-    Ok(Plan { releases: planner.releases, notes: notes::of(recipe, &chosen) })
+    let mut plan = Plan { releases: planner.releases, notes: notes::of(recipe, &chosen) };
+    AirGap { mirrors: &options.registry_mirrors, pull_secrets: &options.pull_secrets }.apply(&mut plan);
+    Ok(plan)
 }
 
 /// What can be said without the catalog.

@@ -114,6 +114,18 @@ fn the_images_of_a_bundle_are_listed() {
 }
 
 #[test]
+fn images_can_come_from_a_mirror() {
+    let scene = Scene::new();
+    let mirrors =
+        "--registry-mirror nvcr.io=registry.example.com/nvcr --image-pull-secret pull --hook-image registry.example.com/gpu-rollout:1";
+    let mut seen = scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {mirrors}"));
+    seen += &scene.seen("bundle images out -o list --node-os ubuntu22.04");
+    seen += &scene.seen("bundle render -r base -d helm -o other --registry-mirror https://registry.example.com");
+    let values = fs::read_to_string(scene.path().join("out/004-gpu-operator/values.yaml")).unwrap();
+    snapshot!("command-mirror", seen + &values);
+}
+
+#[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
     let scene = Scene::new();
     fs::create_dir(scene.path().join("foreign")).unwrap();

@@ -11,6 +11,7 @@ use crate::cli::recipe::Overrides;
 use crate::contract::exit::ExitCode;
 use crate::deployer::{self, DEPLOYERS, Deployer, Source, SourceNeed};
 use crate::release::image::Image;
+use crate::release::mirror::Mirror;
 use crate::release::{Options, sources};
 
 mod json;
@@ -59,6 +60,13 @@ pub struct Arguments {
     /// Take the hook's image from elsewhere
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<Image>,
+    /// Pull images from another registry: every image, or those whose name begins with FROM; may be repeated, the longest FROM decides.
+    /// The hook's image is named by --hook-image
+    #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
+    registry_mirrors: Vec<Mirror>,
+    /// Name of a Secret to pull images with, which must be in the namespace of each release; may be repeated
+    #[arg(long = "image-pull-secret", value_name = "NAME")]
+    pull_secrets: Vec<String>,
     /// Replace a bundle although it was edited after it was rendered; the edits are lost
     #[arg(long)]
     force: bool,
@@ -148,7 +156,19 @@ impl Arguments {
     }
 
     fn request(self) -> Result<Request, Refusal> {
-        let Self { recipes, deployers, output, overrides, chart_repositories, hook_image, repository, force, format: _ } = self;
+        let Self {
+            recipes,
+            deployers,
+            output,
+            overrides,
+            chart_repositories,
+            hook_image,
+            registry_mirrors,
+            pull_secrets,
+            repository,
+            force,
+            format: _,
+        } = self;
         let mut addresses = BTreeMap::new();
         for sources::Override { name, url } in chart_repositories {
             if addresses.insert(name.clone(), url).is_some() {
@@ -174,7 +194,7 @@ impl Arguments {
             output,
             is_many,
             overrides,
-            options: Options { chart_repositories: addresses, hook_image },
+            options: Options { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets },
             source,
             force,
         })

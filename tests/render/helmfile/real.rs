@@ -53,7 +53,7 @@ impl Scene {
         let charts = directory.path().join("charts");
         let url = serve(charts.clone());
         let repositories = Embedded.repositories().into_iter().map(|name| (name.to_owned(), url.clone()));
-        let options = Options { chart_repositories: repositories.collect(), hook_image: None };
+        let options = Options { chart_repositories: repositories.collect(), ..Options::default() };
         let plan = plan(&recipe, &Embedded, &options).unwrap();
         let deployer = "helmfile".parse().unwrap();
         let parts = Parts { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: None };
