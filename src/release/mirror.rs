@@ -114,7 +114,8 @@ impl AirGap<'_> {
             self.rewrite(image, &all, &mut upstream.values);
         }
         if !self.pull_secrets.is_empty() {
-            for place in places_of_pull_secrets(&all) {
+            let further = details.further_keys.iter().filter(|key| key.ends_with("imagePullSecrets")).cloned();
+            for place in places_of_pull_secrets(&all).into_iter().chain(further) {
                 // The recipe's own stay.
                 if lookup(&upstream.values, &place).is_none() {
                     // A place that the chart's own values have is a map on the way to it.
