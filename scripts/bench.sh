@@ -1,7 +1,7 @@
 #!/bin/sh
 # `make bench`: what the program costs, measured here and now; prints, and judges nothing.
 #   1. sizes of the image and its binary (needs buildah; without it the binary alone is built)
-#   2. one call as a process: time and peak memory
+#   2. one call as a process, and many bundles in one: time and peak memory
 #   3. the hook on a real API server, 3 and 1,000 nodes: time with nothing to do, memory (needs what `make e2e` needs)
 # Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000)
 set -eu

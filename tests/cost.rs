@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use wait4::Wait4;
 
 const ROUNDS: usize = 100;
+const MANY_ROUNDS: usize = 3;
 
 /// One program and what it took.
 struct Subject {
@@ -86,7 +87,58 @@ fn one_call_as_a_process() -> Result<()> {
         }
     }
     table(&subjects, rounds);
+    many(directory.path(), &program)?;
     sizes(directory.path(), &program)
+}
+
+/// Many bundles in one process: the library for every deployer, and one recipe with many small overlays.
+fn many(directory: &Path, program: &str) -> Result<()> {
+    println!("\nmany bundles in one process, the best of {MANY_ROUNDS}\n");
+    println!("{:<44} {:>8} {:>9} {:>12} {:>10}", "what", "bundles", "best ms", "ms a bundle", "peak MiB");
+    let library = directory.join("library");
+    for (name, text) in gpu_rollout::catalog::recipe_names().filter_map(|name| Some((name, gpu_rollout::catalog::recipe(name)?))) {
+        write(&library.join(format!("{name}.yaml")), text)?;
+    }
+    row(directory, program, "the library, every deployer", &library)?;
+    for clusters in [10, 100, 1_000] {
+        let overlays = directory.join(format!("overlays-{clusters}"));
+        for number in 0..clusters {
+            let text = format!(
+                "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: cluster-{number}}}\nextends: [eks-gb200-training]\ncluster: {{gpuNodes: {}}}\n",
+                number % 64 + 1
+            );
+            write(&overlays.join(format!("cluster-{number}.yaml")), &text)?;
+        }
+        row(directory, program, &format!("{clusters} overlays of eks-gb200-training, every deployer"), &overlays)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    std::fs::write(path, text)
+}
+
+fn row(directory: &Path, program: &str, name: &str, recipes: &Path) -> Result<()> {
+    let output = directory.join("many");
+    let texts = [recipes, &output].map(|path| path.display().to_string());
+    let source = ["--repo", "https://git.example.com/fleet.git"];
+    let render = ["bundle", "render", "--deployer", "all", "--recipe", &texts[0], "--output", &texts[1]];
+    let mut subject = Subject::new("many", program, &[&render[..], &source[..]].concat());
+    let mut bundles = 0_usize;
+    for _ in 0..MANY_ROUNDS {
+        subject.run()?;
+        bundles = 0;
+        for recipe in std::fs::read_dir(&output)? {
+            bundles += std::fs::read_dir(recipe?.path())?.count();
+        }
+        std::fs::remove_dir_all(&output)?;
+    }
+    let best = subject.wall(0.0).as_secs_f64() * 1e3;
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let each = best / bundles as f64;
+    println!("{name:<44} {bundles:>8} {best:>9.1} {each:>12.2} {:>10.1}", mebibytes(subject.peak_bytes));
+    Ok(())
 }
 
 fn table(subjects: &[Subject], rounds: usize) {
