@@ -97,7 +97,8 @@ fn add_plugin(fleet: &mut Fleet, nodes: usize) {
 
 /// What a finished run leaves to the next one, which begins at that second.
 fn next_run(fleet: &mut Fleet, second: i64) {
-    let memory = std::mem::replace(&mut fleet.memory, Memory::new(at(second), at(second + 3000)));
+    let next = Memory::following(fleet.memory.nodes.clone(), at(second), at(second + 3000));
+    let memory = std::mem::replace(&mut fleet.memory, next);
     fleet.memory.configs = memory.configs;
 }
 
@@ -264,6 +265,34 @@ fn a_pod_that_does_not_come_back_fails_its_node_and_holds_up_the_others() {
         "{}",
         verdict.message
     );
+}
+
+#[test]
+fn a_failed_run_that_is_tried_again_takes_no_more_nodes_and_does_not_succeed() {
+    let mut fleet = stand_alone(3);
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    assert_eq!(replaced(&fleet.decide(100)), ["gpu-0", "gpu-0"]);
+    for owner in ["plugin", "discovery"] {
+        pod(&mut fleet, "gpu-0", owner, 105);
+    }
+    for pod in fleet.observed.device_plugin.pods.iter_mut().filter(|pod| pod.node.as_deref() == Some("gpu-0")) {
+        pod.ready = false;
+    }
+    for begin in [1000, 2000, 3000] {
+        next_run(&mut fleet, begin);
+        let verdict = (begin..begin + 500).find_map(|second| {
+            let decision = fleet.decide(second);
+            assert!(decision.actions.is_empty(), "second {second}: {:?}", decision.actions);
+            decision.verdict
+        });
+        assert_eq!(verdict.expect("over").code, ExitCode::PluginsNotServing);
+    }
+    for pod in &mut fleet.observed.device_plugin.pods {
+        pod.ready = true;
+    }
+    next_run(&mut fleet, 4000);
+    assert_eq!(replaced(&fleet.decide(4000)), ["gpu-1", "gpu-1"], "once it is repaired the others get their turn");
 }
 
 #[test]
