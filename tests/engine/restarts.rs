@@ -7,12 +7,12 @@ use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::{Config, Outcome};
-use gpu_rollout::contract::settings::Fallback;
+use gpu_rollout::contract::settings::{Fallback, Reroll};
 use gpu_rollout::rollout::device_plugin::{Choice, DevicePlugins};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
 
-use crate::fleet::{Fleet, at, replaced, waits};
+use crate::fleet::{Fleet, OLD, at, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
@@ -293,6 +293,34 @@ fn a_failed_run_that_is_tried_again_takes_no_more_nodes_and_does_not_succeed() {
     }
     next_run(&mut fleet, 4000);
     assert_eq!(replaced(&fleet.decide(4000)), ["gpu-1", "gpu-1"], "once it is repaired the others get their turn");
+}
+
+#[test]
+fn a_stale_dra_plugin_that_is_tolerated_hides_no_restart() {
+    let mut fleet = Fleet::at_rest(8);
+    fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
+    fleet.settings.dra.reroll = Reroll::Off;
+    fleet.settings.device_plugin.config_map = Some("plugins".into());
+    fleet.settings.device_plugin.fallbacks = vec![Fallback::Named];
+    fleet.settings.device_plugin.max_unavailable = Count::Number(2);
+    add_plugin(&mut fleet, 8);
+    for index in 0..8 {
+        let name = format!("gpu-{index}");
+        fleet.driver(&name, "old", OLD, -100);
+        for owner in ["plugin", "discovery"] {
+            pod(&mut fleet, &name, owner, -50);
+        }
+    }
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    let mut restarted = Vec::new();
+    for second in 100..130 {
+        let decision = fleet.decide(second);
+        restarted.extend(replaced(&decision).into_iter().map(str::to_owned));
+    }
+    restarted.sort();
+    restarted.dedup();
+    assert_eq!(restarted, ["gpu-0", "gpu-1"], "two of eight, until they are back");
 }
 
 #[test]
