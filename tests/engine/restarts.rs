@@ -224,6 +224,20 @@ fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
 }
 
 #[test]
+fn a_node_that_asks_for_a_missing_configuration_while_its_pods_are_away_gives_its_slot_back() {
+    let mut fleet = stand_alone(2);
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    assert_eq!(replaced(&fleet.decide(100)), ["gpu-0", "gpu-0"]);
+    fleet.node("gpu-0").labels = pairs(&[(names::DEVICE_PLUGIN_CONFIG_LABEL, "gone")]);
+    for owner in ["plugin", "discovery"] {
+        pod(&mut fleet, "gpu-0", owner, 105);
+    }
+    let decision = fleet.decide(106);
+    assert_eq!(replaced(&decision), ["gpu-1", "gpu-1"], "{:?}", waits(&decision));
+}
+
+#[test]
 fn pods_that_their_daemon_set_replaces_anyway_are_left_to_it() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);

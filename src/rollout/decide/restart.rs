@@ -60,11 +60,12 @@ impl Deciding<'_> {
     /// The pods of one node: restarts what is stale, and answers what the node still waits for. What was not restarted by us is not
     /// waited for either.
     pub(super) fn restarts(&mut self, node: &Node, base: Option<&Base>, devices: &DevicePlugins<'_>, limit: usize) -> Option<Reason> {
-        if let Choice::Missing(key) = devices.choice(node) {
-            // A restart would leave the node without its GPUs.
+        let choice = devices.choice(node);
+        if let Choice::Missing(key) = choice {
+            // A restart would leave the node without its GPUs. What was restarted before is still waited for.
             self.unconfigured.push(format!("{} (`{key}`)", node.name));
-            return None;
         }
+        let restarts = !matches!(choice, Choice::Missing(_));
         let ready_since = base.map(|base| self.memory.ready_since(&node.name, &base.identity, self.now));
         let mut waits = None;
         for daemon_set in devices.daemon_sets() {
@@ -82,7 +83,7 @@ impl Deciding<'_> {
                 waits = waits.or(Some(pending(daemon_set, None, "being restarted")));
                 continue;
             }
-            let reason = match reasons.pop() {
+            let reason = match reasons.pop().filter(|_| restarts) {
                 Some(_) if devices.is_rolled(pod, daemon_set) => Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }),
                 Some(_) if !node.ready => Some(Reason::NodeNotReady { since: node.ready_since }),
                 Some(stale) => {
