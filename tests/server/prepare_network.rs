@@ -108,6 +108,19 @@ async fn options_of_others_stay_and_what_changes_in_between_is_read_again() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn what_the_record_knows_of_configurations_stays() {
+    let world = network("25.1.0");
+    helms(&world);
+    let configs = json!({"default": {"digest": "a", "since": "2023-11-14T22:13:20Z"}});
+    let run = json!({"formatVersion": 1, "digest": "d", "job": "job-0", "startedAt": "2023-11-14T22:13:20Z", "configs": configs});
+    world.edit("configmaps", &world.settings.namespace, &world.settings.record, |record| record["data"]["run"] = json!(run.to_string()));
+    world.run("pod-a", "job-1").await;
+    let recorded = world.recorded().unwrap();
+    assert_eq!(recorded.verdict.unwrap().code, ExitCode::Success);
+    assert_eq!(json!(recorded.configs), configs);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_missing_right_is_named_before_any_write() {
     for right in ["get nicclusterpolicies", "patch nicclusterpolicies", "update leases", "patch configmaps"] {
         let world = network("25.1.0");

@@ -79,6 +79,7 @@ impl Drive<'_> {
     /// Ends a run that has no loop: the verdict is recorded and told. Unrecorded, a replacement pod comes to the same one.
     pub(super) async fn conclude(&mut self, verdict: Verdict) -> Ended {
         let mut run = self.run.clone();
+        run.configs.clone_from(&self.memory.configs);
         run.verdict = Some(verdict.clone());
         let record = crate::cluster::record::Record { run: Some(run), nodes: self.memory.nodes.clone() };
         if let Err(error) = self.store.write(&record).await {
