@@ -134,6 +134,19 @@ async fn a_missing_right_is_named_before_any_write() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn a_policy_that_changes_all_the_time_is_patched_once_a_second_and_until_the_deadline() {
+    let mut world = network("25.1.0");
+    helms(&world);
+    world.settings.budget_seconds = 200;
+    world.server.state().faults.push(Fault::new(|request| request.is("patch", POLICY), 0, 1000, Effect::Status(409)));
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::ApiUnreachable, "{}", ended.message);
+    assert!(ended.message.starts_with("the NicClusterPolicy could not be kept in time: "), "{}", ended.message);
+    let tried = world.log().into_iter().filter(|entry| entry.request.is("patch", POLICY)).count();
+    assert!(tried <= 200, "{tried}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn it_fails_closed() {
     // Somebody takes the annotations off as fast as they come.
     let world = network("25.1.0");

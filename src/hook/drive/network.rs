@@ -52,11 +52,11 @@ impl Drive<'_> {
                     self.unwritten_since.remove(&Write::Annotation);
                     self.record(Occurrence::PolicyKept { annotations: &annotations }).await;
                 }
-                // It has changed, or gone, in between: look again.
-                Err(CallError::Conflict(_) | CallError::NotFound(_)) => {}
                 Err(error) => {
                     tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
-                    if let Some(ended) = self.unwritable(Write::Annotation, &error) {
+                    // What has changed, or gone, in between is looked at again.
+                    let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));
+                    if !in_between && let Some(ended) = self.unwritable(Write::Annotation, &error) {
                         return Err(ended);
                     }
                     if self.now() >= self.memory.deadline {
