@@ -178,6 +178,18 @@ async fn it_fails_closed() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn a_policy_that_is_being_deleted_may_go_within_the_grace_time() {
+    let world = network("25.1.0");
+    helms(&world);
+    world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z"));
+    let pod = world.start("pod-a", "job-1");
+    world.pass(world.settings.grace_seconds - 30).await;
+    world.remove(POLICY, "", names::NIC_CLUSTER_POLICY);
+    let ended = world.ends(pod).await;
+    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Success, "there is no NicClusterPolicy"));
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_crash_at_any_write_leaves_it_to_the_next_pod() {
     let undisturbed = network("25.1.0");
     helms(&undisturbed);
