@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
+use super::observed::Node;
 use super::reason::Reason;
 
 /// A run's memory.
@@ -61,6 +62,12 @@ impl Memory {
             memory.nodes.insert(name, node);
         }
         memory
+    }
+
+    /// Whether a pod of the device plugin that was restarted on the node is not back: there may be none at all meanwhile.
+    pub fn has_device_plugin_away(&self, node: &Node) -> bool {
+        let away = |replacement: &Replacement| replacement.plugin == Plugin::Device && replacement.back_at.is_none();
+        self.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.replaced.values().any(away))
     }
 
     /// Notes what a node or the fleet waits for, and answers since when it has been that kind of reason.

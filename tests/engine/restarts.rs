@@ -338,6 +338,18 @@ fn a_stale_dra_plugin_that_is_tolerated_hides_no_restart() {
 }
 
 #[test]
+fn a_node_whose_only_pod_does_not_come_back_stays_in_the_run() {
+    let mut fleet = stand_alone(1);
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    fleet.pass(100);
+    fleet.observed.device_plugin.pods.clear();
+    assert_eq!(waits(&fleet.decide(101)), ["gpu-0:RestartPending"]);
+    fleet.pass(401);
+    assert_eq!(fleet.decide(416).verdict.expect("over").code, ExitCode::PluginsNotServing);
+}
+
+#[test]
 fn a_node_that_is_not_ready_is_left_until_it_is() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
