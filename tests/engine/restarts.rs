@@ -10,7 +10,7 @@ use gpu_rollout::contract::record::{Config, Outcome};
 use gpu_rollout::contract::settings::{Fallback, Reroll};
 use gpu_rollout::rollout::device_plugin::{Choice, DevicePlugins};
 use gpu_rollout::rollout::memory::Memory;
-use gpu_rollout::rollout::observed::{ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
+use gpu_rollout::rollout::observed::{Api, ClusterPolicy, ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
 
 use crate::fleet::{Fleet, OLD, at, replaced, waits};
 
@@ -76,9 +76,7 @@ fn stand_alone(nodes: usize) -> Fleet {
 fn add_plugin(fleet: &mut Fleet, nodes: usize) {
     fleet.observed.device_plugin.daemon_sets =
         vec![daemon_set("plugin", "nvidia-device-plugin-ctr"), daemon_set("discovery", "gpu-feature-discovery-ctr")];
-    for owner in ["plugin", "discovery"] {
-        fleet.observed.device_plugin.revisions.push(Revision { owner: owner.into(), revision: 1, hash: "1".into() });
-    }
+    add_revisions(fleet);
     configure(fleet, "default", "a", -9000);
     configure(fleet, "shared", "a", -9000);
     for index in 0..nodes {
@@ -92,6 +90,12 @@ fn add_plugin(fleet: &mut Fleet, nodes: usize) {
         });
         pod(fleet, &name, "plugin", -5000);
         pod(fleet, &name, "discovery", -5000);
+    }
+}
+
+fn add_revisions(fleet: &mut Fleet) {
+    for owner in ["plugin", "discovery"] {
+        fleet.observed.device_plugin.revisions.push(Revision { owner: owner.into(), revision: 1, hash: "1".into() });
     }
 }
 
@@ -255,6 +259,40 @@ fn pods_that_their_daemon_set_replaces_anyway_are_left_to_it() {
 }
 
 #[test]
+fn pods_are_left_alone_until_it_is_known_whether_their_daemon_set_replaces_them() {
+    type Arrange = fn(&mut Fleet);
+    let cases: [(Arrange, Arrange); 3] = [
+        (
+            |fleet| fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.observed = false),
+            |fleet| fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.observed = true),
+        ),
+        (|fleet| fleet.observed.device_plugin.revisions.clear(), |fleet| add_revisions(fleet)),
+        (
+            |fleet| {
+                let labels = pairs(&[("helm.sh/chart", "gpu-operator-v2"), ("app", "reserved")]);
+                let policy = ClusterPolicy { uid: "policy".into(), labels, ..ClusterPolicy::default() };
+                fleet.observed.cluster_policy = Api::Served(Some(policy));
+                fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.owner = Some("policy".into()));
+            },
+            |fleet| {
+                let labels = pairs(&[("helm.sh/chart", "gpu-operator-v2")]);
+                fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.template_labels.clone_from(&labels));
+            },
+        ),
+    ];
+    for (index, (before, after)) in cases.into_iter().enumerate() {
+        let mut fleet = stand_alone(1);
+        fleet.pass(0);
+        configure(&mut fleet, "default", "b", 90);
+        before(&mut fleet);
+        let decision = fleet.decide(100);
+        assert_eq!((decision.actions.len(), waits(&decision)), (0, vec!["gpu-0:RestartRolling".to_owned()]), "case {index}");
+        after(&mut fleet);
+        assert_eq!(replaced(&fleet.decide(101)), ["gpu-0", "gpu-0"], "case {index}");
+    }
+}
+
+#[test]
 fn a_pod_that_does_not_come_back_fails_its_node_and_holds_up_the_others() {
     let mut fleet = stand_alone(2);
     fleet.pass(0);
@@ -369,8 +407,10 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
         fleet.settings.device_plugin.config_map = Some("plugins".into());
         fleet.settings.device_plugin.fallbacks = vec![Fallback::Empty];
         add_plugin(&mut fleet, 1);
+        let chart = fleet.policy().labels["helm.sh/chart"].clone();
         for daemon_set in &mut fleet.observed.device_plugin.daemon_sets {
             daemon_set.owner.clone_from(&owner);
+            daemon_set.template_labels = pairs(&[("helm.sh/chart", &chart)]);
         }
         for owner in ["plugin", "discovery"] {
             pod(&mut fleet, "gpu-0", owner, -4900);
