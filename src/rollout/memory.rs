@@ -98,9 +98,10 @@ impl Memory {
 fn keeps_waiting(outcome: Option<Outcome>, plugin: Plugin) -> bool {
     match outcome {
         None | Some(Outcome::Failed) => true,
-        // The settings tolerate that of the DRA driver. A node that was not ready is judged anew.
-        Some(Outcome::Deferred) => plugin == Plugin::Device,
-        Some(Outcome::Done | Outcome::Gone) => false,
+        // The settings tolerate that of the DRA driver. A node that was not ready is judged anew, and so is one whose device plugin was not
+        // looked at because its configuration was missing.
+        Some(Outcome::Done | Outcome::Deferred) => plugin == Plugin::Device,
+        Some(Outcome::Gone) => false,
     }
 }
 

@@ -12,7 +12,7 @@ use gpu_rollout::rollout::device_plugin::{Choice, DevicePlugins};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{Api, ClusterPolicy, ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
 
-use crate::fleet::{Fleet, OLD, at, replaced, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
@@ -428,6 +428,23 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
         }
         assert!(fleet.decide(26).well, "{owner:?}");
     }
+}
+
+#[test]
+fn a_missing_configuration_does_not_end_a_run_in_the_middle_of_a_driver_upgrade() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
+    fleet.settings.device_plugin.config_map = Some("plugins".into());
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.pass(0);
+    assert_eq!(fleet.decide(300).verdict, None, "the driver is under way");
+    fleet.migrate("gpu-0", 310);
+    fleet.pass(310);
+    assert_eq!(replaced(&fleet.decide(312)), ["gpu-0"], "the DRA plugin follows it");
+    fleet.plugin("gpu-0", 315, NEW);
+    fleet.pass(316);
+    assert_eq!(fleet.decide(317).verdict.expect("over").code, ExitCode::Precondition);
 }
 
 /// Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.

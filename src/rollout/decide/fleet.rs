@@ -83,6 +83,11 @@ impl Deciding<'_> {
         None
     }
 
+    /// Whether a node waits for more than its device plugin.
+    fn sees_to_drivers(&self) -> bool {
+        self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins())
+    }
+
     /// The fleet waits for something; what does not come within the grace time ends the run with its own code.
     pub(super) fn fleet_waits(&mut self, reason: Reason) {
         let since = self.wait(None, reason.clone());
@@ -103,7 +108,9 @@ impl Deciding<'_> {
             | ExitCode::Interrupted
             | ExitCode::Internal => false,
         };
-        if ends && self.passed(since, self.settings.grace_seconds) {
+        // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.
+        let held_back = matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. }) && self.sees_to_drivers();
+        if ends && !held_back && self.passed(since, self.settings.grace_seconds) {
             self.failures.push(Wait { node: None, reason, since });
         }
     }
