@@ -180,12 +180,18 @@ enum Tag {
     WithSuffix,
 }
 
+/// The DaemonSet's controller has seen its newest generation.
+fn newest_observed(daemon_set: &DaemonSet) -> Result<(), Reason> {
+    if daemon_set.observed {
+        return Ok(());
+    }
+    Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"))
+}
+
 /// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
 /// and are not compared.
 fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result<(), Reason> {
-    if !daemon_set.observed {
-        return Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"));
-    }
+    newest_observed(daemon_set)?;
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
     let name = wanted.repository.as_ref().map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
     let same_name = |candidate: &str| {

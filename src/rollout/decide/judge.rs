@@ -186,6 +186,7 @@ impl Deciding<'_> {
         let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
         let pending = self.actions.iter().any(|Action::ReplacePlugin { node, .. }| !failed_nodes.contains(&node));
         let well = self.waits.is_empty() && !pending;
+        let quiet = self.quiet_seconds();
         let mut verdict = None;
         if well {
             let fleet: Vec<String> = nodes.iter().map(|node| node.uid.clone()).collect();
@@ -194,10 +195,10 @@ impl Deciding<'_> {
                 Some(_) | None => self.now,
             };
             self.memory.well = Some((fleet, since));
-            if self.passed(since, self.settings.quiet_seconds) {
+            if self.passed(since, quiet) {
                 verdict = Some(self.settled());
             } else {
-                let until = after(since, self.settings.quiet_seconds);
+                let until = after(since, quiet);
                 self.waits.push(Wait { node: None, reason: Reason::Quiet { until }, since });
             }
         } else {
@@ -209,11 +210,7 @@ impl Deciding<'_> {
         }
         // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
         let nearly = well
-            && self
-                .memory
-                .well
-                .as_ref()
-                .is_some_and(|(_, since)| after(*since, self.settings.quiet_seconds) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
+            && self.memory.well.as_ref().is_some_and(|(_, since)| after(*since, quiet) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
         if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
             verdict = Some(self.out_of_time());
         }
