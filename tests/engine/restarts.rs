@@ -431,10 +431,23 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
 }
 
 #[test]
+fn a_missing_configuration_that_nothing_uses_blocks_nothing() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
+    fleet.settings.device_plugin.config_map = Some("left-over".into());
+    assert_eq!(waits(&fleet.decide(0)), ["*:ConfigMissing"], "what uses it may be yet to come");
+    fleet.pass(120);
+    let verdict = fleet.decide(135).verdict.expect("over");
+    assert_eq!(verdict.code, ExitCode::Success);
+    assert!(verdict.message.ends_with("there is no ConfigMap left-over, and nothing uses it"), "{}", verdict.message);
+}
+
+#[test]
 fn a_missing_configuration_does_not_end_a_run_in_the_middle_of_a_driver_upgrade() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
     fleet.settings.device_plugin.config_map = Some("plugins".into());
+    fleet.observed.device_plugin.daemon_sets = vec![daemon_set("plugin", "nvidia-device-plugin")];
     fleet.bump();
     fleet.migration_begins();
     fleet.pass(0);

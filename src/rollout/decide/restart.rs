@@ -24,6 +24,11 @@ impl Deciding<'_> {
             return None;
         };
         let Some(config) = devices.config() else {
+            // A name that is left over from a device plugin that is switched off. GPU feature discovery uses the ConfigMap too.
+            if !devices.use_config() && self.passed(self.memory.started_at, self.settings.grace_seconds) {
+                self.notes.push(format!("there is no ConfigMap {name}, and nothing uses it"));
+                return None;
+            }
             return Some(Reason::ConfigMissing { config_map: name.clone(), namespace: self.settings.device_plugin.namespace.clone() });
         };
         let expected = self.settings.device_plugin.digests.iter().flatten();
