@@ -48,10 +48,10 @@ pub struct Stale {
 
 impl<'a> DevicePlugins<'a> {
     /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart. The latter share selector and labels, and
-    /// their names follow the release, so containers tell what they are.
+    /// their names follow the release, so containers tell what all of them are.
     pub fn new(observed: &'a Observed, settings: &'a DevicePluginSettings) -> Self {
         let seen = &observed.device_plugin;
-        let of_interest = |daemon_set: &&DaemonSet| uses_config(daemon_set, settings) || stands_alone(daemon_set);
+        let of_interest = |daemon_set: &&DaemonSet| is_known(daemon_set) && (uses_config(daemon_set, settings) || stands_alone(daemon_set));
         let daemon_sets: Vec<&DaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
         let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         for pod in &seen.pods {
@@ -172,7 +172,12 @@ fn uses_config(daemon_set: &DaemonSet, settings: &DevicePluginSettings) -> bool 
     settings.config_map.as_ref().is_some_and(|name| daemon_set.config_maps.contains(name))
 }
 
+/// Device plugin, GPU feature discovery or MPS daemon: others may mount the ConfigMap too, and are not ours to restart.
+fn is_known(daemon_set: &DaemonSet) -> bool {
+    names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+}
+
 /// Made by a chart and not by the operator.
 fn stands_alone(daemon_set: &DaemonSet) -> bool {
-    daemon_set.owner.is_none() && names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+    daemon_set.owner.is_none()
 }

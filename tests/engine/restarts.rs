@@ -20,7 +20,7 @@ fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn daemon_set(uid: &str, container: &str) -> DaemonSet {
+pub(crate) fn daemon_set(uid: &str, container: &str) -> DaemonSet {
     DaemonSet {
         namespace: NAMESPACE.into(),
         name: uid.into(),
@@ -33,7 +33,7 @@ fn daemon_set(uid: &str, container: &str) -> DaemonSet {
 }
 
 /// The pod of one DaemonSet on a node, ready since that second.
-fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
+pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
     let uid = fleet.uid();
     fleet.observed.device_plugin.pods.retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
     fleet.observed.device_plugin.pods.push(Pod {
@@ -53,14 +53,14 @@ fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
 }
 
 /// The newest text of a configuration, and when the ConfigMap got it.
-fn configure(fleet: &mut Fleet, key: &str, digest: &str, second: i64) {
+pub(crate) fn configure(fleet: &mut Fleet, key: &str, digest: &str, second: i64) {
     let config = fleet.observed.device_plugin.config.get_or_insert_default();
     config.digests.insert(key.into(), digest.into());
     config.changed = Some(at(second));
 }
 
 /// The stand-alone plugin and GPU feature discovery on nodes `gpu-0` …, at rest, without any operator.
-fn stand_alone(nodes: usize) -> Fleet {
+pub(crate) fn stand_alone(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(0);
     fleet.observed = Observed::default();
     fleet.settings.duties = vec![Duty::RestartPlugins];
