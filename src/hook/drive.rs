@@ -13,7 +13,7 @@ use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{Replacement, Run, Verdict};
+use crate::contract::record::{Run, Verdict};
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
@@ -107,17 +107,6 @@ fn after(at: Timestamp, wait: Duration) -> Timestamp {
     at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
 
-/// Of each DaemonSet the last replacement: what must not be done again.
-fn last_of_each(replaced: BTreeMap<String, Replacement>) -> BTreeMap<String, Replacement> {
-    let mut last: BTreeMap<String, (String, Replacement)> = BTreeMap::new();
-    for (uid, one) in replaced {
-        if last.get(&one.daemon_set).is_none_or(|(_, known)| known.at < one.at) {
-            last.insert(one.daemon_set.clone(), (uid, one));
-        }
-    }
-    last.into_values().collect()
-}
-
 impl<'a> Drive<'a> {
     fn new(hook: &'a Hook, start: Start) -> Self {
         let settings = &hook.settings;
@@ -198,21 +187,8 @@ impl<'a> Drive<'a> {
             self.memory = Memory { nodes: record.nodes, ..Memory::new(run.started_at, deadline) };
             self.run.started_at = run.started_at;
         } else {
-            self.memory = Memory::new(self.now(), deadline);
+            self.memory = Memory::following(record.nodes, self.now(), deadline);
             self.run.started_at = self.memory.started_at;
-            for (name, mut node) in record.nodes {
-                node.replaced = last_of_each(std::mem::take(&mut node.replaced));
-                if !node.replaced.is_empty() {
-                    // Whether it came back is judged by what is there now; it keeps nobody waiting.
-                    for replacement in node.replaced.values_mut() {
-                        replacement.back_at.get_or_insert(self.memory.started_at);
-                    }
-                    node.outcome = None;
-                    node.reason = None;
-                    node.since = None;
-                    self.memory.nodes.insert(name, node);
-                }
-            }
         }
         self.memory.configs = configs;
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;

@@ -103,7 +103,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
     let has_driver = |node: &Node| settings.has(Duty::Settle) && is_driver_node(node, settings.driver);
     let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
-    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || !devices.pods_on(node).is_empty()).collect();
+    let has_plugin = |node: &Node| !devices.pods_on(node).is_empty() || memory.has_device_plugin_away(node);
+    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || has_plugin(node)).collect();
     if let Err(reason) = deciding.settles(drivers) {
         // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
         deciding.fleet_waits(reason);

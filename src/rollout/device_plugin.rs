@@ -10,13 +10,15 @@ use crate::contract::record::Config;
 use crate::contract::settings::{DevicePluginSettings, Fallback};
 
 use super::node::Base;
-use super::observed::{ConfigMap, DaemonSet, Node, Observed, Pod};
+use super::observed::{ClusterPolicy, ConfigMap, DaemonSet, Node, Observed, Pod};
+use super::spec::carries_labels;
 
 /// The device plugin of a cluster, looked up by node once for a whole fleet.
 #[derive(Debug)]
 pub struct DevicePlugins<'a> {
     settings: &'a DevicePluginSettings,
     config: Option<&'a ConfigMap>,
+    policy: Option<&'a ClusterPolicy>,
     daemon_sets: Vec<&'a DaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: BTreeMap<&'a str, Vec<&'a Pod>>,
@@ -46,10 +48,10 @@ pub struct Stale {
 
 impl<'a> DevicePlugins<'a> {
     /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart. The latter share selector and labels, and
-    /// their names follow the release, so containers tell what they are.
+    /// their names follow the release, so containers tell what all of them are.
     pub fn new(observed: &'a Observed, settings: &'a DevicePluginSettings) -> Self {
         let seen = &observed.device_plugin;
-        let of_interest = |daemon_set: &&DaemonSet| uses_config(daemon_set, settings) || stands_alone(daemon_set);
+        let of_interest = |daemon_set: &&DaemonSet| is_known(daemon_set) && (uses_config(daemon_set, settings) || stands_alone(daemon_set));
         let daemon_sets: Vec<&DaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
         let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         for pod in &seen.pods {
@@ -66,7 +68,8 @@ impl<'a> DevicePlugins<'a> {
             }
         }
         let newest = numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect();
-        Self { settings, config: seen.config.as_ref(), daemon_sets, newest, pods }
+        let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+        Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest, pods }
     }
 
     /// The ConfigMap, if it is there.
@@ -95,10 +98,13 @@ impl<'a> DevicePlugins<'a> {
         self.pods_on(node).iter().filter(owned).max_by_key(|pod| (!pod.deleting, pod.created)).copied()
     }
 
-    /// Whether the DaemonSet replaces the pod by itself, because its template has changed.
+    /// Whether the DaemonSet replaces the pod by itself, because its template has changed, or may be about to: its controller, or the
+    /// operator that owns it, has yet to look at the newest spec.
     pub fn is_rolled(&self, pod: &Pod, daemon_set: &DaemonSet) -> bool {
+        let changes =
+            self.policy.is_some_and(|policy| daemon_set.owner.as_ref() == Some(&policy.uid) && !carries_labels(daemon_set, policy));
         let newest = self.newest.get(daemon_set.uid.as_str());
-        !daemon_set.on_delete && newest.is_some_and(|newest| pod.revision.as_deref() != Some(*newest))
+        changes || !daemon_set.on_delete && (!daemon_set.observed || newest.is_none_or(|newest| pod.revision.as_deref() != Some(*newest)))
     }
 
     /// Which configuration the node uses, by the rules of config-manager (k8s-device-plugin `cmd/config-manager`).
@@ -166,7 +172,12 @@ fn uses_config(daemon_set: &DaemonSet, settings: &DevicePluginSettings) -> bool 
     settings.config_map.as_ref().is_some_and(|name| daemon_set.config_maps.contains(name))
 }
 
+/// Device plugin, GPU feature discovery or MPS daemon: others may mount the ConfigMap too, and are not ours to restart.
+fn is_known(daemon_set: &DaemonSet) -> bool {
+    names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+}
+
 /// Made by a chart and not by the operator.
 fn stands_alone(daemon_set: &DaemonSet) -> bool {
-    daemon_set.owner.is_none() && names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+    daemon_set.owner.is_none()
 }

@@ -50,8 +50,8 @@ pub fn keeping(policy: Option<&Kept>, version: Option<&str>) -> Keeping {
     if missing.is_empty() { Keeping::Nothing("the NicClusterPolicy is kept already") } else { Keeping::Annotate(missing) }
 }
 
-/// Year and month of a chart's version (`24.10.0`, `v25.1.0`).
-fn release(version: &str) -> Option<(u32, u32)> {
+/// Year and month of a version of the network operator's chart (`24.10.0`, `v25.1.0`).
+pub fn release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim_start_matches('v').split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::contract::record::{Config, NodeRecord};
+use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
+use super::observed::Node;
 use super::reason::Reason;
 
 /// A run's memory.
@@ -45,6 +46,30 @@ impl Memory {
         }
     }
 
+    /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
+    /// tried again must not take down the next few.
+    pub fn following(nodes: BTreeMap<String, NodeRecord>, started_at: Timestamp, deadline: Timestamp) -> Self {
+        let mut memory = Self::new(started_at, deadline);
+        for (name, mut node) in nodes {
+            node.replaced = last_of_each(std::mem::take(&mut node.replaced));
+            if node.replaced.is_empty() {
+                continue;
+            }
+            for replacement in node.replaced.values_mut().filter(|replacement| !keeps_waiting(node.outcome, replacement.plugin)) {
+                replacement.back_at.get_or_insert(started_at);
+            }
+            (node.outcome, node.reason, node.since) = (None, None, None);
+            memory.nodes.insert(name, node);
+        }
+        memory
+    }
+
+    /// Whether a pod of the device plugin that was restarted on the node is not back: there may be none at all meanwhile.
+    pub fn has_device_plugin_away(&self, node: &Node) -> bool {
+        let away = |replacement: &Replacement| replacement.plugin == Plugin::Device && replacement.back_at.is_none();
+        self.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.replaced.values().any(away))
+    }
+
     /// Notes what a node or the fleet waits for, and answers since when it has been that kind of reason.
     pub fn waits(&mut self, node: Option<&str>, reason: &Reason, now: Timestamp) -> Timestamp {
         let entry = self.waiting.entry(node.map(str::to_owned)).or_insert((reason.name(), now));
@@ -67,4 +92,26 @@ impl Memory {
         }
         entry.1
     }
+}
+
+/// Whether a plugin that was not back when a run was over is still waited for by the next one.
+fn keeps_waiting(outcome: Option<Outcome>, plugin: Plugin) -> bool {
+    match outcome {
+        None | Some(Outcome::Failed) => true,
+        // The settings tolerate that of the DRA driver. A node that was not ready is judged anew, and so is one whose device plugin was not
+        // looked at because its configuration was missing.
+        Some(Outcome::Done | Outcome::Deferred) => plugin == Plugin::Device,
+        Some(Outcome::Gone) => false,
+    }
+}
+
+/// Of each DaemonSet the last replacement: what must not be done again.
+fn last_of_each(replaced: BTreeMap<String, Replacement>) -> BTreeMap<String, Replacement> {
+    let mut last: BTreeMap<String, (String, Replacement)> = BTreeMap::new();
+    for (uid, one) in replaced {
+        if last.get(&one.daemon_set).is_none_or(|(_, known)| known.at < one.at) {
+            last.insert(one.daemon_set.clone(), (uid, one));
+        }
+    }
+    last.into_values().collect()
 }

@@ -274,6 +274,11 @@ impl Reason {
         )
     }
 
+    /// Whether it is about restarts of the device plugin.
+    pub fn is_device_plugins(&self) -> bool {
+        matches!(self, Self::RestartQueued { .. } | Self::RestartHeldUp { .. } | Self::RestartRolling { .. } | Self::RestartPending { .. })
+    }
+
     /// What a person can do about it, in the words of the driver's operator.
     pub fn advice(&self, driver: Driver) -> &'static str {
         match driver {

@@ -60,7 +60,7 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), 
         }
         for daemon_set in toolkit_daemon_sets(observed) {
             carries_image(daemon_set, &policy.toolkit, Tag::Exact)?;
-            carries_labels(daemon_set, policy)?;
+            labels_observed(daemon_set, policy)?;
         }
     }
     Ok(())
@@ -166,7 +166,7 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
     for daemon_set in owned {
         carries_image(daemon_set, &policy.driver, Tag::WithSuffix)?;
         carries_image(daemon_set, &policy.driver_manager, Tag::Exact)?;
-        carries_labels(daemon_set, policy)?;
+        labels_observed(daemon_set, policy)?;
     }
     Ok(())
 }
@@ -180,12 +180,18 @@ enum Tag {
     WithSuffix,
 }
 
+/// The DaemonSet's controller has seen its newest generation.
+fn newest_observed(daemon_set: &DaemonSet) -> Result<(), Reason> {
+    if daemon_set.observed {
+        return Ok(());
+    }
+    Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"))
+}
+
 /// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
 /// and are not compared.
 fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result<(), Reason> {
-    if !daemon_set.observed {
-        return Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"));
-    }
+    newest_observed(daemon_set)?;
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
     let name = wanted.repository.as_ref().map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
     let same_name = |candidate: &str| {
@@ -209,14 +215,20 @@ fn carries_image(daemon_set: &DaemonSet, wanted: &ImageSpec, tag: Tag) -> Result
 }
 
 /// The template carries `spec.daemonsets.labels`; they hold the operator chart's version, which changes with every chart bump.
-fn carries_labels(daemon_set: &DaemonSet, policy: &ClusterPolicy) -> Result<(), Reason> {
-    for (key, value) in policy.labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(&key.as_str())) {
-        let found = daemon_set.template_labels.get(key);
-        if found != Some(value) {
-            return Err(behind(daemon_set, &format!("label {key}"), value, found.map_or("absent", String::as_str)));
-        }
-    }
-    Ok(())
+fn labels_observed(daemon_set: &DaemonSet, policy: &ClusterPolicy) -> Result<(), Reason> {
+    let Some((key, value)) = missing_label(daemon_set, policy) else { return Ok(()) };
+    let found = daemon_set.template_labels.get(key);
+    Err(behind(daemon_set, &format!("label {key}"), value, found.map_or("absent", String::as_str)))
+}
+
+/// Whether the DaemonSet's template carries all labels that the ClusterPolicy gives to the operator's DaemonSets.
+pub fn carries_labels(daemon_set: &DaemonSet, policy: &ClusterPolicy) -> bool {
+    missing_label(daemon_set, policy).is_none()
+}
+
+fn missing_label<'a>(daemon_set: &DaemonSet, policy: &'a ClusterPolicy) -> Option<(&'a String, &'a String)> {
+    let mut wanted = policy.labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(&key.as_str()));
+    wanted.find(|(key, value)| daemon_set.template_labels.get(*key) != Some(*value))
 }
 
 /// Labels that the operator keeps for itself (`applyCommonDaemonsetMetadata` in its `controllers/object_controls.go`).

@@ -1,6 +1,7 @@
 //! The engine, without any cluster: fixtures in, decisions out.
 
 mod fleet;
+mod foreign;
 mod ofed;
 mod plugins;
 mod regressions;

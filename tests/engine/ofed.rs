@@ -83,6 +83,7 @@ fn network(nodes: usize) -> Fleet {
         nic_cluster_policy: Api::Served(Some(NicClusterPolicy {
             uid: "policy".into(),
             generation: 1,
+            observed_generation: Some(1),
             ofed: Some(ImageSpec {
                 repository: Some("nvcr.io/nvidia/mellanox".into()),
                 image: Some("doca-driver".into()),
@@ -168,6 +169,32 @@ fn an_operator_that_tells_its_generation_is_believed_only_for_that_one() {
     );
     policy(&mut fleet).observed_generation = Some(7);
     assert!(fleet.decide(1).well);
+    policy(&mut fleet).observed_generation = None;
+    fleet.settings.component_version = Some("26.7.0".into());
+    assert_eq!(waits(&fleet.decide(2)), ["*:SpecNotObserved"], "this one tells, and has not yet");
+}
+
+#[test]
+fn an_operator_that_does_not_tell_its_generation_gets_a_minute() {
+    let mut fleet = network(1);
+    policy(&mut fleet).observed_generation = None;
+    fleet.settings.component_version = Some("26.4.1".into());
+    fleet.pass(0);
+    assert_eq!(fleet.decide(59).verdict, None);
+    assert_eq!(fleet.decide(60).verdict.expect("over").code, ExitCode::Success);
+}
+
+#[test]
+fn every_driver_daemon_set_must_have_been_seen_by_its_controller() {
+    for of_node_policy in [false, true] {
+        let mut fleet = network(1);
+        if of_node_policy {
+            policy(&mut fleet).ofed = None;
+            fleet.observed.daemon_sets[0].template_labels.insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
+        }
+        fleet.observed.daemon_sets[0].observed = false;
+        assert_eq!(waits(&fleet.decide(0)), ["*:SpecNotObserved"], "{of_node_policy}");
+    }
 }
 
 #[test]
@@ -239,9 +266,7 @@ fn nodes_that_no_daemon_set_serves_are_waited_for_unless_an_affinity_leaves_them
     policy(&mut fleet).node_affinity = true;
     assert!(fleet.decide(3).well);
     fleet.observed.daemon_sets.clear();
-    assert!(fleet.decide(4).well);
-    policy(&mut fleet).node_affinity = false;
-    assert_eq!(waits(&fleet.decide(5)), ["*:DaemonSetMissing"]);
+    assert_eq!(waits(&fleet.decide(4)), ["*:DaemonSetMissing"]);
 }
 
 #[test]

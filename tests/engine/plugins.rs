@@ -5,6 +5,7 @@ use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::Outcome;
 use gpu_rollout::contract::settings::{Required, Reroll};
+use gpu_rollout::rollout::memory::Memory;
 
 use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
@@ -137,6 +138,28 @@ fn a_plugin_that_does_not_come_back_fails_the_run_with_its_reason() {
     assert_eq!(verdict.code, ExitCode::DraNotServing);
     assert!(verdict.message.starts_with("gpu-0: the DRA plugin pod cannot be scheduled: 0/4 nodes are available: Insufficient cpu"));
     assert_eq!(fleet.memory.nodes["gpu-0"].outcome, Some(Outcome::Failed));
+}
+
+#[test]
+fn a_failed_run_that_is_tried_again_replaces_no_more_plugins() {
+    let mut fleet = migrating(3);
+    fleet.settings.dra.max_unavailable = Count::Number(1);
+    for node in ["gpu-0", "gpu-1", "gpu-2"] {
+        fleet.migrate(node, 50);
+    }
+    fleet.pass(50);
+    assert_eq!(replaced(&fleet.decide(52)), ["gpu-0"]);
+    fleet.plugin("gpu-0", 53, NEW);
+    fleet.plugin_pod("gpu-0").ready = false;
+    for begin in [1000, 2000] {
+        fleet.memory = Memory::following(fleet.memory.nodes.clone(), at(begin), at(begin + 3000));
+        let verdict = (begin..begin + 500).find_map(|second| {
+            let decision = fleet.decide(second);
+            assert!(decision.actions.is_empty(), "second {second}: {:?}", decision.actions);
+            decision.verdict
+        });
+        assert_eq!(verdict.expect("over").code, ExitCode::DraNotServing);
+    }
 }
 
 #[test]

@@ -7,12 +7,12 @@ use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::{Config, Outcome};
-use gpu_rollout::contract::settings::Fallback;
+use gpu_rollout::contract::settings::{Fallback, Reroll};
 use gpu_rollout::rollout::device_plugin::{Choice, DevicePlugins};
 use gpu_rollout::rollout::memory::Memory;
-use gpu_rollout::rollout::observed::{ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
+use gpu_rollout::rollout::observed::{Api, ClusterPolicy, ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
 
-use crate::fleet::{Fleet, at, replaced, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
@@ -20,7 +20,7 @@ fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn daemon_set(uid: &str, container: &str) -> DaemonSet {
+pub(crate) fn daemon_set(uid: &str, container: &str) -> DaemonSet {
     DaemonSet {
         namespace: NAMESPACE.into(),
         name: uid.into(),
@@ -33,7 +33,7 @@ fn daemon_set(uid: &str, container: &str) -> DaemonSet {
 }
 
 /// The pod of one DaemonSet on a node, ready since that second.
-fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
+pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
     let uid = fleet.uid();
     fleet.observed.device_plugin.pods.retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
     fleet.observed.device_plugin.pods.push(Pod {
@@ -53,14 +53,14 @@ fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
 }
 
 /// The newest text of a configuration, and when the ConfigMap got it.
-fn configure(fleet: &mut Fleet, key: &str, digest: &str, second: i64) {
+pub(crate) fn configure(fleet: &mut Fleet, key: &str, digest: &str, second: i64) {
     let config = fleet.observed.device_plugin.config.get_or_insert_default();
     config.digests.insert(key.into(), digest.into());
     config.changed = Some(at(second));
 }
 
 /// The stand-alone plugin and GPU feature discovery on nodes `gpu-0` …, at rest, without any operator.
-fn stand_alone(nodes: usize) -> Fleet {
+pub(crate) fn stand_alone(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(0);
     fleet.observed = Observed::default();
     fleet.settings.duties = vec![Duty::RestartPlugins];
@@ -76,9 +76,7 @@ fn stand_alone(nodes: usize) -> Fleet {
 fn add_plugin(fleet: &mut Fleet, nodes: usize) {
     fleet.observed.device_plugin.daemon_sets =
         vec![daemon_set("plugin", "nvidia-device-plugin-ctr"), daemon_set("discovery", "gpu-feature-discovery-ctr")];
-    for owner in ["plugin", "discovery"] {
-        fleet.observed.device_plugin.revisions.push(Revision { owner: owner.into(), revision: 1, hash: "1".into() });
-    }
+    add_revisions(fleet);
     configure(fleet, "default", "a", -9000);
     configure(fleet, "shared", "a", -9000);
     for index in 0..nodes {
@@ -95,9 +93,16 @@ fn add_plugin(fleet: &mut Fleet, nodes: usize) {
     }
 }
 
+fn add_revisions(fleet: &mut Fleet) {
+    for owner in ["plugin", "discovery"] {
+        fleet.observed.device_plugin.revisions.push(Revision { owner: owner.into(), revision: 1, hash: "1".into() });
+    }
+}
+
 /// What a finished run leaves to the next one, which begins at that second.
 fn next_run(fleet: &mut Fleet, second: i64) {
-    let memory = std::mem::replace(&mut fleet.memory, Memory::new(at(second), at(second + 3000)));
+    let next = Memory::following(fleet.memory.nodes.clone(), at(second), at(second + 3000));
+    let memory = std::mem::replace(&mut fleet.memory, next);
     fleet.memory.configs = memory.configs;
 }
 
@@ -223,6 +228,20 @@ fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
 }
 
 #[test]
+fn a_node_that_asks_for_a_missing_configuration_while_its_pods_are_away_gives_its_slot_back() {
+    let mut fleet = stand_alone(2);
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    assert_eq!(replaced(&fleet.decide(100)), ["gpu-0", "gpu-0"]);
+    fleet.node("gpu-0").labels = pairs(&[(names::DEVICE_PLUGIN_CONFIG_LABEL, "gone")]);
+    for owner in ["plugin", "discovery"] {
+        pod(&mut fleet, "gpu-0", owner, 105);
+    }
+    let decision = fleet.decide(106);
+    assert_eq!(replaced(&decision), ["gpu-1", "gpu-1"], "{:?}", waits(&decision));
+}
+
+#[test]
 fn pods_that_their_daemon_set_replaces_anyway_are_left_to_it() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
@@ -237,6 +256,40 @@ fn pods_that_their_daemon_set_replaces_anyway_are_left_to_it() {
         daemon_set.on_delete = true;
     }
     assert_eq!(replaced(&fleet.decide(101)), ["gpu-0", "gpu-0"], "with OnDelete nobody does");
+}
+
+#[test]
+fn pods_are_left_alone_until_it_is_known_whether_their_daemon_set_replaces_them() {
+    type Arrange = fn(&mut Fleet);
+    let cases: [(Arrange, Arrange); 3] = [
+        (
+            |fleet| fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.observed = false),
+            |fleet| fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.observed = true),
+        ),
+        (|fleet| fleet.observed.device_plugin.revisions.clear(), |fleet| add_revisions(fleet)),
+        (
+            |fleet| {
+                let labels = pairs(&[("helm.sh/chart", "gpu-operator-v2"), ("app", "reserved")]);
+                let policy = ClusterPolicy { uid: "policy".into(), labels, ..ClusterPolicy::default() };
+                fleet.observed.cluster_policy = Api::Served(Some(policy));
+                fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.owner = Some("policy".into()));
+            },
+            |fleet| {
+                let labels = pairs(&[("helm.sh/chart", "gpu-operator-v2")]);
+                fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.template_labels.clone_from(&labels));
+            },
+        ),
+    ];
+    for (index, (before, after)) in cases.into_iter().enumerate() {
+        let mut fleet = stand_alone(1);
+        fleet.pass(0);
+        configure(&mut fleet, "default", "b", 90);
+        before(&mut fleet);
+        let decision = fleet.decide(100);
+        assert_eq!((decision.actions.len(), waits(&decision)), (0, vec!["gpu-0:RestartRolling".to_owned()]), "case {index}");
+        after(&mut fleet);
+        assert_eq!(replaced(&fleet.decide(101)), ["gpu-0", "gpu-0"], "case {index}");
+    }
 }
 
 #[test]
@@ -267,6 +320,74 @@ fn a_pod_that_does_not_come_back_fails_its_node_and_holds_up_the_others() {
 }
 
 #[test]
+fn a_failed_run_that_is_tried_again_takes_no_more_nodes_and_does_not_succeed() {
+    let mut fleet = stand_alone(3);
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    assert_eq!(replaced(&fleet.decide(100)), ["gpu-0", "gpu-0"]);
+    for owner in ["plugin", "discovery"] {
+        pod(&mut fleet, "gpu-0", owner, 105);
+    }
+    for pod in fleet.observed.device_plugin.pods.iter_mut().filter(|pod| pod.node.as_deref() == Some("gpu-0")) {
+        pod.ready = false;
+    }
+    for begin in [1000, 2000, 3000] {
+        next_run(&mut fleet, begin);
+        let verdict = (begin..begin + 500).find_map(|second| {
+            let decision = fleet.decide(second);
+            assert!(decision.actions.is_empty(), "second {second}: {:?}", decision.actions);
+            decision.verdict
+        });
+        assert_eq!(verdict.expect("over").code, ExitCode::PluginsNotServing);
+    }
+    for pod in &mut fleet.observed.device_plugin.pods {
+        pod.ready = true;
+    }
+    next_run(&mut fleet, 4000);
+    assert_eq!(replaced(&fleet.decide(4000)), ["gpu-1", "gpu-1"], "once it is repaired the others get their turn");
+}
+
+#[test]
+fn a_stale_dra_plugin_that_is_tolerated_hides_no_restart() {
+    let mut fleet = Fleet::at_rest(8);
+    fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
+    fleet.settings.dra.reroll = Reroll::Off;
+    fleet.settings.device_plugin.config_map = Some("plugins".into());
+    fleet.settings.device_plugin.fallbacks = vec![Fallback::Named];
+    fleet.settings.device_plugin.max_unavailable = Count::Number(2);
+    add_plugin(&mut fleet, 8);
+    for index in 0..8 {
+        let name = format!("gpu-{index}");
+        fleet.driver(&name, "old", OLD, -100);
+        for owner in ["plugin", "discovery"] {
+            pod(&mut fleet, &name, owner, -50);
+        }
+    }
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    let mut restarted = Vec::new();
+    for second in 100..130 {
+        let decision = fleet.decide(second);
+        restarted.extend(replaced(&decision).into_iter().map(str::to_owned));
+    }
+    restarted.sort();
+    restarted.dedup();
+    assert_eq!(restarted, ["gpu-0", "gpu-1"], "two of eight, until they are back");
+}
+
+#[test]
+fn a_node_whose_only_pod_does_not_come_back_stays_in_the_run() {
+    let mut fleet = stand_alone(1);
+    fleet.pass(0);
+    configure(&mut fleet, "default", "b", 90);
+    fleet.pass(100);
+    fleet.observed.device_plugin.pods.clear();
+    assert_eq!(waits(&fleet.decide(101)), ["gpu-0:RestartPending"]);
+    fleet.pass(401);
+    assert_eq!(fleet.decide(416).verdict.expect("over").code, ExitCode::PluginsNotServing);
+}
+
+#[test]
 fn a_node_that_is_not_ready_is_left_until_it_is() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
@@ -286,8 +407,10 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
         fleet.settings.device_plugin.config_map = Some("plugins".into());
         fleet.settings.device_plugin.fallbacks = vec![Fallback::Empty];
         add_plugin(&mut fleet, 1);
+        let chart = fleet.policy().labels["helm.sh/chart"].clone();
         for daemon_set in &mut fleet.observed.device_plugin.daemon_sets {
             daemon_set.owner.clone_from(&owner);
+            daemon_set.template_labels = pairs(&[("helm.sh/chart", &chart)]);
         }
         for owner in ["plugin", "discovery"] {
             pod(&mut fleet, "gpu-0", owner, -4900);
@@ -305,6 +428,36 @@ fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operator
         }
         assert!(fleet.decide(26).well, "{owner:?}");
     }
+}
+
+#[test]
+fn a_missing_configuration_that_nothing_uses_blocks_nothing() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
+    fleet.settings.device_plugin.config_map = Some("left-over".into());
+    assert_eq!(waits(&fleet.decide(0)), ["*:ConfigMissing"], "what uses it may be yet to come");
+    fleet.pass(120);
+    let verdict = fleet.decide(135).verdict.expect("over");
+    assert_eq!(verdict.code, ExitCode::Success);
+    assert!(verdict.message.ends_with("there is no ConfigMap left-over, and nothing uses it"), "{}", verdict.message);
+}
+
+#[test]
+fn a_missing_configuration_does_not_end_a_run_in_the_middle_of_a_driver_upgrade() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.settings.duties = vec![Duty::Settle, Duty::Reroll, Duty::RestartPlugins];
+    fleet.settings.device_plugin.config_map = Some("plugins".into());
+    fleet.observed.device_plugin.daemon_sets = vec![daemon_set("plugin", "nvidia-device-plugin")];
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.pass(0);
+    assert_eq!(fleet.decide(300).verdict, None, "the driver is under way");
+    fleet.migrate("gpu-0", 310);
+    fleet.pass(310);
+    assert_eq!(replaced(&fleet.decide(312)), ["gpu-0"], "the DRA plugin follows it");
+    fleet.plugin("gpu-0", 315, NEW);
+    fleet.pass(316);
+    assert_eq!(fleet.decide(317).verdict.expect("over").code, ExitCode::Precondition);
 }
 
 /// Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.

@@ -108,6 +108,19 @@ async fn options_of_others_stay_and_what_changes_in_between_is_read_again() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn what_the_record_knows_of_configurations_stays() {
+    let world = network("25.1.0");
+    helms(&world);
+    let configs = json!({"default": {"digest": "a", "since": "2023-11-14T22:13:20Z"}});
+    let run = json!({"formatVersion": 1, "digest": "d", "job": "job-0", "startedAt": "2023-11-14T22:13:20Z", "configs": configs});
+    world.edit("configmaps", &world.settings.namespace, &world.settings.record, |record| record["data"]["run"] = json!(run.to_string()));
+    world.run("pod-a", "job-1").await;
+    let recorded = world.recorded().unwrap();
+    assert_eq!(recorded.verdict.unwrap().code, ExitCode::Success);
+    assert_eq!(json!(recorded.configs), configs);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_missing_right_is_named_before_any_write() {
     for right in ["get nicclusterpolicies", "patch nicclusterpolicies", "update leases", "patch configmaps"] {
         let world = network("25.1.0");
@@ -118,6 +131,19 @@ async fn a_missing_right_is_named_before_any_write() {
         assert!(ended.message.contains(right), "{right}: {}", ended.message);
         assert!(world.writes("pod-a").is_empty(), "{right}");
     }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_policy_that_changes_all_the_time_is_patched_once_a_second_and_until_the_deadline() {
+    let mut world = network("25.1.0");
+    helms(&world);
+    world.settings.budget_seconds = 200;
+    world.server.state().faults.push(Fault::new(|request| request.is("patch", POLICY), 0, 1000, Effect::Status(409)));
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::ApiUnreachable, "{}", ended.message);
+    assert!(ended.message.starts_with("the NicClusterPolicy could not be kept in time: "), "{}", ended.message);
+    let tried = world.log().into_iter().filter(|entry| entry.request.is("patch", POLICY)).count();
+    assert!(tried <= 200, "{tried}");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -149,6 +175,18 @@ async fn it_fails_closed() {
     assert_eq!(ended.code, ExitCode::Precondition);
     assert!(ended.message.contains("is being deleted"), "{}", ended.message);
     assert!(patches(&world).is_empty());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_policy_that_is_being_deleted_may_go_within_the_grace_time() {
+    let world = network("25.1.0");
+    helms(&world);
+    world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z"));
+    let pod = world.start("pod-a", "job-1");
+    world.pass(world.settings.grace_seconds - 30).await;
+    world.remove(POLICY, "", names::NIC_CLUSTER_POLICY);
+    let ended = world.ends(pod).await;
+    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Success, "there is no NicClusterPolicy"));
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -1,6 +1,8 @@
 //! Duty `prepare-network`: one step under the Lease, before the loop. It fails closed: if the NicClusterPolicy cannot be kept, the
 //! operator's release must not be deployed.
 
+use std::time::Duration;
+
 use crate::cluster::call::CallError;
 use crate::cluster::lease::Held;
 use crate::cluster::network;
@@ -10,7 +12,7 @@ use crate::hook::Ended;
 use crate::hook::occurrence::Occurrence;
 use crate::rollout::keep::{Keeping, keeping};
 
-use super::{Drive, RETRY, Write, interrupted};
+use super::{Drive, RETRY, Write, after, interrupted};
 
 /// How often the annotations are written before whoever takes them off again is given the last word.
 const ATTEMPTS: u32 = 3;
@@ -19,6 +21,8 @@ impl Drive<'_> {
     /// Keeps the NicClusterPolicy, and looks whether it is kept. `Ok(None)`: the Lease was lost.
     pub(super) async fn prepare_network(&mut self, held: &Held) -> Result<Option<String>, Ended> {
         let client = self.hook.client.clone();
+        let grace = Duration::from_secs(self.hook.settings.grace_seconds);
+        let lost_at = after(self.now(), grace).min(self.memory.deadline);
         let mut written = 0;
         loop {
             if !held.is_valid() {
@@ -31,6 +35,11 @@ impl Drive<'_> {
                 Ok(policy) => match (keeping(policy.as_ref(), self.hook.settings.component_version.as_deref()), policy) {
                     (Keeping::Nothing(_), _) if written > 0 => return Ok(Some("the NicClusterPolicy is kept".to_owned())),
                     (Keeping::Nothing(why), _) => return Ok(Some(why.to_owned())),
+                    // Who deletes it may be about to make it anew.
+                    (Keeping::Lost, _) if self.now() < lost_at => {
+                        tokio::time::sleep(RETRY).await;
+                        continue;
+                    }
                     (Keeping::Lost, _) | (Keeping::Annotate(_), None) => {
                         return Err(self.unkept("the NicClusterPolicy is being deleted; wait until it is gone, or restore it").await);
                     }
@@ -52,11 +61,11 @@ impl Drive<'_> {
                     self.unwritten_since.remove(&Write::Annotation);
                     self.record(Occurrence::PolicyKept { annotations: &annotations }).await;
                 }
-                // It has changed, or gone, in between: look again.
-                Err(CallError::Conflict(_) | CallError::NotFound(_)) => {}
                 Err(error) => {
                     tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
-                    if let Some(ended) = self.unwritable(Write::Annotation, &error) {
+                    // What has changed, or gone, in between is looked at again.
+                    let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));
+                    if !in_between && let Some(ended) = self.unwritable(Write::Annotation, &error) {
                         return Err(ended);
                     }
                     if self.now() >= self.memory.deadline {
@@ -79,6 +88,7 @@ impl Drive<'_> {
     /// Ends a run that has no loop: the verdict is recorded and told. Unrecorded, a replacement pod comes to the same one.
     pub(super) async fn conclude(&mut self, verdict: Verdict) -> Ended {
         let mut run = self.run.clone();
+        run.configs.clone_from(&self.memory.configs);
         run.verdict = Some(verdict.clone());
         let record = crate::cluster::record::Record { run: Some(run), nodes: self.memory.nodes.clone() };
         if let Err(error) = self.store.write(&record).await {

@@ -1,6 +1,7 @@
 //! What concerns the fleet as a whole: the operator, a cluster without nodes for the driver, a DRA driver that must be there.
 
 use crate::contract::driver::Driver;
+use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
 use crate::contract::settings::Required;
@@ -10,6 +11,9 @@ use crate::rollout::reason::{Reason, Wait};
 use crate::rollout::spec::driver_daemon_sets;
 
 use super::Deciding;
+
+/// The quiet period at the least where the operator does not tell which generation it has acted on.
+const SILENT_QUIET_SECONDS: u64 = 60;
 
 impl Deciding<'_> {
     /// No nodes for the driver is fine only when node-feature-discovery has run. The GPU operator must also say so itself; the network
@@ -55,6 +59,15 @@ impl Deciding<'_> {
         true
     }
 
+    /// For how long all must have been well. Before 26.7 the network operator does not tell whether it has acted on an edit that changes
+    /// no image tag.
+    pub(super) fn quiet_seconds(&self) -> u64 {
+        let policy = self.observed.nic_cluster_policy.served().and_then(Option::as_ref);
+        let silent = policy.is_some_and(|policy| policy.ofed.is_some() && policy.observed_generation.is_none());
+        let settles = self.settings.has(Duty::Settle) && self.settings.driver == Driver::Ofed;
+        if settles && silent { self.settings.quiet_seconds.max(SILENT_QUIET_SECONDS) } else { self.settings.quiet_seconds }
+    }
+
     /// A DRA driver that the settings require, and one that runs nowhere.
     pub(super) fn required_driver(&mut self, plugins: &Plugins<'_>, gpu_nodes: usize) -> Option<Reason> {
         if !self.rerolls() {
@@ -83,6 +96,11 @@ impl Deciding<'_> {
         None
     }
 
+    /// Whether a node waits for more than its device plugin.
+    fn sees_to_drivers(&self) -> bool {
+        self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins())
+    }
+
     /// The fleet waits for something; what does not come within the grace time ends the run with its own code.
     pub(super) fn fleet_waits(&mut self, reason: Reason) {
         let since = self.wait(None, reason.clone());
@@ -103,7 +121,9 @@ impl Deciding<'_> {
             | ExitCode::Interrupted
             | ExitCode::Internal => false,
         };
-        if ends && self.passed(since, self.settings.grace_seconds) {
+        // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.
+        let held_back = matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. }) && self.sees_to_drivers();
+        if ends && !held_back && self.passed(since, self.settings.grace_seconds) {
             self.failures.push(Wait { node: None, reason, since });
         }
     }

@@ -70,7 +70,20 @@ impl Deciding<'_> {
         };
         let plugin = base.as_ref().and_then(|base| self.plugins(node, base, &fleet.plugins, fleet.replacement_limit));
         let restart = if fleet.restarts { self.restarts(node, base.as_ref(), &fleet.devices, fleet.restart_limit) } else { None };
-        plugin.or(restart).or(left)
+        // What the settings tolerate of the DRA driver must not hide what is still to come.
+        let (plugin, tolerated) = match plugin {
+            Some(reason) if self.tolerates(&reason) => (None, Some(reason)),
+            plugin => (plugin, None),
+        };
+        plugin.or(restart).or(left).or(tolerated)
+    }
+
+    /// Whether the settings take a DRA driver that does not serve for no failure.
+    fn tolerates(&self, reason: &Reason) -> bool {
+        let required = self.settings.dra.required;
+        // With re-rolls off nobody was asked to mend a stale plugin.
+        let asked = !matches!(reason, Reason::PluginStale { .. }) || required == Required::True;
+        reason.exit_code() == ExitCode::DraNotServing && (required == Required::False || !asked)
     }
 
     /// A reason either still waits or has become an outcome.
@@ -91,7 +104,6 @@ impl Deciding<'_> {
     /// What a reason has become after so long; `None`: it is still waited for.
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
-        let required = self.settings.dra.required;
         if let Reason::Skipped { .. } = reason {
             return Some(Outcome::Deferred);
         }
@@ -112,9 +124,7 @@ impl Deciding<'_> {
         if reason.exit_code() != ExitCode::DraNotServing {
             return None;
         }
-        // With re-rolls off nobody was asked to mend a stale plugin.
-        let asked = !matches!(reason, Reason::PluginStale { .. }) || required == Required::True;
-        if required == Required::False || !asked {
+        if self.tolerates(reason) {
             self.notes.push(format!("{}: {reason}", node.name));
             return Some(Outcome::Deferred);
         }
@@ -176,6 +186,7 @@ impl Deciding<'_> {
         let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
         let pending = self.actions.iter().any(|Action::ReplacePlugin { node, .. }| !failed_nodes.contains(&node));
         let well = self.waits.is_empty() && !pending;
+        let quiet = self.quiet_seconds();
         let mut verdict = None;
         if well {
             let fleet: Vec<String> = nodes.iter().map(|node| node.uid.clone()).collect();
@@ -184,10 +195,10 @@ impl Deciding<'_> {
                 Some(_) | None => self.now,
             };
             self.memory.well = Some((fleet, since));
-            if self.passed(since, self.settings.quiet_seconds) {
+            if self.passed(since, quiet) {
                 verdict = Some(self.settled());
             } else {
-                let until = after(since, self.settings.quiet_seconds);
+                let until = after(since, quiet);
                 self.waits.push(Wait { node: None, reason: Reason::Quiet { until }, since });
             }
         } else {
@@ -199,11 +210,7 @@ impl Deciding<'_> {
         }
         // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
         let nearly = well
-            && self
-                .memory
-                .well
-                .as_ref()
-                .is_some_and(|(_, since)| after(*since, self.settings.quiet_seconds) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
+            && self.memory.well.as_ref().is_some_and(|(_, since)| after(*since, quiet) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
         if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
             verdict = Some(self.out_of_time());
         }

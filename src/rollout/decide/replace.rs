@@ -15,10 +15,15 @@ pub(super) const READY_SECONDS: u64 = 2;
 /// Seconds after which a plugin that has yet to publish is looked at again though nothing else changed.
 const LOOK_AGAIN_SECONDS: u64 = 5;
 
-/// Whether a node's plugin is away because of us. Nodes that are left or gone keep nobody waiting.
-fn holds_slot(record: &NodeRecord) -> bool {
-    let waited_for = !matches!(record.outcome, Some(Outcome::Deferred | Outcome::Gone));
-    waited_for && record.replaced.values().any(|replacement| replacement.back_at.is_none())
+/// Whether a node's plugin is away because of us. Nodes that are gone, or left because they are not ready, keep nobody waiting; one that is
+/// left for its DRA driver does until its device plugin is back.
+fn holds_slot(record: &NodeRecord, ready: bool) -> bool {
+    let counts = |replacement: &Replacement| match record.outcome {
+        Some(Outcome::Gone) => false,
+        Some(Outcome::Deferred) => ready && replacement.plugin == Plugin::Device,
+        Some(Outcome::Done | Outcome::Failed) | None => true,
+    };
+    record.replaced.values().any(|replacement| replacement.back_at.is_none() && counts(replacement))
 }
 
 /// Whether a node's plugin may go now.
@@ -55,14 +60,15 @@ impl Deciding<'_> {
                 }
             }
         }
-        self.away = self.memory.nodes.values().filter(|record| holds_slot(record)).count();
-        let failed = |record: &&NodeRecord| holds_slot(record) && record.outcome == Some(Outcome::Failed);
-        self.away_for_good = self.memory.nodes.values().filter(failed).count();
+        let ready = |name: &String| self.observed.nodes.get(name).is_some_and(|node| node.ready);
+        let holders = || self.memory.nodes.iter().filter(|(name, record)| holds_slot(record, ready(name)));
+        let failed = holders().filter(|(_, record)| record.outcome == Some(Outcome::Failed)).count();
+        (self.away, self.away_for_good) = (holders().count(), failed);
     }
 
     /// Whether another of the node's plugins may go; with all slots held by nodes that have failed there will be none.
     pub(super) fn room(&self, node: &Node, limit: usize) -> Room {
-        let own = self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && holds_slot(record));
+        let own = self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && holds_slot(record, node.ready));
         if own || self.away < limit {
             return Room::Free;
         }
@@ -148,7 +154,7 @@ impl Deciding<'_> {
             back_at: None,
         };
         let record = self.record(node);
-        let held = holds_slot(record);
+        let held = holds_slot(record, node.ready);
         record.replaced.insert(pod.uid.clone(), replacement);
         self.away += usize::from(!held);
         self.delete(node, pod, cause, plugin);
@@ -186,7 +192,7 @@ impl Deciding<'_> {
     pub(super) fn back(&mut self, node: &Node, daemon_set: &DaemonSet, serving: &Pod) {
         let now = self.now;
         let Some(record) = self.memory.nodes.get_mut(&node.name) else { return };
-        let held = holds_slot(record);
+        let held = holds_slot(record, node.ready);
         for (uid, replacement) in &mut record.replaced {
             if replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid {
                 replacement.back_at = Some(now);
@@ -194,7 +200,7 @@ impl Deciding<'_> {
                 self.wake_at = now;
             }
         }
-        if held && !holds_slot(record) {
+        if held && !holds_slot(record, node.ready) {
             self.away = self.away.saturating_sub(1);
         }
     }

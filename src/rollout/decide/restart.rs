@@ -24,6 +24,11 @@ impl Deciding<'_> {
             return None;
         };
         let Some(config) = devices.config() else {
+            // A name that is left over from a device plugin that is switched off. GPU feature discovery uses the ConfigMap too.
+            if !devices.use_config() && self.passed(self.memory.started_at, self.settings.grace_seconds) {
+                self.notes.push(format!("there is no ConfigMap {name}, and nothing uses it"));
+                return None;
+            }
             return Some(Reason::ConfigMissing { config_map: name.clone(), namespace: self.settings.device_plugin.namespace.clone() });
         };
         let expected = self.settings.device_plugin.digests.iter().flatten();
@@ -60,11 +65,12 @@ impl Deciding<'_> {
     /// The pods of one node: restarts what is stale, and answers what the node still waits for. What was not restarted by us is not
     /// waited for either.
     pub(super) fn restarts(&mut self, node: &Node, base: Option<&Base>, devices: &DevicePlugins<'_>, limit: usize) -> Option<Reason> {
-        if let Choice::Missing(key) = devices.choice(node) {
-            // A restart would leave the node without its GPUs.
+        let choice = devices.choice(node);
+        if let Choice::Missing(key) = choice {
+            // A restart would leave the node without its GPUs. What was restarted before is still waited for.
             self.unconfigured.push(format!("{} (`{key}`)", node.name));
-            return None;
         }
+        let restarts = !matches!(choice, Choice::Missing(_));
         let ready_since = base.map(|base| self.memory.ready_since(&node.name, &base.identity, self.now));
         let mut waits = None;
         for daemon_set in devices.daemon_sets() {
@@ -82,7 +88,7 @@ impl Deciding<'_> {
                 waits = waits.or(Some(pending(daemon_set, None, "being restarted")));
                 continue;
             }
-            let reason = match reasons.pop() {
+            let reason = match reasons.pop().filter(|_| restarts) {
                 Some(_) if devices.is_rolled(pod, daemon_set) => Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }),
                 Some(_) if !node.ready => Some(Reason::NodeNotReady { since: node.ready_since }),
                 Some(stale) => {

@@ -4,10 +4,11 @@
 use crate::contract::driver::Driver;
 use crate::contract::names;
 use crate::contract::settings::Settings;
+use crate::rollout::keep::release;
 use crate::rollout::observed::{DaemonSet, NicClusterPolicy, Observed};
 use crate::rollout::reason::Reason;
 
-use super::{Tag, carries_image, labeled, operator, rolled_out, served};
+use super::{Tag, carries_image, labeled, newest_observed, operator, rolled_out, served};
 
 pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
     let policy = served(&observed.nic_cluster_policy, Driver::Ofed)?;
@@ -16,21 +17,24 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: boo
         if settings.expected.nic_cluster_policy {
             return Err(Reason::PolicyMissing { kind: Driver::Ofed.traits().policy_kind, name: names::NIC_CLUSTER_POLICY.to_owned() });
         }
-        return rolled_out(operator, settings);
+        rolled_out(operator, settings)?;
+        return daemon_sets(observed).try_for_each(newest_observed);
     };
     precondition(policy, settings)?;
     rolled_out(operator, settings)?;
-    if let Some(found) = policy.observed_generation.filter(|found| *found < policy.generation) {
+    let found = policy.observed_generation;
+    if found.map_or(tells_generation(settings), |found| found < policy.generation) {
         return Err(Reason::SpecNotObserved {
             object: format!("nicclusterpolicy/{}", names::NIC_CLUSTER_POLICY),
             field: "observedGeneration of condition Ready".to_owned(),
             expected: policy.generation.to_string(),
-            found: found.to_string(),
+            found: found.map_or_else(|| "absent".to_owned(), |found| found.to_string()),
         });
     }
+    daemon_sets(observed).try_for_each(newest_observed)?;
     let Some(ofed) = &policy.ofed else { return Ok(()) };
-    // One DaemonSet for each pool of nodes; with a node affinity there may be no pool at all.
-    if nodes && !policy.node_affinity && own(observed).next().is_none() {
+    // One DaemonSet for each pool of nodes. Whether a node affinity leaves all of them out is not judged here.
+    if nodes && own(observed).next().is_none() {
         return Err(Reason::DaemonSetMissing { what: "OFED driver" });
     }
     // A pool without nodes is left behind by its last one; nobody waits for it.
@@ -38,6 +42,13 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: boo
         carries_image(daemon_set, ofed, Tag::WithSuffix)?;
     }
     Ok(())
+}
+
+/// Year and month of the first operator that tells which generation its condition is about.
+const TELLS_GENERATION: (u32, u32) = (26, 7);
+
+fn tells_generation(settings: &Settings) -> bool {
+    settings.component_version.as_deref().and_then(release).is_some_and(|version| version >= TELLS_GENERATION)
 }
 
 /// All that somebody asks for: of the NicClusterPolicy while it has a driver, and of NicNodePolicies.
