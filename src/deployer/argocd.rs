@@ -24,6 +24,8 @@ struct Context<'a> {
     #[serde(flatten)]
     readme: Readme<'a>,
     source: &'a Source,
+    /// What a revision must be that one wave gets after another. No commit: the Applications that name it are part of it.
+    pinned: &'static str,
     /// The folder of the Applications in the repository.
     path: String,
     /// The bundle's folder in the repository; empty: its root.
@@ -60,6 +62,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let context = Context {
         readme: Readme::new(input.recipe, input.plan),
         source,
+        pinned: "a tag",
         path: source.join(APPS),
         folder: source.path.clone(),
         root_project: format!("{}-root", input.recipe),

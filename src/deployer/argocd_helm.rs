@@ -29,6 +29,8 @@ struct Context<'a> {
     #[serde(flatten)]
     readme: Readme<'a>,
     source: Option<&'a Source>,
+    /// What a revision must be that one wave gets after another.
+    pinned: &'static str,
     server: &'static str,
     version: String,
 }
@@ -61,6 +63,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let context = Context {
         readme: Readme::new(input.recipe, input.plan),
         source: input.source,
+        pinned: "a tag or a commit",
         server: IN_CLUSTER,
         version: format!("1.0.0+{}", chart::content_digest(&files)),
     };

@@ -98,7 +98,7 @@ fn trap_version_with_a_digest_is_a_version_and_a_label() {
 fn trap_what_no_bundle_can_set_is_said_on_its_page() {
     let said = [
         ("flux", vec!["--graceful-shutdown-timeout", "--concurrent"]),
-        ("argocd", vec!["controller.sync.timeout.seconds", "the revision is a tag or a commit"]),
+        ("argocd", vec!["controller.sync.timeout.seconds", "the revision is a tag. With"]),
         ("argocd-helm", vec!["controller.sync.timeout.seconds", "`--timeout` and `--wait` say nothing about hooks"]),
     ];
     for (name, deployer) in library::all() {
