@@ -25,6 +25,8 @@ pub const HEALTH: &str = "argocd-cm-health.yaml";
 pub const HEALTH_TEXT: &str = include_str!("../../templates/shared/argocd-cm-health.yaml");
 /// What both kinds of READMEs say: name and text.
 pub const NOTES: (&str, &str) = ("application-notes.md.j2", include_str!("../../templates/shared/application-notes.md.j2"));
+/// What they say about finalizers.
+pub const FINALIZERS: (&str, &str) = ("application-finalizers.md.j2", include_str!("../../templates/shared/application-finalizers.md.j2"));
 const SOURCES: &[(&str, &str)] = &[
     ("application.yaml.j2", include_str!("../../templates/shared/application.yaml.j2")),
     ("application-project.yaml.j2", include_str!("../../templates/shared/application-project.yaml.j2")),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::application::readme::Readme;
-use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, check_source};
+use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, check_source};
 use super::file::File;
 use super::template::{RenderError, Templates};
 use super::{Input, Source, chart};
@@ -15,6 +15,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("root-project.yaml.j2", include_str!("../../templates/argocd/root-project.yaml.j2")),
     ("README.md.j2", include_str!("../../templates/argocd/README.md.j2")),
     NOTES,
+    FINALIZERS,
 ];
 /// The folder of the Applications.
 pub const APPS: &str = "apps";

@@ -110,6 +110,34 @@ fn trap_what_no_bundle_can_set_is_said_on_its_page() {
     }
 }
 
+/// The post-delete Job of NFD takes the labels that drivers are placed by from all nodes, and Argo CD runs it whenever the Application is
+/// deleted, whether what it deployed is to be deleted or not.
+#[test]
+fn trap_nfd_must_not_take_its_labels_away() {
+    let places = [
+        ("gpu-operator", "/node-feature-discovery/postDeleteCleanup"),
+        ("node-feature-discovery", "/postDeleteCleanup"),
+        ("nvidia-device-plugin", "/nfd/postDeleteCleanup"),
+    ];
+    let mut seen = BTreeSet::new();
+    for (name, deployer) in library::all() {
+        let tree = library::bundle(name, deployer);
+        for file in tree.files() {
+            for (component, pointer) in places.iter().filter(|(component, _)| file.path.ends_with(&format!("-{component}/values.yaml"))) {
+                let values: Value = yaml::from_str(std::str::from_utf8(&file.content).unwrap()).unwrap();
+                assert_eq!(values.pointer(pointer), Some(&false.into()), "{name}: {}", file.path);
+                seen.insert(*component);
+            }
+        }
+        if deployer.name.starts_with("argocd") {
+            let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+            assert!(page.contains(r#"{"metadata":{"finalizers":null}}"#) && page.contains("--cascade"), "{name}, {deployer}");
+            assert!(!page.contains("no Application carries a finalizer") && !page.contains("deleting the Application above"), "{name}");
+        }
+    }
+    assert!(seen.contains("gpu-operator") && seen.contains("nvidia-device-plugin"), "{seen:?}");
+}
+
 /// What a deployer must never remove says so to each of them.
 #[test]
 fn trap_nothing_that_others_live_in_is_pruned() {
