@@ -138,6 +138,16 @@ fn trap_nfd_must_not_take_its_labels_away() {
     assert!(seen.contains("gpu-operator") && seen.contains("nvidia-device-plugin"), "{seen:?}");
 }
 
+#[test]
+fn an_image_that_no_node_can_pull_is_said_on_each_page() {
+    for (name, deployer) in library::all() {
+        let tree = library::bundle(name, deployer);
+        let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        let has_hook = tree.files().any(|file| file.path.ends_with("/rollout.yaml"));
+        assert_eq!(page.contains("the hook's image has no registry"), has_hook, "{name}, {deployer}");
+    }
+}
+
 /// What a deployer must never remove says so to each of them.
 #[test]
 fn trap_nothing_that_others_live_in_is_pruned() {
