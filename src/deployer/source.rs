@@ -69,7 +69,7 @@ impl SourceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
-            _ => None,
+            Self::Scheme(_) | Self::Secret | Self::Characters(..) | Self::Revision | Self::Digest(_) | Self::Tag(_) | Self::Path(_) => None,
         }
     }
 }
