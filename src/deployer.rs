@@ -36,6 +36,8 @@ pub struct Deployer {
     pub source: SourceNeed,
     /// What to do with a bundle: the lines behind "next", for a directory that is written as a shell reads it.
     pub next: fn(&str, Option<&Source>) -> Vec<String>,
+    /// What the user should know of how it reads a source, and no error says.
+    pub notes: fn(&Source) -> Vec<String>,
     /// Writes its files.
     render: fn(Input<'_>) -> Result<Vec<File>, RenderError>,
 }
@@ -58,6 +60,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         description: "a shell script that runs the Helm command line",
         source: SourceNeed::None,
         next: helm::next,
+        notes: no_notes,
         render: helm::files,
     },
     Deployer {
@@ -65,6 +68,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         description: "a helmfile.yaml, deployed with `helmfile sync`",
         source: SourceNeed::None,
         next: helmfile::next,
+        notes: no_notes,
         render: helmfile::files,
     },
     Deployer {
@@ -72,6 +76,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
         source: SourceNeed::Rendered,
         next: flux::next,
+        notes: flux::notes,
         render: flux::files,
     },
     Deployer {
@@ -79,6 +84,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         description: "Argo CD: an Application of Applications",
         source: SourceNeed::Rendered,
         next: argocd::next,
+        notes: no_notes,
         render: argocd::files,
     },
     Deployer {
@@ -86,9 +92,15 @@ pub const DEPLOYERS: &[Deployer] = &[
         description: "Argo CD: an umbrella chart that makes the Applications",
         source: SourceNeed::AtInstall,
         next: argocd_helm::next,
+        notes: no_notes,
         render: argocd_helm::files,
     },
 ];
+
+/// For a deployer that takes every source as it is written.
+fn no_notes(_: &Source) -> Vec<String> {
+    Vec::new()
+}
 
 /// Why a text is no [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

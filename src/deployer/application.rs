@@ -25,6 +25,8 @@ pub const HEALTH: &str = "argocd-cm-health.yaml";
 pub const HEALTH_TEXT: &str = include_str!("../../templates/shared/argocd-cm-health.yaml");
 /// What both kinds of READMEs say: name and text.
 pub const NOTES: (&str, &str) = ("application-notes.md.j2", include_str!("../../templates/shared/application-notes.md.j2"));
+/// What they say about finalizers.
+pub const FINALIZERS: (&str, &str) = ("application-finalizers.md.j2", include_str!("../../templates/shared/application-finalizers.md.j2"));
 const SOURCES: &[(&str, &str)] = &[
     ("application.yaml.j2", include_str!("../../templates/shared/application.yaml.j2")),
     ("application-project.yaml.j2", include_str!("../../templates/shared/application-project.yaml.j2")),
@@ -49,16 +51,27 @@ pub const HOOK_RETRY: Retry = Retry { limit: 2, first: "1m", longest: "10m", pau
 /// Everything else is cheap to try: it fails while a namespace, a CRD or a webhook is not there yet.
 pub const RETRY: Retry = Retry { limit: 5, first: "30s", longest: "5m", pauses: 750 };
 
-/// Checks that the bundle is read from Git: values files for a chart that comes from elsewhere are read from nothing else.
+/// Checks that the bundle is read from Git: values files for a chart that comes from elsewhere are read from nothing else. And from a
+/// revision that can be known before the bundle is committed: the Applications, which are part of the bundle, name it.
 ///
 /// # Errors
-/// The source is an OCI registry.
+/// The source is an OCI registry, or a commit.
 pub fn check_source(source: &Source, deployer: &'static str) -> Result<(), RenderError> {
     if source.is_oci() {
         return Err(RenderError::Unable {
             deployer,
             reason: format!("reads values files from Git only, and `{}` is an OCI registry", source.url),
             hint: "name a Git repository: --repo https://… or ssh://…",
+        });
+    }
+    if source.is_commit() {
+        return Err(RenderError::Unable {
+            deployer,
+            reason: format!(
+                "reads the bundle from the revision that stands in it, and the commit `{}` cannot contain its own name",
+                source.revision
+            ),
+            hint: "name a tag, and set it once the bundle is committed: --revision TAG",
         });
     }
     Ok(())

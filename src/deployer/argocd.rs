@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::application::readme::Readme;
-use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, check_source};
+use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, check_source};
 use super::file::File;
 use super::template::{RenderError, Templates};
 use super::{Input, Source, chart};
@@ -15,6 +15,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("root-project.yaml.j2", include_str!("../../templates/argocd/root-project.yaml.j2")),
     ("README.md.j2", include_str!("../../templates/argocd/README.md.j2")),
     NOTES,
+    FINALIZERS,
 ];
 /// The folder of the Applications.
 pub const APPS: &str = "apps";
@@ -24,6 +25,8 @@ struct Context<'a> {
     #[serde(flatten)]
     readme: Readme<'a>,
     source: &'a Source,
+    /// What a revision must be that one wave gets after another. No commit: the Applications that name it are part of it.
+    pinned: &'static str,
     /// The folder of the Applications in the repository.
     path: String,
     /// The bundle's folder in the repository; empty: its root.
@@ -60,6 +63,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let context = Context {
         readme: Readme::new(input.recipe, input.plan),
         source,
+        pinned: "a tag",
         path: source.join(APPS),
         folder: source.path.clone(),
         root_project: format!("{}-root", input.recipe),

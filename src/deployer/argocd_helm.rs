@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::application::readme::Readme;
-use super::application::{Applications, Form, HEALTH, HEALTH_TEXT, NOTES, check_source};
+use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, check_source};
 use super::file::File;
 use super::template::{RenderError, Templates};
 use super::{Input, Source, chart};
@@ -16,6 +16,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("values.yaml.j2", include_str!("../../templates/argocd-helm/values.yaml.j2")),
     ("README.md.j2", include_str!("../../templates/argocd-helm/README.md.j2")),
     NOTES,
+    FINALIZERS,
 ];
 /// Files that are the same in every bundle.
 const FIXED: &[(&str, &str)] = &[
@@ -29,18 +30,19 @@ struct Context<'a> {
     #[serde(flatten)]
     readme: Readme<'a>,
     source: Option<&'a Source>,
+    /// What a revision must be that one wave gets after another.
+    pinned: &'static str,
     server: &'static str,
     version: String,
 }
 
 /// What to do with a bundle in `directory`.
-pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+pub fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+    let settings = if source.is_some() { "" } else { " --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR" };
     vec![
         "commit and push it to a Git repository".to_owned(),
         format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
-        format!(
-            "helm upgrade --install gpu-stack {directory} --namespace {CONTROL_NAMESPACE} --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR"
-        ),
+        format!("helm upgrade --install gpu-stack {directory} --namespace {CONTROL_NAMESPACE}{settings}"),
     ]
 }
 
@@ -61,6 +63,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let context = Context {
         readme: Readme::new(input.recipe, input.plan),
         source: input.source,
+        pinned: "a tag or a commit",
         server: IN_CLUSTER,
         version: format!("1.0.0+{}", chart::content_digest(&files)),
     };

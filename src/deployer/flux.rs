@@ -15,6 +15,7 @@ mod chart;
 mod people;
 mod release;
 mod repository;
+mod revision;
 mod sync;
 
 const SOURCES: &[(&str, &str)] = &[
@@ -101,6 +102,11 @@ pub(super) fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
         None => return Vec::new(),
     };
     vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
+}
+
+/// What the user should know of how Flux reads `source`.
+pub(super) fn notes(source: &Source) -> Vec<String> {
+    revision::note(source).into_iter().collect()
 }
 
 /// The values file that a release has of its own.

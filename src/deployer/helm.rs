@@ -22,6 +22,8 @@ pub const DEPLOY: &str = "deploy.sh";
 #[derive(Serialize)]
 struct Context<'a> {
     recipe: &'a str,
+    /// What to say of the hook's image.
+    image_note: Option<&'static str>,
     releases: Vec<Row<'a>>,
 }
 
@@ -51,8 +53,11 @@ pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
 pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let mut files = chart::all(input)?;
     let templates = Templates::new(SOURCES)?;
-    let context =
-        Context { recipe: input.recipe, releases: folders(input.plan).map(|(folder, release)| row(input.plan, folder, release)).collect() };
+    let context = Context {
+        recipe: input.recipe,
+        image_note: input.plan.image_note(),
+        releases: folders(input.plan).map(|(folder, release)| row(input.plan, folder, release)).collect(),
+    };
     files.push(File::script(DEPLOY, templates.render("deploy.sh.j2", &context)?));
     files.push(File::script("undeploy.sh", templates.render("undeploy.sh.j2", &context)?));
     files.push(File::text("README.md", templates.render("README.md.j2", &context)?));

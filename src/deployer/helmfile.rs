@@ -67,6 +67,8 @@ enum Validation {
 #[derive(Serialize)]
 struct Readme<'a> {
     recipe: &'a str,
+    /// What to say of the hook's image.
+    image_note: Option<&'static str>,
     files: Vec<String>,
     releases: Vec<Row<'a>>,
 }
@@ -110,7 +112,12 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
         };
         files.push(File::text(names[index].clone(), templates.render("helmfile.yaml.j2", state)?));
     }
-    let readme = Readme { recipe: input.recipe, files: names, releases: folders(input.plan).map(row).collect() };
+    let readme = Readme {
+        recipe: input.recipe,
+        image_note: input.plan.image_note(),
+        files: names,
+        releases: folders(input.plan).map(row).collect(),
+    };
     files.push(File::text("README.md", templates.render("README.md.j2", readme)?));
     Ok(files)
 }

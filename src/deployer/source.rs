@@ -20,19 +20,66 @@ pub enum SourceError {
     /// An address of another kind.
     #[error("expected an address that starts with https://, http://, ssh://, file:/// or oci://, found `{0}`")]
     Scheme(String),
+    /// An address in the short form that only `ssh` reads: what it says, and the same as an address.
+    #[error("`{0}` is the short form that only ssh reads, and not an address")]
+    Short(String, String),
     /// A user or password in the address.
     #[error("the address carries a password, which would stand in the bundle for everyone to read; give the deployer a Secret instead")]
     Secret,
     /// Characters that no address, revision or path has.
-    #[error("`{0}` has a space, a quote, a brace or a control character in it")]
-    Characters(String),
+    #[error("`{1}` has a space, a quote, a brace or a control character in it")]
+    Characters(Part, String),
     /// An empty revision.
     #[error("the revision is empty")]
     Revision,
+    /// A digest that is none.
+    #[error("expected `sha256:` and 64 hexadecimal digits in lower case, found `{0}`")]
+    Digest(String),
+    /// No tag of an OCI registry.
+    #[error("expected a tag (at most 128 letters, digits, `.`, `_` and `-`) or a `sha256:` digest, found `{0}`")]
+    Tag(String),
     /// A path that leaves the repository.
     #[error("expected a path below the repository's root without `.` and `..`, found `{0}`")]
     Path(String),
 }
+
+/// Which of the three texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The repository's address.
+    Url,
+    /// The revision.
+    Revision,
+    /// The bundle's place.
+    Path,
+}
+
+impl SourceError {
+    /// Which text is wrong.
+    pub fn part(&self) -> Part {
+        match self {
+            Self::Scheme(_) | Self::Short(..) | Self::Secret => Part::Url,
+            Self::Characters(part, _) => *part,
+            Self::Revision | Self::Digest(_) | Self::Tag(_) => Part::Revision,
+            Self::Path(_) => Part::Path,
+        }
+    }
+
+    /// What to write instead, where that can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Short(_, address) => Some(format!("write it as `{address}`")),
+            Self::Scheme(_) | Self::Secret | Self::Characters(..) | Self::Revision | Self::Digest(_) | Self::Tag(_) | Self::Path(_) => None,
+        }
+    }
+}
+
+/// How many hexadecimal digits name a commit.
+const COMMIT_LENGTH: usize = 40;
+/// How many hexadecimal digits a digest has.
+const DIGEST_LENGTH: usize = 64;
+/// The longest tag of a registry.
+const LONGEST_TAG: usize = 128;
 
 const SCHEMES: [&str; 5] = ["https://", "http://", "ssh://", "file:///", "oci://"];
 
@@ -42,13 +89,16 @@ impl Source {
     /// # Errors
     /// See [`SourceError`].
     pub fn new(url: &str, revision: &str, path: &str) -> Result<Self, SourceError> {
-        for text in [url, revision, path] {
+        for (part, text) in [(Part::Url, url), (Part::Revision, revision), (Part::Path, path)] {
             if text.contains(|character: char| character.is_whitespace() || character.is_control() || "'\"`\\{}$".contains(character)) {
-                return Err(SourceError::Characters(text.to_owned()));
+                return Err(SourceError::Characters(part, text.to_owned()));
             }
         }
         let Some(rest) = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme)).filter(|rest| !rest.is_empty()) else {
-            return Err(SourceError::Scheme(url.to_owned()));
+            return Err(match short_form(url) {
+                Some(address) => SourceError::Short(url.to_owned(), address),
+                None => SourceError::Scheme(url.to_owned()),
+            });
         };
         // `ssh://git@host` names a user, which is no secret; a password is one.
         let user = rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
@@ -57,6 +107,9 @@ impl Source {
         }
         if revision.is_empty() {
             return Err(SourceError::Revision);
+        }
+        if url.starts_with("oci://") {
+            check_oci(revision)?;
         }
         let path = path.trim_matches('/');
         if path.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !path.is_empty())) {
@@ -70,10 +123,39 @@ impl Source {
         if self.path.is_empty() { path.to_owned() } else { format!("{}/{path}", self.path) }
     }
 
+    /// Whether the revision names one commit of Git, which nothing can ever be added to.
+    pub fn is_commit(&self) -> bool {
+        !self.is_oci() && self.revision.len() == COMMIT_LENGTH && is_hexadecimal(&self.revision)
+    }
+
     /// Whether it is an OCI registry.
     pub fn is_oci(&self) -> bool {
         self.url.starts_with("oci://")
     }
+}
+
+/// `git@host:path` as an address.
+fn short_form(url: &str) -> Option<String> {
+    let (host, path) = url.split_once(':')?;
+    let (user, name) = host.split_once('@')?;
+    let fits = ![user, name].iter().any(|text| text.is_empty() || text.contains('/')) && !path.is_empty() && !path.starts_with("//");
+    fits.then(|| format!("ssh://{host}/{}", path.trim_start_matches('/')))
+}
+
+/// Whether `text` is written with hexadecimal digits alone.
+pub(super) fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What a registry knows: tags and digests.
+fn check_oci(revision: &str) -> Result<(), SourceError> {
+    if let Some(digest) = revision.strip_prefix("sha256:") {
+        let fits = digest.len() == DIGEST_LENGTH && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        return if fits { Ok(()) } else { Err(SourceError::Digest(revision.to_owned())) };
+    }
+    let is_word = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+    let fits = revision.len() <= LONGEST_TAG && revision.chars().all(is_word) && !revision.starts_with(['.', '-']);
+    if fits { Ok(()) } else { Err(SourceError::Tag(revision.to_owned())) }
 }
 
 #[cfg(test)]
@@ -99,8 +181,25 @@ mod tests {
             ("https://example.com/a", "{{x}}", ""),
             ("https://example.com/a", "main", "../b"),
             ("https://example.com/a", "main", "a//b"),
+            ("oci://example.com/a", "sha256:abc", ""),
+            ("oci://example.com/a", "sha256:ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789", ""),
+            ("oci://example.com/a", "refs/tags/v1", ""),
+            ("oci://example.com/a", "-v1", ""),
         ] {
             assert!(Source::new(url, revision, path).is_err(), "{url} {revision} {path}");
         }
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        assert_eq!(Source::new("oci://example.com/a", &digest, "").unwrap().revision, digest);
+    }
+
+    #[test]
+    fn an_error_names_the_text_that_is_wrong_and_what_to_write_instead() {
+        let error = |url, revision, path| Source::new(url, revision, path).unwrap_err();
+        let short = error("git@github.com:a/b.git", "main", "");
+        assert_eq!((short.part(), short.hint().as_deref()), (Part::Url, Some("write it as `ssh://git@github.com/a/b.git`")));
+        assert_eq!(error("example.com:a", "main", "").hint(), None);
+        assert_eq!(error("https://example.com/a", "a b", "").part(), Part::Revision);
+        assert_eq!(error("https://example.com/a", "main", "a b").part(), Part::Path);
+        assert_eq!(error("https://example.com/a", "main", "..").part(), Part::Path);
     }
 }

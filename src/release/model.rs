@@ -145,6 +145,18 @@ pub struct Hook {
     pub settings: Map<String, Value>,
 }
 
+/// What is said where no registry is named for the hook's image: its chart cannot know one.
+pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so no node can pull it: build it, push it, and render with --hook-image REGISTRY/gpu-rollout:TAG (docs/image.md of gpu-rollout)";
+
+impl Plan {
+    /// What to say if a hook's image is the chart's own, which stands in no registry.
+    pub fn image_note(&self) -> Option<&'static str> {
+        let is_unset = |hook: &Hook| hook.settings.get("image").and_then(|image| image.get("repository")).is_none();
+        let hooks = || self.releases.iter().filter_map(|release| if let Kind::Hook(hook) = &release.kind { Some(hook) } else { None });
+        hooks().any(|hook| is_unset(hook)).then_some(IMAGE_WITHOUT_REGISTRY)
+    }
+}
+
 impl Hook {
     /// What it is for, in one line for people.
     pub fn summary(&self) -> String {

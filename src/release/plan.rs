@@ -57,6 +57,8 @@ pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Resul
     check_names(&planner.releases)?;
     let mut plan = Plan { releases: planner.releases, notes: notes::of(recipe, &chosen) };
     AirGap { mirrors: &options.registry_mirrors, pull_secrets: &options.pull_secrets }.apply(&mut plan);
+    let image = plan.image_note().map(str::to_owned);
+    plan.notes.extend(image);
     Ok(plan)
 }
 

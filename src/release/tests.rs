@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{catalog, crd, recipe};
 use super::hook::DRA_DRIVER;
-use super::model::{Chart, Hook, Kind, Plan, Release, Upstream};
+use super::model::{Chart, Hook, IMAGE_WITHOUT_REGISTRY, Kind, Plan, Release, Upstream};
 use super::{Embedded, Options, PlanError, plan};
 use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use crate::contract::driver::Driver;
@@ -167,7 +167,18 @@ fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
     let hook = hook(&plan, "gpu-operator-post");
     assert_eq!((hook.duties.as_slice(), &hook.settings["duties"]), (&[Duty::Settle][..], &json!(["settle"])));
     assert_eq!(hook.rights, rights(Driver::Gpu, &[Duty::Settle]).collect::<Vec<_>>());
-    insta::assert_snapshot!(plan.notes.join("\n"), @"the recipe has no nvidia-dra-driver-gpu, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
+    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
+}
+
+#[test]
+fn an_image_that_stands_in_no_registry_is_noted_where_a_hook_would_pull_it() {
+    let asked = recipe(json!({}));
+    let noted = |options: Options| plan(&asked, &catalog(), &options).unwrap().notes.iter().any(|note| note == IMAGE_WITHOUT_REGISTRY);
+    assert!(noted(Options::default()));
+    assert!(noted(Options { pull_secrets: vec!["registry".to_owned()], ..Options::default() }));
+    assert!(!noted(Options { hook_image: Some("registry.example.com/gpu-rollout:1".parse().unwrap()), ..Options::default() }));
+    let hookless = planned(json!({"components": [{"name": "cert-manager", "version": "v1.17.2"}]})).unwrap();
+    assert_eq!(hookless.image_note(), None);
 }
 
 #[test]

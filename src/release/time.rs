@@ -97,8 +97,9 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     let waiting =
         if wait > 0 && verb == "upgraded" { format!(" (of which {} wait for jobs)", Duration::from_secs(wait)) } else { String::new() };
     let explanation = format!(
-        "{}: {nodes} GPU nodes, {} {verb} at once, {} a node{waiting}, {} for everything else",
+        "{}: {nodes} GPU node{}, {} {verb} at once, {} a node{waiting}, {} for everything else",
         Duration::from_secs(seconds),
+        if nodes == 1 { "" } else { "s" },
         fleet.parallel(),
         Duration::from_secs(fleet.per_node_seconds),
         Duration::from_secs(OVERHEAD_SECONDS),

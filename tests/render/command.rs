@@ -161,6 +161,13 @@ fn wrong_usage_is_another_exit_code() {
         "bundle render -r base -d helm -o out --chart-repository nvidia=https://user:word@example.com",
         "bundle render -r base -d helm -o out --chart-repository nvidia=https://a --chart-repository nvidia=https://b",
         "bundle render -r base -d helm -o out --hook-image a:b@sha256:1",
+        "bundle render -r base -d flux -o out --repo git@github.com:a/b.git",
+        "bundle render -r base -d flux -o out --repo https://a --path a/../b",
+        "bundle render -r base -d flux -o out --repo oci://a/b --revision sha256:abc",
+        "bundle render -r base -d flux -o out --repo https://a --revision HEAD",
+        "bundle render -r base -d flux -o out --repo https://a --revision 0123abc",
+        "bundle render -r base -d argocd -o out --repo https://a --revision 0123456789abcdef0123456789abcdef01234567",
+        "bundle render -r base -d argocd-helm -o out --repo https://a --revision 0123456789abcdef0123456789abcdef01234567",
         "bundle render -r base -d helm",
         "bundle verify",
     ] {
@@ -170,6 +177,32 @@ fn wrong_usage_is_another_exit_code() {
     }
     snapshot!("command-usage", seen.join("\n"));
     assert!(scene.names().is_empty());
+}
+
+#[test]
+fn a_name_that_may_be_a_branch_or_a_tag_is_noted_for_flux_alone() {
+    let scene = Scene::new();
+    for (deployer, expected) in [("flux", true), ("argocd", false)] {
+        let output = scene.run(&format!("bundle render -r base -d {deployer} -o {deployer} --repo https://a --revision v1.2"));
+        assert!(output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.contains("`v1.2` is taken for a branch; for a tag write --revision refs/tags/v1.2"), expected, "{said}");
+    }
+}
+
+#[test]
+fn an_umbrella_that_was_told_its_repository_asks_for_it_nowhere() {
+    let scene = Scene::new();
+    let output = scene.run("bundle render -r base -d argocd-helm -o out --repo https://git.example.com/a.git --revision v1 --path x/y");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("helm upgrade --install gpu-stack") && !said.contains("--set"), "{said}");
+    let page = fs::read_to_string(scene.path().join("out/README.md")).unwrap();
+    for words in ["repoURL: \"https://git.example.com/a.git\"", "targetRevision: \"v1\"", "path: \"x/y\"", "folder `x/y`"] {
+        assert!(page.contains(words), "{words}");
+    }
+    for words in ["--set", "valuesObject", "It does not say"] {
+        assert!(!page.contains(words), "{words}");
+    }
 }
 
 #[test]

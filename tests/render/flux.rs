@@ -234,6 +234,10 @@ fn trap_flux_failed_release_holds_up_the_commit_that_repairs_it() {
         for reason in ["InstallFailed", "UpgradeFailed"] {
             assert!(check["failed"].as_str().unwrap().contains(reason));
         }
+        assert!(check["failed"].as_str().unwrap().contains("c.type == 'Stalled' && c.status == 'True'"));
+        let page = scene.text("README.md");
+        let requirement = page.find("must run with `--feature-gates=CancelHealthCheckOnNewRevision=true`").unwrap();
+        assert!((page.find("## Deploying it").unwrap()..page.find("## Watching it").unwrap()).contains(&requirement));
     }
 }
 

@@ -98,7 +98,7 @@ fn trap_version_with_a_digest_is_a_version_and_a_label() {
 fn trap_what_no_bundle_can_set_is_said_on_its_page() {
     let said = [
         ("flux", vec!["--graceful-shutdown-timeout", "--concurrent"]),
-        ("argocd", vec!["controller.sync.timeout.seconds", "the revision is a tag or a commit"]),
+        ("argocd", vec!["controller.sync.timeout.seconds", "the revision is a tag. With"]),
         ("argocd-helm", vec!["controller.sync.timeout.seconds", "`--timeout` and `--wait` say nothing about hooks"]),
     ];
     for (name, deployer) in library::all() {
@@ -107,6 +107,44 @@ fn trap_what_no_bundle_can_set_is_said_on_its_page() {
         for words in said.iter().filter(|(known, _)| *known == deployer.name).flat_map(|(_, words)| words) {
             assert!(page.contains(words), "{name}, {}: {words}", deployer.name);
         }
+    }
+}
+
+/// The post-delete Job of NFD takes the labels that drivers are placed by from all nodes, and Argo CD runs it whenever the Application is
+/// deleted, whether what it deployed is to be deleted or not.
+#[test]
+fn trap_nfd_must_not_take_its_labels_away() {
+    let places = [
+        ("gpu-operator", "/node-feature-discovery/postDeleteCleanup"),
+        ("node-feature-discovery", "/postDeleteCleanup"),
+        ("nvidia-device-plugin", "/nfd/postDeleteCleanup"),
+    ];
+    let mut seen = BTreeSet::new();
+    for (name, deployer) in library::all() {
+        let tree = library::bundle(name, deployer);
+        for file in tree.files() {
+            for (component, pointer) in places.iter().filter(|(component, _)| file.path.ends_with(&format!("-{component}/values.yaml"))) {
+                let values: Value = yaml::from_str(std::str::from_utf8(&file.content).unwrap()).unwrap();
+                assert_eq!(values.pointer(pointer), Some(&false.into()), "{name}: {}", file.path);
+                seen.insert(*component);
+            }
+        }
+        if deployer.name.starts_with("argocd") {
+            let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+            assert!(page.contains(r#"{"metadata":{"finalizers":null}}"#) && page.contains("--cascade"), "{name}, {deployer}");
+            assert!(!page.contains("no Application carries a finalizer") && !page.contains("deleting the Application above"), "{name}");
+        }
+    }
+    assert!(seen.contains("gpu-operator") && seen.contains("nvidia-device-plugin"), "{seen:?}");
+}
+
+#[test]
+fn an_image_that_no_node_can_pull_is_said_on_each_page() {
+    for (name, deployer) in library::all() {
+        let tree = library::bundle(name, deployer);
+        let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        let has_hook = tree.files().any(|file| file.path.ends_with("/rollout.yaml"));
+        assert_eq!(page.contains("the hook's image has no registry"), has_hook, "{name}, {deployer}");
     }
 }
 

@@ -8,7 +8,7 @@ use super::facts::{of_directory, said};
 use crate::cli::format::Format;
 use crate::cli::printer::Printer;
 use crate::contract::exit::ExitCode;
-use crate::deployer::facts::{Parity, compare};
+use crate::deployer::facts::{Facts, Parity, compare};
 
 /// How much of a digest tells two of them apart.
 const DIGEST_SHOWN: usize = 12;
@@ -49,26 +49,31 @@ impl Arguments {
                 let document = json!({"equal": equal, "bundles": bundles, "differences": differences, "notExpressible": not_expressible});
                 printer.data(&format!("{document:#}\n"));
             }
-            Format::Text => {
-                printer.data(&table(&columns, &parity));
-                for unsaid in &parity.not_expressible {
-                    let is_all =
-                        bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
-                    let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
-                    printer.note(&format!("not expressible with {}: {}: {} ({releases})", unsaid.deployer, unsaid.fact, unsaid.reason));
-                }
-            }
+            Format::Text => printer.data(&table(&columns, &parity)),
         }
+        // The answer comes first; what a deployer cannot say is read after it.
         if parity.equal {
             printer.note(&format!("{} mean the same", columns.join(", ")));
-            return ExitCode::Success;
+        } else {
+            let count = parity.differences.len();
+            printer.error(
+                &format!("{} do not mean the same: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
+                Some("render them from one recipe with one gpu-rollout; `gpu-rollout bundle verify DIR` names what was edited"),
+            );
         }
-        let count = parity.differences.len();
-        printer.error(
-            &format!("{} do not mean the same: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
-            Some("render them from one recipe with one gpu-rollout; `gpu-rollout bundle verify DIR` names what was edited"),
-        );
-        ExitCode::Different
+        if self.output == Format::Text {
+            not_expressible(&parity, &bundles, printer);
+        }
+        if parity.equal { ExitCode::Success } else { ExitCode::Different }
+    }
+}
+
+/// What a deployer has no way to say.
+fn not_expressible(parity: &Parity, bundles: &[Facts], printer: &mut Printer) {
+    for unsaid in &parity.not_expressible {
+        let is_all = bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
+        let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
+        printer.note(&format!("not expressible with {}: {}: {} ({releases})", unsaid.deployer, unsaid.fact, unsaid.reason));
     }
 }
 

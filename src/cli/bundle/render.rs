@@ -1,5 +1,6 @@
 //! `gpu-rollout bundle render`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::printer::Printer;
 use crate::cli::recipe::Overrides;
 use crate::contract::exit::ExitCode;
+use crate::deployer::source::Part;
 use crate::deployer::{self, DEPLOYERS, Deployer, Source, SourceNeed};
 use crate::release::image::Image;
 use crate::release::mirror::Mirror;
@@ -84,7 +86,8 @@ struct Repository {
     /// The repository that will hold the bundle: https://, ssh://, http://, file:///, or oci:// (flux)
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
-    /// Branch, tag or commit; for OCI a tag or digest
+    /// Branch, tag or commit; for OCI a tag or digest. With flux a name is taken for a branch, one like v1.2.3 for a tag: write
+    /// refs/tags/NAME or refs/heads/NAME for the other
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
     /// The place of --output in the repository
@@ -114,13 +117,13 @@ struct Request {
 /// What is wrong with the command line.
 struct Refusal {
     message: String,
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
     code: ExitCode,
 }
 
 impl Refusal {
     fn usage(message: String, hint: Option<&'static str>) -> Self {
-        Self { message, hint, code: ExitCode::Usage }
+        Self { message, hint: hint.map(Cow::Borrowed), code: ExitCode::Usage }
     }
 }
 
@@ -136,7 +139,7 @@ impl Arguments {
         let request = match self.request() {
             Ok(request) => request,
             Err(Refusal { message, hint, code }) => {
-                printer.error(&message, hint);
+                printer.error(&message, hint.as_deref());
                 return code;
             }
         };
@@ -184,7 +187,7 @@ impl Arguments {
         if is_many && output.join(crate::bundle::info::INFO).exists() {
             return Err(Refusal {
                 message: format!("`{}` is a bundle itself, and bundles do not stand inside one another", output.display()),
-                hint: Some("name the directory above the bundles with --output"),
+                hint: Some(Cow::Borrowed("name the directory above the bundles with --output")),
                 code: ExitCode::Input,
             });
         }
@@ -217,9 +220,13 @@ impl Repository {
             };
             return Err(Refusal::usage(message, Some("add --repo URL, and --revision and --path unless `main` and its root are right")));
         };
-        match Source::new(&url, &revision, &path) {
-            Ok(source) => Ok(Some(source)),
-            Err(error) => Err(Refusal::usage(format!("`--repo`, `--revision`, `--path`: {error}"), None)),
-        }
+        Source::new(&url, &revision, &path).map(Some).map_err(|error| {
+            let flag = match error.part() {
+                Part::Url => "--repo",
+                Part::Revision => "--revision",
+                Part::Path => "--path",
+            };
+            Refusal { message: format!("`{flag}`: {error}"), hint: error.hint().map(Cow::Owned), code: ExitCode::Usage }
+        })
     }
 }

@@ -13,6 +13,8 @@ use crate::release::{Plan, Release};
 pub struct Readme<'a> {
     /// The bundle's name.
     pub recipe: &'a str,
+    /// What to say of the hook's image.
+    pub image_note: Option<&'static str>,
     /// In order.
     pub releases: Vec<Row<'a>>,
     /// How long one Application may be syncing.
@@ -63,6 +65,7 @@ impl<'a> Readme<'a> {
         let is_oci = |release: &Release| matches!(&release.kind, Kind::Upstream(upstream) if matches!(upstream.chart, Chart::Oci(_)));
         Self {
             recipe,
+            image_note: plan.image_note(),
             releases: folders(plan).map(row).collect(),
             longest_sync: Duration::from_secs(one).to_string(),
             longest_sync_seconds: one,

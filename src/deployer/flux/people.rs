@@ -15,6 +15,8 @@ use crate::deployer::template::{RenderError, Templates};
 #[derive(Serialize)]
 struct Context<'a> {
     recipe: &'a str,
+    /// What to say of the hook's image.
+    image_note: Option<&'static str>,
     sync: &'static str,
     label: String,
     digest: &'static str,
@@ -64,6 +66,7 @@ pub(super) fn files(templates: &Templates, input: Input<'_>, source: &Source, fo
     });
     let context = Context {
         recipe: input.recipe,
+        image_note: input.plan.image_note(),
         sync: SYNC,
         label: label(),
         digest: DIGEST,

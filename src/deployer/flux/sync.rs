@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{NAME, SYNC, from_root};
+use super::{NAME, SYNC, from_root, revision};
 use crate::contract::duration::Duration;
 use crate::deployer::file::File;
 use crate::deployer::source::Source;
@@ -40,7 +40,7 @@ pub(super) fn check(source: &Source) -> Result<(), RenderError> {
             hint: "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
         });
     }
-    Ok(())
+    revision::check(source)
 }
 
 /// Both files.
@@ -53,7 +53,7 @@ pub(super) fn files(templates: &Templates, plan: &Plan, source: &Source) -> Resu
         name: SYNC,
         kind: kind(source),
         url: &source.url,
-        ref_kind: ref_kind(source),
+        ref_kind: revision::kind(source),
         revision: &source.revision,
         path: from_root(source, ""),
         timeout: timeout(plan).to_string(),
@@ -68,21 +68,6 @@ pub(super) fn files(templates: &Templates, plan: &Plan, source: &Source) -> Resu
 /// The kind of the bundle's source.
 pub(super) fn kind(source: &Source) -> &'static str {
     if source.is_oci() { "OCIRepository" } else { "GitRepository" }
-}
-
-/// What the revision is. A Git revision may be a branch or a tag: what looks like a version is a tag.
-fn ref_kind(source: &Source) -> &'static str {
-    let revision = &source.revision;
-    let is_commit = revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_version = semver::Version::parse(revision.strip_prefix('v').unwrap_or(revision)).is_ok();
-    match (source.is_oci(), revision.as_str()) {
-        (true, revision) if revision.starts_with("sha256:") => "digest",
-        (true, _) => "tag",
-        (false, _) if is_commit => "commit",
-        (false, revision) if revision.starts_with("refs/") => "name",
-        (false, _) if is_version => "tag",
-        (false, _) => "branch",
-    }
 }
 
 /// How long the whole bundle may take: an end to the wait, never one to the work.
@@ -108,25 +93,4 @@ fn longest_chain(plan: &Plan) -> Chain {
         chains.insert(&release.name, Chain { seconds: before.seconds + release.timeout_seconds, releases: before.releases + 1 });
     }
     chains.into_values().max_by_key(total).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn revisions_are_told_apart() {
-        for (url, revision, expected) in [
-            ("https://example.com/a", "main", "branch"),
-            ("https://example.com/a", "release-1.2", "branch"),
-            ("https://example.com/a", "v1.2.3", "tag"),
-            ("https://example.com/a", "1.2.3-rc.1", "tag"),
-            ("https://example.com/a", "refs/tags/stable", "name"),
-            ("https://example.com/a", "0123456789abcdef0123456789abcdef01234567", "commit"),
-            ("oci://example.com/a", "v1.2.3", "tag"),
-            ("oci://example.com/a", "sha256:0123", "digest"),
-        ] {
-            assert_eq!(ref_kind(&Source::new(url, revision, "").unwrap()), expected, "{revision}");
-        }
-    }
 }

@@ -160,10 +160,11 @@ fn node_scheduling_goes_to_the_places_that_the_chart_has() {
         json!(upstream(&plan, "gpu-operator").values),
         json!({
             "operator": {"upgradeCRD": false, "nodeSelector": {"pool": "system"}, "tolerations": [{"key": "system", "operator": "Exists"}]},
+            "node-feature-discovery": {"postDeleteCleanup": false},
             "nfd": {"enabled": false},
             "daemonsets": {"tolerations": [{"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}]},
         }),
-        "a sub-chart that is off gets nothing"
+        "a sub-chart that is off gets no scheduling"
     );
     let nowhere = json!({"accelerated": {"nodeSelector": {"pool": "gpu"}}});
     let error = planned(json!({"rollout": {}, "components": components(&nowhere)})).unwrap_err();

@@ -1,5 +1,6 @@
 //! Which recipes `--recipe` means.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::Refusal;
@@ -31,7 +32,7 @@ pub(super) fn list(arguments: &[String]) -> Result<Vec<String>, Refusal> {
 }
 
 fn files(directory: &str) -> Result<Vec<String>, Refusal> {
-    let refusal = |message: String, hint| Refusal { message, hint, code: ExitCode::Input };
+    let refusal = |message: String, hint: Option<&'static str>| Refusal { message, hint: hint.map(Cow::Borrowed), code: ExitCode::Input };
     let unreadable = |error: std::io::Error| refusal(format!("unable to read the directory `{directory}`: {error}"), None);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {

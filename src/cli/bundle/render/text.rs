@@ -7,6 +7,7 @@ use super::outcome::{Bundle, Failure, Outcome};
 use crate::bundle::Written;
 use crate::cli::printer::Printer;
 use crate::deployer::template::shell_word;
+use crate::release::model::IMAGE_WITHOUT_REGISTRY;
 
 /// One bundle: everything about it, and what to do with it.
 pub(super) fn one(outcomes: &[Outcome], request: &Request, printer: &mut Printer) {
@@ -21,7 +22,7 @@ pub(super) fn one(outcomes: &[Outcome], request: &Request, printer: &mut Printer
                     releases(outcome, printer);
                     notes("note", outcome, printer);
                     left_over(written, printer);
-                    next(bundle, request, printer);
+                    next(outcome, bundle, request, printer);
                 }
             }
         }
@@ -94,10 +95,13 @@ fn left_over(written: &Written, printer: &mut Printer) {
     }
 }
 
-fn next(bundle: &Bundle, request: &Request, printer: &mut Printer) {
+fn next(outcome: &Outcome, bundle: &Bundle, request: &Request, printer: &mut Printer) {
     let directory = shell_path(&bundle.directory);
     printer.note("next:");
     printer.note(&format!("  gpu-rollout bundle verify {directory}"));
+    if outcome.notes.iter().any(|note| note == IMAGE_WITHOUT_REGISTRY) {
+        printer.note("  # build and push the hook's image, and render again with --hook-image REGISTRY/gpu-rollout:TAG");
+    }
     for line in (bundle.deployer.next)(&directory, request.source.as_ref()) {
         printer.note(&format!("  {line}"));
     }

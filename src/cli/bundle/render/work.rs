@@ -84,6 +84,8 @@ fn render(read: &Read<'_>, request: &Request) -> Outcome {
         if request.source.is_some() && request.deployers.iter().all(|deployer| deployer.source == SourceNeed::None) {
             outcome.notes.push("`--repo` has no effect: this deployer reads the bundle's directory".to_owned());
         }
+        let notes = |source| request.deployers.iter().flat_map(move |deployer| (deployer.notes)(source));
+        outcome.notes.extend(request.source.iter().flat_map(notes));
         outcome.lines = plan.releases.iter().map(line).collect();
     }
     for deployer in &request.deployers {
