@@ -1,7 +1,5 @@
 //! Text → a validated recipe.
 
-pub use crate::text::{diagnostic, lint, nearest, path, source, tree};
-
 pub mod aicr;
 pub mod explain;
 pub mod extends;

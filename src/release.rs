@@ -10,7 +10,7 @@ mod described;
 pub mod device_plugin;
 pub mod error;
 pub mod hook;
-pub mod image;
+pub mod hook_image;
 pub mod images;
 pub mod mirror;
 pub mod model;

@@ -2,6 +2,10 @@
 
 use std::io::Write;
 
+use serde::Serialize;
+
+use crate::contract::exit::ExitCode;
+
 /// Where commands write. Tests hand in buffers.
 pub struct Printer {
     output: Box<dyn Write>,
@@ -24,6 +28,22 @@ impl Printer {
     pub fn data(&mut self, text: &str) {
         if !self.broken && self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).is_err() {
             self.broken = true;
+        }
+    }
+
+    /// Writes data as one JSON document.
+    ///
+    /// The answer is how the command ends if nothing else is wrong: a value that JSON cannot express is a mistake of this program.
+    pub fn json(&mut self, value: &impl Serialize) -> ExitCode {
+        match serde_json::to_string_pretty(value) {
+            Ok(text) => {
+                self.data(&(text + "\n"));
+                ExitCode::Success
+            }
+            Err(error) => {
+                self.error(&format!("unable to write JSON: {error}"), None);
+                ExitCode::Internal
+            }
         }
     }
 

@@ -185,7 +185,7 @@ fn entry<'a>(plan: &'a Plan, part: &Part<'a>, folder: &str, release: &'a Release
         timeout: release.timeout_seconds,
         values,
         is_local: !matches!(release.kind, Kind::Upstream(_)),
-        takes_ownership: takes_ownership(release),
+        takes_ownership: release.kind.takes_ownership(),
         validation: validation(release),
     }
 }
@@ -199,18 +199,13 @@ fn validation(release: &Release) -> Validation {
     }
 }
 
-/// Whether a release's objects are the bundle's own, whoever made them before.
-fn takes_ownership(release: &Release) -> bool {
-    matches!(release.kind, Kind::Crds(_) | Kind::Manifests(_))
-}
-
 fn row((folder, release): (String, &Release)) -> Row<'_> {
     Row {
         name: &release.name,
         namespace: &release.namespace,
         folder,
         kind: release.kind.name(),
-        takes_ownership: takes_ownership(release),
+        takes_ownership: release.kind.takes_ownership(),
         content: content(release),
         budget: budget(release),
     }

@@ -1,10 +1,10 @@
 //! Recipes of NVIDIA AICR: a `RecipeResult` and its values files become layers of a recipe, every value with the place where it was
 //! written. What AICR says and nothing here does is an error or a warning, never silence.
 
-use super::diagnostic::Diagnostic;
 use super::read::Reader;
-use super::source::{SourceId, Sources};
-use super::tree::Node;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::source::{SourceId, Sources};
+use crate::text::tree::Node;
 
 mod build;
 mod components;
@@ -76,7 +76,7 @@ pub fn nodes_missing(tree: &Node) -> Diagnostic {
 }
 
 fn errors(findings: &[Diagnostic]) -> usize {
-    findings.iter().filter(|finding| finding.severity == super::diagnostic::Severity::Error).count()
+    findings.iter().filter(|finding| finding.severity == crate::text::diagnostic::Severity::Error).count()
 }
 
 fn is_known(node: &Node, findings: &mut Vec<Diagnostic>) -> bool {

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::load::Loaded;
-use super::nearest::nearest;
-use super::path::Path;
 use super::schema::Shape;
-use super::source::Origin;
-use super::tree::{Node, Value};
 use crate::catalog;
+use crate::text::nearest::nearest;
+use crate::text::path::Path;
+use crate::text::source::Origin;
+use crate::text::tree::{Node, Value};
 
 /// One layer that says something about a path.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::aicr;
-use super::diagnostic::Diagnostic;
 use super::merge::Layer;
-use super::nearest::nearest;
 use super::parse::parse;
 use super::read::{ReadError, Reader};
 use super::shape;
-use super::source::{Origin, Source, SourceId, Sources};
-use super::tree::Node;
 use crate::catalog;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::nearest::nearest;
+use crate::text::source::{Origin, Source, SourceId, Sources};
+use crate::text::tree::Node;
 
 /// How long a chain of `extends` may be, and …
 const MAX_DEPTH: usize = 16;

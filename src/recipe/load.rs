@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::aicr;
-use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::extends::{NamedLayer, Reference, read_all};
 use super::merge::{Conflict, Layer, merge};
 use super::model::Recipe;
 use super::overrides::{self, Override};
 use super::read::Reader;
-use super::source::Sources;
-use super::tree::Node;
 use super::{rules, shape};
 use crate::catalog;
+use crate::text::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::text::source::Sources;
+use crate::text::tree::Node;
 
 /// A recipe that can be used, and how it came about.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use super::path::Path;
-use super::source::Origin;
-use super::tree::{Entry, Node, Value};
+use crate::text::path::Path;
+use crate::text::source::Origin;
+use crate::text::tree::{Entry, Node, Value};
 
 /// Keys that say what a recipe *is*: never inherited.
 const OWN_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];

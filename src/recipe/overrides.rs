@@ -2,16 +2,16 @@
 
 use std::str::FromStr;
 
-use super::diagnostic::Diagnostic;
-use super::nearest::nearest;
 use super::parse::parse;
-use super::path::{Path, PathError};
 use super::schema::Shape;
 use super::shape::check_value;
-use super::source::{Origin, Source, SourceId, Sources};
-use super::tree::{Entry, Node, Value};
 use super::unbuilt::unbuilt_key;
 use crate::catalog;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::nearest::nearest;
+use crate::text::path::{Path, PathError};
+use crate::text::source::{Origin, Source, SourceId, Sources};
+use crate::text::tree::{Entry, Node, Value};
 
 /// One override as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]

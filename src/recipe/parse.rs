@@ -1,9 +1,9 @@
 //! Text → tree, for recipes.
 
-use super::diagnostic::Diagnostic;
-use super::source::{SourceId, Sources};
-use super::tree::Node;
+use crate::text::diagnostic::Diagnostic;
 use crate::text::parse::{self, Words};
+use crate::text::source::{SourceId, Sources};
+use crate::text::tree::Node;
 
 const WORDS: Words = Words {
     document: "a recipe",

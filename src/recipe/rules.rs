@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use super::diagnostic::Diagnostic;
 use super::model::Recipe;
-use super::source::{Origin, Sources};
-use super::tree::Node;
 use crate::catalog;
 use crate::catalog::model::{Component, Version};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::source::{Origin, Sources};
+use crate::text::tree::Node;
 
 pub mod advice;
 pub mod cluster;

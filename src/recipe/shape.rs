@@ -1,14 +1,14 @@
 //! Whether a tree has the recipe's shape: keys, types, words; and what is missing.
 
-use super::diagnostic::Diagnostic;
-use super::nearest::nearest;
-use super::path::Path;
 use super::schema::Shape;
-use super::source::{Origin, Sources};
-use super::tree::{Entry, Node, Value};
 use super::unbuilt::{impossible_key, unbuilt_key, unbuilt_value};
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::nearest::nearest;
+use crate::text::path::Path;
+use crate::text::source::{Origin, Sources};
+use crate::text::tree::{Entry, Node, Value};
 
 /// What every recipe of a graph must say itself, whatever it extends.
 const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];

@@ -1,6 +1,6 @@
 //! What the format is designed to have and this version does not do: refused in so many words, never ignored.
 
-use super::lint::Lint;
+use crate::text::lint::Lint;
 
 /// A key or value that is not built.
 pub struct Unbuilt {

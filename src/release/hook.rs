@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::image::Image;
+use super::hook_image::HookImage;
 use super::model::Hook;
 use super::time::Budget;
 use crate::contract::count::Count;
@@ -42,7 +42,7 @@ pub(super) struct Parts<'a> {
     /// Where this recipe's DRA driver is, if it has one.
     pub(super) dra_namespace: Option<&'a str>,
     /// The image, if it is not the chart's.
-    pub(super) image: Option<&'a Image>,
+    pub(super) image: Option<&'a HookImage>,
 }
 
 /// What `rollout` says of a driver beside its policy.

@@ -165,6 +165,7 @@ impl Search<'_> {
         for (key, value) in texts {
             let Some(text) = value.as_str().filter(|text| text.contains('/')) else { continue };
             let (repository, tag, digest) = split(text);
+            let (repository, tag, digest) = (repository.to_owned(), tag.map(str::to_owned), digest.map(str::to_owned));
             let place = [path, std::slice::from_ref(key)].concat().join(".");
             let release = self.release.to_owned();
             self.found.push(Image { release, place, repository, tag, digest, suffix: None, enabled });
@@ -201,13 +202,13 @@ impl Search<'_> {
 }
 
 /// A reference as repository, tag and digest.
-fn split(text: &str) -> (String, Option<String>, Option<String>) {
-    let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest.to_owned())));
+pub(super) fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
     // A colon before the last slash belongs to the registry's port.
     let start = name.rfind('/').map_or(0, |slash| slash + 1);
     match name[start..].split_once(':') {
-        Some((_, tag)) => (name[..name.len() - tag.len() - 1].to_owned(), Some(tag.to_owned()), digest),
-        None => (name.to_owned(), None, digest),
+        Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag), digest),
+        None => (name, None, digest),
     }
 }
 

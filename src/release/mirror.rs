@@ -93,7 +93,7 @@ impl AirGap<'_> {
         for release in &mut plan.releases {
             match &mut release.kind {
                 Kind::Upstream(upstream) => notes.extend(self.upstream(&release.name, upstream)),
-                Kind::Manifests(manifests) => self.manifests(&release.name, manifests),
+                Kind::Manifests(manifests) => notes.extend(self.manifests(&release.name, manifests)),
                 Kind::Hook(hook) if !self.pull_secrets.is_empty() => {
                     let image = hook.settings.entry("image").or_insert_with(|| json!({}));
                     image["pullSecrets"] = json!(self.pull_secrets);
@@ -106,60 +106,68 @@ impl AirGap<'_> {
 
     fn upstream(self, name: &str, upstream: &mut Upstream) -> Vec<String> {
         let Found { images, unknown } = of_chart(name, &upstream.version, &upstream.values);
-        let notes = unknown.into_iter().map(|reason| format!("{reason}: its images are pulled as the chart says; set them in its values"));
+        let mut notes: Vec<String> = unknown
+            .into_iter()
+            .map(|reason| format!("{reason}: its images are pulled as the chart says; set them in its values"))
+            .collect();
         let known = catalog::component(name).and_then(|component| Some((component, component.version(&upstream.version)?)));
-        let Some((component, details)) = known else { return notes.collect() };
+        let Some((component, details)) = known else { return notes };
         let all = over(&component.default_values(details).unwrap_or_default(), &upstream.values);
         for image in &images {
-            self.rewrite(image, &all, &mut upstream.values);
+            notes.extend(self.rewrite(image, &all, &mut upstream.values));
         }
         if !self.pull_secrets.is_empty() {
             let further = details.further_keys.iter().filter(|key| key.ends_with("imagePullSecrets")).cloned();
             for place in places_of_pull_secrets(&all).into_iter().chain(further) {
                 // The recipe's own stay.
                 if lookup(&upstream.values, &place).is_none() {
-                    // A place that the chart's own values have is a map on the way to it.
-                    let _ = set(&mut upstream.values, &place, self.secrets(component.images.pull_secrets_by_name));
+                    let written = set(&mut upstream.values, &place, self.secrets(component.images.pull_secrets_by_name));
+                    notes.extend(written.err().map(|path| no_place(name, &path)));
                 }
             }
         }
-        notes.collect()
+        notes
     }
 
     /// Custom resources, whose images stand in `spec` and name Secrets beside them.
-    fn manifests(self, name: &str, manifests: &mut Manifests) {
+    fn manifests(self, name: &str, manifests: &mut Manifests) -> Vec<String> {
+        let mut notes = Vec::new();
         for object in &mut manifests.objects {
             let images = of_object(name, manifests.component.as_deref(), object);
             let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { continue };
             for image in images {
                 let all = spec.clone();
-                self.rewrite(&image, &all, spec);
+                notes.extend(self.rewrite(&image, &all, spec));
                 let place = format!("{}.imagePullSecrets", image.place);
                 if !self.pull_secrets.is_empty() && lookup(spec, &place).is_none() {
-                    // The map that names the image is there.
-                    let _ = set(spec, &place, self.secrets(true));
+                    notes.extend(set(spec, &place, self.secrets(true)).err().map(|path| no_place(name, &path)));
                 }
             }
         }
+        notes
     }
 
-    /// Writes the mirrored registry of an image into `values`. `all` are the values that it was found in, those of sub-charts apart.
-    fn rewrite(self, image: &Image, all: &Map<String, Value>, values: &mut Map<String, Value>) {
+    /// Writes the mirrored registry of an image into `values`, and says if there is no place for it. `all` are the values that it was
+    /// found in, those of sub-charts apart.
+    fn rewrite(self, image: &Image, all: &Map<String, Value>, values: &mut Map<String, Value>) -> Option<String> {
         let below = |key: &str| format!("{}.{key}", image.place);
         let text = |path: &str| lookup(all, path).and_then(Value::as_str).filter(|text| !text.is_empty());
         let spots = [image.place.clone(), below("registry"), below("repository")];
         let found = spots.iter().find_map(|spot| Some((spot.as_str(), text(spot)?)));
         let (spot, name) = found.unwrap_or((&spots[2], &image.repository));
-        if let Some(new) = mirrored(name, self.mirrors) {
-            // As above: the place is in the chart's own values or in the recipe's.
-            let _ = set(values, spot, json!(new));
-        }
+        let new = mirrored(name, self.mirrors)?;
+        set(values, spot, json!(new)).err().map(|path| no_place(&image.release, &path))
     }
 
     /// Secrets as names, or as references as Kubernetes has them.
     fn secrets(self, by_name: bool) -> Value {
         self.pull_secrets.iter().map(|name| if by_name { json!(name) } else { json!({"name": name}) }).collect()
     }
+}
+
+/// The recipe has put something else where the chart has a map.
+fn no_place(release: &str, path: &str) -> String {
+    format!("{release}: `values.{path}` is no map, so the images below it are pulled as the recipe says")
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether its objects are the bundle's own, whoever made them before: deployers take them over.
+    pub fn takes_ownership(&self) -> bool {
+        matches!(self, Self::Crds(_) | Self::Manifests(_))
+    }
+
     /// The kind's name, as in `bundle-info.yaml`.
     pub fn name(&self) -> &'static str {
         match self {

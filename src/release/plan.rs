@@ -9,7 +9,7 @@ use super::choose::{Choice, choose};
 use super::described::Described;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
-use super::image::Image;
+use super::hook_image::HookImage;
 use super::mirror::{AirGap, Mirror};
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
 use super::{crds, device_plugin, namespaces, notes, resources, sources, time};
@@ -33,7 +33,7 @@ pub struct Options {
     /// Chart repositories: address by name in the catalog.
     pub chart_repositories: BTreeMap<String, String>,
     /// The hook's image.
-    pub hook_image: Option<Image>,
+    pub hook_image: Option<HookImage>,
     /// Registries that take the place of others.
     pub registry_mirrors: Vec<Mirror>,
     /// Names of Secrets to pull images with, in the namespace of each release.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use gpu_rollout::catalog::compatibility::{Level, rules};
-use gpu_rollout::recipe::lint::Lint;
+use gpu_rollout::text::lint::Lint;
 
 use crate::{cells, root};
 

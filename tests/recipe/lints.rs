@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use gpu_rollout::catalog::compatibility::rules;
-use gpu_rollout::recipe::diagnostic::Diagnostics;
-use gpu_rollout::recipe::lint::Lint;
 use gpu_rollout::recipe::load::load;
 use gpu_rollout::recipe::read::Files;
+use gpu_rollout::text::diagnostic::Diagnostics;
+use gpu_rollout::text::lint::Lint;
 
 fn findings(path: &str) -> Diagnostics {
     match load(path, &[], &mut Files) {

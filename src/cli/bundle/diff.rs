@@ -36,15 +36,15 @@ impl Arguments {
                 return ExitCode::Input;
             }
         };
-        match output {
-            Format::Text => printer.data(&text(&difference)),
-            Format::Json => match serde_json::to_string_pretty(&difference) {
-                Ok(json) => printer.data(&format!("{json}\n")),
-                Err(error) => {
-                    printer.error(&format!("unable to write the difference as JSON: {error}"), None);
-                    return ExitCode::Internal;
-                }
-            },
+        let written = match output {
+            Format::Text => {
+                printer.data(&text(&difference));
+                ExitCode::Success
+            }
+            Format::Json => printer.json(&difference),
+        };
+        if written != ExitCode::Success {
+            return written;
         }
         if difference.is_empty() { ExitCode::Success } else { ExitCode::Different }
     }

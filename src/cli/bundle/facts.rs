@@ -27,13 +27,7 @@ impl Arguments {
         let Some(facts) = of_directory(&self.directory, printer) else { return ExitCode::Input };
         match self.output {
             Format::Text => printer.data(&text(&facts)),
-            Format::Json => match serde_json::to_string_pretty(&facts) {
-                Ok(json) => printer.data(&(json + "\n")),
-                Err(error) => {
-                    printer.error(&error.to_string(), None);
-                    return ExitCode::Internal;
-                }
-            },
+            Format::Json => return printer.json(&facts),
         }
         ExitCode::Success
     }

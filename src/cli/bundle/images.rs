@@ -58,19 +58,14 @@ impl Arguments {
             printer.error("some images are built for the operating system of the nodes, which the bundle does not know", Some(hint));
             return ExitCode::Usage;
         }
+        let mut code = ExitCode::Success;
         match self.output {
             Output::Text => printer.data(&table(&images)),
             Output::List => {
                 let references: BTreeSet<String> = images.iter().map(Image::reference).collect();
                 printer.data(&references.into_iter().fold(String::new(), |text, reference| text + &reference + "\n"));
             }
-            Output::Json => match serde_json::to_string_pretty(&Images { images, unknown: unknown.clone() }) {
-                Ok(json) => printer.data(&format!("{json}\n")),
-                Err(error) => {
-                    printer.error(&format!("unable to write the images as JSON: {error}"), None);
-                    return ExitCode::Internal;
-                }
-            },
+            Output::Json => code = printer.json(&Images { images, unknown: unknown.clone() }),
         }
         if open {
             printer.note("note: `{os}` and `{architecture}` are the node's; --node-os names them");
@@ -78,7 +73,7 @@ impl Arguments {
         for reason in &unknown {
             printer.note(&format!("note: images not known: {reason}"));
         }
-        ExitCode::Success
+        code
     }
 
     /// The image for each kind of node, if it differs between them.

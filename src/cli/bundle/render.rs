@@ -12,7 +12,7 @@ use crate::cli::recipe::Overrides;
 use crate::contract::exit::ExitCode;
 use crate::deployer::source::Part;
 use crate::deployer::{self, DEPLOYERS, Deployer, Source, SourceNeed};
-use crate::release::image::Image;
+use crate::release::hook_image::HookImage;
 use crate::release::mirror::Mirror;
 use crate::release::{Options, sources};
 
@@ -61,7 +61,7 @@ pub struct Arguments {
     chart_repositories: Vec<sources::Override>,
     /// Take the hook's image from elsewhere
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
-    hook_image: Option<Image>,
+    hook_image: Option<HookImage>,
     /// Pull images from another registry: every image, or those whose name begins with FROM; may be repeated, the longest FROM decides.
     /// The hook's image is named by --hook-image
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
@@ -144,14 +144,15 @@ impl Arguments {
             }
         };
         let outcomes = work::all(&request);
+        let mut written = ExitCode::Success;
         match format {
-            Format::Json => json::print(&outcomes, printer),
+            Format::Json => written = json::print(&outcomes, printer),
             Format::Text if request.is_many => text::many(&outcomes, printer),
             Format::Text => text::one(&outcomes, &request, printer),
         }
         let codes: Vec<ExitCode> = outcomes.iter().flat_map(outcome::Outcome::failures).map(|failure| failure.code).collect();
         match codes.first() {
-            None => ExitCode::Success,
+            None => written,
             Some(_) if codes.contains(&ExitCode::Internal) => ExitCode::Internal,
             Some(_) if request.is_many => ExitCode::Input,
             Some(code) => *code,

@@ -4,9 +4,9 @@ use super::order::Ordered;
 use super::values::Read;
 use crate::catalog;
 use crate::catalog::model::Component;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::source::Origin;
-use crate::recipe::tree::{Entry, Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::source::Origin;
+use crate::text::tree::{Entry, Node, Value};
 
 /// The constraint that a recipe of ours has a key for.
 pub(super) const KUBERNETES: &str = "K8s.server.version";

@@ -1,10 +1,10 @@
 //! The components of a `RecipeResult`: which ones are deployed, and what of them cannot be.
 
 use super::{Options, errors};
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::nearest::nearest;
-use crate::recipe::source::Origin;
-use crate::recipe::tree::{Entry, Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::nearest::nearest;
+use crate::text::source::Origin;
+use crate::text::tree::{Entry, Node, Value};
 
 /// Everything that the format has for a component.
 const KEYS: [&str; 18] = [

@@ -4,9 +4,9 @@ use semver::{Version, VersionReq};
 
 use super::build::KUBERNETES;
 use super::components::Reference;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::nearest::nearest;
-use crate::recipe::tree::{Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::nearest::nearest;
+use crate::text::tree::{Node, Value};
 
 /// Everything that the format has at the top.
 const KEYS: [&str; 8] = ["apiVersion", "kind", "metadata", "criteria", "constraints", "componentRefs", "deploymentOrder", "validation"];

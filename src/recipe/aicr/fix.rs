@@ -2,7 +2,7 @@
 
 use serde_json::Number;
 
-use crate::recipe::tree::Value;
+use crate::text::tree::Value;
 
 /// A key without effect, and the one that was meant.
 pub(super) struct Fix {

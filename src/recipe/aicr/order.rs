@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::components::{Reference, texts};
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::nearest::nearest;
-use crate::recipe::source::Origin;
-use crate::recipe::tree::Node;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::nearest::nearest;
+use crate::text::source::Origin;
+use crate::text::tree::Node;
 
 /// A component with what it waits for.
 #[derive(Clone, Debug)]

@@ -8,13 +8,13 @@ use super::fix;
 use crate::catalog;
 use crate::catalog::keys::Keys;
 use crate::catalog::model::Version;
-use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::overrides::insert;
-use crate::recipe::path::Path;
 use crate::recipe::rules::advice::Adviser;
 use crate::recipe::rules::{rollout, secrets};
-use crate::recipe::source::{Origin, Sources};
-use crate::recipe::tree::{Entry, Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::path::Path;
+use crate::text::source::{Origin, Sources};
+use crate::text::tree::{Entry, Node, Value};
 
 /// What became of a tree.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use super::components::Reference;
 use super::order::Ordered;
 use super::{Options, errors};
-use crate::recipe::diagnostic::Diagnostic;
 use crate::recipe::parse::parse;
 use crate::recipe::read::{ReadError, Reader};
-use crate::recipe::source::{Origin, Source, Sources};
-use crate::recipe::tree::{Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::source::{Origin, Source, Sources};
+use crate::text::tree::{Node, Value};
 
 /// What stands in the files of one component.
 #[derive(Clone, Debug, Default)]

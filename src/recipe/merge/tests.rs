@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use super::*;
 use crate::contract::yaml;
 use crate::recipe::parse::parse;
-use crate::recipe::source::{Source, Sources};
+use crate::text::source::{Source, Sources};
 
 /// Layers of which each extends the ones that its list names.
 fn layers(texts: &[(&Json, &[usize])]) -> Vec<Layer> {

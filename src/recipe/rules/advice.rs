@@ -3,8 +3,8 @@
 use super::rollout;
 use crate::catalog::keys::Keys;
 use crate::catalog::model::Version;
-use crate::recipe::nearest::nearest;
-use crate::recipe::path::Path;
+use crate::text::nearest::nearest;
+use crate::text::path::Path;
 
 /// As many keys as a hint can list.
 const LISTED_KEYS: usize = 16;

@@ -3,7 +3,7 @@
 use semver::VersionReq;
 
 use super::Subject;
-use crate::recipe::diagnostic::Diagnostic;
+use crate::text::diagnostic::Diagnostic;
 
 /// As many nodes as Kubernetes supports several times over; more is a typing mistake.
 const MOST_NODES: u32 = 20_000;

@@ -7,9 +7,9 @@ use semver::{Version, VersionReq};
 use super::{Known, Subject};
 use crate::catalog::compatibility::{ComponentFact, Fact, Level, Range, Rule, rules};
 use crate::catalog::nested::Host;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::source::Origin;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::source::Origin;
 
 /// Newer than any Kubernetes there will be.
 const LAST_MINOR: u64 = 200;

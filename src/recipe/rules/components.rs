@@ -5,10 +5,10 @@ use semver::Version;
 use super::cluster::is_dns_label;
 use super::{Subject, described};
 use crate::catalog;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
 use crate::recipe::model::Component;
-use crate::recipe::nearest::nearest;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::nearest::nearest;
 
 /// Checks the list of components.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {

@@ -6,11 +6,11 @@ use serde_json::Value as Json;
 use super::ofed::POLICY_KIND;
 use super::{Known, Subject};
 use crate::catalog::model::CustomResource;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::nearest::nearest;
-use crate::recipe::path::Path;
-use crate::recipe::tree::{Entry, Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::nearest::nearest;
+use crate::text::path::Path;
+use crate::text::tree::{Entry, Node, Value};
 
 /// As many fields as a hint can list.
 const LISTED_FIELDS: usize = 16;
@@ -127,7 +127,7 @@ impl Check<'_> {
         self.resource.kind == POLICY_KIND && path.is(&["ofedDriver", "version"]) && version.is_some()
     }
 
-    fn place(&self, path: &Path) -> crate::recipe::source::Origin {
+    fn place(&self, path: &Path) -> crate::text::source::Origin {
         let mut keys = vec!["components", self.component.name, "customResources", &self.resource.kind];
         keys.extend(path.keys().iter().map(String::as_str));
         self.subject.place(&keys)

@@ -4,11 +4,11 @@ use semver::Version;
 
 use super::Subject;
 use super::cluster::is_dns_label;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
 use crate::recipe::model::{ChartSource, Component};
-use crate::recipe::nearest::nearest;
-use crate::recipe::tree::Node;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::nearest::nearest;
+use crate::text::tree::Node;
 
 /// As long as Helm lets a release's name be.
 const LONGEST_RELEASE_NAME: usize = 53;

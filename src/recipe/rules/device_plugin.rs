@@ -8,11 +8,11 @@ use crate::device_plugin::environment::Chart;
 use crate::device_plugin::rule::Finding;
 use crate::device_plugin::selection::{self, Choice};
 use crate::device_plugin::version::{PluginVersion, VersionError};
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::nearest::nearest;
-use crate::recipe::source::Origin;
-use crate::recipe::tree::Node;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::nearest::nearest;
+use crate::text::source::Origin;
+use crate::text::tree::Node;
 
 /// The component's key.
 const KEY: &str = "devicePluginConfig";

@@ -2,9 +2,9 @@
 
 use super::Subject;
 use crate::catalog::lookup;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::tree::{Entry, Node};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::tree::{Entry, Node};
 
 /// What the operator, or the chart, reads below `driver` in every case.
 const ALWAYS_READ: [&str; 3] = ["enabled", "nvidiaDriverCRD", "upgradePolicy"];

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::{Known, Subject};
 use crate::catalog::model::Places;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
 use crate::recipe::model::{Component, Scheduling};
-use crate::recipe::tree::Node;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::tree::Node;
 
 /// Checks `nodeScheduling` of all components of the catalog.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {

@@ -1,8 +1,8 @@
 //! The OFED driver: where its policy stands, and that each setting has one place.
 
 use super::{Known, Subject};
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
 
 /// The component that installs the OFED driver.
 pub const NETWORK_OPERATOR: &str = "network-operator";

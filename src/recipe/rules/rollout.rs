@@ -3,9 +3,9 @@
 use super::Subject;
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::path::Path;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::path::Path;
 
 /// Longer than any node takes: a typing mistake.
 const LONGEST_SECONDS: u64 = 24 * 3600;

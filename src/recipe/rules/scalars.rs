@@ -2,10 +2,10 @@
 
 use super::Subject;
 use crate::contract::count::Count;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::path::Path;
-use crate::recipe::tree::{Entry, Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::path::Path;
+use crate::text::tree::{Entry, Node, Value};
 
 /// Keys of Kubernetes that take a number or a percentage.
 const AMOUNTS: [&str; 3] = ["maxUnavailable", "maxSurge", "minAvailable"];

@@ -1,11 +1,11 @@
 //! Secrets never stand in values: values go into files, Git and the trigger digest.
 
 use super::Subject;
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
-use crate::recipe::path::Path;
-use crate::recipe::source::Origin;
-use crate::recipe::tree::{Node, Value};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
+use crate::text::path::Path;
+use crate::text::source::Origin;
+use crate::text::tree::{Node, Value};
 
 /// How the names of keys that hold secrets end, in lower case and without separators.
 const SECRET_KEYS: [&str; 12] = [

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{Known, Subject};
 use crate::catalog::nested::{self, Host};
-use crate::recipe::diagnostic::Diagnostic;
-use crate::recipe::lint::Lint;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::lint::Lint;
 
 /// Where the operator's driver container shows the driver to the host.
 const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";

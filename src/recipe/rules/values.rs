@@ -5,11 +5,11 @@ use serde_json::Value as Json;
 use super::advice::Adviser;
 use super::{Known, Subject};
 use crate::catalog::keys::Keys;
-use crate::recipe::diagnostic::{Diagnostic, Severity};
-use crate::recipe::lint::Lint;
-use crate::recipe::nearest::nearest;
-use crate::recipe::path::Path;
-use crate::recipe::tree::{Entry, Node, Value};
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::lint::Lint;
+use crate::text::nearest::nearest;
+use crate::text::path::Path;
+use crate::text::tree::{Entry, Node, Value};
 
 /// The key under which the hook chart keeps its own settings in the values that it shares with the component.
 const HOOK_KEY: &str = "rollout";

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::outcome::{Bundle, Failure, Outcome};
 use crate::bundle::info::ReleaseInfo;
 use crate::cli::printer::Printer;
+use crate::contract::exit::ExitCode;
 
 /// One bundle, or why there is none.
 #[derive(Serialize)]
@@ -35,14 +36,11 @@ struct Error<'a> {
     hint: Option<&'a str>,
 }
 
-/// Prints everything.
-pub(super) fn print(outcomes: &[Outcome], printer: &mut Printer) {
+/// Prints everything; how the command ends if nothing else is wrong.
+pub(super) fn print(outcomes: &[Outcome], printer: &mut Printer) -> ExitCode {
     let entries: Vec<Entry<'_>> =
         outcomes.iter().flat_map(|outcome| outcome.bundles.iter().map(move |bundle| entry(outcome, bundle))).collect();
-    match serde_json::to_string_pretty(&entries) {
-        Ok(text) => printer.data(&(text + "\n")),
-        Err(error) => printer.error(&format!("unable to write the results as JSON: {error}"), None),
-    }
+    printer.json(&entries)
 }
 
 fn entry<'a>(outcome: &'a Outcome, bundle: &'a Bundle) -> Entry<'a> {

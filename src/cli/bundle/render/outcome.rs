@@ -6,7 +6,7 @@ use crate::bundle::Written;
 use crate::bundle::info::ReleaseInfo;
 use crate::contract::exit::ExitCode;
 use crate::deployer::Deployer;
-use crate::recipe::diagnostic::Diagnostics;
+use crate::text::diagnostic::Diagnostics;
 
 /// One recipe and its bundles.
 pub(super) struct Outcome {

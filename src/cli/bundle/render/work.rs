@@ -1,5 +1,6 @@
 //! Recipes become bundles: all are read first, because their names say where the bundles stand.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::outcome::{Bundle, Failure, Outcome};
@@ -9,10 +10,10 @@ use crate::catalog::hook_chart;
 use crate::contract::duration::Duration;
 use crate::contract::exit::ExitCode;
 use crate::deployer::{Deployer, RenderError, Source, SourceNeed};
-use crate::recipe::diagnostic::Diagnostics;
 use crate::recipe::model::Recipe;
 use crate::release::model::Kind;
 use crate::release::{Embedded, Plan, Release, plan};
+use crate::text::diagnostic::Diagnostics;
 
 /// A recipe that was read. Its plan is made only where its bundles are: of a thousand recipes a few are at work at a time.
 struct Read<'a> {
@@ -45,9 +46,13 @@ fn read<'a>(file: &'a str, request: &Request) -> Read<'a> {
 fn refuse_twins(read: &mut [Read<'_>]) {
     let names: Vec<Option<String>> = read.iter().map(|read| read.recipe.as_ref().map(|recipe| recipe.metadata.name.clone())).collect();
     let files: Vec<&str> = read.iter().map(|read| read.file).collect();
+    let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, name) in names.iter().enumerate() {
+        places.entry(name.as_deref().unwrap_or_default()).or_default().push(index);
+    }
     for (index, read) in read.iter_mut().enumerate() {
         let Some(name) = &names[index] else { continue };
-        if let Some(twin) = (0..names.len()).find(|other| *other != index && names[*other].as_ref() == Some(name)) {
+        if let Some(&twin) = places[name.as_str()].iter().find(|other| **other != index) {
             read.failure = Some(Failure {
                 message: format!("the recipes `{}` and `{}` have the same name `{name}`, and so the same place", files[index], files[twin]),
                 hint: Some("give each recipe its own `metadata.name`".to_owned()),

@@ -5,20 +5,22 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
+use super::images::split;
+
 /// `REPOSITORY[:TAG|@DIGEST]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct HookImage {
     repository: String,
     tag: Option<String>,
     digest: Option<String>,
 }
 
-/// Why a text is no [`Image`].
+/// Why a text is no [`HookImage`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `REPOSITORY`, `REPOSITORY:TAG` or `REPOSITORY@sha256:DIGEST`, found `{0}`")]
-pub struct ImageError(String);
+pub struct HookImageError(String);
 
-impl Image {
+impl HookImage {
     /// As the hook chart's `rollout.image`. Tag and digest are both set, so that neither is left to the chart's default.
     pub fn values(&self) -> Map<String, Value> {
         let mut map = Map::new();
@@ -31,17 +33,11 @@ impl Image {
     }
 }
 
-impl FromStr for Image {
-    type Err = ImageError;
+impl FromStr for HookImage {
+    type Err = HookImageError;
 
-    fn from_str(text: &str) -> Result<Self, ImageError> {
-        let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
-        // A colon before the last slash belongs to the registry's port.
-        let start = name.rfind('/').map_or(0, |slash| slash + 1);
-        let (repository, tag) = match name[start..].split_once(':') {
-            Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag)),
-            None => (name, None),
-        };
+    fn from_str(text: &str) -> Result<Self, HookImageError> {
+        let (repository, tag, digest) = split(text);
         let is_word = |text: &str, more: &str| {
             !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(character))
         };
@@ -56,13 +52,13 @@ impl FromStr for Image {
             })
             && !(tag.is_some() && digest.is_some());
         if !fits {
-            return Err(ImageError(text.to_owned()));
+            return Err(HookImageError(text.to_owned()));
         }
         Ok(Self { repository: repository.to_owned(), tag: tag.map(str::to_owned), digest: digest.map(str::to_owned) })
     }
 }
 
-impl fmt::Display for Image {
+impl fmt::Display for HookImage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.repository)?;
         match (&self.tag, &self.digest) {
@@ -79,14 +75,14 @@ mod tests {
 
     #[test]
     fn tag_and_port_are_told_apart() {
-        let image: Image = "localhost:5000/tools/gpu-rollout:0.1.0".parse().unwrap();
+        let image: HookImage = "localhost:5000/tools/gpu-rollout:0.1.0".parse().unwrap();
         assert_eq!(json!(image.values()), json!({"repository": "localhost:5000/tools/gpu-rollout", "tag": "0.1.0", "digest": ""}));
-        let plain: Image = "localhost:5000/gpu-rollout".parse().unwrap();
+        let plain: HookImage = "localhost:5000/gpu-rollout".parse().unwrap();
         assert_eq!(json!(plain.values()), json!({"repository": "localhost:5000/gpu-rollout"}));
         let digest = format!("example.com/a@sha256:{}", "0a".repeat(32));
-        assert_eq!(digest.parse::<Image>().unwrap().to_string(), digest);
+        assert_eq!(digest.parse::<HookImage>().unwrap().to_string(), digest);
         for bad in ["", ":tag", "a:", "a@sha256:12", "a b", "/a", "a/", "a:t@sha256:", "a;rm", "a:t'"] {
-            assert!(bad.parse::<Image>().is_err(), "{bad}");
+            assert!(bad.parse::<HookImage>().is_err(), "{bad}");
         }
     }
 }
