@@ -10,6 +10,7 @@ pub mod duration;
 pub mod duty;
 pub mod exit;
 pub mod names;
+pub mod policy;
 pub mod record;
 pub mod settings;
 pub mod yaml;

@@ -46,6 +46,28 @@ pub struct Traits {
     pub state_label: &'static str,
     /// The node label by which a user leaves a node alone.
     pub skip_label: &'static str,
+    /// The pod label by which a pod is left out of drains; used as `<label>!=true`.
+    pub drain_skip_label: &'static str,
+    /// Node annotation: the driver pod waits with loading the driver until this is gone or empty.
+    pub safe_load: &'static str,
+    /// Node annotation: the node was cordoned before the vendor's upgrade began, and stays so. Its presence counts.
+    pub initially_unschedulable: &'static str,
+    /// Node annotation: Unix seconds since when the vendor's controller has been waiting for jobs.
+    pub wait_start: &'static str,
+    /// Node annotation: Unix seconds since when it has been waiting for the validator.
+    pub validation_start: &'static str,
+    /// Node annotation: somebody asks for an upgrade of the node (`true`).
+    pub requested: &'static str,
+    /// Node annotation: NVIDIA's maintenance-operator does the upgrade's evictions. Its presence counts.
+    pub requestor: &'static str,
+    /// Label of the pods that validate the driver, if there are any.
+    pub validator: Option<(&'static str, &'static str)>,
+    /// Node label of ours: the state of an upgrade that we do ourselves.
+    pub own_state_label: &'static str,
+    /// Node annotation of ours: what must survive of it ([`crate::rollout::upgrade::record`]).
+    pub own_record: &'static str,
+    /// Node annotation of ours: the skip label on the node is our hold.
+    pub hold: &'static str,
 }
 
 const GPU: Traits = Traits {
@@ -62,6 +84,17 @@ const GPU: Traits = Traits {
     container: names::DRIVER_CONTAINER,
     state_label: names::UPGRADE_STATE_LABEL,
     skip_label: names::UPGRADE_SKIP_LABEL,
+    drain_skip_label: names::DRAIN_SKIP_LABEL,
+    safe_load: "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load",
+    initially_unschedulable: "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable",
+    wait_start: "nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time",
+    validation_start: "nvidia.com/gpu-driver-upgrade-validation-start-time",
+    requested: "nvidia.com/gpu-driver-upgrade-requested",
+    requestor: "nvidia.com/gpu-driver-upgrade-requestor-mode",
+    validator: Some(("app", "nvidia-operator-validator")),
+    own_state_label: "gpu-rollout.dev/gpu-driver-upgrade-state",
+    own_record: "gpu-rollout.dev/gpu-driver-upgrade",
+    hold: "gpu-rollout.dev/gpu-driver-hold",
 };
 
 const OFED: Traits = Traits {
@@ -78,6 +111,17 @@ const OFED: Traits = Traits {
     container: names::OFED_CONTAINER,
     state_label: names::OFED_UPGRADE_STATE_LABEL,
     skip_label: names::OFED_UPGRADE_SKIP_LABEL,
+    drain_skip_label: names::OFED_DRAIN_SKIP_LABEL,
+    safe_load: "nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load",
+    initially_unschedulable: "nvidia.com/ofed-driver-upgrade.node-initial-state.unschedulable",
+    wait_start: "nvidia.com/ofed-driver-upgrade-wait-for-pod-completion-start-time",
+    validation_start: "nvidia.com/ofed-driver-upgrade-validation-start-time",
+    requested: "nvidia.com/ofed-driver-upgrade-requested",
+    requestor: "nvidia.com/ofed-driver-upgrade-requestor-mode",
+    validator: None,
+    own_state_label: "gpu-rollout.dev/ofed-driver-upgrade-state",
+    own_record: "gpu-rollout.dev/ofed-driver-upgrade",
+    hold: "gpu-rollout.dev/ofed-driver-hold",
 };
 
 impl Driver {

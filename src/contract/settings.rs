@@ -9,17 +9,25 @@ use serde::{Deserialize, Serialize};
 use super::count::Count;
 use super::driver::Driver;
 use super::duty::Duty;
+use super::policy::Upgrade;
 
 /// The format version of settings, run record and everything else that two versions of the program may share.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Who decides when a node goes, from least to most control. Only `observe` is built; the chart and the recipe refuse the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Who decides when a node goes, from least to most control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The vendor's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
     #[default]
     Observe,
+    /// The same, and the hook wakes the vendor's controller when something happened that it does not watch, and has failed nodes tried
+    /// again within a budget.
+    Assist,
+    /// The vendor's controller acts on one node when we let go of it.
+    Steer,
+    /// The operator's `autoUpgrade` is off, and the hook does the whole upgrade.
+    Drive,
 }
 
 /// What the Job waits for before it says success. Only `settled` is built.
@@ -139,6 +147,9 @@ pub struct Settings {
     pub cluster_policy: String,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
+    /// What the modes `steer` and `drive` go by, and how often `assist` tries a failed node again.
+    #[serde(default)]
+    pub upgrade: Upgrade,
     /// The DRA driver.
     pub dra: DraSettings,
     /// The device plugin, for [`Duty::RestartPlugins`].

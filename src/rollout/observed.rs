@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
+
+pub mod workload;
+
 /// Labels, annotations, selectors.
 pub type Labels = BTreeMap<String, String>;
 
@@ -50,6 +54,10 @@ pub struct Observed {
     pub dra: Dra,
     /// The device plugin.
     pub device_plugin: DevicePlugin,
+    /// Pods of the operator's validator, in its namespace.
+    pub validators: Vec<Pod>,
+    /// Workloads, where a duty moves them.
+    pub workloads: workload::Workloads,
 }
 
 /// What is seen of device plugin, GPU feature discovery and MPS daemon.
@@ -104,8 +112,14 @@ pub struct Node {
     pub ready_since: Option<Timestamp>,
     /// Cordoned.
     pub unschedulable: bool,
-    /// Labels of NVIDIA and node-feature-discovery.
+    /// All its labels: node selectors of DaemonSets may name any.
     pub labels: Labels,
+    /// Annotations of NVIDIA's upgrades and our own.
+    pub annotations: Labels,
+    /// `metadata.resourceVersion`, where a duty writes to nodes: a write that does not know of the newest change is refused.
+    pub version: String,
+    /// `status.nodeInfo.kubeletVersion`
+    pub kubelet: String,
 }
 
 /// A Deployment.
@@ -121,6 +135,8 @@ pub struct Deployment {
     pub available: i32,
     /// The controller has seen the newest spec.
     pub observed: bool,
+    /// The version of its program: the label `app.kubernetes.io/version`, or the image's tag.
+    pub version: Option<String>,
 }
 
 impl Deployment {
@@ -204,6 +220,12 @@ pub struct UpgradePolicy {
     pub max_parallel: Option<u32>,
     /// `maxUnavailable`, as written.
     pub max_unavailable: Option<String>,
+    /// `waitForCompletion`; without a selector it is not there.
+    pub wait_for_completion: Option<WaitForCompletion>,
+    /// `podDeletion`
+    pub pod_deletion: Option<PodDeletion>,
+    /// `drain`, if it is enabled.
+    pub drain: Option<Drain>,
 }
 
 /// What an NVIDIADriver asks for.
@@ -217,6 +239,8 @@ pub struct NvidiaDriver {
     pub generation: i64,
     /// `spec`: repository, image, version.
     pub driver: ImageSpec,
+    /// `spec.upgradePolicy`
+    pub upgrade_policy: UpgradePolicy,
 }
 
 /// A DaemonSet.
@@ -246,6 +270,10 @@ pub struct DaemonSet {
     pub images: BTreeMap<String, String>,
     /// ConfigMaps that the template mounts.
     pub config_maps: Vec<String>,
+    /// `DRIVER_CONFIG_DIGEST` of the template (gpu-operator v26.3 and later): the same digest means that the driver need not be installed anew.
+    pub config_digest: Option<String>,
+    /// Environment of the container `k8s-driver-manager` in the template, as far as it is written there.
+    pub manager_environment: Labels,
 }
 
 /// A ControllerRevision of a DaemonSet.
@@ -292,6 +320,14 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// What is wrong with a container, init containers included: the waiting reason that is not part of a normal start.
     pub trouble: Option<String>,
+    /// It has no owner at all: what is left when a DaemonSet is deleted and its pods are kept.
+    pub orphaned: bool,
+    /// There are container statuses, and all of them are ready (the vendor's test; init containers do not count).
+    pub containers_ready: bool,
+    /// The most restarts of a container, init containers included, that is not ready.
+    pub unready_restarts: i32,
+    /// `DRIVER_CONFIG_DIGEST` of its spec.
+    pub config_digest: Option<String>,
 }
 
 /// A container of a pod.

@@ -1,0 +1,153 @@
+//! How driver upgrades go: the part that both vendors' operators have in common (k8s-operator-libs `api/upgrade/v1alpha1`,
+//! `DriverUpgradePolicySpec`), and what we add where we decide ourselves.
+
+use serde::{Deserialize, Serialize};
+
+use super::count::Count;
+
+/// The vendor's upgrade policy, with its defaults filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Policy {
+    /// How many nodes are upgraded at once; 0 is unlimited.
+    pub max_parallel_upgrades: u32,
+    /// How many nodes may be unavailable. `None`: all (the network operator has no such limit).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Count>,
+    /// Jobs that are waited for before a node is touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_completion: Option<WaitForCompletion>,
+    /// Eviction of the pods that use the device. `None`: there is no such step, and what is to go goes by `drain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_deletion: Option<PodDeletion>,
+    /// Drain of the whole node. `None`: no drain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
+}
+
+impl Default for Policy {
+    /// The gpu-operator chart's defaults.
+    fn default() -> Self {
+        Self {
+            max_parallel_upgrades: 1,
+            max_unavailable: Some(Count::Percent(25)),
+            wait_for_completion: None,
+            pod_deletion: Some(PodDeletion::default()),
+            drain: None,
+        }
+    }
+}
+
+/// Jobs that are waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitForCompletion {
+    /// Label selector of the pods, of all namespaces. Never empty.
+    pub pod_selector: String,
+    /// Seconds after which the jobs are not waited for any longer; 0 is for ever.
+    #[serde(default)]
+    pub timeout_seconds: u64,
+}
+
+/// How the pods that use the device are evicted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodDeletion {
+    /// Also pods that no controller brings back.
+    pub force: bool,
+    /// Seconds that the evictions of one node may take; 0 is without limit.
+    pub timeout_seconds: u64,
+    /// Also pods whose emptyDir is lost by it.
+    pub delete_empty_dir: bool,
+}
+
+impl Default for PodDeletion {
+    fn default() -> Self {
+        Self { force: false, timeout_seconds: 300, delete_empty_dir: false }
+    }
+}
+
+/// How a node is drained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Drain {
+    /// Also pods that no controller brings back.
+    pub force: bool,
+    /// Which pods; empty: all. Pods with the driver's drain-skip label stay in any case.
+    pub pod_selector: String,
+    /// Seconds that the drain of one node may take; 0 is without limit.
+    pub timeout_seconds: u64,
+    /// Also pods whose emptyDir is lost by it.
+    pub delete_empty_dir: bool,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { force: false, pod_selector: String::new(), timeout_seconds: 300, delete_empty_dir: false }
+    }
+}
+
+/// What a hook that decides itself when nodes go ([`super::settings::Mode::Steer`], [`super::settings::Mode::Drive`]) goes by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Upgrade {
+    /// The recipe's policy.
+    pub policy: Policy,
+    /// How many nodes may fail until no other node is started.
+    pub failure_budget: Count,
+    /// How often one node is tried for one cause under one trigger digest.
+    pub attempts: u32,
+    /// Seconds between the end of one node and the start of the next.
+    pub soak_seconds: u64,
+    /// Nodes with the same value of a label that are limited together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// What is done with nodes that somebody else has cordoned.
+    pub foreign_cordon: ForeignCordon,
+    /// Pods that use the device without asking for it: label selectors. They are evicted with the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra_consumers: Vec<String>,
+    /// Seconds that a driver pod gets to become ready.
+    pub start_seconds: u64,
+    /// Seconds that the operator's validator gets after the driver is ready.
+    pub validation_seconds: u64,
+}
+
+impl Default for Upgrade {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            failure_budget: Count::Number(1),
+            attempts: 2,
+            soak_seconds: 0,
+            topology: None,
+            foreign_cordon: ForeignCordon::Skip,
+            extra_consumers: Vec::new(),
+            // The chart's startup probe gives the driver 21 minutes (60 s, then 120 times 10 s).
+            start_seconds: 1800,
+            // k8s-operator-libs `validationTimeoutSeconds`.
+            validation_seconds: 600,
+        }
+    }
+}
+
+/// Nodes that are limited together, such as those of one NVLink domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Topology {
+    /// The node label whose value names the group. Nodes without it are in no group.
+    pub label: String,
+    /// How many nodes of a group may be unavailable.
+    pub max_unavailable: Count,
+}
+
+/// What is done with nodes that somebody else has cordoned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForeignCordon {
+    /// They are left alone, and reported.
+    #[default]
+    Skip,
+    /// They are upgraded, and stay cordoned.
+    Include,
+}
