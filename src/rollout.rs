@@ -13,4 +13,5 @@ pub mod reason;
 pub mod selector;
 pub mod spec;
 pub mod stale;
+pub mod upgrade;
 pub mod version;

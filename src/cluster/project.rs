@@ -11,10 +11,12 @@ use serde_json::Value;
 
 use crate::contract::digest::sha256;
 use crate::contract::names;
+use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
 use crate::rollout::observed::{
     ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice,
     UpgradePolicy,
 };
+use crate::rollout::version::split_image;
 
 fn time(time: &Time) -> Timestamp {
     time.0
@@ -48,13 +50,35 @@ pub fn node(object: &core::Node) -> Option<Node> {
         ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
         unschedulable: object.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
         labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: metadata
+            .annotations
+            .iter()
+            .flatten()
+            .filter(|(key, _)| names::UPGRADE_ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        kubelet: object
+            .status
+            .as_ref()
+            .and_then(|status| status.node_info.as_ref())
+            .map(|info| info.kubelet_version.clone())
+            .unwrap_or_default(),
     })
+}
+
+/// The version of a Deployment's program: its label, or the tag of its first image.
+fn program_version(object: &apps::Deployment) -> Option<String> {
+    let label = || object.metadata.labels.as_ref()?.get("app.kubernetes.io/version").cloned();
+    let image = || object.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone();
+    label().or_else(|| split_image(&image()?).1.map(str::to_owned))
 }
 
 /// A Deployment.
 pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
     let status = object.status.clone().unwrap_or_default();
     Some(Deployment {
+        version: program_version(object),
         replicas: object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
         current: status.replicas.unwrap_or(0),
         updated: status.updated_replicas.unwrap_or(0),
@@ -82,8 +106,23 @@ pub fn daemon_set(object: &apps::DaemonSet) -> Option<DaemonSet> {
         template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default(),
         node_selector: pod.node_selector.clone().unwrap_or_default(),
         config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),
-        images: containers.map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+        images: containers.clone().map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+        config_digest: config_digest(pod),
+        manager_environment: containers
+            .filter(|container| container.name == names::DRIVER_MANAGER_CONTAINER)
+            .flat_map(|container| container.env.iter().flatten())
+            .filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?)))
+            .collect(),
     })
+}
+
+/// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's restart-only test).
+fn config_digest(pod: &core::PodSpec) -> Option<String> {
+    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let variables = containers.flat_map(|container| container.env.iter().flatten());
+    variables
+        .filter(|variable| variable.name == names::CONFIG_DIGEST_ENV)
+        .find_map(|variable| variable.value.clone().filter(|value| !value.is_empty()))
 }
 
 /// A ConfigMap: digests of its texts, since texts are of no interest.
@@ -113,10 +152,10 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
     let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.type_ == kind);
     let ready = condition("Ready");
     let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False");
-    let statuses: BTreeMap<&str, &core::ContainerStatus> =
+    let by_name: BTreeMap<&str, &core::ContainerStatus> =
         status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
     let containers = spec.containers.iter().map(|container| {
-        let status = statuses.get(container.name.as_str());
+        let status = by_name.get(container.name.as_str());
         let running = status.and_then(|status| status.state.as_ref()).and_then(|state| state.running.as_ref());
         Container {
             name: container.name.clone(),
@@ -125,6 +164,8 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
             restarts: status.map_or(0, |status| status.restart_count),
         }
     });
+    let statuses = || status.container_statuses.iter().flatten();
+    let unready = status.init_container_statuses.iter().flatten().chain(statuses()).filter(|status| !status.ready);
     let kept = [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::OFED_DRIVER_LABEL];
     Some(Pod {
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -148,6 +189,10 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
         unschedulable: unscheduled.map(|condition| condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()),
         containers: containers.collect(),
         trouble: trouble(&status),
+        orphaned: metadata.owner_references.iter().flatten().next().is_none(),
+        containers_ready: statuses().next().is_some() && statuses().all(|status| status.ready),
+        unready_restarts: unready.map(|status| status.restart_count).max().unwrap_or(0),
+        config_digest: config_digest(spec),
     })
 }
 
@@ -219,6 +264,21 @@ fn upgrade_policy(data: &Value, pointer: &str) -> UpgradePolicy {
         auto_upgrade: field("autoUpgrade").and_then(Value::as_bool).unwrap_or(false),
         max_parallel: field("maxParallelUpgrades").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
         max_unavailable: field("maxUnavailable").map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        wait_for_completion: field("waitForCompletion").and_then(|wait| {
+            let pod_selector = text(wait, "/podSelector")?;
+            Some(WaitForCompletion { pod_selector, timeout_seconds: wait["timeoutSeconds"].as_u64().unwrap_or(0) })
+        }),
+        pod_deletion: field("podDeletion").filter(|deletion| !deletion.is_null()).map(|deletion| PodDeletion {
+            force: deletion["force"].as_bool().unwrap_or(false),
+            timeout_seconds: deletion["timeoutSeconds"].as_u64().unwrap_or_else(|| PodDeletion::default().timeout_seconds),
+            delete_empty_dir: deletion["deleteEmptyDir"].as_bool().unwrap_or(false),
+        }),
+        drain: field("drain").filter(|drain| drain["enable"].as_bool().unwrap_or(false)).map(|drain| Drain {
+            force: drain["force"].as_bool().unwrap_or(false),
+            pod_selector: text(drain, "/podSelector").unwrap_or_default(),
+            timeout_seconds: drain["timeoutSeconds"].as_u64().unwrap_or_else(|| Drain::default().timeout_seconds),
+            delete_empty_dir: drain["deleteEmptyDir"].as_bool().unwrap_or(false),
+        }),
     }
 }
 
@@ -259,6 +319,7 @@ pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
         uid: uid(&object.metadata),
         generation: object.metadata.generation.unwrap_or(0),
         driver: image(&object.data, "/spec"),
+        upgrade_policy: upgrade_policy(&object.data, "/spec/upgradePolicy"),
     })
 }
 

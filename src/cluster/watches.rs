@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::names;
-use crate::contract::settings::Settings;
+use crate::contract::settings::{Mode, Settings};
+use crate::rollout::observed::workload::Workloads;
 use crate::rollout::observed::{self, Observed};
 
 use super::cache::{Health, Table};
@@ -43,6 +44,7 @@ pub struct Watches {
     revisions: Table<observed::Revision>,
     drivers: Table<observed::Pod>,
     toolkits: Table<observed::Pod>,
+    validators: Table<observed::Pod>,
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
     /// Ends the followers when it is dropped.
@@ -186,6 +188,12 @@ impl Watches {
             revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
             drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), project::pod),
             toolkits: watch_if!(gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), project::pod),
+            validators: match settings.driver.traits().validator {
+                Some((key, value)) if settings.mode > Mode::Observe => {
+                    watch_if!(settles, pods(), Selection::labeled((key, Some(value))), project::pod)
+                }
+                Some(_) | None => Table::absent(Arc::clone(&changed)),
+            },
             dra,
             device_plugin,
             changed,
@@ -209,6 +217,7 @@ impl Watches {
             ("controllerrevisions", self.revisions.health()),
             ("driver pods", self.drivers.health()),
             ("toolkit pods", self.toolkits.health()),
+            ("validator pods", self.validators.health()),
         ];
         if let Some(dra) = &self.dra {
             all.extend(dra.daemon_sets.iter().map(|table| ("DRA daemonsets", table.health())));
@@ -253,6 +262,8 @@ impl Watches {
             pods,
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
             device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
+            validators: self.validators.values(),
+            workloads: Workloads::default(),
         }
     }
 }

@@ -100,3 +100,10 @@ pub const GPU_LABELS: [&str; 4] = [
     "feature.node.kubernetes.io/pci-0302_10de.present",
     "feature.node.kubernetes.io/pci-0300_10de.present",
 ];
+
+/// What a node annotation that concerns upgrades begins with: the vendor's, and ours.
+pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgrade", "nvidia.com/ofed-driver-upgrade", "gpu-rollout.dev/"];
+/// The init container of a GPU driver pod that prepares the node (k8s-driver-manager).
+pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
+/// Environment variable of a driver pod: a hash over everything that the driver's installation depends on (gpu-operator v26.3 and later).
+pub const CONFIG_DIGEST_ENV: &str = "DRIVER_CONFIG_DIGEST";

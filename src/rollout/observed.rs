@@ -288,6 +288,7 @@ pub struct Revision {
 }
 
 /// A pod.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Its namespace.

@@ -10,6 +10,7 @@ use crate::contract::exit::ExitCode;
 mod ofed;
 mod table;
 mod text;
+pub mod upgrade;
 
 /// What is waited for. Every wait of the engine is one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,6 +237,8 @@ pub enum Reason {
         /// What is wrong with it.
         trouble: String,
     },
+    /// The node's upgrade, where we do or steer it.
+    Upgrading(upgrade::Upgrading),
     /// All is well; it must stay so for a while.
     Quiet {
         /// Until when.
@@ -261,6 +264,9 @@ impl Reason {
 
     /// Whether it only waits for others: what they wait for is the more telling.
     pub fn waits_for_others(&self) -> bool {
+        if let Self::Upgrading(reason) = self {
+            return reason.waits_for_others();
+        }
         if let Self::DriverOutOfDate { state } = self {
             return matches!(state.as_deref(), None | Some("" | "upgrade-done" | "upgrade-required"));
         }

@@ -155,7 +155,9 @@ fn requirement(part: &str) -> Result<Requirement, String> {
 fn label_key(key: &str) -> Result<String, String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let prefix_fits = prefix.is_none_or(|prefix| {
-        !prefix.is_empty() && prefix.len() <= 253 && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
+        !prefix.is_empty()
+            && prefix.len() <= 253
+            && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
     });
     if prefix_fits && !name.is_empty() && is_label_word(name) { Ok(key.to_owned()) } else { Err(format!("`{key}` is no label key")) }
 }

@@ -72,7 +72,8 @@ impl Fleet {
     pub(crate) fn at_rest(nodes: usize) -> Self {
         let deadline = at(3555);
         let mut fleet = Self { observed: Observed::default(), settings: settings(), memory: Memory::new(at(0), deadline), uids: 0 };
-        fleet.observed.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true });
+        fleet.observed.operator =
+            Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true, ..Deployment::default() });
         fleet.observed.cluster_policy = Api::Served(Some(ClusterPolicy {
             uid: "policy".into(),
             driver_enabled: true,

@@ -79,7 +79,7 @@ fn network(nodes: usize) -> Fleet {
     fleet.settings.duties = vec![Duty::Settle];
     fleet.settings.expected.nic_cluster_policy = true;
     fleet.observed = Observed {
-        operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true }),
+        operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true, ..Deployment::default() }),
         nic_cluster_policy: Api::Served(Some(NicClusterPolicy {
             uid: "policy".into(),
             generation: 1,

@@ -93,7 +93,7 @@ fn observed(views: &BTreeMap<String, Value>) -> Observed {
     };
     Observed {
         nodes: of("Node").iter().filter_map(|object| view(object, project::node)).map(|node| (node.name.clone(), node)).collect(),
-        operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true }),
+        operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true, ..Deployment::default() }),
         cluster_policy: Api::Served(of("ClusterPolicy").iter().map(with_toolkit).find_map(|object| view(&object, project::cluster_policy))),
         nvidia_drivers: Api::Served(Vec::new()),
         daemon_sets: of("DaemonSet").iter().map(daemon_set).collect(),

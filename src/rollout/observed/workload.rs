@@ -46,6 +46,7 @@ impl Phase {
 }
 
 /// Any pod on a node.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// Its namespace.

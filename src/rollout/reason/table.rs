@@ -166,6 +166,7 @@ impl Reason {
                 PluginsNotServing,
                 "look at the pod and its log on the node; its init container names a configuration that it refuses",
             ),
+            Self::Upgrading(reason) => reason.row(),
             Self::Quiet { .. } => ("Quiet", true, Budget, "nothing: it only has to stay so"),
         }
     }

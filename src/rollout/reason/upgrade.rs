@@ -1,0 +1,227 @@
+//! Why a node does not move in an upgrade that we do or steer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::contract::driver::Driver;
+use crate::contract::exit::ExitCode;
+use crate::rollout::upgrade::cause::Cause;
+use crate::rollout::upgrade::throttle::Refusal;
+
+/// How many names a text shows before it only counts the rest.
+const NAMED: usize = 5;
+
+/// What is waited for in an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upgrading {
+    /// The node's turn has not come.
+    Refused(Refusal),
+    /// The last node that ended must have run for a while.
+    Soak {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// So many nodes have failed that no other one is started.
+    FailureBudget {
+        /// Which ones.
+        failed: Arc<[String]>,
+        /// How many may.
+        budget: usize,
+    },
+    /// Somebody else has cordoned the node.
+    ForeignCordon,
+    /// Somebody asks NVIDIA's maintenance-operator to take the node out of service.
+    Maintenance {
+        /// Name of the NodeMaintenance.
+        name: String,
+        /// Who asked.
+        requestor: String,
+    },
+    /// The vendor's controller has handed the node to the maintenance-operator.
+    Requestor,
+    /// Another driver of the node is being upgraded.
+    OtherDriver {
+        /// Which one.
+        driver: Driver,
+        /// How far it is.
+        state: String,
+    },
+    /// The node is being cordoned.
+    Cordoning,
+    /// Jobs run on the node.
+    Jobs {
+        /// `namespace/name` of each.
+        jobs: Vec<String>,
+        /// When they are not waited for any longer.
+        until: Option<Timestamp>,
+    },
+    /// The node's pods have not been listed yet.
+    Listing,
+    /// Pods are being evicted.
+    Evicting {
+        /// `namespace/name` of each that is still there, with what holds it.
+        pods: Vec<String>,
+        /// When that counts as a failure.
+        until: Option<Timestamp>,
+    },
+    /// The validator has not succeeded.
+    Validating {
+        /// What is wrong with it.
+        trouble: String,
+        /// When that counts as a failure.
+        until: Timestamp,
+    },
+    /// The node failed and will be tried again.
+    Retry {
+        /// Why it failed.
+        message: String,
+        /// How often it has been tried.
+        attempts: u32,
+        /// How often it may be.
+        limit: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// The node failed, and will not be tried again.
+    Failed {
+        /// The kind.
+        cause: Cause,
+        /// In words.
+        message: String,
+        /// How often it has been tried.
+        attempts: u32,
+        /// It stays cordoned.
+        cordoned: bool,
+    },
+    /// The node carries the record of a newer program.
+    NewerRecord {
+        /// Its version.
+        version: u32,
+    },
+    /// All is done, and the node is being given back.
+    GivingBack,
+}
+
+impl Upgrading {
+    /// The table: name, whether it can resolve by itself, exit code of a run that ends for it, advice.
+    pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
+        use ExitCode::{Budget, NewerFormat, NodesFailed, Success};
+        match self {
+            Self::Refused(Refusal::Paused { .. }) => ("UpgradePaused", false, Budget, "raise the limit to let the rollout go on"),
+            Self::Refused(Refusal::Slots { .. }) => {
+                ("SlotsTaken", true, Budget, "its turn comes when another node is done; policy.maxParallelUpgrades is the limit")
+            }
+            Self::Refused(Refusal::Unavailable { .. }) => {
+                ("TooManyUnavailable", true, Budget, "bring back the nodes that are named, or raise policy.maxUnavailable")
+            }
+            Self::Refused(Refusal::Group { .. }) => (
+                "GroupBusy",
+                true,
+                Budget,
+                "its turn comes when another node of its group is back; policy.topology.maxUnavailable is the limit",
+            ),
+            Self::Soak { .. } => ("Soaking", true, Budget, "nothing: policy.soak lets each node run for a while before the next one goes"),
+            Self::FailureBudget { .. } => (
+                "FailureBudgetSpent",
+                false,
+                NodesFailed,
+                "repair the nodes that failed, then deploy again; policy.failureBudget is the limit",
+            ),
+            Self::ForeignCordon => (
+                "ForeignCordon",
+                false,
+                Success,
+                "uncordon the node to let it be upgraded, or set policy.foreignCordon to include such nodes",
+            ),
+            Self::Maintenance { .. } => {
+                ("NodeMaintenance", true, Budget, "see who asked for it and when it ends: kubectl get nodemaintenances -A")
+            }
+            Self::Requestor => {
+                ("RequestorMode", true, Budget, "the maintenance-operator has the node; the hook goes on when it gives it back")
+            }
+            Self::OtherDriver { .. } => ("OtherDriver", true, Budget, "its turn comes when the other driver of the node is done"),
+            Self::Cordoning => ("Cordoning", true, Budget, "nothing: the cordon is on its way"),
+            Self::Jobs { .. } => {
+                ("JobsRunning", true, Budget, "it goes on when the jobs have ended; policy.waitForCompletion.timeout is the limit")
+            }
+            Self::Listing => ("PodsNotListed", true, Budget, "nothing: the node's pods are being listed"),
+            Self::Evicting { .. } => {
+                ("Evicting", true, Budget, "see what holds the pods that are named: their PodDisruptionBudgets, finalizers, grace periods")
+            }
+            Self::Validating { .. } => ("Validating", true, Budget, "look at the pod of nvidia-operator-validator on the node"),
+            Self::Retry { .. } => ("RetryDue", true, NodesFailed, "remove what it failed for before it is tried again"),
+            Self::Failed { .. } => ("UpgradeFailed", false, NodesFailed, "remove what it failed for, then deploy again"),
+            Self::NewerRecord { .. } => {
+                ("NewerRecord", false, NewerFormat, "deploy with the version of gpu-rollout that wrote it, or a newer one")
+            }
+            Self::GivingBack => ("GivingBack", true, Budget, "nothing: the node is being uncordoned"),
+        }
+    }
+
+    /// Whether it only waits for others.
+    pub(super) fn waits_for_others(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Soak { .. } | Self::FailureBudget { .. } | Self::OtherDriver { .. })
+    }
+}
+
+/// A few names, and how many more.
+fn names(list: &[String]) -> String {
+    let text = list.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if list.len() > NAMED { format!("{text} and {} more", list.len() - NAMED) } else { text }
+}
+
+/// ` until …`, or nothing.
+fn until(at: Option<&Timestamp>) -> String {
+    at.map_or_else(String::new, |at| format!(", until {at:.0}"))
+}
+
+impl fmt::Display for Upgrading {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(out),
+            Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
+            Self::FailureBudget { failed, budget } => {
+                write!(out, "{} nodes have failed ({}) and {budget} may: no other node is started", failed.len(), names(failed))
+            }
+            Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
+            Self::Maintenance { name, requestor } => write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)"),
+            Self::Requestor => write!(out, "the vendor's controller has handed the node to the maintenance-operator"),
+            Self::OtherDriver { driver, state } => write!(out, "the {} driver of the node is at `{state}`", driver.traits().name),
+            Self::Cordoning => write!(out, "the node is being cordoned"),
+            Self::Jobs { jobs, until: at } => write!(out, "{} jobs run on the node: {}{}", jobs.len(), names(jobs), until(at.as_ref())),
+            Self::Listing => write!(out, "the node's pods are being listed"),
+            Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), names(pods), until(at.as_ref())),
+            Self::Validating { trouble, until: at } => {
+                write!(out, "the driver is ready and its validator is not: {trouble}{}", until(Some(at)))
+            }
+            Self::Retry { message, attempts, limit, at } => {
+                write!(out, "{message}; attempt {} of {limit} at {at:.0}", attempts + 1)
+            }
+            Self::Failed { message, attempts, cordoned, .. } => {
+                let stays = if *cordoned { "; it stays cordoned" } else { "; it runs on with its old driver" };
+                write!(out, "{message} ({attempts} attempts){stays}")
+            }
+            Self::NewerRecord { version } => {
+                write!(out, "the node carries a record of version {version}, which this program does not know")
+            }
+            Self::GivingBack => write!(out, "all is done, and the node is being given back"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused { key } => write!(out, "{key} is 0: nothing is started"),
+            Self::Slots { limit, holders } => write!(out, "{} of {limit} slots are taken: {}", holders.len(), names(holders)),
+            Self::Unavailable { limit, total, holders } => {
+                write!(out, "{} of {total} nodes are unavailable and {limit} may be: {}", holders.len(), names(holders))
+            }
+            Self::Group { group, limit, holders } => {
+                write!(out, "{} nodes of its group `{group}` are unavailable and {limit} may be: {}", holders.len(), names(holders))
+            }
+        }
+    }
+}

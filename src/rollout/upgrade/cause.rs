@@ -1,0 +1,75 @@
+//! What a node's upgrade fails for, and what that means for the node.
+
+use std::fmt;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+/// A kind of failure. Attempts are counted for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Pods that use the device may not be evicted under this policy.
+    PodsNotEvictable,
+    /// The evictions did not end in time.
+    EvictionTimeout,
+    /// Pods on the node may not be evicted by a drain under this policy.
+    DrainBlocked,
+    /// The drain did not end in time.
+    DrainTimeout,
+    /// Somebody takes our cordon away again and again.
+    CordonContested,
+    /// The driver's containers fail again and again.
+    DriverFailing,
+    /// The driver did not become ready in time.
+    DriverTimeout,
+    /// The validator did not succeed in time.
+    ValidationTimeout,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Self; 8] = [
+        Self::PodsNotEvictable,
+        Self::EvictionTimeout,
+        Self::DrainBlocked,
+        Self::DrainTimeout,
+        Self::CordonContested,
+        Self::DriverFailing,
+        Self::DriverTimeout,
+        Self::ValidationTimeout,
+    ];
+
+    /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
+    pub fn is_before_restart(self) -> bool {
+        match self {
+            Self::PodsNotEvictable | Self::EvictionTimeout | Self::DrainBlocked | Self::DrainTimeout | Self::CordonContested => true,
+            Self::DriverFailing | Self::DriverTimeout | Self::ValidationTimeout => false,
+        }
+    }
+
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::PodsNotEvictable => "pods that use the device may not be evicted",
+            Self::EvictionTimeout => "the evictions did not end in time",
+            Self::DrainBlocked => "pods may not be drained",
+            Self::DrainTimeout => "the drain did not end in time",
+            Self::CordonContested => "the node is uncordoned again and again",
+            Self::DriverFailing => "the driver's containers fail again and again",
+            Self::DriverTimeout => "the driver did not become ready in time",
+            Self::ValidationTimeout => "the validator did not succeed in time",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+/// How long after the given failed attempt the next one comes: one minute, doubled each time, at most sixteen.
+pub fn pause(attempts: u32) -> SignedDuration {
+    SignedDuration::from_mins(1_i64 << attempts.saturating_sub(1).min(4))
+}

@@ -1,0 +1,97 @@
+//! What must survive of a node's upgrade: one annotation on the node, written together with its state label and its cordon, so that a
+//! process that is killed at any moment leaves a node that the next one understands.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::contract::driver::Traits;
+use crate::rollout::observed::Node;
+
+use super::cause::Cause;
+use super::state::State;
+
+/// The format of [`Record`]. A program that finds a newer one leaves the node alone.
+pub const VERSION: u32 = 1;
+
+/// The record of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// [`VERSION`] of the program that wrote it.
+    pub version: u32,
+    /// How far the node is.
+    pub state: State,
+    /// Since when.
+    pub since: Timestamp,
+    /// When the node was started.
+    pub started: Timestamp,
+    /// The trigger digest under which it was started.
+    pub digest: String,
+    /// The cordon is ours: it goes when the node is done.
+    pub cordoned: bool,
+    /// The driver's installation does not change: workloads stay, and only the pod is replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart_only: bool,
+    /// How often the node was tried under this digest, by what it failed for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attempts: BTreeMap<Cause, u32>,
+    /// What it failed for, and the particulars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// Why a node failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// The kind.
+    pub cause: Cause,
+    /// In words: pods, numbers.
+    pub message: String,
+}
+
+/// What a node carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing of ours.
+    Nothing,
+    /// A record.
+    Record(Box<Record>),
+    /// One of a newer program.
+    Newer(u32),
+    /// A text that is no record, or a state label without a record: somebody edited it by hand. Whose the cordon is cannot be told, so it
+    /// counts as not ours.
+    Broken,
+}
+
+#[derive(Deserialize)]
+struct AnyVersion {
+    version: u32,
+}
+
+/// Reads what the node carries.
+pub fn read(node: &Node, traits: &Traits) -> Found {
+    let Some(text) = node.annotations.get(traits.own_record) else {
+        return if node.labels.contains_key(traits.own_state_label) { Found::Broken } else { Found::Nothing };
+    };
+    match serde_json::from_str::<AnyVersion>(text) {
+        Ok(found) if found.version > VERSION => Found::Newer(found.version),
+        Ok(_) => serde_json::from_str(text).map_or(Found::Broken, |record| Found::Record(Box::new(record))),
+        Err(_) => Found::Broken,
+    }
+}
+
+impl Record {
+    /// The annotation's text.
+    pub fn text(&self) -> String {
+        // A struct of plain fields with string keys always has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// How often the node has been tried for a cause under a digest.
+    pub fn attempts(&self, cause: Cause, digest: &str) -> u32 {
+        if self.digest == digest { self.attempts.get(&cause).copied().unwrap_or(0) } else { 0 }
+    }
+}

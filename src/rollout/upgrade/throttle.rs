@@ -1,0 +1,162 @@
+//! How many nodes may be started, where we decide: the vendor's two limits without their defects, a limit for each topology group, and a
+//! pause between nodes. Nodes that failed are unavailable and free their slot; a node that is cordoned already adds nothing to what is
+//! unavailable, and needs a slot like any other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::contract::policy::Upgrade;
+
+/// One node, as far as limits are concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// It is being upgraded.
+    pub in_progress: bool,
+    /// It cannot take workloads, or will not in a moment: in progress, cordoned by whomever, not ready, failed after its driver was touched.
+    pub unavailable: bool,
+    /// The value of the topology label.
+    pub group: Option<String>,
+}
+
+/// What may still be started. Every start is told to it, so that one decision cannot exceed what the last one left.
+#[derive(Clone, Debug)]
+pub struct Throttle<'a> {
+    limits: Limits,
+    in_progress: Holders<'a>,
+    unavailable: Holders<'a>,
+    groups: BTreeMap<&'a str, Group<'a>>,
+}
+
+/// The nodes that hold a limit. Their list is made once for all the nodes that are refused because of them.
+#[derive(Clone, Debug, Default)]
+struct Holders<'a> {
+    names: Vec<&'a str>,
+    list: Option<Arc<[String]>>,
+}
+
+impl<'a> Holders<'a> {
+    fn push(&mut self, name: &'a str) {
+        self.names.push(name);
+        self.list = None;
+    }
+
+    fn list(&mut self) -> Arc<[String]> {
+        let names = &self.names;
+        Arc::clone(self.list.get_or_insert_with(|| names.iter().map(|name| (*name).to_owned()).collect()))
+    }
+}
+
+/// The limits in nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many nodes there are.
+    pub total: usize,
+    /// How many may be in progress.
+    pub parallel: usize,
+    /// How many may be unavailable.
+    pub unavailable: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Group<'a> {
+    limit: usize,
+    unavailable: Holders<'a>,
+}
+
+/// Why a node may not be started, with the numbers and the nodes that hold what it would need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A limit is zero: nothing is started until it is raised.
+    Paused {
+        /// Which one.
+        key: &'static str,
+    },
+    /// All slots are taken.
+    Slots {
+        /// How many there are.
+        limit: usize,
+        /// Who has them.
+        holders: Arc<[String]>,
+    },
+    /// So many nodes are unavailable that not one more may be.
+    Unavailable {
+        /// How many may be.
+        limit: usize,
+        /// How many nodes there are.
+        total: usize,
+        /// Which ones are.
+        holders: Arc<[String]>,
+    },
+    /// The same of the node's group.
+    Group {
+        /// The group.
+        group: String,
+        /// How many of it may be.
+        limit: usize,
+        /// Which ones are.
+        holders: Arc<[String]>,
+    },
+}
+
+impl<'a> Throttle<'a> {
+    /// The limits over these nodes, by name.
+    pub fn new(upgrade: &Upgrade, members: &'a BTreeMap<&'a str, Member>) -> Self {
+        let total = members.len();
+        let policy = &upgrade.policy;
+        let parallel = if policy.max_parallel_upgrades == 0 { total } else { policy.max_parallel_upgrades as usize };
+        let unavailable = policy.max_unavailable.map_or(total, |count| count.of(total));
+        let holders = |wanted: fn(&Member) -> bool| Holders {
+            names: members.iter().filter(|(_, member)| wanted(member)).map(|(name, _)| *name).collect(),
+            list: None,
+        };
+        let mut groups: BTreeMap<&str, (usize, Holders<'_>)> = BTreeMap::new();
+        if upgrade.topology.is_some() {
+            for (name, member) in members {
+                let Some(group) = &member.group else { continue };
+                let entry = groups.entry(group).or_default();
+                entry.0 += 1;
+                entry.1.names.extend(member.unavailable.then_some(*name));
+            }
+        }
+        let limit = |size: usize| upgrade.topology.as_ref().map_or(size, |topology| topology.max_unavailable.of(size));
+        Self {
+            limits: Limits { total, parallel, unavailable },
+            in_progress: holders(|member| member.in_progress),
+            unavailable: holders(|member| member.unavailable),
+            groups: groups.into_iter().map(|(group, (size, unavailable))| (group, Group { limit: limit(size), unavailable })).collect(),
+        }
+    }
+
+    /// The limits in nodes.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Starts a node, or says why not.
+    ///
+    /// # Errors
+    /// The first limit that forbids it.
+    pub fn start(&mut self, name: &'a str, member: &'a Member) -> Result<(), Refusal> {
+        let Limits { total, parallel, unavailable } = self.limits;
+        if unavailable == 0 {
+            return Err(Refusal::Paused { key: "maxUnavailable" });
+        }
+        if self.in_progress.names.len() >= parallel {
+            return Err(Refusal::Slots { limit: parallel, holders: self.in_progress.list() });
+        }
+        if !member.unavailable {
+            if self.unavailable.names.len() >= unavailable {
+                return Err(Refusal::Unavailable { limit: unavailable, total, holders: self.unavailable.list() });
+            }
+            if let Some((group, state)) = member.group.as_deref().and_then(|group| Some((group, self.groups.get_mut(group)?))) {
+                if state.unavailable.names.len() >= state.limit {
+                    return Err(Refusal::Group { group: group.to_owned(), limit: state.limit, holders: state.unavailable.list() });
+                }
+                state.unavailable.push(name);
+            }
+            self.unavailable.push(name);
+        }
+        self.in_progress.push(name);
+        Ok(())
+    }
+}
