@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gpu_rollout::contract::count::Count;
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::settings::{DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
+use gpu_rollout::contract::settings::Settings;
 use gpu_rollout::rollout::decide::{Action, Decision, decide};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{
@@ -14,45 +11,14 @@ use gpu_rollout::rollout::observed::{
 };
 use jiff::Timestamp;
 
+use crate::settings::settings;
+
 pub(crate) const OLD: &str = "580.105.08";
 pub(crate) const NEW: &str = "580.126.20";
 
 /// Seconds of the story's clock.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
-}
-
-pub(crate) fn settings() -> Settings {
-    Settings {
-        format_version: 1,
-        digest: "d".repeat(64),
-        release: "gpu-operator-post".into(),
-        namespace: "gpu-operator".into(),
-        record: "gpu-operator-post-record".into(),
-        component: "gpu-operator".into(),
-        component_version: None,
-        duties: vec![Duty::Settle, Duty::Reroll],
-        driver: Driver::Gpu,
-        mode: Mode::Observe,
-        gate: Gate::Settled,
-        budget_seconds: 3600,
-        per_node_seconds: 600,
-        quiet_seconds: 15,
-        grace_seconds: 120,
-        operator_namespace: "gpu-operator".into(),
-        operator_deployment: None,
-        cluster_policy: "cluster-policy".into(),
-        tolerate_not_ready: Count::Number(0),
-        dra: DraSettings {
-            reroll: Reroll::Auto,
-            required: Required::Auto,
-            namespaces: vec!["nvidia-dra-driver-gpu".into()],
-            max_unavailable: Count::Percent(100),
-            replacement_seconds: 300,
-        },
-        device_plugin: DevicePluginSettings::default(),
-        expected: Expected::default(),
-    }
 }
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -82,7 +48,12 @@ impl Fleet {
             toolkit_enabled: true,
             toolkit: image("nvcr.io/nvidia/k8s", "container-toolkit", "v1.18.1"),
             labels: labels(&[("helm.sh/chart", "gpu-operator-v25.10.1"), ("app", "not this one")]),
-            upgrade_policy: UpgradePolicy { auto_upgrade: true, max_parallel: Some(1), max_unavailable: Some("25%".into()) },
+            upgrade_policy: UpgradePolicy {
+                auto_upgrade: true,
+                max_parallel: Some(1),
+                max_unavailable: Some("25%".into()),
+                ..UpgradePolicy::default()
+            },
             state: Some("ready".into()),
             ready_reason: Some("Reconciled".into()),
             ..ClusterPolicy::default()
@@ -193,8 +164,16 @@ impl Fleet {
             (names::DEPLOY_TOOLKIT_LABEL, "true"),
             ("feature.node.kubernetes.io/pci-10de.present", "true"),
         ]);
-        let node =
-            Node { name: name.into(), uid, created: at(second), ready: true, ready_since: Some(at(second)), unschedulable: false, labels };
+        let node = Node {
+            name: name.into(),
+            uid,
+            created: at(second),
+            ready: true,
+            ready_since: Some(at(second)),
+            unschedulable: false,
+            labels,
+            ..Node::default()
+        };
         self.observed.nodes.insert(name.into(), node);
     }
 

@@ -1,5 +1,8 @@
 //! The engine, without any cluster: fixtures in, decisions out.
 
+#[path = "../fixture/settings.rs"]
+mod settings;
+
 mod fleet;
 mod foreign;
 mod ofed;

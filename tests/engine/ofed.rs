@@ -13,7 +13,8 @@ use gpu_rollout::rollout::observed::{
     Api, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, Observed, Pod, Revision, UpgradePolicy,
 };
 
-use crate::fleet::{Fleet, at, settings, waits};
+use crate::fleet::{Fleet, at, waits};
+use crate::settings::settings;
 
 const OLD: &str = "24.10-0.7.0.0-0";
 const NEW: &str = "25.01-0.6.0.0-0";
@@ -89,7 +90,7 @@ fn network(nodes: usize) -> Fleet {
                 image: Some("doca-driver".into()),
                 version: Some(OLD.into()),
             }),
-            upgrade_policy: UpgradePolicy { auto_upgrade: true, max_parallel: Some(2), max_unavailable: None },
+            upgrade_policy: UpgradePolicy { auto_upgrade: true, max_parallel: Some(2), max_unavailable: None, ..UpgradePolicy::default() },
             ..NicClusterPolicy::default()
         })),
         daemon_sets: vec![DaemonSet {

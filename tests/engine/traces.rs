@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::fleet::settings;
+use crate::settings::settings;
 
 /// One watch event of a trace.
 struct Line {

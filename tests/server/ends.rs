@@ -5,8 +5,9 @@ use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Required;
 use serde_json::json;
 
+use crate::settings::{DRA, OPERATOR};
 use crate::world::World;
-use crate::world::objects::{DRA, OPERATOR, Operand};
+use crate::world::objects::Operand;
 
 struct Case {
     name: &'static str,

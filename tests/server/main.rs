@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
+#[path = "../fixture/settings.rs"]
+mod settings;
+
 mod fake;
 mod world;
 

@@ -7,7 +7,8 @@ use gpu_rollout::contract::names;
 use serde_json::{Value, json};
 
 use crate::fake::store::text;
-use crate::world::{World, at, settings};
+use crate::settings::settings;
+use crate::world::{World, at};
 
 const NETWORK: &str = "nvidia-network-operator";
 const MOFED: &str = "mofed-ubuntu22.04-5b8c-ds";

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::fake::fault::{Effect, Fault};
 use crate::fake::request::Entry;
 use crate::fake::store::Key;
-use crate::world::{World, settings};
+use crate::settings::settings;
+use crate::world::World;
 
 const POLICY: &str = "nicclusterpolicies";
 

@@ -6,7 +6,7 @@ use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::record::{NodeRecord, Outcome, Plugin, Replacement};
 use serde_json::json;
 
-use crate::world::objects::OPERATOR;
+use crate::settings::OPERATOR;
 use crate::world::{World, at};
 
 const RECORD: &str = "gpu-operator-post-record";

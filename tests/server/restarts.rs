@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::fake::Server;
 use crate::fake::fault::{Effect, Fault};
 use crate::fake::store::{Key, text};
-use crate::world::{World, at, settings};
+use crate::settings::settings;
+use crate::world::{World, at};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 /// DaemonSets of the stand-alone chart, each with its container.

@@ -4,7 +4,8 @@ use gpu_rollout::contract::exit::ExitCode;
 use serde_json::json;
 
 use crate::fake::served;
-use crate::world::objects::{OPERATOR, Operand};
+use crate::settings::OPERATOR;
+use crate::world::objects::Operand;
 use crate::world::{NEW, World};
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -4,11 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpu_rollout::contract::count::Count;
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::settings::{DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
+use gpu_rollout::contract::settings::Settings;
 use gpu_rollout::hook::{Clock, Ended, Hook, Identity, Shutdown};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -23,48 +20,16 @@ mod check;
 pub(crate) mod objects;
 mod play;
 
-use objects::{DRA, OPERATOR, Operand};
+use objects::Operand;
+
+use crate::settings::{DRA, OPERATOR, settings};
 
 pub(crate) const OLD: &str = "580.105.08";
 pub(crate) const NEW: &str = "580.126.20";
-pub(crate) const RELEASE: &str = "gpu-operator-post";
 
 /// Seconds of the story's clock.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
-}
-
-pub(crate) fn settings() -> Settings {
-    Settings {
-        format_version: 1,
-        digest: "d".repeat(64),
-        release: RELEASE.into(),
-        namespace: OPERATOR.into(),
-        record: format!("{RELEASE}-record"),
-        component: "gpu-operator".into(),
-        component_version: None,
-        duties: vec![Duty::Settle, Duty::Reroll],
-        driver: Driver::Gpu,
-        mode: Mode::Observe,
-        gate: Gate::Settled,
-        budget_seconds: 3600,
-        per_node_seconds: 600,
-        quiet_seconds: 15,
-        grace_seconds: 120,
-        operator_namespace: OPERATOR.into(),
-        operator_deployment: None,
-        cluster_policy: names::CLUSTER_POLICY.into(),
-        tolerate_not_ready: Count::Number(0),
-        dra: DraSettings {
-            reroll: Reroll::Auto,
-            required: Required::Auto,
-            namespaces: vec![DRA.into(), "nvidia-dra-driver".into()],
-            max_unavailable: Count::Percent(100),
-            replacement_seconds: 300,
-        },
-        device_plugin: DevicePluginSettings::default(),
-        expected: Expected::default(),
-    }
 }
 
 /// How fast things go.

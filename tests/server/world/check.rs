@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::fake::request::Entry;
 
-use super::objects::{DRA, OPERATOR, Operand};
-use super::{NEW, RELEASE, World};
+use super::objects::Operand;
+use super::{NEW, World};
+use crate::settings::{DRA, OPERATOR, RELEASE};
 
 impl World {
     /// The request log so far.

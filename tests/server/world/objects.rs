@@ -5,9 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::fake::store::text;
-
-pub(crate) const OPERATOR: &str = "gpu-operator";
-pub(crate) const DRA: &str = "nvidia-dra-driver-gpu";
+use crate::settings::{DRA, OPERATOR};
 
 pub(crate) fn node(name: &str, created: Timestamp) -> Value {
     json!({

@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 use crate::fake::Server;
 use crate::fake::store::Key;
 
-use super::objects::{self, DRA, OPERATOR, Operand};
+use super::objects::{self, Operand};
 use super::{NEW, Pace};
+use crate::settings::{DRA, OPERATOR};
 
 pub(super) fn edit(server: &Server, key: &Key, change: impl FnOnce(&mut Value)) {
     server.change(|state| {
