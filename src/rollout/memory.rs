@@ -27,8 +27,21 @@ pub struct Memory {
     pub ready: BTreeMap<String, (String, Timestamp)>,
     /// When this process last asked for the deletion of a pod, by UID.
     pub issued: BTreeMap<String, Timestamp>,
+    /// Patches of nodes that have been asked for and not been seen, by name.
+    pub patched: BTreeMap<String, Patched>,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
     pub well: Option<(Vec<String>, Timestamp)>,
+}
+
+/// A patch of a node that has been asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patched {
+    /// The version of the node that it was made for.
+    pub version: String,
+    /// When it was asked for.
+    pub at: Timestamp,
+    /// It starts the node's upgrade.
+    pub starts: bool,
 }
 
 impl Memory {
@@ -42,6 +55,7 @@ impl Memory {
             waiting: BTreeMap::new(),
             ready: BTreeMap::new(),
             issued: BTreeMap::new(),
+            patched: BTreeMap::new(),
             well: None,
         }
     }

@@ -8,12 +8,13 @@ use crate::contract::budget::MARGIN_SECONDS;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict};
-use crate::contract::settings::Required;
+use crate::contract::settings::{Mode, Required};
 use crate::rollout::node::{Base, Status, is_driver_node};
 use crate::rollout::observed::Node;
+use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
 
-use super::{Action, Deciding, Decision, Fleet, after};
+use super::{Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
@@ -35,9 +36,13 @@ impl Deciding<'_> {
         let members: Vec<&Node> = nodes.iter().copied().filter(|node| node.created <= self.memory.started_at).collect();
         let mut not_ready = 0;
         let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
-        for node in nodes {
+        let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
+        let reasons = match self.settings.mode {
+            Mode::Drive => self.drive(nodes, reasons, fleet),
+            Mode::Observe | Mode::Assist | Mode::Steer => reasons,
+        };
+        for (node, reason) in nodes.iter().zip(reasons) {
             let member = node.created <= self.memory.started_at;
-            let reason = self.node(node, fleet);
             if !member {
                 continue;
             }
@@ -104,8 +109,14 @@ impl Deciding<'_> {
     /// What a reason has become after so long; `None`: it is still waited for.
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
-        if let Reason::Skipped { .. } = reason {
-            return Some(Outcome::Deferred);
+        match reason {
+            Reason::Skipped { .. } | Reason::Upgrading(Upgrading::ForeignCordon | Upgrading::FailureBudget { .. }) => {
+                return Some(Outcome::Deferred);
+            }
+            Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::NewerRecord { .. } | Upgrading::NoTime { .. }) => {
+                return Some(Outcome::Failed);
+            }
+            _ => {}
         }
         if let Reason::UpgradeFailed { .. } = reason {
             // The time that a healthy node would have taken is over.
@@ -184,7 +195,7 @@ impl Deciding<'_> {
     pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
         // What is tried again on a node that has failed does not keep the run from ending.
         let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
-        let pending = self.actions.iter().any(|Action::ReplacePlugin { node, .. }| !failed_nodes.contains(&node));
+        let pending = self.actions.iter().any(|action| !failed_nodes.iter().any(|failed| *failed == action.node()));
         let well = self.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
         let mut verdict = None;
@@ -219,6 +230,7 @@ impl Deciding<'_> {
             well: well && !failed,
             memory: self.memory,
             actions: if verdict.is_some() { Vec::new() } else { self.actions },
+            focus: self.focus,
             waits: self.waits,
             outcomes: self.outcomes,
             notes: self.notes,

@@ -31,6 +31,12 @@ pub struct Record {
     pub digest: String,
     /// The cordon is ours: it goes when the node is done.
     pub cordoned: bool,
+    /// How often somebody took it away and we put it back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recordoned: u32,
+    /// When each state was entered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub steps: BTreeMap<State, Timestamp>,
     /// The driver's installation does not change: workloads stay, and only the pod is replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_only: bool,
@@ -40,6 +46,11 @@ pub struct Record {
     /// What it failed for, and the particulars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why a node failed.
@@ -88,6 +99,12 @@ impl Record {
     pub fn text(&self) -> String {
         // A struct of plain fields with string keys always has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Goes on with a state.
+    pub fn enter(&mut self, state: State, now: Timestamp) {
+        (self.state, self.since) = (state, now);
+        self.steps.insert(state, now);
     }
 
     /// How often the node has been tried for a cause under a digest.
