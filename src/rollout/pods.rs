@@ -3,8 +3,10 @@
 
 use super::observed::workload::Workload;
 
+pub mod budgets;
 pub mod filter;
 pub mod holders;
+pub mod pace;
 pub mod plan;
 
 #[cfg(test)]
