@@ -313,7 +313,7 @@ impl<'a> Drive<'a> {
     }
 
     async fn act(&mut self, action: &Action) -> Result<(), Ended> {
-        let Action::ReplacePlugin { plugin, node, namespace, pod, uid, cause } = action;
+        let Action::ReplacePlugin { plugin, node, namespace, pod, uid, cause } = action else { return Ok(()) };
         match delete_pod(&self.hook.client, namespace, pod, uid).await {
             Ok(_) => {
                 self.unwritten_since.remove(&Write::Deletion);

@@ -94,6 +94,8 @@ struct Deciding<'a> {
     memory: Memory,
     actions: Vec<Action>,
     focus: BTreeSet<String>,
+    /// Pods that have to go, before it is chosen which are asked for now.
+    evictions: Vec<Eviction>,
     waits: Vec<Wait>,
     outcomes: BTreeMap<String, Outcome>,
     failures: Vec<Wait>,
@@ -115,6 +117,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         memory: memory.clone(),
         actions: Vec::new(),
         focus: BTreeSet::new(),
+        evictions: Vec::new(),
         waits: Vec::new(),
         outcomes: BTreeMap::new(),
         failures: Vec::new(),

@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
 use super::observed::Node;
+use super::pods::filter::Own;
+use super::pods::pace::History;
 use super::reason::Reason;
 
 /// A run's memory.
@@ -29,6 +31,10 @@ pub struct Memory {
     pub issued: BTreeMap<String, Timestamp>,
     /// Patches of nodes that have been asked for and not been seen, by name.
     pub patched: BTreeMap<String, Patched>,
+    /// What was answered when a pod's eviction was asked for, by its UID.
+    pub evictions: BTreeMap<String, History>,
+    /// The hook's own pods: they never leave a node because of it.
+    pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
     pub well: Option<(Vec<String>, Timestamp)>,
 }
@@ -56,6 +62,8 @@ impl Memory {
             ready: BTreeMap::new(),
             issued: BTreeMap::new(),
             patched: BTreeMap::new(),
+            evictions: BTreeMap::new(),
+            own: Own::default(),
             well: None,
         }
     }

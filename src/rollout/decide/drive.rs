@@ -65,10 +65,8 @@ impl Deciding<'_> {
         let Some(operands) = &fleet.operands else { return left };
         let traits = self.settings.driver.traits();
         self.forget_seen_patches();
-        let subjects: Vec<Subject<'_>> =
-            nodes.iter().zip(left).map(|(node, left)| self.subject(node, left, operands, traits)).collect();
-        let members: BTreeMap<&str, Member> =
-            subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
+        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits)).collect();
+        let members: BTreeMap<&str, Member> = subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
         let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
         for (at, subject) in subjects.iter().enumerate() {
@@ -97,11 +95,8 @@ impl Deciding<'_> {
                 None => self.start(subject, again, traits),
             }));
         }
+        self.evict();
         reasons
-    }
-
-    fn subject<'n>(&self, node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
-        Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found: read(node, traits), left }
     }
 
     /// The node as limits see it. What was asked for and has not been seen counts as if it had.
@@ -178,13 +173,18 @@ impl Deciding<'_> {
         };
         let current = subject.pod.as_ref().is_some_and(|pod| pod.newest && pod.pod.containers_ready && !pod.pod.deleting);
         if current && !failure.cause.is_before_restart() && subject.left.is_none() && self.validation(subject, record).is_none() {
-            return self.finish(subject, record);
+            return self.give_back(subject, record);
         }
         let same = record.digest == self.settings.digest;
         let (attempts, limit) = (record.attempts(failure.cause, &self.settings.digest), self.settings.upgrade.attempts);
         if same && attempts >= limit {
             let message = failure.message.clone();
-            return Turn::Waits(Reason::Upgrading(Upgrading::Failed { cause: failure.cause, message, attempts, cordoned: record.cordoned }));
+            return Turn::Waits(Reason::Upgrading(Upgrading::Failed {
+                cause: failure.cause,
+                message,
+                attempts,
+                cordoned: record.cordoned,
+            }));
         }
         let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
         if same && at > self.now {
@@ -246,7 +246,7 @@ impl Deciding<'_> {
             attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
             failure: None,
         };
-        let mut patch = self.patch(subject.node);
+        let mut patch = patch_of(subject.node);
         put(&mut patch, &record, traits);
         if subject.node.annotations.contains_key(traits.requested) {
             patch.annotations.insert(traits.requested.to_owned(), None);
@@ -254,10 +254,6 @@ impl Deciding<'_> {
         patch.unschedulable = (!subject.node.unschedulable).then_some(true);
         self.issue(patch, true);
         Upgrading::Cordoning
-    }
-
-    fn patch(&self, node: &Node) -> NodePatch {
-        NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
     }
 
     /// Issues a patch, unless one for the same state of the node is under way.
@@ -291,14 +287,14 @@ impl Deciding<'_> {
 
     /// Takes away what is ours, except for a cordon that is not known to be.
     fn clear_away(&mut self, subject: &Subject<'_>) {
-        let mut patch = self.patch(subject.node);
+        let mut patch = patch_of(subject.node);
         remove(&mut patch, self.settings.driver.traits());
         self.issue(patch, false);
     }
 
     /// The node is done: cordon, state and record go in one patch.
-    fn finish(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
-        let mut patch = self.patch(subject.node);
+    fn give_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        let mut patch = patch_of(subject.node);
         remove(&mut patch, self.settings.driver.traits());
         if record.cordoned && subject.node.unschedulable {
             patch.unschedulable = Some(false);
@@ -319,7 +315,7 @@ impl Deciding<'_> {
         failed.attempts.insert(cause, attempts);
         failed.failure = Some(Failure { cause, message: message.clone() });
         failed.enter(State::UpgradeFailed, self.now);
-        let mut patch = self.patch(subject.node);
+        let mut patch = patch_of(subject.node);
         if cause.is_before_restart() && record.cordoned {
             failed.cordoned = false;
             patch.unschedulable = subject.node.unschedulable.then_some(false);
@@ -335,6 +331,15 @@ impl Deciding<'_> {
             Upgrading::Retry { message, attempts, limit, at }
         }))
     }
+}
+
+fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
+    Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found: read(node, traits), left }
+}
+
+/// An empty patch of the node as it was seen.
+fn patch_of(node: &Node) -> NodePatch {
+    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
 }
 
 /// How it stands with a node.

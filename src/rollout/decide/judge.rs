@@ -84,7 +84,7 @@ impl Deciding<'_> {
     }
 
     /// Whether the settings take a DRA driver that does not serve for no failure.
-    fn tolerates(&self, reason: &Reason) -> bool {
+    pub(super) fn tolerates(&self, reason: &Reason) -> bool {
         let required = self.settings.dra.required;
         // With re-rolls off nobody was asked to mend a stale plugin.
         let asked = !matches!(reason, Reason::PluginStale { .. }) || required == Required::True;
@@ -109,14 +109,13 @@ impl Deciding<'_> {
     /// What a reason has become after so long; `None`: it is still waited for.
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
-        match reason {
-            Reason::Skipped { .. } | Reason::Upgrading(Upgrading::ForeignCordon | Upgrading::FailureBudget { .. }) => {
-                return Some(Outcome::Deferred);
-            }
-            Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::NewerRecord { .. } | Upgrading::NoTime { .. }) => {
-                return Some(Outcome::Failed);
-            }
-            _ => {}
+        let left_alone =
+            matches!(reason, Reason::Skipped { .. } | Reason::Upgrading(Upgrading::ForeignCordon | Upgrading::FailureBudget { .. }));
+        if left_alone {
+            return Some(Outcome::Deferred);
+        }
+        if let Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::NewerRecord { .. } | Upgrading::NoTime { .. }) = reason {
+            return Some(Outcome::Failed);
         }
         if let Reason::UpgradeFailed { .. } = reason {
             // The time that a healthy node would have taken is over.

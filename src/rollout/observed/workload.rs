@@ -39,6 +39,11 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Running or Pending: what `waitForCompletion` waits for.
+    pub fn is_busy(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+
     /// Succeeded or Failed.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)

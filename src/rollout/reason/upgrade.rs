@@ -136,7 +136,9 @@ impl Upgrading {
                 NodesFailed,
                 "repair the nodes that failed, then deploy again; policy.failureBudget is the limit",
             ),
-            Self::NoTime { .. } => ("NoTimeLeft", false, Budget, "deploy again: the run goes on where it stopped; give it more time (perNode)"),
+            Self::NoTime { .. } => {
+                ("NoTimeLeft", false, Budget, "deploy again: the run goes on where it stopped; give it more time (perNode)")
+            }
             Self::ForeignCordon => (
                 "ForeignCordon",
                 false,

@@ -13,7 +13,7 @@ use crate::rollout::upgrade::state::State;
 
 use super::super::{Action, Deciding, after};
 use super::clear::Clearing;
-use super::{Subject, Turn, put};
+use super::{Subject, Turn, patch_of, put};
 
 /// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
 const MOST_RESTARTS: i32 = 10;
@@ -41,7 +41,7 @@ impl Deciding<'_> {
         }
         if !subject.wanted && subject.pod.is_none() {
             // No driver DaemonSet selects the node any more: there is nothing left to upgrade.
-            return self.finish(subject, record);
+            return self.give_back(subject, record);
         }
         let mut next = record.clone();
         if !subject.node.unschedulable && record.state <= State::PodRestartRequired {
@@ -54,11 +54,11 @@ impl Deciding<'_> {
                 Step::Stays(reason) => break reason,
                 Step::To(state) => next.enter(state, self.now),
                 Step::Fails(cause, message) => return self.fail(subject, &next, cause, message),
-                Step::Done => return self.finish(subject, &next),
+                Step::Done => return self.give_back(subject, &next),
             }
         };
         let traits = self.settings.driver.traits();
-        let mut patch = self.patch(subject.node);
+        let mut patch = patch_of(subject.node);
         let label = subject.node.labels.get(traits.own_state_label).map(String::as_str);
         // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.
         let told = next.state == record.state || next.state == State::ValidationRequired;
@@ -83,7 +83,7 @@ impl Deciding<'_> {
         // The cordon may have been somebody else's, who does not need it any more: from now on it is ours.
         record.recordoned += u32::from(record.cordoned);
         record.cordoned = true;
-        let mut patch = self.patch(subject.node);
+        let mut patch = patch_of(subject.node);
         put(&mut patch, &record, self.settings.driver.traits());
         patch.unschedulable = Some(true);
         self.issue(patch, false);
@@ -93,8 +93,8 @@ impl Deciding<'_> {
     fn step(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
         match record.state {
             State::WaitForJobsRequired => self.wait_for_jobs(subject.node, record),
-            State::PodDeletionRequired => self.pod_deletion(subject, record, actions),
-            State::DrainRequired => self.drain(subject, record, actions),
+            State::PodDeletionRequired => self.pod_deletion(subject, record),
+            State::DrainRequired => self.drain(subject, record),
             State::PodRestartRequired => self.restart(subject, record, actions),
             State::ValidationRequired => self.validate(subject, record),
             // A failed node has its own road.
@@ -126,10 +126,10 @@ impl Deciding<'_> {
         }
     }
 
-    fn pod_deletion(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
+    fn pod_deletion(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
         let drains = self.settings.upgrade.policy.drain.is_some();
         let failed = |cause, message| if drains { Step::To(State::DrainRequired) } else { Step::Fails(cause, message) };
-        match self.clear(subject.node, record, actions) {
+        match self.clear(subject.node, record) {
             Clearing::Over => Step::To(State::PodRestartRequired),
             Clearing::Waits(reason) => Step::Stays(Reason::Upgrading(reason)),
             Clearing::Blocked(message) => failed(Cause::PodsNotEvictable, message),
@@ -137,8 +137,8 @@ impl Deciding<'_> {
         }
     }
 
-    fn drain(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
-        match self.clear(subject.node, record, actions) {
+    fn drain(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
+        match self.clear(subject.node, record) {
             Clearing::Over => Step::To(State::PodRestartRequired),
             Clearing::Waits(reason) => Step::Stays(Reason::Upgrading(reason)),
             Clearing::Blocked(message) => Step::Fails(Cause::DrainBlocked, message),
@@ -229,10 +229,13 @@ impl Deciding<'_> {
 
     /// A plugin that does not come back must not hold a slot for ever.
     fn plugin(&mut self, node: &Node, reason: &Reason) -> Step {
-        let limit = match reason.exit_code() {
-            ExitCode::DraNotServing => self.settings.dra.replacement_seconds,
-            ExitCode::PluginsNotServing => self.settings.device_plugin.replacement_seconds,
-            _ => return Step::Stays(reason.clone()),
+        let code = reason.exit_code();
+        let limit = if code == ExitCode::DraNotServing {
+            self.settings.dra.replacement_seconds
+        } else if code == ExitCode::PluginsNotServing {
+            self.settings.device_plugin.replacement_seconds
+        } else {
+            return Step::Stays(reason.clone());
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
         let over = !reason.resolves_itself() || self.passed(since, limit);
