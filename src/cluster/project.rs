@@ -18,6 +18,12 @@ use crate::rollout::observed::{
 };
 use crate::rollout::version::split_image;
 
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use workload::{budget, claim, job, maintenance, workload};
+
 fn time(time: &Time) -> Timestamp {
     time.0
 }

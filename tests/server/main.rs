@@ -23,3 +23,4 @@ mod signals;
 mod socket;
 mod versions;
 mod watches;
+mod writes;
