@@ -16,4 +16,5 @@ pub mod selector;
 pub mod spec;
 pub mod stale;
 pub mod upgrade;
+pub mod vendor;
 pub mod version;

@@ -46,6 +46,10 @@ pub const NFD_LABEL_PREFIX: &str = "feature.node.kubernetes.io/";
 
 /// The label that all driver DaemonSets and pods carry, whatever their `app` (ClusterPolicy and NVIDIADriver mode).
 pub const DRIVER_COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "nvidia-driver");
+/// Driver DaemonSets and pods on OpenShift with the driver toolkit carry it, with the value `true`.
+pub const DRIVER_TOOLKIT_LABEL: &str = "openshift.driver-toolkit";
+/// Node annotation: the GPU operator's upgrade controller evicts, and driver-manager does not (`true`, or absent).
+pub const UPGRADE_ENABLED_ANNOTATION: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 /// `app` of the container toolkit.
 pub const TOOLKIT_APP: (&str, &str) = ("app", "nvidia-container-toolkit-daemonset");
 /// The operator's Deployment: a literal in the chart, whatever the release is called.

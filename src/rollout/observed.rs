@@ -172,6 +172,8 @@ pub struct ClusterPolicy {
     pub driver_enabled: bool,
     /// `spec.driver.useNvidiaDriverCRD`
     pub uses_nvidia_drivers: bool,
+    /// `spec.sandboxWorkloads.enabled`: GPUs for virtual machines. Drivers are not upgraded then.
+    pub sandbox_workloads: bool,
     /// `spec.driver`: repository, image, version.
     pub driver: ImageSpec,
     /// `spec.driver.manager`
@@ -239,9 +241,11 @@ pub struct NvidiaDriver {
     pub uid: String,
     /// `metadata.generation`: counts the edits of the spec.
     pub generation: i64,
+    /// Being deleted.
+    pub deleting: bool,
     /// `spec`: repository, image, version.
     pub driver: ImageSpec,
-    /// `spec.upgradePolicy`
+    /// `spec.upgradePolicy`; where it is absent upgrades are on.
     pub upgrade_policy: UpgradePolicy,
 }
 
@@ -303,6 +307,8 @@ pub struct Pod {
     pub owner: Option<String>,
     /// The node that it is bound to, or that its DaemonSet made it for.
     pub node: Option<String>,
+    /// It is not bound yet.
+    pub unbound: bool,
     /// The label `controller-revision-hash`.
     pub revision: Option<String>,
     /// Labels that tell what it is.

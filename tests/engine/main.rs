@@ -3,6 +3,7 @@
 #[path = "../fixture/settings.rs"]
 mod settings;
 
+mod conformance;
 mod drive;
 mod fleet;
 mod foreign;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
-use crate::rollout::action::NodePatch;
+use crate::rollout::action::{News, NodePatch};
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -142,6 +142,10 @@ impl Deciding<'_> {
 
     /// One node.
     fn turn(&mut self, subject: &Subject<'_>) -> Turn {
+        if subject.record().is_some() {
+            // From now on the run is about the node, whatever becomes of it.
+            self.record(subject.node);
+        }
         match &subject.found {
             Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
             Found::Broken => {
@@ -257,7 +261,7 @@ impl Deciding<'_> {
     }
 
     /// Issues a patch, unless one for the same state of the node is under way.
-    fn issue(&mut self, patch: NodePatch, starts: bool) -> bool {
+    pub(super) fn issue(&mut self, patch: NodePatch, starts: bool) -> bool {
         if let Some(patched) = self.memory.patched.get(&patch.node)
             && patched.version == patch.version
             && !self.passed(patched.at, REPEAT_SECONDS)
@@ -272,7 +276,7 @@ impl Deciding<'_> {
     }
 
     /// A patch is over when the node has been seen at another version, or is gone.
-    fn forget_seen_patches(&mut self) {
+    pub(super) fn forget_seen_patches(&mut self) {
         let nodes = &self.observed.nodes;
         self.memory.patched.retain(|name, patched| nodes.get(name).is_some_and(|node| node.version == patched.version));
     }
@@ -299,7 +303,11 @@ impl Deciding<'_> {
         if record.cordoned && subject.node.unschedulable {
             patch.unschedulable = Some(false);
         }
-        self.issue(patch, false);
+        let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
+        patch.news = Some(News::Upgraded(format!("{}{stays}", record.told(self.now))));
+        if self.issue(patch, false) {
+            self.record(subject.node).steps = record.steps();
+        }
         Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
     }
 
@@ -321,15 +329,19 @@ impl Deciding<'_> {
             patch.unschedulable = subject.node.unschedulable.then_some(false);
         }
         put(&mut patch, &failed, traits);
-        self.issue(patch, false);
         let limit = self.settings.upgrade.attempts;
-        Turn::Waits(Reason::Upgrading(if attempts >= limit {
+        let reason = if attempts >= limit {
             Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned }
         } else {
             let at = self.now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
             self.wake_at = self.wake_at.min(at);
             Upgrading::Retry { message, attempts, limit, at }
-        }))
+        };
+        patch.news = Some(News::Failed(format!("{cause}: {reason}; {}", failed.told(self.now))));
+        if self.issue(patch, false) {
+            self.record(subject.node).steps = failed.steps();
+        }
+        Turn::Waits(Reason::Upgrading(reason))
     }
 }
 
@@ -338,7 +350,7 @@ fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, tr
 }
 
 /// An empty patch of the node as it was seen.
-fn patch_of(node: &Node) -> NodePatch {
+pub(super) fn patch_of(node: &Node) -> NodePatch {
     NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
 }
 

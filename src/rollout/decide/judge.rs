@@ -39,7 +39,9 @@ impl Deciding<'_> {
         let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
         let reasons = match self.settings.mode {
             Mode::Drive => self.drive(nodes, reasons, fleet),
-            Mode::Observe | Mode::Assist | Mode::Steer => reasons,
+            Mode::Assist => self.assist(nodes, reasons, fleet),
+            Mode::Observe => self.explained(nodes, reasons),
+            Mode::Steer => reasons,
         };
         for (node, reason) in nodes.iter().zip(reasons) {
             let member = node.created <= self.memory.started_at;
@@ -101,7 +103,12 @@ impl Deciding<'_> {
             }
             self.ends(node, outcome, Some(&reason));
         } else {
-            self.note_record(node, None, Some(&reason));
+            if self.settings.mode != Mode::Drive {
+                self.note_record(node, None, Some(&reason));
+            } else if self.memory.nodes.contains_key(&node.name) {
+                // How far it is stands on the node itself; the run record has what came of it.
+                self.note_record(node, None, None);
+            }
             self.waits.push(Wait { node: Some(node.name.clone()), reason, since });
         }
     }
@@ -159,7 +166,7 @@ impl Deciding<'_> {
     /// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
     fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
         let now = self.now;
-        let text = reason.map(|reason| format!("{}: {reason}", reason.name()));
+        let text = reason.map(|reason| format!("{}: {}", reason.name(), reason.lasting()));
         let record = self.record(node);
         let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
         if record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text) {

@@ -179,6 +179,10 @@ pub struct Maintenance {
     pub node: String,
     /// Who asked.
     pub requestor: String,
+    /// Who joined.
+    pub additional: Vec<String>,
     /// Reason of the condition `Ready`.
     pub state: Option<String>,
+    /// Being deleted.
+    pub deleting: bool,
 }
