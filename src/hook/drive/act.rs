@@ -11,8 +11,8 @@ use super::{Drive, Ended, Occurrence, Write};
 
 /// What became of an action.
 enum Outcome {
-    /// A deletion or a patch.
-    Done(Done),
+    /// It was done, or there was nothing left to do.
+    Done,
     /// An eviction.
     Answered(EvictionAnswer),
 }
@@ -24,21 +24,21 @@ impl Drive<'_> {
         let client = &self.hook.client;
         let may_write = || held.is_valid() && !self.hook.shutdown.is_requested();
         let results = perform(actions, Action::node, may_write, async |action: &Action| match action {
-            Action::ReplacePlugin { namespace, pod, uid, .. } => delete_pod(client, namespace, pod, uid).await.map(Outcome::Done),
+            Action::ReplacePlugin { namespace, pod, uid, .. } => delete_pod(client, namespace, pod, uid).await.map(|_| Outcome::Done),
             Action::DeleteDriver(deletion) => {
-                delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await.map(Outcome::Done)
+                delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await.map(|_| Outcome::Done)
             }
             Action::PatchNode(patch) => match patch_node(client, patch).await? {
                 // What is behind it was decided on another node than there is: it is decided anew.
                 Done::Superseded => Err(CallError::Conflict(format!("node `{}` has changed", patch.node))),
-                done @ (Done::Now | Done::Already) => Ok(Outcome::Done(done)),
+                Done::Now | Done::Already => Ok(Outcome::Done),
             },
             Action::Evict(eviction) => Ok(Outcome::Answered(evict(client, eviction).await)),
         })
         .await;
         for (action, result) in actions.iter().zip(results) {
             match result {
-                Some(Ok(Outcome::Done(_))) => self.done(action).await,
+                Some(Ok(Outcome::Done)) => self.done(action).await,
                 Some(Ok(Outcome::Answered(answer))) => self.answered(action, answer)?,
                 Some(Err(error)) => self.failed(action, &error)?,
                 None => {}

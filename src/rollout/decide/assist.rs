@@ -60,6 +60,7 @@ impl Deciding<'_> {
             self.notes.push("the operator's version cannot be told: it is not woken".to_owned());
             return reasons;
         };
+        self.clean_bystanders(traits);
         let (moves, waits) = self.vendor(generation);
         self.wake(generation, &moves, nodes, traits);
         let mut waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
@@ -190,7 +191,7 @@ impl Deciding<'_> {
     }
 
     /// Takes away what woke the controller, from nodes that it is done with.
-    pub(super) fn clean(&mut self, node: &Node, traits: &Traits) -> Option<Reason> {
+    fn clean(&mut self, node: &Node, traits: &Traits) -> Option<Reason> {
         let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
         if state.is_in_progress() {
             return None;
@@ -210,7 +211,7 @@ impl Deciding<'_> {
     }
 
     /// Takes our state label from nodes without driver.
-    pub(super) fn clean_bystanders(&mut self, traits: &Traits) {
+    fn clean_bystanders(&mut self, traits: &Traits) {
         let observed = self.observed;
         for node in observed.nodes.values().filter(|node| node.annotations.contains_key(traits.wake)) {
             let mut patch = patch_of(node);
