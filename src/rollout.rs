@@ -10,7 +10,6 @@ pub mod node;
 pub mod observed;
 pub mod plugin;
 pub mod reason;
-pub mod selector;
 pub mod spec;
 pub mod stale;
 pub mod upgrade;
