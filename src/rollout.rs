@@ -12,7 +12,6 @@ pub mod observed;
 pub mod plugin;
 pub mod pods;
 pub mod reason;
-pub mod selector;
 pub mod spec;
 pub mod stale;
 pub mod upgrade;
