@@ -10,6 +10,7 @@ pub mod node;
 pub mod observed;
 pub mod plugin;
 pub mod pods;
+pub mod preflight;
 pub mod reason;
 pub mod selector;
 pub mod spec;
