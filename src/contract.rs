@@ -3,6 +3,7 @@
 //! A leaf: it imports nothing else of this crate, and everything may import it.
 
 pub mod budget;
+pub mod check;
 pub mod count;
 pub mod digest;
 pub mod driver;

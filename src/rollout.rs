@@ -11,6 +11,7 @@ pub mod node;
 pub mod observed;
 pub mod plugin;
 pub mod pods;
+pub mod preflight;
 pub mod reason;
 pub mod spec;
 pub mod stale;
