@@ -13,3 +13,4 @@ mod restarts;
 mod settle;
 mod simulation;
 mod traces;
+mod vendor;
