@@ -2,7 +2,7 @@
 
 mod build;
 mod deletion;
-mod fixture;
+pub(crate) mod fixture;
 mod jobs;
 mod operator;
 mod outdated;

@@ -14,3 +14,4 @@ mod restarts;
 mod settle;
 mod simulation;
 mod traces;
+mod vendor;

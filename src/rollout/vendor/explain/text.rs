@@ -29,10 +29,11 @@ impl fmt::Display for Wait {
                 write!(out, "{} of {limit} parallel upgrades are taken{}{}", holders.len(), Names(holders), Ahead(ahead))
             }
             Self::Unavailable { limit, written, total, counted, holders, ahead } => {
-                write!(out, "{counted} nodes count as unavailable and {limit} may ({written} of {total}){}{}", Names(holders), Ahead(ahead))
+                let count = if *counted == 1 { "node counts" } else { "nodes count" };
+                write!(out, "{counted} {count} as unavailable and {limit} may ({written} of {total}){}{}", Names(holders), Ahead(ahead))
             }
             Self::Jobs { count, since, until } => {
-                write!(out, "{count} pods of jobs run")?;
+                write!(out, "{count} {}", if *count == 1 { "pod of a job runs" } else { "pods of jobs run" })?;
                 if let Some(since) = since {
                     write!(out, "; waited for since {since}")?;
                 }
