@@ -10,8 +10,8 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::contract::names;
+use crate::contract::selector::{Operator, Requirement, Selector};
 use crate::rollout::observed::workload::{Budget, Claim, Controller, Job, Maintenance, Phase, Workload};
-use crate::rollout::selector::{Operator, Requirement, Selector};
 
 use super::{created, name, text, time, uid};
 

@@ -8,7 +8,7 @@ use crate::contract::budget::MARGIN_SECONDS;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict};
-use crate::contract::settings::{Mode, Required};
+use crate::contract::settings::Required;
 use crate::rollout::node::{Base, Status, is_driver_node};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::upgrade::Upgrading;
@@ -37,11 +37,12 @@ impl Deciding<'_> {
         let mut not_ready = 0;
         let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
         let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
-        let reasons = match self.settings.mode {
-            Mode::Drive => self.drive(nodes, reasons, fleet),
-            Mode::Assist => self.assist(nodes, reasons, fleet),
-            Mode::Observe => self.explained(nodes, reasons),
-            Mode::Steer => reasons,
+        let reasons = if self.settings.has(Duty::Drive) {
+            self.drive(nodes, reasons, fleet)
+        } else if self.settings.has(Duty::Wake) {
+            self.assist(nodes, reasons, fleet)
+        } else {
+            self.explained(nodes, reasons)
         };
         for (node, reason) in nodes.iter().zip(reasons) {
             let member = node.created <= self.memory.started_at;
@@ -103,7 +104,7 @@ impl Deciding<'_> {
             }
             self.ends(node, outcome, Some(&reason));
         } else {
-            if self.settings.mode != Mode::Drive {
+            if !self.settings.has(Duty::Drive) {
                 self.note_record(node, None, Some(&reason));
             } else if self.memory.nodes.contains_key(&node.name) {
                 // How far it is stands on the node itself; the run record has what came of it.

@@ -107,7 +107,8 @@ fn time_budget(view: &View<'_>) -> Option<Draft> {
         nodes,
         max_parallel: policy.max_parallel_upgrades,
         max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
-        per_node_seconds: settings.per_node_seconds.saturating_add(settings.upgrade.soak_seconds),
+        per_node_seconds: settings.per_node_seconds,
+        soak_seconds: settings.upgrade.soak_seconds,
     };
     let (needed, has) = (fleet.budget_seconds(), view.input.coming.budget_seconds.unwrap_or(settings.budget_seconds));
     (needed > has).then(|| {

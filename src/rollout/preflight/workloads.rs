@@ -7,13 +7,13 @@ use jiff::SignedDuration;
 use crate::contract::check::Check;
 use crate::contract::driver::Driver;
 use crate::contract::names;
+use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Claim, Workload};
 use crate::rollout::pods::budgets::{Budgets, Standing};
 use crate::rollout::pods::filter::{Answer, Block, Filter, Stay, Step, Terms, drain_selector};
 use crate::rollout::pods::holders::{Holders, Holding, Rules, consumers};
 use crate::rollout::pods::plan::Leaving;
 use crate::rollout::pods::{full_name, listed};
-use crate::rollout::selector::Selector;
 
 use super::{Draft, View};
 

@@ -2,13 +2,13 @@
 
 use crate::contract::driver::Driver;
 use crate::contract::policy::{Drain, PodDeletion};
+use crate::contract::selector::Selector;
 use crate::rollout::observed::Api;
 use crate::rollout::observed::workload::{Claim, Phase, Workload};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Liveness, Own, Step, Terms, drain_selector};
 use crate::rollout::pods::fixture::{at, bare, gpu_pod, labeled, of_daemon_set, pod};
 use crate::rollout::pods::holders::{Hidden, Holders, Rules};
 use crate::rollout::pods::plan::{Plan, Progress, Stage};
-use crate::rollout::selector::Selector;
 
 static SERVED: Api<Vec<Claim>> = Api::Served(Vec::new());
 
