@@ -21,6 +21,8 @@ const WATCH_SECONDS: u32 = 60;
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between looks for a resource that the server does not know.
+const ABSENT_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
@@ -84,7 +86,9 @@ where
         tracing::debug!(url = follower.api.resource_url(), %broken, "listing anew");
         follower.table.mark(sort(&broken));
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        // What the server does not know it will hardly learn in the next seconds.
+        let longest = if matches!(broken, Broken::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
+        pause = (pause * 2).min(longest);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{Run, Verdict};
 use crate::contract::settings::FORMAT_VERSION;
-use crate::rollout::decide::{Decision, decide};
+use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
 use crate::rollout::observed::Observed;
@@ -30,6 +30,8 @@ mod tell;
 
 /// Changes that come together are looked at together.
 const GATHER: Duration = Duration::from_millis(150);
+/// How long the stories of nodes are gathered that the nodes themselves carry too.
+const GATHER_RECORD: Duration = Duration::from_secs(30);
 /// How soon a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
@@ -52,6 +54,8 @@ struct Drive<'a> {
     /// Since when it has been refusing writes, by what was to be written.
     unwritten_since: BTreeMap<Write, Timestamp>,
     progress_at: Timestamp,
+    /// When what was gathered for the record is written.
+    record_due: Option<Timestamp>,
     /// Whether the budget has been held against the live fleet.
     estimated: bool,
 }
@@ -134,6 +138,7 @@ impl<'a> Drive<'a> {
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
             progress_at: now,
+            record_due: Some(now),
             estimated: false,
         }
     }
@@ -195,6 +200,7 @@ impl<'a> Drive<'a> {
             self.run.started_at = self.memory.started_at;
         }
         self.memory.configs = configs;
+        self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
         Ok(())
     }
@@ -244,7 +250,10 @@ impl<'a> Drive<'a> {
             };
             tokio::select! {
                 biased;
-                () = self.hook.shutdown.requested() => return Some(interrupted()),
+                () = self.hook.shutdown.requested() => {
+                    self.keep_gathered().await;
+                    return Some(interrupted());
+                }
                 () = held.lost() => return None,
                 () = self.watches.changed() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
@@ -260,26 +269,8 @@ impl<'a> Drive<'a> {
         if !held.is_valid() {
             return Ok(now);
         }
-        let mut run = self.run.clone();
-        run.configs.clone_from(&decision.memory.configs);
-        run.verdict.clone_from(&decision.verdict);
-        if run.verdict.is_some() {
-            run.specs = fingerprint(&observed);
-        }
-        let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
-        if let Err(error) = self.store.write(&record).await {
-            // Unwritten is undecided: without its record a replacement could be done twice.
-            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
-            if let RecordError::Call(error, _) = &error
-                && let Some(ended) = self.unwritable(Write::Record, error)
-            {
-                return Err(ended);
-            }
-            if decision.verdict.is_none() || now < self.memory.deadline {
-                return Ok(after(self.now(), RETRY));
-            }
-        } else {
-            self.unwritten_since.remove(&Write::Record);
+        if let Some(again) = self.keep(&observed, &decision, now).await? {
+            return Ok(again);
         }
         self.estimate(&observed, &decision).await;
         self.tell(&decision).await;
@@ -297,7 +288,58 @@ impl<'a> Drive<'a> {
             self.record(Occurrence::Ended { verdict: &verdict }).await;
             return Err(verdict.into());
         }
-        Ok(decision.wake_at.min(self.progress_at))
+        Ok(decision.wake_at.min(self.progress_at).min(self.record_due.unwrap_or(Timestamp::MAX)))
+    }
+
+    /// Keeps the record of a decision, before its actions. `Some`: that failed, and it is to be decided again then.
+    async fn keep(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) -> Result<Option<Timestamp>, Ended> {
+        let changed = decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
+        if !self.must_keep(decision) && self.record_due.is_none_or(|due| due > now) {
+            // Where the hook drives, the nodes themselves carry what must survive; their stories are gathered.
+            if changed && self.record_due.is_none() {
+                self.record_due = Some(after(now, GATHER_RECORD));
+            }
+            return Ok(None);
+        }
+        let mut run = self.run.clone();
+        run.configs.clone_from(&decision.memory.configs);
+        run.verdict.clone_from(&decision.verdict);
+        if run.verdict.is_some() {
+            run.specs = fingerprint(observed);
+        }
+        let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
+        if let Err(error) = self.store.write(&record).await {
+            // Unwritten is undecided: without its record a replacement could be done twice.
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
+            if let RecordError::Call(error, _) = &error
+                && let Some(ended) = self.unwritable(Write::Record, error)
+            {
+                return Err(ended);
+            }
+            if decision.verdict.is_none() || now < self.memory.deadline {
+                return Ok(Some(after(self.now(), RETRY)));
+            }
+        } else {
+            self.unwritten_since.remove(&Write::Record);
+            self.record_due = None;
+        }
+        Ok(None)
+    }
+
+    /// Whether a decision may only be acted on when its record is written.
+    fn must_keep(&self, decision: &Decision) -> bool {
+        let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
+        !self.hook.settings.has(Duty::Drive) || decision.verdict.is_some() || decision.actions.iter().any(replaces)
+    }
+
+    /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
+    async fn keep_gathered(&mut self) {
+        if self.record_due.take().is_some() {
+            let record = Record { run: Some(self.run.clone()), nodes: self.memory.nodes.clone() };
+            if let Err(error) = self.store.write(&record).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
+            }
+        }
     }
 
     /// Notes that a write cannot succeed as things are; after a while that ends the run.

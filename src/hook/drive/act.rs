@@ -3,6 +3,7 @@
 use crate::cluster::actions::{Done, EvictionAnswer, delete_pod, evict, patch_node, perform};
 use crate::cluster::call::CallError;
 use crate::cluster::lease::Held;
+use crate::contract::duty::Duty;
 use crate::rollout::action::NodePatch;
 use crate::rollout::decide::Action;
 use crate::rollout::pods::pace::{Answer, History};
@@ -50,6 +51,9 @@ impl Drive<'_> {
     async fn done(&mut self, action: &Action) {
         self.unwritten_since.remove(&kind(action));
         match action {
+            Action::ReplacePlugin { node, pod, cause, .. } if self.hook.settings.has(Duty::Drive) => {
+                tracing::info!(node, pod, cause, "replacing a stale plugin pod");
+            }
             Action::ReplacePlugin { plugin, node, pod, cause, .. } => {
                 self.record(Occurrence::PluginReplaced { plugin: *plugin, node, pod, cause }).await;
             }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
+use crate::contract::record::Replacement;
 use crate::rollout::action::{News, NodePatch};
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
@@ -304,7 +305,15 @@ impl Deciding<'_> {
             patch.unschedulable = Some(false);
         }
         let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
-        patch.news = Some(News::Upgraded(format!("{}{stays}", record.told(self.now))));
+        let plugins = self.memory.nodes.get(&subject.node.name).filter(|known| known.uid == subject.node.uid);
+        let since = |one: &&Replacement| one.at >= record.started;
+        let replaced: Vec<String> = plugins
+            .iter()
+            .flat_map(|known| known.replaced.values())
+            .filter(since)
+            .map(|one| format!("; plugin {} replaced: {}", one.pod, one.cause))
+            .collect();
+        patch.news = Some(News::Upgraded(format!("{}{}{stays}", record.told(self.now), replaced.concat())));
         if self.issue(patch, false) {
             self.record(subject.node).steps = record.steps();
         }
