@@ -9,6 +9,7 @@ mod docs {
     mod exit_codes;
     mod links;
     mod lints;
+    mod modes;
     mod rights;
     mod traps;
 }
