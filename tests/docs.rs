@@ -10,6 +10,7 @@ mod docs {
     mod links;
     mod lints;
     mod preflight;
+    mod modes;
     mod rights;
     mod traps;
 }

@@ -109,6 +109,8 @@ pub const GPU_LABELS: [&str; 4] = [
 pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgrade", "nvidia.com/ofed-driver-upgrade", "gpu-rollout.dev/"];
 /// The init container of a GPU driver pod that prepares the node (k8s-driver-manager).
 pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
+/// Its environment variables that must be `false` where we evict and drain: it would do both beside us (the operator sets the first to true).
+pub const DRIVER_MANAGER_OFF: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
 /// Environment variable of a driver pod: a hash over everything that the driver's installation depends on (gpu-operator v26.3 and later).
 pub const CONFIG_DIGEST_ENV: &str = "DRIVER_CONFIG_DIGEST";
 /// Annotation of the API object of a static pod (Kubernetes `core/v1` `MirrorPodAnnotationKey`).

@@ -152,6 +152,11 @@ fn requirement(part: &str) -> Result<Requirement, String> {
     Ok(Requirement { key: label_key(key.trim())?, operator })
 }
 
+/// Whether a text is the key of a label.
+pub fn is_label_key(text: &str) -> bool {
+    label_key(text).is_ok()
+}
+
 /// A label key: a name of at most 63 letters, digits, `-`, `_` and `.`, with an optional DNS prefix.
 fn label_key(key: &str) -> Result<String, String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));

@@ -6,6 +6,7 @@ use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use super::{PlanError, device_plugin};
 use crate::catalog::lookup;
 use crate::catalog::model::{NodeScheduling, Places, Version};
+use crate::contract::names::DRIVER_MANAGER_OFF;
 use crate::contract::settings::Mode;
 use crate::device_plugin::environment::Chart;
 use crate::recipe::model::{Component, Rollout, Scheduling};
@@ -146,7 +147,7 @@ fn manager_env(component: &Component, values: &mut Map<String, Value>) -> Result
         Some(Value::Array(entries)) => entries.clone(),
         Some(_) => return Err(wrong("expected a list of `{name: …, value: …}`".to_owned())),
     };
-    for name in gpu::MANAGER_OFF {
+    for name in DRIVER_MANAGER_OFF {
         let wanted = json!({"name": name, "value": "false"});
         match entries.iter().find(|entry| entry["name"] == name) {
             Some(found) if *found != wanted => {

@@ -15,8 +15,6 @@ pub const POLICY: &str = "driver.upgradePolicy";
 pub const AUTO_UPGRADE: &str = "driver.upgradePolicy.autoUpgrade";
 /// The environment of the driver pod's init container (k8s-driver-manager).
 pub const MANAGER_ENV: &str = "driver.manager.env";
-/// What that must not do where we evict and drain (k8s-driver-manager; the operator's own default of the first is true).
-pub const MANAGER_OFF: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
 
 /// The recipe's mode, where the operator manages the driver. With `sandboxWorkloads` its upgrade controller is switched off: there is
 /// nothing to wake or to steer.
