@@ -14,6 +14,7 @@ pub mod snapshot;
 pub mod state;
 pub mod task;
 pub mod throttle;
+pub mod users;
 pub mod wake;
 
 pub use explain::{explain, stranded};
