@@ -96,7 +96,7 @@ fn every_step_after_a_while_was_announced() {
             count += 1;
         }
     }
-    assert_eq!(count, 33, "such steps of all traces");
+    assert_eq!(count, 37, "such steps of all traces");
 }
 
 fn strict() -> Rules {
