@@ -10,6 +10,7 @@ mod docs {
     mod exit_codes;
     mod links;
     mod lints;
+    mod preflight;
     mod rights;
     mod traps;
 }

@@ -1,31 +1,22 @@
-//! The writes that move a rollout. Each does what the engine said and nothing else.
+//! The writes that move a rollout. Each does what the engine said and nothing else: no retries, no pacing.
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+mod delete;
+mod evict;
+mod node;
+mod perform;
 
-use super::call::{CallError, call};
+pub use delete::delete_pod;
+pub use evict::{EvictionAnswer, evict};
+pub use node::patch_node;
+pub use perform::perform;
 
 /// What became of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// It was done.
     Now,
-    /// There was nothing left to do: the pod is gone or another one stands there.
+    /// There was nothing left to do: the object is gone or another one stands there.
     Already,
-}
-
-/// Deletes a pod if it is still the one with this UID. RBAC: `delete` on `pods` in its namespace.
-///
-/// # Errors
-/// The call failed otherwise; the loop tries again.
-pub async fn delete_pod(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<Done, CallError> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match call(api.delete(name, &parameters)).await {
-        Ok(_) => Ok(Done::Now),
-        Err(CallError::NotFound(_) | CallError::Conflict(_)) => Ok(Done::Already),
-        Err(error) => Err(error),
-    }
+    /// The object is not what it was decided on any more; the next decision looks again.
+    Superseded,
 }

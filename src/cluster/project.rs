@@ -18,6 +18,12 @@ use crate::rollout::observed::{
 };
 use crate::rollout::version::split_image;
 
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use workload::{budget, claim, job, maintenance, workload};
+
 fn time(time: &Time) -> Timestamp {
     time.0
 }
@@ -264,6 +270,7 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
 fn upgrade_policy(data: &Value, pointer: &str) -> UpgradePolicy {
     let field = |name: &str| data.pointer(&format!("{pointer}/{name}"));
     UpgradePolicy {
+        stated: data.pointer(pointer).is_some_and(Value::is_object),
         auto_upgrade: field("autoUpgrade").and_then(Value::as_bool).unwrap_or(false),
         max_parallel: field("maxParallelUpgrades").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
         max_unavailable: field("maxUnavailable").map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),

@@ -111,3 +111,7 @@ pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgra
 pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
 /// Environment variable of a driver pod: a hash over everything that the driver's installation depends on (gpu-operator v26.3 and later).
 pub const CONFIG_DIGEST_ENV: &str = "DRIVER_CONFIG_DIGEST";
+/// Annotation of the API object of a static pod (Kubernetes `core/v1` `MirrorPodAnnotationKey`).
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Annotation of a pod that is on secondary networks (Multus, `NetworkAttachmentAnnot`).
+pub const NETWORKS_ANNOTATION: &str = "k8s.v1.cni.cncf.io/networks";

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::actions::delete_pod;
 use crate::cluster::call::{CallError, REFUSAL};
 use crate::cluster::events::Recorder;
 use crate::cluster::lease::{Held, Leases};
@@ -15,7 +14,7 @@ use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{Run, Verdict};
 use crate::contract::settings::FORMAT_VERSION;
-use crate::rollout::decide::{Action, Decision, decide};
+use crate::rollout::decide::{Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
 use crate::rollout::observed::Observed;
@@ -25,6 +24,7 @@ use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
+mod act;
 mod network;
 mod tell;
 
@@ -87,8 +87,12 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
 enum Write {
     /// The run record.
     Record,
-    /// Deletions of plugin pods.
+    /// Deletions of plugin and driver pods.
     Deletion,
+    /// Nodes.
+    Node,
+    /// Evictions.
+    Eviction,
     /// Annotations of the NicClusterPolicy.
     Annotation,
 }
@@ -281,13 +285,8 @@ impl<'a> Drive<'a> {
         self.tell(&decision).await;
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.tell_nodes(&before).await;
-        for action in &decision.actions {
-            // What is not done now is done by the next decision, of this pod or of the next one.
-            if !held.is_valid() || self.hook.shutdown.is_requested() {
-                break;
-            }
-            self.act(action).await?;
-        }
+        self.act(&decision.actions, held).await?;
+        self.watches.focus(&decision.focus);
         if let Some(verdict) = decision.verdict {
             for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
                 if let Some(node) = &wait.node {
@@ -310,24 +309,6 @@ impl<'a> Drive<'a> {
         };
         let since = *self.unwritten_since.entry(write).or_insert(self.hook.clock.now());
         (self.now() >= after(since, REFUSAL)).then_some(ended)
-    }
-
-    async fn act(&mut self, action: &Action) -> Result<(), Ended> {
-        let Action::ReplacePlugin { plugin, node, namespace, pod, uid, cause } = action;
-        match delete_pod(&self.hook.client, namespace, pod, uid).await {
-            Ok(_) => {
-                self.unwritten_since.remove(&Write::Deletion);
-                self.record(Occurrence::PluginReplaced { plugin: *plugin, node, pod, cause }).await;
-            }
-            Err(error) => {
-                // A later decision repeats the deletion.
-                tracing::warn!(node, pod, %error, "unable to delete the plugin pod; trying again");
-                if let Some(ended) = self.unwritable(Write::Deletion, &error) {
-                    return Err(ended);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Once, as soon as it is known which nodes are out of date: is the budget enough for them?

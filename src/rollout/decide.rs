@@ -1,7 +1,7 @@
 //! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
 //! Total and deterministic; the caller performs the actions without deciding anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,6 +9,7 @@ use crate::contract::duty::Duty;
 use crate::contract::record::{Outcome, Plugin, Verdict};
 use crate::contract::settings::{Required, Settings};
 
+use super::action::{Eviction, NodePatch, PodDeletion};
 use super::device_plugin::DevicePlugins;
 use super::memory::Memory;
 use super::node::{Operands, is_driver_node};
@@ -17,6 +18,8 @@ use super::plugin::Plugins;
 use super::reason::{Reason, Wait};
 use super::spec::observed_spec;
 
+mod assist;
+mod drive;
 mod fleet;
 mod judge;
 mod replace;
@@ -40,6 +43,24 @@ pub enum Action {
         /// Why.
         cause: String,
     },
+    /// Change a node.
+    PatchNode(NodePatch),
+    /// Evict a pod.
+    Evict(Eviction),
+    /// Delete a driver pod; its DaemonSet brings the new one.
+    DeleteDriver(PodDeletion),
+}
+
+impl Action {
+    /// The node that it is about. Actions of one node are done in order, and one that fails stops those behind it.
+    pub fn node(&self) -> &str {
+        match self {
+            Self::ReplacePlugin { node, .. } => node,
+            Self::PatchNode(patch) => &patch.node,
+            Self::Evict(eviction) => &eviction.node,
+            Self::DeleteDriver(deletion) => &deletion.node,
+        }
+    }
 }
 
 /// What the engine says.
@@ -50,6 +71,8 @@ pub struct Decision {
     pub memory: Memory,
     /// What to do now.
     pub actions: Vec<Action>,
+    /// Nodes whose pods have to be seen for the next decision.
+    pub focus: BTreeSet<String>,
     /// What is waited for, fleet first, then by node.
     pub waits: Vec<Wait>,
     /// How it stands for each node that is waited for or done with.
@@ -71,6 +94,9 @@ struct Deciding<'a> {
     now: Timestamp,
     memory: Memory,
     actions: Vec<Action>,
+    focus: BTreeSet<String>,
+    /// Pods that have to go, before it is chosen which are asked for now.
+    evictions: Vec<Eviction>,
     waits: Vec<Wait>,
     outcomes: BTreeMap<String, Outcome>,
     failures: Vec<Wait>,
@@ -91,6 +117,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         now,
         memory: memory.clone(),
         actions: Vec::new(),
+        focus: BTreeSet::new(),
+        evictions: Vec::new(),
         waits: Vec::new(),
         outcomes: BTreeMap::new(),
         failures: Vec::new(),

@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
 use super::observed::Node;
+use super::pods::filter::Own;
+use super::pods::pace::History;
 use super::reason::Reason;
 
 /// A run's memory.
@@ -27,8 +29,31 @@ pub struct Memory {
     pub ready: BTreeMap<String, (String, Timestamp)>,
     /// When this process last asked for the deletion of a pod, by UID.
     pub issued: BTreeMap<String, Timestamp>,
+    /// Patches of nodes that have been asked for and not been seen, by name.
+    pub patched: BTreeMap<String, Patched>,
+    /// What was answered when a pod's eviction was asked for, by its UID.
+    pub evictions: BTreeMap<String, History>,
+    /// What the vendor's controller would do and has not done, by node and state, and since when.
+    pub pending: BTreeMap<(String, &'static str), Timestamp>,
+    /// How often it was woken for that, and when last.
+    pub wakes: BTreeMap<(String, &'static str), (u32, Timestamp)>,
+    /// A hash over what it watches, and since when that has not changed.
+    pub vendor_seen: Option<(u64, Timestamp)>,
+    /// The hook's own pods: they never leave a node because of it.
+    pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
     pub well: Option<(Vec<String>, Timestamp)>,
+}
+
+/// A patch of a node that has been asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patched {
+    /// The version of the node that it was made for.
+    pub version: String,
+    /// When it was asked for.
+    pub at: Timestamp,
+    /// It starts the node's upgrade.
+    pub starts: bool,
 }
 
 impl Memory {
@@ -42,6 +67,12 @@ impl Memory {
             waiting: BTreeMap::new(),
             ready: BTreeMap::new(),
             issued: BTreeMap::new(),
+            patched: BTreeMap::new(),
+            evictions: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            vendor_seen: None,
+            own: Own::default(),
             well: None,
         }
     }

@@ -54,6 +54,17 @@ pub struct Operands<'a> {
     asked: Asked,
 }
 
+/// A node's driver pod.
+#[derive(Clone, Debug)]
+pub struct DriverPod<'a> {
+    /// The pod: while one is replaced, the one that stays.
+    pub pod: &'a Pod,
+    /// It is of its DaemonSet's newest revision.
+    pub newest: bool,
+    /// `DRIVER_CONFIG_DIGEST` of its DaemonSet's template.
+    pub template_digest: Option<String>,
+}
+
 /// Who asks for drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
@@ -101,9 +112,23 @@ impl<'a> Operands<'a> {
         self.driver.traits()
     }
 
+    /// The node's driver pod, whether or not it is to have one.
+    pub fn driver_pod(&self, node: &Node) -> Option<DriverPod<'a>> {
+        let pod = self.pod(node, self.traits().label)?;
+        let owner = self.drivers.iter().find(|daemon_set| pod.owner.as_deref() == Some(daemon_set.uid.as_str()));
+        Some(DriverPod { pod, newest: self.is_newest(pod), template_digest: owner.and_then(|owner| owner.config_digest.clone()) })
+    }
+
+    /// Whether a pod is of its DaemonSet's newest revision. One that its DaemonSet let go of (migration to NVIDIADriver) is out of date
+    /// whatever its hash.
+    fn is_newest(&self, pod: &Pod) -> bool {
+        let owner = pod.owner.as_deref().unwrap_or_default();
+        self.newest.get(owner).is_some_and(|hash| pod.revision.as_deref() == Some(*hash))
+    }
+
     /// Whether a driver DaemonSet is to have a pod on the node. Its node selector alone does not tell where it has an affinity: one
     /// that has all the pods that it wants has none to bring to a node without.
-    fn driver_wanted(&self, node: &Node) -> bool {
+    pub fn driver_wanted(&self, node: &Node) -> bool {
         let mut selecting = self.drivers.iter().filter(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
         match self.driver {
             Driver::Gpu => selecting.next().is_some(),
@@ -150,7 +175,7 @@ impl<'a> Operands<'a> {
         match state.map(String::as_str) {
             None | Some("upgrade-done") => Status::Current(base),
             Some("upgrade-failed") => Status::Waiting(Reason::UpgradeFailed { trouble: driver.and_then(|pod| pod.trouble.clone()) }),
-            Some(state) => Status::Finishing(base, Reason::UpgradeUnfinished { state: state.to_owned() }),
+            Some(state) => Status::Finishing(base, Reason::UpgradeUnfinished { state: state.to_owned(), why: None }),
         }
     }
 
@@ -197,14 +222,12 @@ impl<'a> Operands<'a> {
                 Reason::DriverPodMissing
             });
         };
-        let owner = pod.owner.as_deref().unwrap_or_default();
-        // A pod that its DaemonSet let go of (migration to NVIDIADriver) is out of date whatever its hash.
-        let newest = self.newest.get(owner).is_some_and(|hash| pod.revision.as_deref() == Some(*hash));
+        let newest = self.is_newest(pod);
         if state.as_deref() == Some("upgrade-failed") && !(newest && pod.ready) {
             return Err(Reason::UpgradeFailed { trouble: pod.trouble.clone() });
         }
         if !newest {
-            return Err(Reason::DriverOutOfDate { state });
+            return Err(Reason::DriverOutOfDate { state, why: None });
         }
         if let Some(message) = &pod.unschedulable {
             return Err(Reason::DriverPodUnschedulable { message: message.clone() });

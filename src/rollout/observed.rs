@@ -217,6 +217,8 @@ pub struct NicClusterPolicy {
 /// The upgrade policy of a live object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpgradePolicy {
+    /// There is one.
+    pub stated: bool,
     /// `autoUpgrade`
     pub auto_upgrade: bool,
     /// `maxParallelUpgrades`

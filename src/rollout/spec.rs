@@ -3,7 +3,7 @@
 
 use crate::contract::driver::Driver;
 use crate::contract::names;
-use crate::contract::settings::Settings;
+use crate::contract::settings::{Mode, Settings};
 
 use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, NvidiaDriver, Observed, UpgradePolicy};
 use super::reason::Reason;
@@ -50,9 +50,15 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), 
     let kind = Driver::Gpu.traits().policy_kind;
     let policy = policy.as_ref().ok_or_else(|| Reason::PolicyMissing { kind, name: settings.cluster_policy.clone() })?;
     precondition(policy, settings)?;
+    if policy.driver_enabled {
+        one_actor(observed, policy, settings)?;
+    }
     rolled_out(operator, settings)?;
     if policy.driver_enabled && gpu_nodes {
         driver_templates(observed, policy)?;
+        if settings.mode == Mode::Drive {
+            evictions_left_to_us(observed)?;
+        }
     }
     if policy.toolkit_enabled {
         if gpu_nodes && toolkit_daemon_sets(observed).next().is_none() {
@@ -138,6 +144,53 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
         && policy.toolkit.version.as_ref() != Some(version)
     {
         return Err(mismatch("spec.toolkit.version", version, policy.toolkit.version.as_deref()));
+    }
+    Ok(())
+}
+
+/// Where we drive, the vendor's controller must not; where it does, it must be on.
+fn one_actor(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
+    let expected = match settings.mode {
+        Mode::Observe => return Ok(()),
+        Mode::Assist | Mode::Steer => true,
+        Mode::Drive => false,
+    };
+    let wrong = |kind, manager| Reason::Precondition {
+        kind,
+        field: "spec.driver.upgradePolicy.autoUpgrade",
+        expected: expected.to_string(),
+        found: (!expected).to_string(),
+        manager,
+    };
+    if policy.uses_nvidia_drivers {
+        // An NVIDIADriver without a policy upgrades by itself from v26.7 on; before, all of them went by the ClusterPolicy's.
+        let drivers = observed.nvidia_drivers.served().into_iter().flatten();
+        let mut policies = drivers.filter_map(|driver| driver.upgrade_policy.stated.then_some(driver.upgrade_policy.auto_upgrade));
+        return if policies.any(|auto| auto != expected) { Err(wrong("NVIDIADriver", None)) } else { Ok(()) };
+    }
+    if policy.upgrade_policy.auto_upgrade == expected {
+        return Ok(());
+    }
+    Err(wrong(Driver::Gpu.traits().policy_kind, policy.driver_field_manager.clone()))
+}
+
+/// What the driver manager would do by itself while the vendor's controller is off: evict pods, drain and uncordon the node.
+const MANAGER_EVICTIONS: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
+
+/// The driver manager's own evictions are off in every driver template.
+fn evictions_left_to_us(observed: &Observed) -> Result<(), Reason> {
+    for daemon_set in gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.images.contains_key(names::DRIVER_MANAGER_CONTAINER)) {
+        for key in MANAGER_EVICTIONS {
+            let found = daemon_set.manager_environment.get(key).map(String::as_str);
+            if found != Some("false") {
+                return Err(Reason::SpecNotObserved {
+                    object: format!("daemonset/{}", daemon_set.name),
+                    field: format!("environment variable {key} of {}", names::DRIVER_MANAGER_CONTAINER),
+                    expected: "false".to_owned(),
+                    found: found.unwrap_or("absent").to_owned(),
+                });
+            }
+        }
     }
     Ok(())
 }

@@ -264,7 +264,8 @@ fn image(repository: &str, image: &str, version: &str) -> ImageSpec {
 
 /// The nodes whose plugins a decision replaces.
 pub(crate) fn replaced(decision: &Decision) -> Vec<&str> {
-    decision.actions.iter().map(|Action::ReplacePlugin { node, .. }| node.as_str()).collect()
+    let plugin = |action: &&Action| matches!(action, Action::ReplacePlugin { .. });
+    decision.actions.iter().filter(plugin).map(Action::node).collect()
 }
 
 /// The names of what a decision waits for, with the node.

@@ -4,6 +4,7 @@
 mod settings;
 
 mod conformance;
+mod drive;
 mod fleet;
 mod foreign;
 mod ofed;

@@ -235,7 +235,13 @@ fn no_dra_driver_is_fine_and_said() {
     fleet.pass(0);
     let decision = fleet.decide(15);
     assert!(replaced(&decision).is_empty());
-    assert!(decision.verdict.expect("settled").message.ends_with("no DRA driver in nvidia-dra-driver-gpu: no plugin to re-roll"));
+    assert!(
+        decision
+            .verdict
+            .expect("settled")
+            .message
+            .ends_with("no DRA driver in nvidia-dra-driver-gpu, nvidia-dra-driver: no plugin to re-roll")
+    );
 }
 
 #[test]

@@ -65,7 +65,8 @@ fn run(courses: &[Course], kills: &[i64], lost: &[i64], limit: u32) -> (ExitCode
             fleet.restart();
         }
         if !lost.contains(&second) {
-            for Action::ReplacePlugin { node, uid, .. } in &decision.actions {
+            for action in &decision.actions {
+                let Action::ReplacePlugin { node, uid, .. } = action else { panic!("only plugins are replaced: {action:?}") };
                 let pod = fleet.plugin_pod(node);
                 if pod.uid == *uid && !pod.deleting {
                     pod.deleting = true;

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tower::BoxError;
 
+mod evict;
 pub(crate) mod fault;
 mod perform;
 pub(crate) mod request;
@@ -81,9 +82,11 @@ const V1: &[&str] = &["v1"];
 
 /// What a server of this age serves, with all of NVIDIA's CRDs.
 pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
-    let rows: [((&str, &str), &[&str]); 15] = [
+    let rows: [((&str, &str), &[&str]); 19] = [
         (("", "nodes"), V1),
         (("", "pods"), V1),
+        (("", "pods/eviction"), V1),
+        (("policy", "poddisruptionbudgets"), V1),
         (("", "configmaps"), V1),
         (("", "namespaces"), V1),
         (("apps", "deployments"), V1),
@@ -96,7 +99,9 @@ pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'stati
         (("nvidia.com", "clusterpolicies"), V1),
         (("mellanox.com", "nicclusterpolicies"), &["v1alpha1"]),
         (("nvidia.com", "nvidiadrivers"), &["v1alpha1"]),
+        (("maintenance.nvidia.com", "nodemaintenances"), &["v1alpha1"]),
         (("resource.k8s.io", "resourceslices"), slices),
+        (("resource.k8s.io", "resourceclaims"), slices),
     ];
     rows.into_iter().map(|(key, versions)| (key, versions.to_vec())).filter(|(_, versions)| !versions.is_empty()).collect()
 }
@@ -104,7 +109,7 @@ pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'stati
 /// An object as the asked version shows it: the store holds the newest form.
 fn convert(request: &Request, object: &Value) -> Value {
     let mut object = object.clone();
-    if request.resource == "resourceslices" {
+    if request.group == "resource.k8s.io" {
         object["apiVersion"] = json!(format!("resource.k8s.io/{}", request.version));
         if request.version == "v1beta1" {
             for device in object["spec"]["devices"].as_array_mut().into_iter().flatten() {

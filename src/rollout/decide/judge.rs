@@ -11,9 +11,10 @@ use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict}
 use crate::contract::settings::Required;
 use crate::rollout::node::{Base, Status, is_driver_node};
 use crate::rollout::observed::Node;
+use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
 
-use super::{Action, Deciding, Decision, Fleet, after};
+use super::{Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
@@ -35,9 +36,16 @@ impl Deciding<'_> {
         let members: Vec<&Node> = nodes.iter().copied().filter(|node| node.created <= self.memory.started_at).collect();
         let mut not_ready = 0;
         let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
-        for node in nodes {
+        let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
+        let reasons = if self.settings.has(Duty::Drive) {
+            self.drive(nodes, reasons, fleet)
+        } else if self.settings.has(Duty::Wake) {
+            self.assist(nodes, reasons, fleet)
+        } else {
+            self.explained(nodes, reasons)
+        };
+        for (node, reason) in nodes.iter().zip(reasons) {
             let member = node.created <= self.memory.started_at;
-            let reason = self.node(node, fleet);
             if !member {
                 continue;
             }
@@ -79,7 +87,7 @@ impl Deciding<'_> {
     }
 
     /// Whether the settings take a DRA driver that does not serve for no failure.
-    fn tolerates(&self, reason: &Reason) -> bool {
+    pub(super) fn tolerates(&self, reason: &Reason) -> bool {
         let required = self.settings.dra.required;
         // With re-rolls off nobody was asked to mend a stale plugin.
         let asked = !matches!(reason, Reason::PluginStale { .. }) || required == Required::True;
@@ -96,7 +104,12 @@ impl Deciding<'_> {
             }
             self.ends(node, outcome, Some(&reason));
         } else {
-            self.note_record(node, None, Some(&reason));
+            if !self.settings.has(Duty::Drive) {
+                self.note_record(node, None, Some(&reason));
+            } else if self.memory.nodes.contains_key(&node.name) {
+                // How far it is stands on the node itself; the run record has what came of it.
+                self.note_record(node, None, None);
+            }
             self.waits.push(Wait { node: Some(node.name.clone()), reason, since });
         }
     }
@@ -104,8 +117,13 @@ impl Deciding<'_> {
     /// What a reason has become after so long; `None`: it is still waited for.
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
-        if let Reason::Skipped { .. } = reason {
+        let left_alone =
+            matches!(reason, Reason::Skipped { .. } | Reason::Upgrading(Upgrading::ForeignCordon | Upgrading::FailureBudget { .. }));
+        if left_alone {
             return Some(Outcome::Deferred);
+        }
+        if let Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::NewerRecord { .. } | Upgrading::NoTime { .. }) = reason {
+            return Some(Outcome::Failed);
         }
         if let Reason::UpgradeFailed { .. } = reason {
             // The time that a healthy node would have taken is over.
@@ -149,7 +167,7 @@ impl Deciding<'_> {
     /// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
     fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
         let now = self.now;
-        let text = reason.map(|reason| format!("{}: {reason}", reason.name()));
+        let text = reason.map(|reason| format!("{}: {}", reason.name(), reason.lasting()));
         let record = self.record(node);
         let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
         if record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text) {
@@ -184,7 +202,7 @@ impl Deciding<'_> {
     pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
         // What is tried again on a node that has failed does not keep the run from ending.
         let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
-        let pending = self.actions.iter().any(|Action::ReplacePlugin { node, .. }| !failed_nodes.contains(&node));
+        let pending = self.actions.iter().any(|action| !failed_nodes.iter().any(|failed| *failed == action.node()));
         let well = self.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
         let mut verdict = None;
@@ -219,6 +237,7 @@ impl Deciding<'_> {
             well: well && !failed,
             memory: self.memory,
             actions: if verdict.is_some() { Vec::new() } else { self.actions },
+            focus: self.focus,
             waits: self.waits,
             outcomes: self.outcomes,
             notes: self.notes,

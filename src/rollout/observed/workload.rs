@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use crate::contract::selector::Selector;
+
 use super::{Api, Labels};
 
 /// What is seen of workloads. Pods are only known on nodes in focus ([`crate::rollout::upgrade::Decision::focus`]): all pods of a large
@@ -39,6 +41,11 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Running or Pending: what `waitForCompletion` waits for.
+    pub fn is_busy(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+
     /// Succeeded or Failed.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
@@ -127,7 +134,7 @@ pub struct Budget {
     /// Its name.
     pub name: String,
     /// Which pods of its namespace it protects. `None`: none.
-    pub selector: Option<super::super::selector::Selector>,
+    pub selector: Option<Selector>,
     /// `spec.minAvailable`, as written.
     pub min_available: Option<String>,
     /// `spec.maxUnavailable`, as written.

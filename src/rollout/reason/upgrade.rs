@@ -30,6 +30,13 @@ pub enum Upgrading {
         /// How many may.
         budget: usize,
     },
+    /// There is not enough time left for a node.
+    NoTime {
+        /// When the run must have ended.
+        deadline: Timestamp,
+        /// Seconds that a node is expected to take.
+        per_node: u64,
+    },
     /// Somebody else has cordoned the node.
     ForeignCordon,
     /// Somebody asks NVIDIA's maintenance-operator to take the node out of service.
@@ -129,6 +136,9 @@ impl Upgrading {
                 NodesFailed,
                 "repair the nodes that failed, then deploy again; policy.failureBudget is the limit",
             ),
+            Self::NoTime { .. } => {
+                ("NoTimeLeft", false, Budget, "deploy again: the run goes on where it stopped; give it more time (perNode)")
+            }
             Self::ForeignCordon => (
                 "ForeignCordon",
                 false,
@@ -162,7 +172,7 @@ impl Upgrading {
 
     /// Whether it only waits for others.
     pub(super) fn waits_for_others(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Soak { .. } | Self::FailureBudget { .. } | Self::OtherDriver { .. })
+        matches!(self, Self::Refused(_) | Self::Soak { .. } | Self::FailureBudget { .. } | Self::NoTime { .. } | Self::OtherDriver { .. })
     }
 }
 
@@ -184,6 +194,9 @@ impl fmt::Display for Upgrading {
             Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
             Self::FailureBudget { failed, budget } => {
                 write!(out, "{} nodes have failed ({}) and {budget} may: no other node is started", failed.len(), names(failed))
+            }
+            Self::NoTime { deadline, per_node } => {
+                write!(out, "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started")
             }
             Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
             Self::Maintenance { name, requestor } => write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)"),

@@ -25,11 +25,13 @@ pub enum Cause {
     DriverTimeout,
     /// The validator did not succeed in time.
     ValidationTimeout,
+    /// A plugin that stands on the driver does not serve.
+    PluginNotServing,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PodsNotEvictable,
         Self::EvictionTimeout,
         Self::DrainBlocked,
@@ -38,13 +40,14 @@ impl Cause {
         Self::DriverFailing,
         Self::DriverTimeout,
         Self::ValidationTimeout,
+        Self::PluginNotServing,
     ];
 
     /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
     pub fn is_before_restart(self) -> bool {
         match self {
             Self::PodsNotEvictable | Self::EvictionTimeout | Self::DrainBlocked | Self::DrainTimeout | Self::CordonContested => true,
-            Self::DriverFailing | Self::DriverTimeout | Self::ValidationTimeout => false,
+            Self::DriverFailing | Self::DriverTimeout | Self::ValidationTimeout | Self::PluginNotServing => false,
         }
     }
 
@@ -59,6 +62,7 @@ impl Cause {
             Self::DriverFailing => "the driver's containers fail again and again",
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",
+            Self::PluginNotServing => "a plugin that stands on the driver does not serve",
         }
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::driver::Traits;
+use crate::contract::record::Step;
 use crate::rollout::observed::Node;
 
 use super::cause::Cause;
@@ -31,6 +32,12 @@ pub struct Record {
     pub digest: String,
     /// The cordon is ours: it goes when the node is done.
     pub cordoned: bool,
+    /// How often somebody took it away and we put it back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recordoned: u32,
+    /// When each state was entered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub steps: BTreeMap<State, Timestamp>,
     /// The driver's installation does not change: workloads stay, and only the pod is replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_only: bool,
@@ -40,6 +47,11 @@ pub struct Record {
     /// What it failed for, and the particulars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why a node failed.
@@ -88,6 +100,28 @@ impl Record {
     pub fn text(&self) -> String {
         // A struct of plain fields with string keys always has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Goes on with a state.
+    pub fn enter(&mut self, state: State, now: Timestamp) {
+        (self.state, self.since) = (state, now);
+        self.steps.insert(state, now);
+    }
+
+    /// The states that it went through, in their order, for the run record.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<(Timestamp, State)> = self.steps.iter().map(|(state, at)| (*at, *state)).collect();
+        steps.sort_unstable();
+        steps.into_iter().map(|(at, state)| Step { state: state.name().to_owned(), at }).collect()
+    }
+
+    /// The same in words: how many seconds each state took.
+    pub fn told(&self, now: Timestamp) -> String {
+        let steps = self.steps();
+        let ends = steps.iter().skip(1).map(|step| step.at).chain([now]);
+        let parts: Vec<String> =
+            steps.iter().zip(ends).map(|(step, end)| format!("{} {} s", step.state, end.duration_since(step.at).as_secs())).collect();
+        parts.join(", ")
     }
 
     /// How often the node has been tried for a cause under a digest.

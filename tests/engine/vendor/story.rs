@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::contract::selector::Selector;
 use gpu_rollout::rollout::observed::Observed;
 use gpu_rollout::rollout::observed::workload::{Job, Phase};
-use gpu_rollout::rollout::selector::Selector;
 use gpu_rollout::rollout::vendor::snapshot::Inputs;
 use gpu_rollout::rollout::vendor::{Generation, Options, Rules, Snapshot, State};
 use jiff::Timestamp;

@@ -10,9 +10,9 @@ use super::{State, convert, failure};
 /// A ConfigMap holds 1 MiB (Kubernetes' `MaxSecretSize` rule for data).
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
-type Answer = (u16, Value);
+pub(super) type Answer = (u16, Value);
 
-fn refused(code: u16, message: &str) -> Answer {
+pub(super) fn refused(code: u16, message: &str) -> Answer {
     (code, failure(code, message))
 }
 
@@ -55,6 +55,7 @@ impl State {
         match request.verb {
             "get" => existing().map_or_else(|| refused(404, "not found"), |object| (200, convert(request, &object))),
             "list" => self.list(request),
+            "create" if request.resource == "pods/eviction" => self.evict(request, now),
             "create" => self.create(request, now),
             "update" => self.update(request),
             "patch" => self.patch(request),
@@ -94,6 +95,9 @@ impl State {
             Some((version, offset)) => (version.parse().unwrap(), offset.parse().unwrap()),
             None => (self.visible(&request.resource), 0_usize),
         };
+        if continued.is_some() && version < self.compacted {
+            return refused(410, "the provided continue parameter is too old");
+        }
         let limit: usize = request.query.get("limit").and_then(|text| text.parse().ok()).unwrap_or(usize::MAX);
         let all = self.store.list_at(&request.resource, version);
         let mut found = all.iter().filter(|(key, object)| request.selects(key, object)).skip(offset);
@@ -144,6 +148,10 @@ impl State {
         let version = &request.body["metadata"]["resourceVersion"];
         if !version.is_null() && *version != current["metadata"]["resourceVersion"] {
             return refused(409, "the object has been modified");
+        }
+        let uid = &request.body["metadata"]["uid"];
+        if !uid.is_null() && *uid != current["metadata"]["uid"] {
+            return refused(422, "metadata.uid: field is immutable");
         }
         let mut object = current.clone();
         merge(&mut object, &request.body);
@@ -207,6 +215,9 @@ fn list_kind(resource: &str) -> String {
         "nicclusterpolicies" => "NicClusterPolicyList",
         "nvidiadrivers" => "NVIDIADriverList",
         "resourceslices" => "ResourceSliceList",
+        "resourceclaims" => "ResourceClaimList",
+        "poddisruptionbudgets" => "PodDisruptionBudgetList",
+        "nodemaintenances" => "NodeMaintenanceList",
         other => panic!("nobody lists {other}"),
     }
     .to_owned()

@@ -79,7 +79,11 @@ impl Request {
         request.resource = String::from(path.first().copied().unwrap_or_default());
         request.name = String::from(path.get(1).copied().unwrap_or_default());
         let single = !request.name.is_empty();
-        assert!(path.len() < 3, "no subresource is ever used: {}", parts.uri);
+        match path.get(2) {
+            Some(&"eviction") => request.resource = format!("{}/eviction", request.resource),
+            Some(_) => panic!("no other subresource is ever used: {}", parts.uri),
+            None => {}
+        }
         if let Some(name) = request.query.get("fieldSelector").and_then(|selector| selector.strip_prefix("metadata.name=")) {
             request.name = String::from(name);
         }
@@ -105,6 +109,11 @@ impl Request {
         matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection") && self.resource != "selfsubjectaccessreviews"
     }
 
+    /// The node whose pods are asked for.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.query.get("fieldSelector").and_then(|selector| selector.strip_prefix("spec.nodeName="))
+    }
+
     pub(crate) fn key(&self) -> Key {
         Key::new(&self.resource, &self.namespace, &self.name)
     }
@@ -119,5 +128,6 @@ impl Request {
             && (self.namespace.is_empty() || key.namespace == self.namespace)
             && (self.name.is_empty() || key.name == self.name)
             && self.query.get("labelSelector").is_none_or(label)
+            && self.node().is_none_or(|node| object["spec"]["nodeName"] == node)
     }
 }

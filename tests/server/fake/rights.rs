@@ -57,6 +57,11 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
 }
 
 impl Grant {
+    /// One that no table holds, for tests of single calls.
+    pub(crate) fn everywhere(verb: &'static str, group: &'static str, resource: &'static str) -> Self {
+        Self { row: usize::MAX, verb, group, resource, namespace: None, name: None }
+    }
+
     pub(crate) fn covers(&self, verb: &str, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
         // A Namespace object's own namespace is itself to RBAC; a rule of a ClusterRole covers it all the same.
         self.verb == verb

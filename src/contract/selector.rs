@@ -1,11 +1,12 @@
 //! Label selectors, as Kubernetes reads them (apimachinery `pkg/labels`): a text such as `app=train,tier in (a,b),!skip`, or the
 //! `matchLabels` and `matchExpressions` of an object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use super::observed::Labels;
+/// The labels of an object.
+type Labels = BTreeMap<String, String>;
 
 /// A label selector: all its requirements hold. Without any it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

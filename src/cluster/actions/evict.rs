@@ -1,0 +1,97 @@
+//! Evictions. Whether a pod may go is up to the API server, which asks the PodDisruptionBudgets.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1 as policy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
+use kube::api::PostParams;
+use kube::core::Status;
+use kube::{Api, Client};
+use serde::de::IgnoredAny;
+
+use crate::cluster::call::CALL_TIMEOUT;
+use crate::rollout::action::Eviction;
+
+/// The cause that the server names when a PodDisruptionBudget is in the way (Kubernetes `policy/v1` `DisruptionBudgetCause`).
+const BUDGET_CAUSE: &str = "DisruptionBudget";
+/// The cause that it names when the namespace is being deleted (Kubernetes `core/v1` `NamespaceTerminatingCause`).
+const NAMESPACE_CAUSE: &str = "NamespaceTerminating";
+
+/// What the API server says to an eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EvictionAnswer {
+    /// The pod is being deleted, with its own grace period.
+    Accepted,
+    /// There is nothing to evict: the pod is gone, or is not the one that was observed.
+    Gone,
+    /// A PodDisruptionBudget is in the way; another attempt later may succeed.
+    Blocked {
+        /// How long the server asks to wait, if it does.
+        retry_after: Option<Duration>,
+        /// Which budget, and what it needs.
+        message: String,
+    },
+    /// The server is too busy and has done nothing.
+    Busy {
+        /// How long it asks to wait, if it does.
+        retry_after: Option<Duration>,
+        /// What it says.
+        message: String,
+    },
+    /// The pod's namespace is being deleted: the pod goes without being evicted.
+    NamespaceTerminating,
+    /// The right is missing.
+    Forbidden(String),
+    /// The server refuses otherwise, such as with 500 when several PodDisruptionBudgets select the pod.
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// What it says.
+        message: String,
+    },
+    /// No answer, or none that could be read: it may have happened.
+    Lost(String),
+}
+
+/// Asks once for the eviction of a pod, if it is still the one with this UID. RBAC: `create` on `pods/eviction` in its namespace.
+pub async fn evict(client: &Client, eviction: &Eviction) -> EvictionAnswer {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &eviction.namespace);
+    // Not `Api::evict`: kube 5.0 sends its options under a key that the server does not know, and so no precondition.
+    let body = policy::Eviction {
+        metadata: ObjectMeta { namespace: Some(eviction.namespace.clone()), name: Some(eviction.pod.clone()), ..ObjectMeta::default() },
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(Preconditions { uid: Some(eviction.uid.clone()), resource_version: None }),
+            ..DeleteOptions::default()
+        }),
+    };
+    let parameters = PostParams::default();
+    let request = api.create_subresource::<_, IgnoredAny>("eviction", &eviction.pod, &parameters, &body);
+    match tokio::time::timeout(CALL_TIMEOUT, request).await {
+        Ok(Ok(_)) => EvictionAnswer::Accepted,
+        Ok(Err(kube::Error::Api(status))) => sort(&status),
+        Ok(Err(error)) => EvictionAnswer::Lost(error.to_string()),
+        Err(_elapsed) => EvictionAnswer::Lost(format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
+    }
+}
+
+/// What a refusal means.
+fn sort(status: &Status) -> EvictionAnswer {
+    let cause = |reason: &str| status.details.iter().flat_map(|details| &details.causes).find(|cause| cause.reason == reason);
+    let retry_after = || {
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    };
+    let message = status.message.clone();
+    match (status.code, cause(BUDGET_CAUSE)) {
+        (404 | 409, _) => EvictionAnswer::Gone,
+        (429, Some(cause)) => {
+            EvictionAnswer::Blocked { retry_after: retry_after(), message: format!("{message} {}", cause.message).trim().to_owned() }
+        }
+        // 504: the budget's status was changed by others too often (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
+        (429 | 503 | 504, _) => EvictionAnswer::Busy { retry_after: retry_after(), message },
+        (403, _) if cause(NAMESPACE_CAUSE).is_some() => EvictionAnswer::NamespaceTerminating,
+        (401 | 403, _) => EvictionAnswer::Forbidden(message),
+        (code, _) => EvictionAnswer::Refused { code, message },
+    }
+}

@@ -1,0 +1,74 @@
+//! Changes of nodes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::cluster::call::{CallError, call};
+use crate::contract::names::FIELD_MANAGER;
+use crate::rollout::action::NodePatch;
+
+use super::Done;
+
+/// Changes a node if it is still what was observed. RBAC: `patch` on `nodes`.
+///
+/// # Errors
+/// The call failed otherwise. It may have had its effect all the same; then a second one is [`Done::Superseded`].
+pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<Done, CallError> {
+    let api: Api<Node> = Api::all(client.clone());
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match call(api.patch(&patch.node, &parameters, &Patch::Merge(body(patch)))).await {
+        Ok(_) => Ok(Done::Now),
+        Err(CallError::NotFound(_)) => Ok(Done::Already),
+        Err(CallError::Conflict(_)) => Ok(Done::Superseded),
+        Err(error) => Err(error),
+    }
+}
+
+/// The JSON merge patch. What does not change is not in it, so that no field changes its manager without need.
+fn body(patch: &NodePatch) -> Value {
+    let mut metadata = json!({"uid": patch.uid, "resourceVersion": patch.version});
+    let parts: [(&str, &BTreeMap<String, Option<String>>); 2] = [("labels", &patch.labels), ("annotations", &patch.annotations)];
+    for (part, values) in parts.into_iter().filter(|(_, values)| !values.is_empty()) {
+        metadata[part] = json!(values);
+    }
+    let mut body = json!({ "metadata": metadata });
+    if let Some(unschedulable) = patch.unschedulable {
+        // As `kubectl uncordon`: the field goes, since `false` is what its absence means.
+        body["spec"] = json!({"unschedulable": unschedulable.then_some(true)});
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patch() -> NodePatch {
+        NodePatch { node: "a".into(), uid: "u".into(), version: "7".into(), ..NodePatch::default() }
+    }
+
+    #[test]
+    fn a_patch_holds_what_changes_and_what_it_was_decided_on() {
+        let some = |text: &str| Some(text.to_owned());
+        let metadata = json!({"uid": "u", "resourceVersion": "7"});
+        for (patch, expected) in [
+            (patch(), json!({ "metadata": metadata })),
+            (NodePatch { unschedulable: Some(true), ..patch() }, json!({"metadata": metadata, "spec": {"unschedulable": true}})),
+            (NodePatch { unschedulable: Some(false), ..patch() }, json!({"metadata": metadata, "spec": {"unschedulable": null}})),
+            (
+                NodePatch { labels: [("l".into(), some("x")), ("m".into(), None)].into(), ..patch() },
+                json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"l": "x", "m": null}}}),
+            ),
+            (
+                NodePatch { annotations: [("a/b".into(), None)].into(), ..patch() },
+                json!({"metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"a/b": null}}}),
+            ),
+        ] {
+            assert_eq!(body(&patch), expected);
+        }
+    }
+}

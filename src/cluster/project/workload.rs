@@ -1,0 +1,203 @@
+//! What may be in the way of an upgrade: any pod, PodDisruptionBudgets, ResourceClaims, NodeMaintenances.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::policy::v1 as policy;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+use crate::contract::names;
+use crate::contract::selector::{Operator, Requirement, Selector};
+use crate::rollout::observed::workload::{Budget, Claim, Controller, Job, Maintenance, Phase, Workload};
+
+use super::{created, name, text, time, uid};
+
+/// `spec.terminationGracePeriodSeconds` of pods that do not say (Kubernetes `DefaultTerminationGracePeriodSeconds`).
+const GRACE_SECONDS: u64 = 30;
+
+fn namespace(metadata: &ObjectMeta) -> String {
+    metadata.namespace.clone().unwrap_or_default()
+}
+
+fn phase(object: &core::Pod) -> Phase {
+    match object.status.as_ref().and_then(|status| status.phase.as_deref()) {
+        Some("Running") => Phase::Running,
+        Some("Succeeded") => Phase::Succeeded,
+        Some("Failed") => Phase::Failed,
+        Some("Unknown") => Phase::Unknown,
+        Some(_) | None => Phase::Pending,
+    }
+}
+
+/// A pod that is bound to a node.
+pub fn workload(object: &core::Pod) -> Option<Workload> {
+    let metadata = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let annotated = |key: &str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key));
+    let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let volumes = || spec.volumes.iter().flatten();
+    let in_memory = |volume: &core::EmptyDirVolumeSource| {
+        volume.medium.as_deref().is_some_and(|medium| medium == "Memory" || medium.starts_with("HugePages"))
+    };
+    let sidecars = || spec.init_containers.iter().flatten().filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    Some(Workload {
+        namespace: namespace(metadata),
+        name: name(metadata),
+        uid: uid(metadata),
+        node: spec.node_name.clone().filter(|node| !node.is_empty())?,
+        labels: metadata.labels.clone().unwrap_or_default(),
+        phase: phase(object),
+        ready: conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+        created: created(metadata),
+        deleted_at: metadata.deletion_timestamp.as_ref().map(time),
+        finalizers: metadata.finalizers.clone().unwrap_or_default(),
+        grace_seconds: spec.termination_grace_period_seconds.map_or(GRACE_SECONDS, |seconds| u64::try_from(seconds).unwrap_or(0)),
+        controller: controller(metadata),
+        mirror: annotated(names::MIRROR_ANNOTATION),
+        empty_dir: volumes().filter_map(|volume| volume.empty_dir.as_ref()).any(|volume| !in_memory(volume)),
+        memory_dir: volumes().filter_map(|volume| volume.empty_dir.as_ref()).any(in_memory),
+        resources: spec.containers.iter().flat_map(extended_resources).collect(),
+        sidecar_resources: sidecars().flat_map(extended_resources).collect(),
+        claims: claims(object),
+        secondary_network: annotated(names::NETWORKS_ANNOTATION),
+        runtime_class: spec.runtime_class_name.clone(),
+        host_devices: host_devices(spec),
+    })
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<Controller> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    Some(Controller { api_version: owner.api_version.clone(), kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() })
+}
+
+/// Resources that somebody else than Kubernetes defines: their names have a domain that is not its own (`IsExtendedResourceName`).
+fn extended_resources(container: &core::Container) -> BTreeSet<String> {
+    let resources = container.resources.iter().flat_map(|resources| [&resources.limits, &resources.requests]);
+    let names = resources.flatten().flat_map(|list| list.keys());
+    names.filter(|name| name.contains('/') && !name.contains("kubernetes.io/")).cloned().collect()
+}
+
+/// The claims that a pod uses. One from a template has its name in the status; an entry without a name there needed no claim.
+fn claims(object: &core::Pod) -> Vec<Option<String>> {
+    let statuses = || object.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    let asked = object.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+    let named = |claim: &core::PodResourceClaim| match &claim.resource_claim_name {
+        Some(name) => Some(Some(name.clone())),
+        None => match statuses().find(|status| status.name == claim.name) {
+            Some(status) => status.resource_claim_name.clone().map(Some),
+            None => Some(None),
+        },
+    };
+    asked.filter_map(named).collect()
+}
+
+/// A hostPath below `/dev/nvidia`, or `/dev` in a privileged container.
+fn host_devices(spec: &core::PodSpec) -> bool {
+    let paths = || {
+        let volumes = spec.volumes.iter().flatten();
+        volumes.filter_map(|volume| Some((volume.name.as_str(), volume.host_path.as_ref()?.path.trim_end_matches('/'))))
+    };
+    let all: BTreeSet<&str> = paths().filter(|(_, path)| *path == "/dev").map(|(name, _)| name).collect();
+    let privileged =
+        |container: &&core::Container| container.security_context.as_ref().and_then(|context| context.privileged).unwrap_or(false);
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let mut mounts = containers.filter(privileged).flat_map(|container| container.volume_mounts.iter().flatten());
+    paths().any(|(_, path)| path.starts_with("/dev/nvidia")) || mounts.any(|mount| all.contains(mount.name.as_str()))
+}
+
+/// A pod that `waitForCompletion` waits for. One that is bound to no node is in nobody's way.
+pub fn job(object: &core::Pod) -> Option<Job> {
+    let node = object.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty())?;
+    Some(Job { namespace: namespace(&object.metadata), name: name(&object.metadata), node, phase: phase(object) })
+}
+
+/// A PodDisruptionBudget (`policy/v1`).
+pub fn budget(object: &policy::PodDisruptionBudget) -> Option<Budget> {
+    let written = |value: &IntOrString| match value {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::String(text) => text.clone(),
+    };
+    let spec = object.spec.clone().unwrap_or_default();
+    let status = object.status.clone().unwrap_or_default();
+    Some(Budget {
+        namespace: namespace(&object.metadata),
+        name: name(&object.metadata),
+        selector: spec.selector.as_ref().map(selector),
+        min_available: spec.min_available.as_ref().map(written),
+        max_unavailable: spec.max_unavailable.as_ref().map(written),
+        allowed: status.disruptions_allowed,
+        healthy: status.current_healthy,
+        desired: status.desired_healthy,
+        expected: status.expected_pods,
+        evicts_unhealthy: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+        observed: status.observed_generation >= object.metadata.generation,
+    })
+}
+
+/// A selector of an object. An operator that is not known is left out: a budget then protects rather too many pods.
+fn selector(object: &LabelSelector) -> Selector {
+    let equal = object
+        .match_labels
+        .iter()
+        .flatten()
+        .map(|(key, value)| Requirement { key: key.clone(), operator: Operator::In(BTreeSet::from([value.clone()])) });
+    let expressions = object.match_expressions.iter().flatten().filter_map(|expression| {
+        let values = || expression.values.iter().flatten().cloned().collect();
+        let operator = match expression.operator.as_str() {
+            "In" => Operator::In(values()),
+            "NotIn" => Operator::NotIn(values()),
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            _ => return None,
+        };
+        Some(Requirement { key: expression.key.clone(), operator })
+    });
+    Selector::new(equal.chain(expressions).collect())
+}
+
+/// A ResourceClaim of any API version from v1beta1 on: what is read here stands at the same place in all of them.
+pub fn claim(object: &DynamicObject) -> Option<Claim> {
+    let list = |value: &'_ Value, pointer: &str| value.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+    let data = &object.data;
+    let results = list(data, "/status/allocation/devices/results");
+    let terms = list(data, "/status/allocation/nodeSelector/nodeSelectorTerms");
+    let fields: Vec<Value> = terms.iter().flat_map(|term| list(term, "/matchFields")).collect();
+    let node = fields.iter().find(|field| field["key"] == "metadata.name" && field["operator"] == "In");
+    Some(Claim {
+        namespace: namespace(&object.metadata),
+        name: name(&object.metadata),
+        drivers: results.iter().filter(|result| result["adminAccess"] != true).filter_map(|result| text(result, "/driver")).collect(),
+        node: node.and_then(|field| text(field, "/values/0")),
+        reserved_for: list(data, "/status/reservedFor")
+            .iter()
+            .filter(|consumer| consumer["resource"] == "pods" && text(consumer, "/apiGroup").is_none())
+            .filter_map(|consumer| text(consumer, "/uid"))
+            .collect(),
+        deleting: object.metadata.deletion_timestamp.as_ref().map(time),
+    })
+}
+
+/// A NodeMaintenance (`maintenance.nvidia.com/v1alpha1`).
+pub fn maintenance(object: &DynamicObject) -> Option<Maintenance> {
+    let data = &object.data;
+    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    Some(Maintenance {
+        namespace: namespace(&object.metadata),
+        name: name(&object.metadata),
+        node: text(data, "/spec/nodeName")?,
+        requestor: text(data, "/spec/requestorID").unwrap_or_default(),
+        additional: data
+            .pointer("/spec/additionalRequestors")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|requestor| requestor.as_str().map(str::to_owned))
+            .collect(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        state: ready.and_then(|condition| text(condition, "/reason")),
+    })
+}

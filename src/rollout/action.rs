@@ -1,0 +1,64 @@
+//! What is done to the cluster, so precise that whoever performs it has nothing left to decide.
+
+use std::collections::BTreeMap;
+
+/// A change of one node: refused by the server if the node has changed since it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodePatch {
+    /// Its name.
+    pub node: String,
+    /// UID of the object.
+    pub uid: String,
+    /// `metadata.resourceVersion` of what was looked at.
+    pub version: String,
+    /// Labels; `None` removes one.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations; `None` removes one.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// `spec.unschedulable`, if it changes.
+    pub unschedulable: Option<bool>,
+    /// What it means for the node, for those who read its events.
+    pub news: Option<News>,
+}
+
+/// What a change of a node means, where that is worth an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The node is done: how, and how long each part took.
+    Upgraded(String),
+    /// It failed: for what, and what becomes of it.
+    Failed(String),
+}
+
+impl NodePatch {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()
+    }
+}
+
+/// The eviction of one pod, with its own grace period, if it is still the one with this UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Eviction {
+    /// The node that it is on.
+    pub node: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// The deletion of one pod, with its own grace period, if it is still the one with this UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodDeletion {
+    /// The node that it is on.
+    pub node: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// Its UID.
+    pub uid: String,
+}

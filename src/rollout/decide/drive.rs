@@ -1,0 +1,400 @@
+//! Mode `drive`: the upgrade machine. Every decision is on levels: what a node needs follows from its driver pod, its pods and its record,
+//! whoever wrote them and whenever.
+//!
+//! A node's actions are in order, its patch first: one that fails stops those behind it. What a patch changes is only built upon when it has
+//! been seen on the node.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::driver::Traits;
+use crate::contract::policy::ForeignCordon;
+use crate::rollout::action::{News, NodePatch};
+use crate::rollout::node::{DriverPod, Operands};
+use crate::rollout::observed::Node;
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::cause::{Cause, pause};
+use crate::rollout::upgrade::record::{Failure, Found, Record, VERSION, read};
+use crate::rollout::upgrade::state::State;
+use crate::rollout::upgrade::throttle::{Member, Throttle};
+
+use super::{Action, Deciding, Fleet};
+
+mod advance;
+mod clear;
+mod others;
+
+/// Seconds after which a patch that has not been seen is issued again.
+const REPEAT_SECONDS: u64 = 10;
+
+/// A node, with all that its turn depends on.
+struct Subject<'a> {
+    node: &'a Node,
+    /// Its driver pod, if it is to have one.
+    pod: Option<DriverPod<'a>>,
+    /// A driver DaemonSet is to have a pod there.
+    wanted: bool,
+    found: Found,
+    /// What it waits for apart from its upgrade.
+    left: Option<Reason>,
+}
+
+impl Subject<'_> {
+    fn record(&self) -> Option<&Record> {
+        match &self.found {
+            Found::Record(record) => Some(record),
+            Found::Nothing | Found::Newer(_) | Found::Broken => None,
+        }
+    }
+
+    fn in_progress(&self) -> bool {
+        self.record().is_some_and(|record| record.state.is_in_progress()) || matches!(self.found, Found::Newer(_))
+    }
+
+    /// Somebody else has cordoned it.
+    fn foreign_cordon(&self) -> bool {
+        self.node.unschedulable && !self.record().is_some_and(|record| record.cordoned)
+    }
+}
+
+impl Deciding<'_> {
+    /// Drives the nodes' upgrades. `left`: what each node waits for apart from that; the answer: with it.
+    pub(super) fn drive(&mut self, nodes: &[&Node], left: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
+        let Some(operands) = &fleet.operands else { return left };
+        let traits = self.settings.driver.traits();
+        self.forget_seen_patches();
+        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits)).collect();
+        let members: BTreeMap<&str, Member> = subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
+        let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
+        let mut candidates = Vec::new();
+        for (at, subject) in subjects.iter().enumerate() {
+            let turn = self.turn(subject);
+            if let Turn::Candidate(again) = turn {
+                candidates.push((again, at));
+            }
+            reasons.push(match turn {
+                Turn::Over => None,
+                Turn::Waits(reason) => Some(reason),
+                Turn::Candidate(_) => subject.left.clone(),
+            });
+        }
+        // Nodes that were tried before come last: they must not keep the others from their turn.
+        candidates.sort_unstable();
+        let mut throttle = Throttle::new(&self.settings.upgrade, &members);
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
+        for (again, at) in candidates {
+            let subject = &subjects[at];
+            let refused = barrier.clone().or_else(|| {
+                let (name, member) = members.get_key_value(subject.node.name.as_str())?;
+                throttle.start(name, member).err().map(Upgrading::Refused)
+            });
+            reasons[at] = Some(Reason::Upgrading(match refused {
+                Some(reason) => reason,
+                None => self.start(subject, again, traits),
+            }));
+        }
+        self.evict();
+        reasons
+    }
+
+    /// The node as limits see it. What was asked for and has not been seen counts as if it had.
+    fn member(&self, subject: &Subject<'_>) -> Member {
+        let node = subject.node;
+        let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
+        let in_progress = subject.in_progress() || started;
+        let topology = self.settings.upgrade.topology.as_ref();
+        Member {
+            in_progress,
+            unavailable: in_progress || node.unschedulable || !node.ready || self.other_driver(node).is_some(),
+            group: topology.and_then(|topology| node.labels.get(&topology.label)).cloned(),
+        }
+    }
+
+    /// What forbids every start.
+    fn barrier(&mut self, subjects: &[Subject<'_>]) -> Option<Upgrading> {
+        let failed: Vec<String> = subjects
+            .iter()
+            .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
+            .map(|subject| subject.node.name.clone())
+            .collect();
+        let budget = self.settings.upgrade.failure_budget.of(subjects.len());
+        if failed.len() > budget {
+            return Some(Upgrading::FailureBudget { failed: failed.into(), budget });
+        }
+        let per_node = self.settings.per_node_seconds;
+        if super::after(self.now, per_node) > self.memory.deadline {
+            return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node });
+        }
+        let soak = self.settings.upgrade.soak_seconds;
+        let ended = self.memory.nodes.values().filter(|record| record.outcome.is_some()).filter_map(|record| record.since);
+        let last = ended.filter(|since| *since >= self.memory.started_at).max()?;
+        let until = super::after(last, soak);
+        (soak > 0 && !self.passed(last, soak)).then_some(Upgrading::Soak { until })
+    }
+
+    /// A failed node that will not be tried again under this digest.
+    fn is_given_up(&self, record: &Record) -> bool {
+        let Some(failure) = record.failure.as_ref().filter(|_| record.state == State::UpgradeFailed) else { return false };
+        record.digest == self.settings.digest && record.attempts(failure.cause, &self.settings.digest) >= self.settings.upgrade.attempts
+    }
+
+    /// One node.
+    fn turn(&mut self, subject: &Subject<'_>) -> Turn {
+        if subject.record().is_some() {
+            // From now on the run is about the node, whatever becomes of it.
+            self.record(subject.node);
+        }
+        match &subject.found {
+            Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
+            Found::Broken => {
+                self.clear_away(subject);
+                Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
+            }
+            Found::Nothing => self.untouched(subject),
+            Found::Record(record) if record.state == State::UpgradeFailed => self.failed_node(subject, record),
+            Found::Record(record) => self.advance(subject, record),
+        }
+    }
+
+    /// A node that carries nothing of ours.
+    fn untouched(&mut self, subject: &Subject<'_>) -> Turn {
+        if !needs_upgrade(subject, self.settings.driver.traits()) {
+            return subject.left.clone().map_or(Turn::Over, Turn::Waits);
+        }
+        if let Some(reason) = self.forbidden(subject) {
+            return Turn::Waits(reason);
+        }
+        Turn::Candidate(0)
+    }
+
+    /// A node whose upgrade failed. It is done as soon as all is well, whoever repaired it; it is tried again while it has attempts left.
+    fn failed_node(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        let Some(failure) = &record.failure else {
+            self.clear_away(subject);
+            return Turn::Waits(Reason::Upgrading(Upgrading::GivingBack));
+        };
+        let current = subject.pod.as_ref().is_some_and(|pod| pod.newest && pod.pod.containers_ready && !pod.pod.deleting);
+        if current && !failure.cause.is_before_restart() && subject.left.is_none() && self.validation(subject, record).is_none() {
+            return self.give_back(subject, record);
+        }
+        let same = record.digest == self.settings.digest;
+        let (attempts, limit) = (record.attempts(failure.cause, &self.settings.digest), self.settings.upgrade.attempts);
+        if same && attempts >= limit {
+            let message = failure.message.clone();
+            return Turn::Waits(Reason::Upgrading(Upgrading::Failed {
+                cause: failure.cause,
+                message,
+                attempts,
+                cordoned: record.cordoned,
+            }));
+        }
+        let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
+        if same && at > self.now {
+            self.wake_at = self.wake_at.min(at);
+            return Turn::Waits(Reason::Upgrading(Upgrading::Retry { message: failure.message.clone(), attempts, limit, at }));
+        }
+        if let Some(reason) = self.forbidden(subject) {
+            return Turn::Waits(reason);
+        }
+        Turn::Candidate(attempts + 1)
+    }
+
+    /// What forbids the node's start, limits apart.
+    fn forbidden(&mut self, subject: &Subject<'_>) -> Option<Reason> {
+        let (node, traits) = (subject.node, self.settings.driver.traits());
+        if node.labels.get(traits.skip_label).is_some_and(|value| value == "true") {
+            return Some(Reason::Skipped { label: traits.skip_label });
+        }
+        if let Some(reason) = self.others_have_it(node) {
+            return Some(reason);
+        }
+        if subject.foreign_cordon() && self.settings.upgrade.foreign_cordon == ForeignCordon::Skip {
+            return Some(Reason::Upgrading(Upgrading::ForeignCordon));
+        }
+        if !node.ready {
+            return Some(Reason::NodeNotReady { since: node.ready_since });
+        }
+        None
+    }
+
+    /// Starts a node: cordon, state and record in one patch. `again`: it failed before, and this is one more attempt.
+    fn start(&mut self, subject: &Subject<'_>, again: u32, traits: &Traits) -> Upgrading {
+        let restart_only = again == 0 && is_restart_only(subject, traits);
+        let before = subject.record().filter(|record| record.digest == self.settings.digest);
+        let policy = &self.settings.upgrade.policy;
+        let after_restart = before.and_then(|record| record.failure.as_ref()).is_some_and(|failure| !failure.cause.is_before_restart());
+        let state = if restart_only || after_restart {
+            State::PodRestartRequired
+        } else if policy.wait_for_completion.is_some() {
+            State::WaitForJobsRequired
+        } else if policy.pod_deletion.is_some() {
+            State::PodDeletionRequired
+        } else if policy.drain.is_some() {
+            State::DrainRequired
+        } else {
+            State::PodRestartRequired
+        };
+        let cordoned = !subject.node.unschedulable || subject.record().is_some_and(|record| record.cordoned);
+        let record = Record {
+            version: VERSION,
+            state,
+            since: self.now,
+            started: self.now,
+            digest: self.settings.digest.clone(),
+            cordoned,
+            recordoned: 0,
+            steps: BTreeMap::from([(state, self.now)]),
+            restart_only,
+            attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
+            failure: None,
+        };
+        let mut patch = patch_of(subject.node);
+        put(&mut patch, &record, traits);
+        if subject.node.annotations.contains_key(traits.requested) {
+            patch.annotations.insert(traits.requested.to_owned(), None);
+        }
+        patch.unschedulable = (!subject.node.unschedulable).then_some(true);
+        self.issue(patch, true);
+        Upgrading::Cordoning
+    }
+
+    /// Issues a patch, unless one for the same state of the node is under way.
+    pub(super) fn issue(&mut self, patch: NodePatch, starts: bool) -> bool {
+        if let Some(patched) = self.memory.patched.get(&patch.node)
+            && patched.version == patch.version
+            && !self.passed(patched.at, REPEAT_SECONDS)
+        {
+            return false;
+        }
+        let patched = super::super::memory::Patched { version: patch.version.clone(), at: self.now, starts };
+        self.memory.patched.insert(patch.node.clone(), patched);
+        self.passed(self.now, REPEAT_SECONDS);
+        self.actions.push(Action::PatchNode(patch));
+        true
+    }
+
+    /// A patch is over when the node has been seen at another version, or is gone.
+    pub(super) fn forget_seen_patches(&mut self) {
+        let nodes = &self.observed.nodes;
+        self.memory.patched.retain(|name, patched| nodes.get(name).is_some_and(|node| node.version == patched.version));
+    }
+
+    /// Whether a patch of the node is under way: what it will change has not been seen.
+    fn is_patched(&mut self, node: &Node) -> bool {
+        match self.memory.patched.get(&node.name).map(|patched| patched.at) {
+            Some(at) => !self.passed(at, REPEAT_SECONDS),
+            None => false,
+        }
+    }
+
+    /// Takes away what is ours, except for a cordon that is not known to be.
+    fn clear_away(&mut self, subject: &Subject<'_>) {
+        let mut patch = patch_of(subject.node);
+        remove(&mut patch, self.settings.driver.traits());
+        self.issue(patch, false);
+    }
+
+    /// The node is done: cordon, state and record go in one patch.
+    fn give_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        let mut patch = patch_of(subject.node);
+        remove(&mut patch, self.settings.driver.traits());
+        if record.cordoned && subject.node.unschedulable {
+            patch.unschedulable = Some(false);
+        }
+        let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
+        patch.news = Some(News::Upgraded(format!("{}{stays}", record.told(self.now))));
+        if self.issue(patch, false) {
+            self.record(subject.node).steps = record.steps();
+        }
+        Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
+    }
+
+    /// The node failed. With its old driver untouched it is given back at once; else it keeps its cordon.
+    fn fail(&mut self, subject: &Subject<'_>, record: &Record, cause: Cause, message: String) -> Turn {
+        let traits = self.settings.driver.traits();
+        let mut failed = record.clone();
+        let attempts = record.attempts(cause, &self.settings.digest) + 1;
+        if failed.digest != self.settings.digest {
+            failed.attempts.clear();
+            failed.digest.clone_from(&self.settings.digest);
+        }
+        failed.attempts.insert(cause, attempts);
+        failed.failure = Some(Failure { cause, message: message.clone() });
+        failed.enter(State::UpgradeFailed, self.now);
+        let mut patch = patch_of(subject.node);
+        if cause.is_before_restart() && record.cordoned {
+            failed.cordoned = false;
+            patch.unschedulable = subject.node.unschedulable.then_some(false);
+        }
+        put(&mut patch, &failed, traits);
+        let limit = self.settings.upgrade.attempts;
+        let reason = if attempts >= limit {
+            Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned }
+        } else {
+            let at = self.now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
+            self.wake_at = self.wake_at.min(at);
+            Upgrading::Retry { message, attempts, limit, at }
+        };
+        patch.news = Some(News::Failed(format!("{cause}: {reason}; {}", failed.told(self.now))));
+        if self.issue(patch, false) {
+            self.record(subject.node).steps = failed.steps();
+        }
+        Turn::Waits(Reason::Upgrading(reason))
+    }
+}
+
+fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
+    Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found: read(node, traits), left }
+}
+
+/// An empty patch of the node as it was seen.
+pub(super) fn patch_of(node: &Node) -> NodePatch {
+    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
+}
+
+/// How it stands with a node.
+enum Turn {
+    /// It is done, or needs nothing.
+    Over,
+    /// It waits.
+    Waits(Reason),
+    /// It may be started; how often it has been before.
+    Candidate(u32),
+}
+
+/// Puts state label and record into a patch.
+fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
+    patch.labels.insert(traits.own_state_label.to_owned(), Some(record.state.name().to_owned()));
+    patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
+}
+
+/// Takes both away.
+fn remove(patch: &mut NodePatch, traits: &Traits) {
+    patch.labels.insert(traits.own_state_label.to_owned(), None);
+    patch.annotations.insert(traits.own_record.to_owned(), None);
+}
+
+/// Whether the node's driver has to be replaced, or somebody asks for it.
+fn needs_upgrade(subject: &Subject<'_>, traits: &Traits) -> bool {
+    if !subject.wanted {
+        return false;
+    }
+    let Some(pod) = &subject.pod else { return false };
+    let outdated = !pod.newest && !pod.pod.deleting;
+    outdated || asked_for(subject.node, traits)
+}
+
+/// The driver pod waits with loading, or a person asks for an upgrade.
+fn asked_for(node: &Node, traits: &Traits) -> bool {
+    let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
+    annotation(traits.safe_load).is_some_and(|value| !value.is_empty()) || annotation(traits.requested) == Some("true")
+}
+
+/// Whether the driver's installation is the same in the old pod and in the new template: workloads can stay.
+fn is_restart_only(subject: &Subject<'_>, traits: &Traits) -> bool {
+    let Some(pod) = subject.pod.as_ref().filter(|pod| !pod.newest && !pod.pod.orphaned) else { return false };
+    let same = pod.pod.config_digest.is_some() && pod.pod.config_digest == pod.template_digest;
+    same && !asked_for(subject.node, traits)
+}

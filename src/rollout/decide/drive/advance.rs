@@ -1,0 +1,277 @@
+//! One node in progress, as far as it can go now. States that are passed through at once need no write of their own.
+
+use jiff::Timestamp;
+
+use crate::contract::exit::ExitCode;
+use crate::rollout::action::PodDeletion;
+use crate::rollout::observed::Node;
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::cause::Cause;
+use crate::rollout::upgrade::record::Record;
+use crate::rollout::upgrade::state::State;
+
+use super::super::{Action, Deciding, after};
+use super::clear::Clearing;
+use super::{Subject, Turn, patch_of, put};
+
+/// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
+const MOST_RESTARTS: i32 = 10;
+
+/// How often a cordon that somebody took away is put back.
+const MOST_CORDONS: u32 = 2;
+
+/// What a state has come to.
+pub(super) enum Step {
+    /// The node stays in it.
+    Stays(Reason),
+    /// It goes on with another one.
+    To(State),
+    /// It failed.
+    Fails(Cause, String),
+    /// It is done.
+    Done,
+}
+
+impl Deciding<'_> {
+    /// The node's turn.
+    pub(super) fn advance(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        if self.is_patched(subject.node) {
+            return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
+        }
+        if !subject.wanted && subject.pod.is_none() {
+            // No driver DaemonSet selects the node any more: there is nothing left to upgrade.
+            return self.give_back(subject, record);
+        }
+        let mut next = record.clone();
+        if !subject.node.unschedulable && record.state <= State::PodRestartRequired {
+            // Somebody took the cordon away: nothing is evicted or deleted on a node that takes new pods.
+            return self.cordon_again(subject, next);
+        }
+        let mut actions = Vec::new();
+        let reason = loop {
+            match self.step(subject, &next, &mut actions) {
+                Step::Stays(reason) => break reason,
+                Step::To(state) => next.enter(state, self.now),
+                Step::Fails(cause, message) => return self.fail(subject, &next, cause, message),
+                Step::Done => return self.give_back(subject, &next),
+            }
+        };
+        let traits = self.settings.driver.traits();
+        let mut patch = patch_of(subject.node);
+        let label = subject.node.labels.get(traits.own_state_label).map(String::as_str);
+        // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.
+        let told = next.state == record.state || next.state == State::ValidationRequired;
+        if !told || label != Some(record.state.name()) {
+            put(&mut patch, &next, traits);
+        }
+        if next.state >= State::PodRestartRequired && self.unblocks(subject) {
+            patch.annotations.insert(traits.safe_load.to_owned(), None);
+        }
+        if !patch.is_empty() {
+            self.issue(patch, false);
+        }
+        self.actions.extend(actions);
+        Turn::Waits(reason)
+    }
+
+    fn cordon_again(&mut self, subject: &Subject<'_>, mut record: Record) -> Turn {
+        if record.recordoned >= MOST_CORDONS {
+            let message = format!("somebody uncordoned the node {} times", record.recordoned + 1);
+            return self.fail(subject, &record, Cause::CordonContested, message);
+        }
+        // The cordon may have been somebody else's, who does not need it any more: from now on it is ours.
+        record.recordoned += u32::from(record.cordoned);
+        record.cordoned = true;
+        let mut patch = patch_of(subject.node);
+        put(&mut patch, &record, self.settings.driver.traits());
+        patch.unschedulable = Some(true);
+        self.issue(patch, false);
+        Turn::Waits(Reason::Upgrading(Upgrading::Cordoning))
+    }
+
+    fn step(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
+        match record.state {
+            State::WaitForJobsRequired => self.wait_for_jobs(subject.node, record),
+            State::PodDeletionRequired => self.pod_deletion(subject, record),
+            State::DrainRequired => self.drain(subject, record),
+            State::PodRestartRequired => self.restart(subject, record, actions),
+            State::ValidationRequired => self.validate(subject, record),
+            // A failed node has its own road.
+            State::UpgradeFailed => Step::Done,
+        }
+    }
+
+    fn wait_for_jobs(&mut self, node: &Node, record: &Record) -> Step {
+        let next = self.after_jobs();
+        let Some(wait) = &self.settings.upgrade.policy.wait_for_completion else { return Step::To(next) };
+        let jobs = self.jobs_on(node);
+        let limit = wait.timeout_seconds;
+        if jobs.is_empty() || limit > 0 && self.passed(record.since, limit) {
+            return Step::To(next);
+        }
+        let until = (limit > 0).then(|| after(record.since, limit));
+        Step::Stays(Reason::Upgrading(Upgrading::Jobs { jobs, until }))
+    }
+
+    /// The first state in which pods go.
+    pub(super) fn after_jobs(&self) -> State {
+        let policy = &self.settings.upgrade.policy;
+        if policy.pod_deletion.is_some() {
+            State::PodDeletionRequired
+        } else if policy.drain.is_some() {
+            State::DrainRequired
+        } else {
+            State::PodRestartRequired
+        }
+    }
+
+    fn pod_deletion(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
+        let drains = self.settings.upgrade.policy.drain.is_some();
+        let failed = |cause, message| if drains { Step::To(State::DrainRequired) } else { Step::Fails(cause, message) };
+        match self.clear(subject.node, record) {
+            Clearing::Over => Step::To(State::PodRestartRequired),
+            Clearing::Waits(reason) => Step::Stays(Reason::Upgrading(reason)),
+            Clearing::Blocked(message) => failed(Cause::PodsNotEvictable, message),
+            Clearing::TimedOut(message) => failed(Cause::EvictionTimeout, message),
+        }
+    }
+
+    fn drain(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
+        match self.clear(subject.node, record) {
+            Clearing::Over => Step::To(State::PodRestartRequired),
+            Clearing::Waits(reason) => Step::Stays(Reason::Upgrading(reason)),
+            Clearing::Blocked(message) => Step::Fails(Cause::DrainBlocked, message),
+            Clearing::TimedOut(message) => Step::Fails(Cause::DrainTimeout, message),
+        }
+    }
+
+    /// The driver pod. A pod that is in sync is not replaced.
+    fn restart(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
+        let limit = self.settings.upgrade.start_seconds;
+        let late = self.passed(record.since, limit);
+        let Some(driver) = &subject.pod else {
+            return if late { not_in_time("no driver pod came", limit) } else { Step::Stays(Reason::DriverPodMissing) };
+        };
+        let pod = driver.pod;
+        if pod.deleting {
+            return if late { not_in_time("the old driver pod does not end", limit) } else { Step::Stays(Reason::DriverPodMissing) };
+        }
+        // A driver that failed gets a new pod with each attempt.
+        let again = !record.attempts.is_empty() && pod.created < record.started && !pod.containers_ready;
+        if !driver.newest || again {
+            if let Some(step) = self.protect(subject, record) {
+                return step;
+            }
+            self.delete_driver(subject, actions);
+            return Step::Stays(Reason::DriverOutOfDate { state: Some(record.state.name().to_owned()), why: None });
+        }
+        if pod.running && pod.containers_ready {
+            return Step::To(State::ValidationRequired);
+        }
+        let trouble = || pod.trouble.clone().or_else(|| pod.unschedulable.clone()).unwrap_or_else(|| "it is not ready".to_owned());
+        if pod.unready_restarts > MOST_RESTARTS {
+            let message = format!("{} restarts: {}", pod.unready_restarts, trouble());
+            return Step::Fails(Cause::DriverFailing, message);
+        }
+        if late {
+            let message = format!("not ready within {limit} s: {}", trouble());
+            return Step::Fails(Cause::DriverTimeout, message);
+        }
+        let restarts = pod.containers.iter().map(|container| container.restarts).sum();
+        let state = Some(record.state.name().to_owned());
+        Step::Stays(Reason::DriverNotReady { state, trouble: pod.trouble.clone(), restarts })
+    }
+
+    fn delete_driver(&mut self, subject: &Subject<'_>, actions: &mut Vec<Action>) {
+        let Some(driver) = &subject.pod else { return };
+        let pod = driver.pod;
+        match self.memory.issued.get(&pod.uid).copied() {
+            Some(issued) if !self.passed(issued, super::REPEAT_SECONDS) => {}
+            Some(_) | None => {
+                self.memory.issued.insert(pod.uid.clone(), self.now);
+                self.passed(self.now, super::REPEAT_SECONDS);
+                actions.push(Action::DeleteDriver(PodDeletion {
+                    node: subject.node.name.clone(),
+                    namespace: pod.namespace.clone(),
+                    pod: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                }));
+            }
+        }
+    }
+
+    /// What stands on the driver: validator, toolkit, plugins.
+    fn validate(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
+        let current = subject.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready);
+        if !current {
+            // The driver fell back, or a newer one was asked for meanwhile.
+            return Step::To(State::PodRestartRequired);
+        }
+        if let Some(until) = self.validation_limit(subject, record)
+            && let Some(trouble) = self.validation(subject, record)
+        {
+            if self.now >= until {
+                return Step::Fails(Cause::ValidationTimeout, trouble);
+            }
+            self.wake_at = self.wake_at.min(until);
+            return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
+        }
+        if !subject.node.ready {
+            return Step::Stays(Reason::NodeNotReady { since: subject.node.ready_since });
+        }
+        match &subject.left {
+            None => Step::Done,
+            Some(reason) if self.tolerates(reason) => Step::Done,
+            Some(reason) => self.plugin(subject.node, reason),
+        }
+    }
+
+    /// A plugin that does not come back must not hold a slot for ever.
+    fn plugin(&mut self, node: &Node, reason: &Reason) -> Step {
+        let code = reason.exit_code();
+        let limit = if code == ExitCode::DraNotServing {
+            self.settings.dra.replacement_seconds
+        } else if code == ExitCode::PluginsNotServing {
+            self.settings.device_plugin.replacement_seconds
+        } else {
+            return Step::Stays(reason.clone());
+        };
+        let since = self.memory.waits(Some(&node.name), reason, self.now);
+        let over = !reason.resolves_itself() || self.passed(since, limit);
+        if over { Step::Fails(Cause::PluginNotServing, reason.to_string()) } else { Step::Stays(reason.clone()) }
+    }
+
+    /// When the validator's time is over: it begins when the driver is ready.
+    fn validation_limit(&self, subject: &Subject<'_>, record: &Record) -> Option<Timestamp> {
+        let ready = subject.pod.as_ref()?.pod.ready_since.unwrap_or(record.since).max(record.started);
+        Some(after(ready, self.settings.upgrade.validation_seconds))
+    }
+
+    /// What is wrong with the validator; `None`: it succeeded, or the driver has none.
+    pub(super) fn validation(&self, subject: &Subject<'_>, _: &Record) -> Option<String> {
+        self.settings.driver.traits().validator?;
+        let mut found = false;
+        for pod in self.observed.validators.iter().filter(|pod| pod.node.as_deref() == Some(subject.node.name.as_str())) {
+            if pod.deleting {
+                continue;
+            }
+            found = true;
+            if !(pod.running && pod.containers_ready) {
+                return Some(pod.trouble.clone().unwrap_or_else(|| format!("{} is not ready", pod.name)));
+            }
+        }
+        (!found).then(|| "there is no validator pod".to_owned())
+    }
+
+    /// Whether the driver pod may load its driver: it waits for the safe-load annotation to go, and is the right one.
+    fn unblocks(&self, subject: &Subject<'_>) -> bool {
+        let traits = self.settings.driver.traits();
+        let waits = subject.node.annotations.get(traits.safe_load).is_some_and(|value| !value.is_empty());
+        waits && subject.node.unschedulable && subject.pod.as_ref().is_some_and(|driver| driver.newest)
+    }
+}
+
+fn not_in_time(what: &str, limit: u64) -> Step {
+    Step::Fails(Cause::DriverTimeout, format!("{what} within {limit} s"))
+}

@@ -1,0 +1,164 @@
+//! The pods that have to leave a node before its driver is replaced.
+
+use std::collections::BTreeSet;
+
+use crate::contract::policy::Policy;
+use crate::contract::selector::Selector;
+use crate::rollout::action::Eviction;
+use crate::rollout::observed::Node;
+use crate::rollout::observed::workload::Workload;
+use crate::rollout::pods::budgets::{Budgets, Never, Standing};
+use crate::rollout::pods::filter::{DaemonSets, Filter, Terms, drain_selector};
+use crate::rollout::pods::holders::{Holders, Rules, consumers};
+use crate::rollout::pods::plan::{Plan, Progress};
+use crate::rollout::pods::{full_name, listed, pace};
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::record::Record;
+use crate::rollout::upgrade::state::State;
+
+use super::super::{Action, Deciding, after};
+use super::Subject;
+use super::advance::Step;
+
+/// Seconds beyond its grace period that a pod may take until its node has reported it gone.
+const GRACE_MARGIN_SECONDS: u64 = 30;
+
+/// How far a node is with its pods.
+pub(super) enum Clearing {
+    /// No pod is left that has to go.
+    Over,
+    /// Some are.
+    Waits(Upgrading),
+    /// Some may not go, and none was touched.
+    Blocked(String),
+    /// Some did not go in time.
+    TimedOut(String),
+}
+
+impl Deciding<'_> {
+    /// The jobs that are waited for on a node.
+    pub(super) fn jobs_on(&self, node: &Node) -> Vec<String> {
+        let busy = self.observed.workloads.jobs.iter().filter(|job| job.node == node.name && job.phase.is_busy());
+        busy.map(|job| format!("{}/{}", job.namespace, job.name)).collect()
+    }
+
+    /// Evicts what the state is about, and says how far that is.
+    pub(super) fn clear(&mut self, node: &Node, record: &Record) -> Clearing {
+        self.focus.insert(node.name.clone());
+        let observed = self.observed;
+        let Some(pods) = observed.workloads.pods.get(&node.name) else { return Clearing::Waits(Upgrading::Listing) };
+        let plan = self.plan(pods, record.state);
+        let limit = limit(&self.settings.upgrade.policy, record.state);
+        match plan.progress() {
+            Progress::Over => return Clearing::Over,
+            Progress::Blocked => {
+                return Clearing::Blocked(plan.obstacle().map(|obstacle| obstacle.to_string()).unwrap_or_default());
+            }
+            Progress::Going => {}
+        }
+        if let Some(message) = self.never_yields(&plan) {
+            return Clearing::Blocked(message);
+        }
+        // Whoever is given time to end uses it; only then does it count as late.
+        let graceful = plan.leaving.iter().map(|leaving| after(leaving.due, GRACE_MARGIN_SECONDS)).max();
+        let until = (limit > 0).then(|| graceful.map_or(after(record.since, limit), |graceful| graceful.max(after(record.since, limit))));
+        let names = self.going(&plan);
+        if let Some(until) = until {
+            if until <= self.now {
+                return Clearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
+            }
+            self.wake_at = self.wake_at.min(until);
+        }
+        for going in &plan.evict {
+            let pod = going.pod;
+            self.evictions.push(Eviction {
+                node: node.name.clone(),
+                namespace: pod.namespace.clone(),
+                pod: pod.name.clone(),
+                uid: pod.uid.clone(),
+            });
+        }
+        Clearing::Waits(Upgrading::Evicting { pods: names, until })
+    }
+
+    /// A driver pod is only deleted when the pods that the policy sees to have left: one may have come since.
+    pub(super) fn protect(&mut self, subject: &Subject<'_>, record: &Record) -> Option<Step> {
+        let policy = &self.settings.upgrade.policy;
+        if record.restart_only || policy.pod_deletion.is_none() && policy.drain.is_none() {
+            return None;
+        }
+        self.focus.insert(subject.node.name.clone());
+        let Some(pods) = self.observed.workloads.pods.get(&subject.node.name) else {
+            return Some(Step::Stays(Reason::Upgrading(Upgrading::Listing)));
+        };
+        let steps =
+            [policy.pod_deletion.is_some().then_some(State::PodDeletionRequired), policy.drain.is_some().then_some(State::DrainRequired)];
+        // What one step could not move another one has, or it went on without.
+        let over = steps.into_iter().flatten().any(|state| self.plan(pods, state).progress() == Progress::Over);
+        (!over).then(|| Step::To(self.after_jobs()))
+    }
+
+    fn plan<'p>(&self, pods: &'p [Workload], state: State) -> Plan<'p> {
+        let upgrade = &self.settings.upgrade;
+        let driver = self.settings.driver;
+        // Selectors have been checked before the run began (`hook/begin`).
+        let selectors = consumers(upgrade).unwrap_or_default();
+        let daemon_sets = DaemonSets::new();
+        let holders = Holders::new(driver, Rules::Ours, &self.observed.workloads.claims)
+            .with_consumers(&selectors)
+            .with_operands_in([self.settings.operator_namespace.as_str()]);
+        let own = &self.memory.own;
+        if let (State::DrainRequired, Some(drain)) = (state, &upgrade.policy.drain) {
+            let selector = drain_selector(driver, drain).unwrap_or_default();
+            return Plan::drain(pods, &holders, &Filter { terms: drain.into(), selector, daemon_sets: &daemon_sets, own });
+        }
+        let terms = Terms::from(&upgrade.policy.pod_deletion.clone().unwrap_or_default());
+        Plan::pod_deletion(pods, &holders, &Filter { terms, selector: Selector::default(), daemon_sets: &daemon_sets, own })
+    }
+
+    /// PodDisruptionBudgets that no waiting makes yield, while nothing has been touched.
+    fn never_yields(&self, plan: &Plan<'_>) -> Option<String> {
+        if !plan.leaving.is_empty() {
+            return None;
+        }
+        let budgets = Budgets::new(&self.observed.workloads.budgets);
+        let never = plan.evict.iter().filter_map(|going| match budgets.standing(going.pod, self.now) {
+            // Broken pods may be repaired, or replaced, while the others are waited for.
+            Standing::Free | Standing::Later(..) | Standing::Never(_, Never::Unhealthy) => None,
+            standing @ Standing::Never(..) => Some(format!("{}: {standing}", full_name(going.pod))),
+        });
+        let never: Vec<String> = never.collect();
+        (!never.is_empty()).then(|| format!("no pod was touched: {}", listed(&never)))
+    }
+
+    /// The pods that have to go, each with what it is waited for.
+    fn going(&self, plan: &Plan<'_>) -> Vec<String> {
+        let asked = plan.evict.iter().map(|going| match self.memory.evictions.get(&going.pod.uid) {
+            Some(history) => format!("{} ({})", full_name(going.pod), history.text(&going.pod.uid, self.now)),
+            None => full_name(going.pod),
+        });
+        asked.chain(plan.leaving.iter().map(|leaving| leaving.text(self.now))).collect()
+    }
+
+    /// Of all pods that have to go, those whose turn it is.
+    pub(super) fn evict(&mut self) {
+        let queue = std::mem::take(&mut self.evictions);
+        let turn = pace::turn(queue.iter().map(|eviction| (eviction.uid.as_str(), self.memory.evictions.get(&eviction.uid))), self.now);
+        if let Some(next) = turn.next {
+            self.wake_at = self.wake_at.min(next);
+        }
+        let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
+        let evictions = queue.iter().filter(|eviction| chosen.contains(eviction.uid.as_str()));
+        self.actions.extend(evictions.cloned().map(Action::Evict));
+    }
+}
+
+/// Seconds that the state's evictions may take; 0 is without limit.
+fn limit(policy: &Policy, state: State) -> u64 {
+    if state == State::DrainRequired {
+        policy.drain.as_ref().map_or(0, |drain| drain.timeout_seconds)
+    } else {
+        policy.pod_deletion.as_ref().map_or(0, |deletion| deletion.timeout_seconds)
+    }
+}

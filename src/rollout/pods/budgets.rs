@@ -1,0 +1,201 @@
+//! What PodDisruptionBudgets say to the eviction of a pod, as the API server judges it (kubernetes `pkg/registry/core/pod/storage/eviction.go`
+//! and `pkg/controller/disruption`), and whether a refusal can end by itself: "slow" and "never" are told apart before anything is cordoned.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::contract::count::Count;
+use crate::rollout::observed::workload::{Budget, Phase, Workload};
+
+/// A pod that is not ready at this age will hardly become so by itself: images are pulled and probes have passed by then.
+const STARTING: SignedDuration = SignedDuration::from_mins(10);
+
+/// All PodDisruptionBudgets, by namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Budgets<'a>(BTreeMap<&'a str, Vec<&'a Budget>>);
+
+/// What the eviction of a pod would be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// It goes.
+    Free,
+    /// It is refused now, and may go later.
+    Later(&'a Budget, Later),
+    /// It is refused until somebody changes something.
+    Never(Vec<&'a Budget>, Never),
+}
+
+/// Why an eviction has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// The disruption controller has not seen the budget's newest spec.
+    Unobserved,
+    /// So many pods are away that not one more may be.
+    Full,
+    /// The pod is not ready and young: it may be starting.
+    Starting,
+}
+
+/// Why an eviction will not be let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Never {
+    /// More than one budget protects the pod: the eviction API answers with an error (500).
+    Several,
+    /// `maxUnavailable` is zero.
+    NoneMayGo,
+    /// `minAvailable` asks for as many pods as there are.
+    AllMustStay,
+    /// The pod is broken, and so many others are that the budget protects it too.
+    Unhealthy,
+}
+
+impl<'a> Budgets<'a> {
+    /// Sorts them.
+    pub fn new(budgets: &'a [Budget]) -> Self {
+        let mut sorted: BTreeMap<&str, Vec<&Budget>> = BTreeMap::new();
+        for budget in budgets {
+            sorted.entry(&budget.namespace).or_default().push(budget);
+        }
+        Self(sorted)
+    }
+
+    /// Those that protect the pod.
+    pub fn of(&self, pod: &Workload) -> Vec<&'a Budget> {
+        let protects = |budget: &&&Budget| budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels));
+        self.0.get(pod.namespace.as_str()).into_iter().flatten().filter(protects).copied().collect()
+    }
+
+    /// What the pod's eviction would be answered.
+    pub fn standing(&self, pod: &Workload, now: Timestamp) -> Standing<'a> {
+        // The API asks no budget about a pod that has not started, has ended, or is on its way.
+        if pod.phase == Phase::Pending || pod.phase.is_finished() || pod.deleted_at.is_some() {
+            return Standing::Free;
+        }
+        let budgets = self.of(pod);
+        match budgets.as_slice() {
+            [] => Standing::Free,
+            [budget] => one(budget, pod, now),
+            [..] => Standing::Never(budgets, Never::Several),
+        }
+    }
+}
+
+fn one<'a>(budget: &'a Budget, pod: &Workload, now: Timestamp) -> Standing<'a> {
+    let enough = budget.healthy >= budget.desired && budget.desired > 0;
+    if !pod.ready && (budget.evicts_unhealthy || enough) {
+        return Standing::Free;
+    }
+    let never = |why| Standing::Never(vec![budget], why);
+    if let Some(why) = asked(budget) {
+        return never(why);
+    }
+    if !budget.observed {
+        return Standing::Later(budget, Later::Unobserved);
+    }
+    if budget.allowed > 0 {
+        return Standing::Free;
+    }
+    if pod.ready {
+        return Standing::Later(budget, Later::Full);
+    }
+    let old = now.duration_since(pod.created) >= STARTING;
+    if old { never(Never::Unhealthy) } else { Standing::Later(budget, Later::Starting) }
+}
+
+/// What the spec itself rules out, whatever the state of the pods.
+pub fn asked(budget: &Budget) -> Option<Never> {
+    let count = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Count>().ok());
+    if let Some(Count::Number(0) | Count::Percent(0)) = count(&budget.max_unavailable) {
+        return Some(Never::NoneMayGo);
+    }
+    let least = count(&budget.min_available)?;
+    // How many pods there are is only known of a spec that the controller has seen.
+    let expected = usize::try_from(budget.expected).ok().filter(|expected| *expected > 0 && budget.observed);
+    let all = match (least, expected) {
+        (Count::Percent(percent), _) if percent >= 100 => true,
+        (least, Some(expected)) => least.of(expected) >= expected,
+        (_, None) => false,
+    };
+    all.then_some(Never::AllMustStay)
+}
+
+impl Standing<'_> {
+    /// What people can do about a refusal.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Free => None,
+            Self::Later(_, Later::Unobserved) => {
+                Some("see whether kube-controller-manager runs, and the conditions of the PodDisruptionBudget")
+            }
+            Self::Later(_, Later::Full) => {
+                Some("it goes when a replacement of a pod that is away is ready: see why it is not, or raise the number of replicas")
+            }
+            Self::Later(_, Later::Starting) => Some("it goes when it is ready, or when enough other pods are"),
+            Self::Never(_, why) => Some(why.advice()),
+        }
+    }
+}
+
+impl Never {
+    /// What people can do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Several => "narrow the selectors so that one PodDisruptionBudget protects each pod",
+            Self::NoneMayGo => "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout",
+            Self::AllMustStay => "lower minAvailable below the number of pods, or, unless it is a percentage, raise the number of replicas",
+            Self::Unhealthy => {
+                "repair the pods, delete the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
+            }
+        }
+    }
+}
+
+/// `poddisruptionbudget namespace/name`.
+pub fn budget_name(budget: &Budget) -> String {
+    format!("poddisruptionbudget {}/{}", budget.namespace, budget.name)
+}
+
+impl fmt::Display for Standing<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => write!(out, "nothing is against its eviction"),
+            Self::Later(budget, why) => {
+                let name = budget_name(budget);
+                let Budget { healthy, desired, .. } = budget;
+                match why {
+                    Later::Unobserved => write!(out, "{name} has changed, and the disruption controller has not seen it"),
+                    Later::Full => write!(out, "{name} wants {desired} healthy pods and has {healthy}: none may go now"),
+                    Later::Starting => write!(out, "{name} wants {desired} healthy pods and has {healthy}, and this one is not ready yet"),
+                }
+            }
+            Self::Never(budgets, why) => {
+                let names = budgets.iter().map(|budget| budget_name(budget)).collect::<Vec<_>>().join(", ");
+                let first = budgets.first();
+                let text = |field: fn(&Budget) -> Option<&String>| first.and_then(|budget| field(budget)).map_or("", String::as_str);
+                let number = |field: fn(&Budget) -> i32| first.map_or(0, |budget| field(budget));
+                match why {
+                    Never::Several => {
+                        write!(out, "{} budgets protect the same pod, which the eviction API refuses: {names}", budgets.len())
+                    }
+                    Never::NoneMayGo => {
+                        write!(out, "{names} never lets a pod go: maxUnavailable is {}", text(|budget| budget.max_unavailable.as_ref()))
+                    }
+                    Never::AllMustStay => write!(
+                        out,
+                        "{names} never lets a pod go: minAvailable asks for {} of {} pods",
+                        text(|budget| budget.min_available.as_ref()),
+                        number(|budget| budget.expected)
+                    ),
+                    Never::Unhealthy => write!(
+                        out,
+                        "{names} wants {} healthy pods and has {}, and protects even pods that are broken",
+                        number(|budget| budget.desired),
+                        number(|budget| budget.healthy)
+                    ),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! When evictions are asked for.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::rollout::pods::fixture::at;
+use crate::rollout::pods::pace::{AT_ONCE, Answer, History, turn};
+
+const BLOCKED: Answer = Answer::Blocked { retry_after: None };
+
+fn history(attempts: u32, answer: Answer) -> History {
+    History { attempts, since: at(0), last: at(100), answer }
+}
+
+fn pause(uid: &str, attempts: u32, answer: Answer) -> SignedDuration {
+    history(attempts, answer).due(uid).duration_since(at(100))
+}
+
+#[test]
+fn pauses_grow_from_five_seconds_to_a_minute() {
+    for uid in ["a", "b", "8f3c1d52-9a0e-4a57-bb0f-6f6d3a5c1e11"] {
+        for answer in [BLOCKED, Answer::Lost] {
+            for (attempts, least, most) in
+                [(1, 5, 7), (2, 10, 13), (3, 20, 25), (4, 40, 50), (5, 48, 60), (100, 48, 60), (u32::MAX, 48, 60)]
+            {
+                let pause = pause(uid, attempts, answer);
+                assert!(pause >= SignedDuration::from_secs(least), "{uid} {attempts}: {pause}");
+                assert!(pause <= SignedDuration::from_secs(most), "{uid} {attempts}: {pause}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_servers_own_word_on_when_to_come_back_is_honored() {
+    let after = |seconds| pause("a", 1, Answer::Blocked { retry_after: Some(seconds) });
+    assert_eq!(after(120), SignedDuration::from_mins(2), "also beyond the longest pause of ours");
+    assert_eq!(after(0), pause("a", 1, BLOCKED), "but never sooner than ours");
+}
+
+#[test]
+fn the_same_pod_has_the_same_pauses_and_another_one_others() {
+    assert_eq!(pause("a", 3, BLOCKED), pause("a", 3, BLOCKED));
+    let pods: Vec<SignedDuration> = (0..50).map(|index| pause(&format!("uid-{index}"), 5, BLOCKED)).collect();
+    let mut different = pods.clone();
+    different.sort();
+    different.dedup();
+    assert!(different.len() > 45, "{different:?}");
+}
+
+/// Measured of the vendor's controller: 29,886 requests in three minutes against one budget (state-machine D-06).
+#[test]
+fn a_blocked_pod_is_asked_for_a_handful_of_times_in_five_minutes() {
+    let (mut memory, mut requests) = (None::<History>, 0);
+    for second in 0..300 {
+        if turn([("a", memory.as_ref())], at(second)).now == ["a"] {
+            requests += 1;
+            memory = Some(History::after(memory.as_ref(), at(second), BLOCKED));
+        }
+    }
+    assert!((7..=9).contains(&requests), "{requests}");
+    assert_eq!(memory.map(|history| (history.attempts, history.since)), Some((requests, at(0))));
+}
+
+#[test]
+fn what_was_accepted_or_refused_is_repeated_after_a_minute() {
+    for answer in [Answer::Accepted, Answer::Refused] {
+        assert_eq!(pause("a", 1, answer), SignedDuration::from_mins(1), "{answer:?}");
+    }
+}
+
+#[test]
+fn no_turn_asks_for_more_than_its_share_and_the_longest_due_come_first() {
+    let uids: Vec<String> = (0..AT_ONCE + 5).map(|index| format!("uid-{index:02}")).collect();
+    let old = history(1, BLOCKED);
+    let asked: BTreeMap<&str, Option<&History>> =
+        uids.iter().enumerate().map(|(index, uid)| (uid.as_str(), (index < 10).then_some(&old))).collect();
+    let first = turn(asked.clone(), at(1000));
+    assert_eq!(first.now.len(), AT_ONCE);
+    assert_eq!(&first.now[..15], uids[10..].iter().map(String::as_str).collect::<Vec<_>>(), "new ones have waited longest");
+    assert_eq!(first.next, Some(at(1000)), "there are more to ask for at once");
+    let waiting = turn(asked.iter().filter_map(|(uid, history)| Some((*uid, Some((*history)?)))), at(100));
+    assert_eq!(waiting.now, Vec::<&str>::new());
+    let soonest = uids[..10].iter().map(|uid| old.due(uid)).min();
+    assert_eq!(waiting.next, soonest);
+    assert_eq!(turn([], at(0)).next, None::<Timestamp>);
+}
+
+#[test]
+fn kured_78_what_was_asked_and_answered_is_told() {
+    assert_eq!(
+        history(3, Answer::Blocked { retry_after: Some(30) }).text("a", at(110)),
+        "asked to leave 3 times in 110 s, a PodDisruptionBudget forbids it for now; again in 20 s"
+    );
+    assert_eq!(history(1, Answer::Refused).text("a", at(500)), "asked to leave once, refused by the API server; again in 0 s");
+    assert_eq!(history(1, Answer::Lost).answer.to_string(), "without an answer");
+    assert_eq!(Answer::Accepted.to_string(), "accepted, and its deletion has not begun");
+}

@@ -1,0 +1,254 @@
+//! Mode `drive` on a small cluster: what is decided is done, and time passes.
+
+use std::collections::BTreeMap;
+
+use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::settings::Mode;
+use gpu_rollout::rollout::action::NodePatch;
+use gpu_rollout::rollout::decide::{Action, Decision};
+use gpu_rollout::rollout::observed::workload::{Controller, Phase, Workload};
+use gpu_rollout::rollout::observed::{Container, Pod};
+use gpu_rollout::rollout::pods::pace::{Answer, History};
+
+use crate::fleet::{Fleet, NEW, at, waits};
+
+/// A fleet that is driven, second by second.
+pub(crate) struct Driven {
+    pub(crate) fleet: Fleet,
+    pub(crate) second: i64,
+    /// When a node's new driver becomes ready.
+    starting: BTreeMap<String, i64>,
+    /// Seconds that a driver takes to start.
+    pub(crate) driver_seconds: i64,
+    /// What happened, a line each.
+    pub(crate) story: Vec<String>,
+    workloads: Vec<Workload>,
+    versions: u64,
+    pub(crate) last: Option<Decision>,
+}
+
+impl Driven {
+    pub(crate) fn new(nodes: usize) -> Self {
+        let mut fleet = Fleet::at_rest(nodes);
+        fleet.settings.mode = Mode::Drive;
+        fleet.settings.duties = vec![Duty::Settle, Duty::Drive, Duty::Reroll];
+        fleet.settings.per_node_seconds = 60;
+        fleet.policy().upgrade_policy.auto_upgrade = false;
+        fleet.policy().driver.version = Some(NEW.into());
+        fleet.operator_observes();
+        for daemon_set in &mut fleet.observed.daemon_sets {
+            for key in ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"] {
+                daemon_set.manager_environment.insert(key.into(), "false".into());
+            }
+        }
+        fleet.observed.revisions.push(gpu_rollout::rollout::observed::Revision {
+            owner: "driver-ds".into(),
+            revision: 2,
+            hash: "new".into(),
+        });
+        let names: Vec<String> = fleet.observed.nodes.keys().cloned().collect();
+        for node in &names {
+            fleet.driver_pod(node).containers_ready = true;
+            fleet.observed.validators.push(Pod {
+                name: format!("validator-{node}"),
+                node: Some(node.clone()),
+                running: true,
+                containers_ready: true,
+                ..Pod::default()
+            });
+        }
+        let mut driven = Self {
+            fleet,
+            second: 0,
+            starting: BTreeMap::new(),
+            driver_seconds: 30,
+            story: Vec::new(),
+            workloads: Vec::new(),
+            versions: 0,
+            last: None,
+        };
+        for node in names {
+            driven.touch(&node);
+        }
+        driven
+    }
+
+    fn touch(&mut self, node: &str) {
+        self.versions += 1;
+        self.fleet.node(node).version = self.versions.to_string();
+    }
+
+    /// A training pod with a GPU, of a ReplicaSet.
+    pub(crate) fn training(&mut self, node: &str) -> &mut Workload {
+        let uid = self.fleet.uid();
+        self.workloads.push(Workload {
+            namespace: "ml".into(),
+            name: format!("train-{uid}"),
+            uid,
+            node: node.into(),
+            phase: Phase::Running,
+            ready: true,
+            controller: Some(Controller {
+                api_version: "apps/v1".into(),
+                kind: "ReplicaSet".into(),
+                name: "train".into(),
+                uid: "rs".into(),
+            }),
+            resources: ["nvidia.com/gpu".to_owned()].into(),
+            grace_seconds: 30,
+            ..Workload::default()
+        });
+        self.workloads.last_mut().expect("just put there")
+    }
+
+    fn tell(&mut self, what: &str) {
+        self.story.push(format!("{:>4} {what}", self.second));
+    }
+
+    fn patch(&mut self, patch: &NodePatch) {
+        let node = self.fleet.node(&patch.node);
+        assert_eq!(node.version, patch.version, "the patch knows of the node's newest change");
+        for (key, value) in &patch.labels {
+            match value {
+                Some(value) => drop(node.labels.insert(key.clone(), value.clone())),
+                None => drop(node.labels.remove(key)),
+            }
+        }
+        for (key, value) in &patch.annotations {
+            match value {
+                Some(value) => drop(node.annotations.insert(key.clone(), value.clone())),
+                None => drop(node.annotations.remove(key)),
+            }
+        }
+        if let Some(unschedulable) = patch.unschedulable {
+            node.unschedulable = unschedulable;
+        }
+        let state = node.labels.get("gpu-rollout.dev/gpu-driver-upgrade-state").cloned().unwrap_or_else(|| "-".into());
+        let cordon = if node.unschedulable { "cordoned" } else { "schedulable" };
+        self.tell(&format!("{} {state} {cordon}", patch.node));
+        self.touch(&patch.node);
+    }
+
+    fn perform(&mut self, action: &Action) {
+        match action {
+            Action::PatchNode(patch) => self.patch(patch),
+            Action::Evict(eviction) => {
+                self.tell(&format!("{} evict {}", eviction.node, eviction.pod));
+                self.workloads.retain(|pod| pod.uid != eviction.uid);
+                let history = History::after(None, at(self.second), Answer::Accepted);
+                self.fleet.memory.evictions.insert(eviction.uid.clone(), history);
+            }
+            Action::DeleteDriver(deletion) => {
+                self.tell(&format!("{} delete driver", deletion.node));
+                assert!(self.fleet.node(&deletion.node).unschedulable, "{} takes new pods", deletion.node);
+                self.fleet.driver(&deletion.node, "new", NEW, self.second);
+                let pod = self.fleet.driver_pod(&deletion.node);
+                (pod.ready, pod.ready_since) = (false, None);
+                pod.containers = vec![Container { started: None, ..pod.containers[0].clone() }];
+                self.starting.insert(deletion.node.clone(), self.second + self.driver_seconds);
+            }
+            Action::ReplacePlugin { node, .. } => {
+                self.tell(&format!("{node} replace plugin"));
+                self.fleet.plugin(node, self.second + 1, NEW);
+            }
+        }
+    }
+
+    /// Decides and acts until nothing changes any more, then lets a second pass.
+    pub(crate) fn tick(&mut self) -> bool {
+        let ready: Vec<String> = self.starting.iter().filter(|(_, at)| **at <= self.second).map(|(node, _)| node.clone()).collect();
+        for node in ready {
+            self.starting.remove(&node);
+            let second = self.second;
+            let pod = self.fleet.driver_pod(&node);
+            (pod.ready, pod.containers_ready, pod.ready_since) = (true, true, Some(at(second)));
+            pod.containers[0].started = Some(at(second));
+            self.tell(&format!("{node} driver ready"));
+        }
+        for _ in 0..20 {
+            let decision = self.fleet.decide(self.second);
+            let pods =
+                decision.focus.iter().map(|node| (node.clone(), self.workloads.iter().filter(|pod| pod.node == *node).cloned().collect()));
+            let focused: BTreeMap<String, Vec<Workload>> = pods.collect();
+            let seen = focused != self.fleet.observed.workloads.pods;
+            self.fleet.observed.workloads.pods = focused;
+            for action in &decision.actions {
+                self.perform(action);
+            }
+            let over = decision.verdict.is_some();
+            let still = decision.actions.is_empty() && !seen;
+            self.last = Some(decision);
+            if over {
+                return false;
+            }
+            if still {
+                break;
+            }
+        }
+        self.second += 1;
+        true
+    }
+
+    pub(crate) fn run(&mut self) -> String {
+        while self.tick() {
+            assert!(self.second < 10_000, "{}\n{:?}", self.story.join("\n"), self.last.as_ref().map(waits));
+        }
+        let verdict = self.last.as_ref().and_then(|last| last.verdict.clone()).expect("it is over");
+        self.tell(&format!("{:?}: {}", verdict.code, verdict.message));
+        self.story.join("\n")
+    }
+}
+
+/// What happened to one node: second and deed.
+fn told(story: &str, node: &str) -> Vec<String> {
+    let about = |line: &str| {
+        let (second, rest) = line.trim_start().split_once(' ')?;
+        Some(format!("{second} {}", rest.strip_prefix(node)?.strip_prefix(' ')?))
+    };
+    story.lines().filter_map(about).collect()
+}
+
+#[test]
+fn nodes_go_one_by_one_and_are_given_back() {
+    let mut driven = Driven::new(3);
+    driven.training("gpu-1");
+    let story = driven.run();
+    assert_eq!(
+        told(&story, "gpu-1"),
+        [
+            "32 pod-deletion-required cordoned",
+            "32 evict train-uid-13",
+            "32 pod-restart-required cordoned",
+            "32 delete driver",
+            "62 driver ready",
+            "64 replace plugin",
+            "64 - schedulable",
+        ],
+        "{story}"
+    );
+    assert!(story.ends_with("Success: settled: 3 of 3 nodes done; 3 DRA plugins replaced"), "{story}");
+    assert!(driven.fleet.observed.nodes.values().all(|node| !node.unschedulable && node.annotations.is_empty()));
+}
+
+#[test]
+fn a_pod_that_may_not_go_gives_the_node_back_untouched_and_is_named() {
+    let mut driven = Driven::new(3);
+    driven.fleet.settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
+    driven.fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
+    driven.training("gpu-1").memory_dir = true;
+    let story = driven.run();
+    assert_eq!(
+        told(&story, "gpu-1"),
+        [
+            "0 pod-deletion-required cordoned",
+            "0 upgrade-failed schedulable",
+            "60 pod-deletion-required cordoned",
+            "60 upgrade-failed schedulable",
+        ],
+        "{story}"
+    );
+    assert!(story.contains("NodesFailed: gpu-1: no pod was touched: ml/train-uid-13 has an emptyDir in memory"), "{story}");
+    assert!(!driven.fleet.node("gpu-1").unschedulable);
+    assert_eq!(driven.fleet.driver_pod("gpu-1").revision.as_deref(), Some("old"));
+}
