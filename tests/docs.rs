@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 mod docs {
+    mod conformance;
     mod device_plugin;
     mod exit_codes;
     mod links;

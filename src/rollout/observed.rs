@@ -162,6 +162,7 @@ pub struct ImageSpec {
 }
 
 /// What a ClusterPolicy asks for and says.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPolicy {
     /// UID of the object.

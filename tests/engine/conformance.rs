@@ -10,5 +10,6 @@ mod requestor;
 mod restart;
 mod start;
 mod throttle;
+mod users;
 mod validation;
 mod writes;

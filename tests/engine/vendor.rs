@@ -3,3 +3,4 @@
 mod explain;
 mod replay;
 mod story;
+mod world;

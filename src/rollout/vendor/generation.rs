@@ -26,6 +26,7 @@ pub enum Generation {
 }
 
 /// One row of the table.
+#[expect(clippy::struct_excessive_bools, reason = "features that have nothing to do with one another")]
 #[derive(Debug)]
 pub struct Features {
     /// The releases, for people.

@@ -1,7 +1,7 @@
 //! What makes the controller run before its next tick (the watches of its operator). Of everything else it hears at the tick only: a
 //! driver or validator that became ready, a job that ended, a cordon, a node that became Ready.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::contract::driver::Driver;
 
@@ -96,10 +96,16 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
     note(Change::DriverSpec, drivers(before) != drivers(after));
 
     let selection = Selection::of(after, driver);
-    let daemon_sets = |observed: &'_ Observed, key: fn(&DaemonSet) -> DaemonSet| {
-        observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels)).map(key).collect::<Vec<_>>()
+    let daemon_sets = |observed: &Observed, key: fn(&DaemonSet) -> DaemonSet| {
+        let selected = observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels));
+        selected.map(|daemon_set| (daemon_set.uid.clone(), key(daemon_set))).collect::<BTreeMap<_, _>>()
     };
-    note(Change::DaemonSetSpec, daemon_sets(before, spec) != daemon_sets(after, spec));
+    let (old, new) = (daemon_sets(before, spec), daemon_sets(after, spec));
+    // Not every edit is in the view; that the DaemonSet controller has not seen the newest one yet tells of any.
+    let edited = |(uid, daemon_set): (&String, &DaemonSet)| !daemon_set.observed && old.get(uid).is_some_and(|old| old.observed);
+    let seen =
+        |sets: &BTreeMap<String, DaemonSet>| sets.values().map(|set| DaemonSet { observed: true, ..set.clone() }).collect::<Vec<_>>();
+    note(Change::DaemonSetSpec, seen(&old) != seen(&new) || new.iter().any(edited));
     let pods = |observed: &Observed, key: fn(&Pod) -> (String, bool)| {
         observed.pods.iter().filter(|pod| selection.selects(&pod.labels)).map(key).collect::<BTreeSet<_>>()
     };
@@ -113,9 +119,9 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
     changes
 }
 
-/// A DaemonSet without its status. That an edit was not yet seen by the DaemonSet controller is part of the edit.
+/// A DaemonSet without what its pods make of it.
 fn spec(daemon_set: &DaemonSet) -> DaemonSet {
-    DaemonSet { desired: 0, observed: true, ..daemon_set.clone() }
+    DaemonSet { desired: 0, ..daemon_set.clone() }
 }
 
 fn of_node(old: &Node, new: &Node, driver: Driver, note: &mut impl FnMut(Change, bool)) {

@@ -137,15 +137,14 @@ fn line_148_state_and_skip_labels_wake_it_and_others_do_not() {
 
 #[test]
 fn a_driver_that_becomes_ready_wakes_the_network_operator_only() {
-    let mut before = Observed::default();
-    before.cluster_policy = Api::Served(Some(ClusterPolicy::default()));
+    let mut before = Observed { cluster_policy: Api::Served(Some(ClusterPolicy::default())), ..Observed::default() };
     for (labels, driver) in [(("app", "nvidia-driver-daemonset"), Driver::Gpu), ((names::OFED_DRIVER_LABEL, ""), Driver::Ofed)] {
         before.pods = vec![Pod { uid: "p".into(), labels: [(labels.0.to_owned(), labels.1.to_owned())].into(), ..Pod::default() }];
         let mut after = before.clone();
         after.pods[0].ready = true;
         assert!(changes(&before, &after, driver).contains(&Change::DaemonSetStatus));
-        assert_eq!(Generation::Network.is_woken(&before, &after, driver), true);
-        assert_eq!(Generation::Gpu26_7.is_woken(&before, &after, driver), false);
+        assert!(Generation::Network.is_woken(&before, &after, driver));
+        assert!(!Generation::Gpu26_7.is_woken(&before, &after, driver));
     }
 }
 
@@ -165,6 +164,9 @@ fn line_149_the_annotation_follows_the_policy() {
     assert_eq!(texts(upgrade_enabled(&observed)), [format!("other: {key} removed"), format!("right: {key} removed")]);
 }
 
+/// What makes a driver pod none that is left behind.
+type Spoil = fn(&mut Pod);
+
 #[test]
 fn line_150_an_orphaned_driver_on_an_owned_node_needs_an_upgrade() {
     let mut observed = Observed { nvidia_drivers: Api::Served(vec![driver("on", true)]), ..Observed::default() };
@@ -175,12 +177,12 @@ fn line_150_an_orphaned_driver_on_an_owned_node_needs_an_upgrade() {
     }
     node(&mut observed, "unowned", &[]);
     driver_pod(&mut observed, "unowned");
-    let change: [(&str, fn(&mut Pod)); 3] =
+    let spoilt: [(&str, Spoil); 3] =
         [("owned-pod", |pod| pod.orphaned = false), ("not-running", |pod| pod.running = false), ("unscheduled", |pod| pod.unbound = true)];
-    for (name, change) in change {
+    for (name, spoil) in spoilt {
         owned(&mut observed, name, "on", State::Done);
         driver_pod(&mut observed, name);
-        change(observed.pods.last_mut().expect("a pod"));
+        spoil(observed.pods.last_mut().expect("a pod"));
     }
     assert_eq!(orphaned(&observed), ["node-unknown", "node-upgrade-done"]);
     let mut deleted = driver("on", true);

@@ -161,6 +161,13 @@ fn line_040_not_ready_nodes_are_unavailable_and_nodes_without_the_condition_are_
     assert_eq!(slots(&fleet("4Run"), &policy(0, "50%")).unavailable, 4, "each node once");
 }
 
+/// They are no part of what percentages are of, and still unavailable: with all that may be away they stop the fleet.
+#[test]
+fn nodes_of_the_maintenance_operator_can_be_all_that_may_be_unavailable() {
+    assert_eq!(started(&fleet("1R 1Mu"), policy(0, "100%")), [] as [usize; 0]);
+    assert_eq!(started(&fleet("2R 1Mu"), policy(0, "")), [0, 1]);
+}
+
 #[test]
 fn line_041_slots_below_zero_start_nothing() {
     assert_eq!(started(&fleet("2R 4Wu"), policy(1, "100%")), [] as [usize; 0]);

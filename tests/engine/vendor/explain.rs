@@ -96,7 +96,7 @@ fn every_step_after_a_while_was_announced() {
             count += 1;
         }
     }
-    assert_eq!(count, 33, "such steps of all traces");
+    assert_eq!(count, 37, "such steps of all traces");
 }
 
 fn strict() -> Rules {
@@ -161,7 +161,7 @@ fn every_wait_has_its_words() {
         ),
         (
             vec![with(cordoned(old("a", State::WaitForJobsRequired)), |entry| {
-                (entry.jobs, entry.notes.wait_start) = (2, Some("1799999990"))
+                (entry.jobs, entry.notes.wait_start) = (2, Some("1799999990"));
             })],
             with_jobs(30),
             options(),

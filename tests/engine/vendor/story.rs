@@ -31,13 +31,14 @@ const TRACES: [&str; 12] = [
 
 /// All traces with their names. They are read once.
 pub(crate) fn stories() -> impl Iterator<Item = (&'static str, &'static Story)> {
-    static STORIES: [OnceLock<Story>; TRACES.len()] = [const { OnceLock::new() }; TRACES.len()];
-    TRACES.into_iter().zip(&STORIES).map(|(name, story)| (name, story.get_or_init(|| Story::of(name))))
+    TRACES.into_iter().map(|name| (name, story(name)))
 }
 
 /// The trace of a name.
 pub(crate) fn story(name: &str) -> &'static Story {
-    stories().find(|(found, _)| *found == name).expect("a trace").1
+    static STORIES: [OnceLock<Story>; TRACES.len()] = [const { OnceLock::new() }; TRACES.len()];
+    let index = TRACES.iter().position(|trace| *trace == name).expect("a trace");
+    STORIES[index].get_or_init(|| Story::of(name))
 }
 
 /// What was to be seen after an event.
@@ -71,7 +72,11 @@ impl Story {
         let mut story = Self { moments: Vec::new(), steps: Vec::new(), asleep_since: Vec::new(), origin: origin(&lines) };
         let mut views = BTreeMap::new();
         let mut digests = BTreeMap::new();
-        for line in &lines {
+        for line in lines.iter().filter(|line| line.object["kind"] != "Event") {
+            if line.second >= 0.0 && story.moments.is_empty() {
+                let seen = complete(observed(&views), &views, &mut digests);
+                story.moments.push(Moment { second: 0.0, observed: seen });
+            }
             apply(&mut views, line);
             if line.second < 0.0 {
                 continue;

@@ -143,7 +143,7 @@ impl<'a> Tables<'a> {
 
     fn entry(&self, node: &'a Node, pod: &'a Pod, daemon_set: Option<&'a DaemonSet>) -> Entry<'a> {
         let label = |key: &str| node.labels.get(key).map(String::as_str);
-        let note = |key: &str| node.annotations.get(key).map(String::as_str);
+        let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
         let name = node.name.as_str();
         let ready = |pod: &Pod| pod.running && pod.containers_ready;
         let validators = self.validators.get(name).into_iter().flatten();
@@ -157,12 +157,12 @@ impl<'a> Tables<'a> {
             skip: label(self.traits.skip_label),
             owner: label(names::DRIVER_OWNER_LABEL).filter(|owner| !owner.is_empty()),
             notes: Notes {
-                safe_load: note(self.traits.safe_load),
-                initially_unschedulable: note(self.traits.initially_unschedulable).is_some(),
-                wait_start: note(self.traits.wait_start),
-                validation_start: note(self.traits.validation_start),
-                requested: note(self.traits.requested),
-                requestor: note(self.traits.requestor).is_some(),
+                safe_load: annotation(self.traits.safe_load),
+                initially_unschedulable: annotation(self.traits.initially_unschedulable).is_some(),
+                wait_start: annotation(self.traits.wait_start),
+                validation_start: annotation(self.traits.validation_start),
+                requested: annotation(self.traits.requested),
+                requestor: annotation(self.traits.requestor).is_some(),
             },
             pod: DriverPod {
                 namespace: &pod.namespace,
