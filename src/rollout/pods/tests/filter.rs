@@ -63,7 +63,7 @@ fn the_rules_come_in_kubectls_order_and_the_first_refusal_counts() {
 #[test]
 fn kubernetes_26080_finished_pods_never_block() {
     for phase in [Phase::Succeeded, Phase::Failed] {
-        let finished = Workload { phase, ..pod("job") };
+        let finished = Workload { phase, ready: false, ..pod("job") };
         for pod in
             [bare(finished.clone()), disk(finished.clone()), of_daemon_set("gone", finished.clone()), of_daemon_set("unreadable", finished)]
         {

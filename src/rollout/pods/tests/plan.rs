@@ -127,6 +127,15 @@ fn kured_63_whoever_starts_again_goes_on_from_the_pods_as_they_are() {
     assert_eq!((evict, leaving), (vec!["second".to_owned()], vec!["first".to_owned()]));
 }
 
+/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it is in the way again.
+#[test]
+fn a_daemon_sets_gpu_pod_that_leaves_is_waited_for() {
+    let exporter = of_daemon_set("exporter", gpu_pod("exporter"));
+    let leaving = Workload { deleted_at: Some(at(30)), ..exporter.clone() };
+    assert_eq!(deletion(&PodDeletion::default(), &[leaving]), (Progress::Going, vec![], vec!["exporter".into()], None));
+    assert_eq!(deletion(&PodDeletion::default(), &[exporter]).0, Progress::Blocked);
+}
+
 #[test]
 fn tuppr_310_neither_step_touches_the_hooks_own_pod() {
     let hook = [bare(gpu_pod("hook"))];
