@@ -31,15 +31,15 @@ mod others;
 const REPEAT_SECONDS: u64 = 10;
 
 /// A node, with all that its turn depends on.
-struct Subject<'a> {
-    node: &'a Node,
+pub(super) struct Subject<'a> {
+    pub(super) node: &'a Node,
     /// Its driver pod, if it is to have one.
-    pod: Option<DriverPod<'a>>,
+    pub(super) pod: Option<DriverPod<'a>>,
     /// A driver DaemonSet is to have a pod there.
     wanted: bool,
-    found: Found,
+    pub(super) found: Found,
     /// What it waits for apart from its upgrade.
-    left: Option<Reason>,
+    pub(super) left: Option<Reason>,
 }
 
 impl Subject<'_> {
@@ -101,7 +101,7 @@ impl Deciding<'_> {
     }
 
     /// The node as limits see it. What was asked for and has not been seen counts as if it had.
-    fn member(&self, subject: &Subject<'_>) -> Member {
+    pub(super) fn member(&self, subject: &Subject<'_>) -> Member {
         let node = subject.node;
         let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
         let in_progress = subject.in_progress() || started;
@@ -114,7 +114,7 @@ impl Deciding<'_> {
     }
 
     /// What forbids every start.
-    fn barrier(&mut self, subjects: &[Subject<'_>]) -> Option<Upgrading> {
+    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>]) -> Option<Upgrading> {
         let failed: Vec<String> = subjects
             .iter()
             .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
@@ -208,6 +208,12 @@ impl Deciding<'_> {
         if node.labels.get(traits.skip_label).is_some_and(|value| value == "true") {
             return Some(Reason::Skipped { label: traits.skip_label });
         }
+        self.forbidden_by_others(subject)
+    }
+
+    /// What others forbid of it.
+    pub(super) fn forbidden_by_others(&mut self, subject: &Subject<'_>) -> Option<Reason> {
+        let node = subject.node;
         if let Some(reason) = self.others_have_it(node) {
             return Some(reason);
         }
@@ -291,10 +297,19 @@ impl Deciding<'_> {
     }
 
     /// Takes away what is ours, except for a cordon that is not known to be.
-    fn clear_away(&mut self, subject: &Subject<'_>) {
+    pub(super) fn clear_away(&mut self, subject: &Subject<'_>) {
         let mut patch = patch_of(subject.node);
         remove(&mut patch, self.settings.driver.traits());
         self.issue(patch, false);
+    }
+
+    /// [`Self::give_back`] and [`Self::fail`] for those who only want the reason.
+    pub(super) fn handed_back(&mut self, subject: &Subject<'_>, record: &Record) -> Reason {
+        reason_of(self.give_back(subject, record))
+    }
+
+    pub(super) fn failed_for(&mut self, subject: &Subject<'_>, record: &Record, cause: Cause, message: String) -> Reason {
+        reason_of(self.fail(subject, record, cause, message))
     }
 
     /// The node is done: cordon, state and record go in one patch.
@@ -354,7 +369,7 @@ impl Deciding<'_> {
     }
 }
 
-fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
+pub(super) fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
     Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found: read(node, traits), left }
 }
 
@@ -373,8 +388,15 @@ enum Turn {
     Candidate(u32),
 }
 
+fn reason_of(turn: Turn) -> Reason {
+    match turn {
+        Turn::Waits(reason) => reason,
+        Turn::Over | Turn::Candidate(_) => Reason::Upgrading(Upgrading::GivingBack),
+    }
+}
+
 /// Puts state label and record into a patch.
-fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
+pub(super) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
     patch.labels.insert(traits.own_state_label.to_owned(), Some(record.state.name().to_owned()));
     patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
 }
@@ -386,7 +408,7 @@ fn remove(patch: &mut NodePatch, traits: &Traits) {
 }
 
 /// Whether the node's driver has to be replaced, or somebody asks for it.
-fn needs_upgrade(subject: &Subject<'_>, traits: &Traits) -> bool {
+pub(super) fn needs_upgrade(subject: &Subject<'_>, traits: &Traits) -> bool {
     if !subject.wanted {
         return false;
     }
