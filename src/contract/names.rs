@@ -25,6 +25,8 @@ pub const DRIVER_CONTAINER: &str = "nvidia-driver-ctr";
 pub const DEPLOY_DRIVER_LABEL: &str = "nvidia.com/gpu.deploy.driver";
 /// The container toolkit DaemonSet's node selector.
 pub const DEPLOY_TOOLKIT_LABEL: &str = "nvidia.com/gpu.deploy.container-toolkit";
+/// The validator DaemonSet's node selector.
+pub const DEPLOY_VALIDATOR_LABEL: &str = "nvidia.com/gpu.deploy.operator-validator";
 /// `false`: the user keeps all operands off the node.
 pub const DEPLOY_OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
 /// What a node's GPUs are for (`container`, `vm-passthrough`, `vm-vgpu`): only containers get the driver DaemonSet.

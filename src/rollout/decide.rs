@@ -26,6 +26,8 @@ mod replace;
 mod restart;
 mod steer;
 
+pub use assist::WAKE_VALUE;
+
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {

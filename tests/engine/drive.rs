@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Mode;
 use gpu_rollout::rollout::action::NodePatch;
 use gpu_rollout::rollout::decide::{Action, Decision};
@@ -50,6 +51,7 @@ impl Driven {
         let names: Vec<String> = fleet.observed.nodes.keys().cloned().collect();
         for node in &names {
             fleet.driver_pod(node).containers_ready = true;
+            fleet.node(node).labels.insert(names::DEPLOY_VALIDATOR_LABEL.into(), "true".into());
             fleet.observed.validators.push(Pod {
                 name: format!("validator-{node}"),
                 node: Some(node.clone()),

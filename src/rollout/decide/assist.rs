@@ -11,6 +11,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::driver::Traits;
+use crate::contract::duty::Duty;
+use crate::rollout::abort;
 use crate::rollout::node::Operands;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -34,7 +36,7 @@ const MOST_WAKES: u32 = 3;
 /// Seconds between two such wakes: the first, doubled each time. A pass over a thousand nodes takes ten.
 const WAKE_SECONDS: u64 = 5;
 /// The value of a skip label that is ours begins with it. Only `true` skips.
-const WAKE_VALUE: &str = "gpu-rollout-wake-";
+pub const WAKE_VALUE: &str = "gpu-rollout-wake-";
 /// The format of [`Retries`].
 const RETRIES_VERSION: u32 = 1;
 
@@ -71,7 +73,7 @@ impl Deciding<'_> {
                 Some(Reason::UpgradeFailed { .. }) => self.retry(node, fleet.operands.as_ref(), traits),
                 Some(_) | None => None,
             };
-            retried.or(reason).or_else(|| self.clean(node, traits))
+            retried.or(reason).or_else(|| self.clean(node, traits)).or_else(|| self.left_behind(node))
         };
         nodes.iter().zip(reasons).map(explained).collect()
     }
@@ -85,6 +87,16 @@ impl Deciding<'_> {
             reason.map(|reason| reason.with_why(waits.get(node.name.as_str()).map(|waiting| &waiting.wait)))
         };
         nodes.iter().zip(reasons).map(explained).collect()
+    }
+
+    /// What another mode left on the node.
+    fn left_behind(&mut self, node: &Node) -> Option<Reason> {
+        if self.settings.has(Duty::Steer) {
+            return None;
+        }
+        let patch = abort::of_node(node)?;
+        self.issue(patch, false);
+        Some(Reason::Upgrading(Upgrading::GivingBack))
     }
 
     fn generation(&self) -> Option<Generation> {

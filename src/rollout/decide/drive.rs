@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
-use crate::contract::record::Replacement;
+use crate::contract::record::{Outcome, Replacement};
 use crate::rollout::action::{News, NodePatch};
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
@@ -129,7 +129,8 @@ impl Deciding<'_> {
             return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node });
         }
         let soak = self.settings.upgrade.soak_seconds;
-        let ended = self.memory.nodes.values().filter(|record| record.outcome.is_some()).filter_map(|record| record.since);
+        let over = |outcome: Option<Outcome>| matches!(outcome, Some(Outcome::Done | Outcome::Failed));
+        let ended = self.memory.nodes.values().filter(|record| over(record.outcome)).filter_map(|record| record.since);
         let last = ended.filter(|since| *since >= self.memory.started_at).max()?;
         let until = super::after(last, soak);
         (soak > 0 && !self.passed(last, soak)).then_some(Upgrading::Soak { until })
@@ -177,7 +178,7 @@ impl Deciding<'_> {
             return Turn::Waits(Reason::Upgrading(Upgrading::GivingBack));
         };
         let current = subject.pod.as_ref().is_some_and(|pod| pod.newest && pod.pod.containers_ready && !pod.pod.deleting);
-        if current && !failure.cause.is_before_restart() && subject.left.is_none() && self.validation(subject, record).is_none() {
+        if current && subject.left.is_none() && self.validation(subject, record).is_none() {
             return self.give_back(subject, record);
         }
         let same = record.digest == self.settings.digest;

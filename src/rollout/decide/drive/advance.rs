@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::contract::exit::ExitCode;
+use crate::contract::names;
 use crate::rollout::action::PodDeletion;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -219,29 +220,27 @@ impl Deciding<'_> {
             self.wake_at = self.wake_at.min(until);
             return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
         }
-        if !subject.node.ready {
-            return Step::Stays(Reason::NodeNotReady { since: subject.node.ready_since });
-        }
-        match &subject.left {
+        let not_ready = (!subject.node.ready).then_some(Reason::NodeNotReady { since: subject.node.ready_since });
+        match not_ready.as_ref().or(subject.left.as_ref()) {
             None => Step::Done,
             Some(reason) if self.tolerates(reason) => Step::Done,
-            Some(reason) => self.plugin(subject.node, reason),
+            Some(reason) => self.unfinished(subject.node, reason),
         }
     }
 
-    /// A plugin that does not come back must not hold a slot for ever.
-    fn plugin(&mut self, node: &Node, reason: &Reason) -> Step {
+    /// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
+    fn unfinished(&mut self, node: &Node, reason: &Reason) -> Step {
         let code = reason.exit_code();
-        let limit = if code == ExitCode::DraNotServing {
-            self.settings.dra.replacement_seconds
+        let (cause, limit) = if code == ExitCode::DraNotServing {
+            (Cause::PluginNotServing, self.settings.dra.replacement_seconds)
         } else if code == ExitCode::PluginsNotServing {
-            self.settings.device_plugin.replacement_seconds
+            (Cause::PluginNotServing, self.settings.device_plugin.replacement_seconds)
         } else {
-            return Step::Stays(reason.clone());
+            (Cause::DriverTimeout, self.settings.upgrade.start_seconds)
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
         let over = !reason.resolves_itself() || self.passed(since, limit);
-        if over { Step::Fails(Cause::PluginNotServing, reason.to_string()) } else { Step::Stays(reason.clone()) }
+        if over { Step::Fails(cause, reason.to_string()) } else { Step::Stays(reason.clone()) }
     }
 
     /// When the validator's time is over: it begins when the driver is ready.
@@ -253,6 +252,11 @@ impl Deciding<'_> {
     /// What is wrong with the validator; `None`: it succeeded, or the driver has none.
     pub(in super::super) fn validation(&self, subject: &Subject<'_>, _: &Record) -> Option<String> {
         self.settings.driver.traits().validator?;
+        // The operator brings a validator only to nodes with this label; the driver manager pauses it meanwhile.
+        let label = subject.node.labels.get(names::DEPLOY_VALIDATOR_LABEL).map(String::as_str).unwrap_or_default();
+        if matches!(label, "" | "false") {
+            return None;
+        }
         let mut found = false;
         for pod in self.observed.validators.iter().filter(|pod| pod.node.as_deref() == Some(subject.node.name.as_str())) {
             if pod.deleting {

@@ -24,6 +24,9 @@ use super::advance::Step;
 /// Seconds beyond its grace period that a pod may take until its node has reported it gone.
 const GRACE_MARGIN_SECONDS: u64 = 30;
 
+/// Seconds in which a node's pods must have been listed.
+const LISTING_SECONDS: u64 = 120;
+
 /// How far a node is with its pods.
 pub(super) enum Clearing {
     /// No pod is left that has to go.
@@ -47,7 +50,13 @@ impl Deciding<'_> {
     pub(super) fn clear(&mut self, node: &Node, record: &Record) -> Clearing {
         self.focus.insert(node.name.clone());
         let observed = self.observed;
-        let Some(pods) = observed.workloads.pods.get(&node.name) else { return Clearing::Waits(Upgrading::Listing) };
+        let Some(pods) = observed.workloads.pods.get(&node.name) else {
+            // A watch of one node that does not come about must not hold a slot for ever.
+            let since = self.memory.waits(Some(&node.name), &Reason::Upgrading(Upgrading::Listing), self.now);
+            let late = self.passed(since, LISTING_SECONDS);
+            let message = || format!("its pods could not be listed within {LISTING_SECONDS} s");
+            return if late { Clearing::TimedOut(message()) } else { Clearing::Waits(Upgrading::Listing) };
+        };
         let plan = self.plan(pods, record.state);
         let limit = limit(&self.settings.upgrade.policy, record.state);
         match plan.progress() {
