@@ -77,7 +77,7 @@ fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
 #[ignore = "needs helm (make e2e)"]
 fn the_network_operators_policy_is_what_is_expected() {
     let network = |version: &str| {
-        format!("rollout: {{driver: ofed, duties: [settle], component: {{name: network-operator, version: \"{version}\"}}}}\n")
+        format!("rollout: {{driver: ofed, duties: [settle, wake], component: {{name: network-operator, version: \"{version}\"}}}}\n")
     };
     let policy = "
 objects:
