@@ -145,3 +145,47 @@ async fn a_node_whose_driver_fails_keeps_its_cordon_and_the_others_are_done() ->
     })
     .await
 }
+
+/// A fleet that is driven end to end, with a drain, and one node whose driver fails.
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -> Result<()> {
+    const NODES: usize = 50;
+    scenario("drive-fifty", async |stack| {
+        let mut script = Script::seeded(53);
+        script.driver = (500, 1_500);
+        script.driver_manager = false;
+        stack.fleet(script.clone(), NODES, true).await?;
+        stack.create_namespace(NAMESPACE).await?;
+        stack.serve("serve", 60, Some(50)).await?;
+        stack.serve("batch", 40, None).await?;
+        stack.rewrite(|live| live.faults = [("gpu-7".to_owned(), Fault::CrashLoop)].into())?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+        let mut settings = settings(10, 480);
+        settings["upgrade"]["policy"]["drain"] = json!({"enable": true, "timeoutSeconds": 120});
+        settings["upgrade"]["policy"]["podDeletion"] = json!({"enable": false});
+
+        let begin = Timestamp::now();
+        let said = upgrade(stack, &hook, &settings).await?;
+
+        ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
+        let message = hook.end().await?.message.unwrap_or_default();
+        ensure!(message.contains("gpu-7") && message.contains("restarts"), "{message}\n{}", hook.logs().await?);
+        check_done(stack, &["gpu-7"]).await?;
+        let record = hook.record().await?;
+        for node in nodes(stack).await?.keys() {
+            let told = record.get(&format!("node.{node}")).with_context(|| format!("nothing is recorded of {node}"))?;
+            let outcome = if node == "gpu-7" { "failed" } else { "done" };
+            ensure!(told.contains(&format!("\"outcome\":\"{outcome}\"")) && told.contains("pod-restart-required"), "{node}: {told}");
+            let events = hook.events_about(node).await?;
+            ensure!(events.len() == 1 || node == "gpu-7", "one event tells the story of {node}: {events:?}");
+        }
+        let evictions =
+            hook.requests(begin)?.into_iter().filter(|request| request.resource == "pods/eviction" && request.code == 201).count();
+        let (requests, writes) = requests_a_node(&hook, begin, NODES)?;
+        eprintln!("drive-fifty: {requests} requests a node, of them {writes} writes; {evictions} evictions");
+        ensure!(evictions >= 100, "every workload moved at least once: {evictions}");
+        Ok(())
+    })
+    .await
+}
