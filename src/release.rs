@@ -15,6 +15,7 @@ pub mod images;
 pub mod mirror;
 pub mod model;
 pub mod namespaces;
+mod node_options;
 mod notes;
 pub mod order;
 pub mod plan;

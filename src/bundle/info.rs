@@ -10,6 +10,7 @@ use crate::contract::digest::sha256;
 use crate::contract::yaml;
 use crate::deployer::layout::folders;
 use crate::deployer::{File, RenderError, Source};
+use crate::recipe::model::NodeScheduling;
 use crate::release::Plan;
 use crate::release::model::Kind;
 
@@ -49,6 +50,9 @@ pub struct Info {
     /// What `--image-pull-secret` named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<String>,
+    /// What `--system-node-…` and `--accelerated-node-…` named.
+    #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
+    pub node_scheduling: NodeScheduling,
     /// The releases in order.
     pub releases: Vec<ReleaseInfo>,
 }
@@ -121,6 +125,7 @@ pub(super) fn file(recipe: RecipeInfo, parts: Parts<'_>) -> Result<File, RenderE
         chart_repositories: options.chart_repositories.clone(),
         registry_mirrors: options.registry_mirrors.iter().map(ToString::to_string).collect(),
         image_pull_secrets: options.pull_secrets.clone(),
+        node_scheduling: options.node_scheduling.clone(),
         releases: releases(plan),
     };
     let text = yaml::to_string(&info).map_err(|_| RenderError::Yaml(INFO.to_owned()))?;

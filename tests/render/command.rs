@@ -1,5 +1,6 @@
 //! `gpu-rollout bundle` as a process: exit codes, what is said where, and that nothing is half-written.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -126,6 +127,34 @@ fn images_can_come_from_a_mirror() {
 }
 
 #[test]
+fn nodes_can_be_chosen_for_all_components() {
+    let scene = Scene::new();
+    let own = r#"--set components.cert-manager.values.nodeSelector.pool=mine --set components.gpu-operator.nodeScheduling.accelerated.tolerations=[{"key":"mine","operator":"Exists"}]"#;
+    let nodes = "--system-node-selector pool=system --system-node-toleration dedicated=system:NoSchedule --accelerated-node-selector example.com/gpu=yes --accelerated-node-toleration dedicated=gpu --accelerated-node-toleration spot:NoSchedule";
+    let mut seen = scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {own} {nodes}"));
+    for (file, parts) in [
+        ("bundle-info.yaml", &["nodeScheduling"][..]),
+        ("002-cert-manager/values.yaml", &["nodeSelector", "webhook"]),
+        ("004-gpu-operator/values.yaml", &["operator", "daemonsets", "node-feature-discovery"]),
+        ("005-gpu-operator-post/rollout.yaml", &["rollout"]),
+        ("007-nvidia-dra-driver-gpu/values.yaml", &["controller", "kubeletPlugin"]),
+    ] {
+        let text = fs::read_to_string(scene.path().join("out").join(file)).unwrap();
+        let values: serde_json::Value = gpu_rollout::contract::yaml::from_str(&text).unwrap();
+        let values = values.get("rollout").unwrap_or(&values);
+        for part in parts.iter().map(|part| if *part == "rollout" { "pod" } else { part }) {
+            writeln!(seen, "{file}: {part}: {}", values[part]).unwrap();
+        }
+    }
+    assert!(scene.run("bundle verify out").status.success());
+    seen += &scene.seen("bundle render -r device-plugin-only -d helm -o alone --system-node-toleration dedicated=system");
+    seen += &scene.seen("bundle render -r base -d helm -o none --system-node-selector pool=a --system-node-selector pool=b");
+    seen += &scene.seen("bundle render -r base -d helm -o none --accelerated-node-toleration dedicated=gpu:NoShedule");
+    snapshot!("command-nodes", seen);
+    snapshot!("command-render-help", scene.seen("bundle render --help"));
+}
+
+#[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
     let scene = Scene::new();
     fs::create_dir(scene.path().join("foreign")).unwrap();
@@ -168,6 +197,9 @@ fn wrong_usage_is_another_exit_code() {
         "bundle render -r base -d flux -o out --repo https://a --revision 0123abc",
         "bundle render -r base -d argocd -o out --repo https://a --revision 0123456789abcdef0123456789abcdef01234567",
         "bundle render -r base -d argocd-helm -o out --repo https://a --revision 0123456789abcdef0123456789abcdef01234567",
+        "bundle render -r base -d helm -o out --system-node-selector pool",
+        "bundle render -r base -d helm -o out --accelerated-node-selector=-pool=gpu",
+        "bundle render -r base -d helm -o out --system-node-toleration a=b/c",
         "bundle render -r base -d helm",
         "bundle verify",
     ] {
