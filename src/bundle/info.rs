@@ -67,6 +67,28 @@ pub struct RecipeInfo {
     pub sha256: String,
 }
 
+/// Which bundle it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The recipe's name.
+    pub recipe: String,
+    /// The deployer.
+    pub deployer: String,
+}
+
+impl Identity {
+    /// That of the bundle with this file; `None` if it cannot be read.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Head {
+            deployer: String,
+            recipe: RecipeInfo,
+        }
+        let Head { deployer, recipe } = yaml::from_str(text).ok()?;
+        Some(Self { recipe: recipe.name, deployer })
+    }
+}
+
 /// The recipe with everything that it extends and every `--set`.
 pub const RECIPE: &str = "recipe.yaml";
 

@@ -79,6 +79,34 @@ fn render_then_verify_then_edit() {
 }
 
 #[test]
+fn another_bundle_gives_way_with_a_note_and_an_edited_one_only_by_force() {
+    let scene = Scene::new();
+    scene.run("bundle render -r kind-dev -d helm -o out");
+    let notes = |arguments: &str| {
+        let output = scene.run(&format!("bundle render {arguments} -o out"));
+        let real = fs::canonicalize(scene.path()).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap().replace(real.to_str().unwrap(), "DIRECTORY");
+        let lines = said
+            .lines()
+            .filter(|line| ["replaced", "note: a bundle", "error", "  changed", "hint"].iter().any(|start| line.starts_with(start)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let mut seen = vec![notes("-r kind-dev -d helm"), notes("-r kind-dev -d helm --set cluster.gpuNodes=3")];
+    assert!(seen.iter().all(|said| said.lines().count() == 1), "the same recipe in another state is no other bundle: {seen:?}");
+    seen.push(notes("-r base -d helm"));
+    seen.push(notes("-r base -d helmfile"));
+    let values = scene.path().join("out/003-gpu-operator/values.yaml");
+    fs::write(&values, fs::read_to_string(&values).unwrap().replace("580.126.20", "580.173.02")).unwrap();
+    seen.push(notes("-r kind-dev -d helmfile"));
+    seen.push(notes("-r kind-dev -d helmfile --force"));
+    snapshot!("command-another-bundle", seen.join("\n"));
+    let output = scene.run("bundle render -r base -d helmfile -o out --format json");
+    let entries: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = "a bundle of recipe `kind-dev` for helmfile stood in `out`; it gave way to this one of `base` for helmfile";
+    assert!(entries[0]["notes"].as_array().unwrap().contains(&expected.into()), "{entries:#}");
+}
+
+#[test]
 fn what_is_new_in_a_bundle_is_shown_release_by_release() {
     let scene = Scene::new();
     scene.run("bundle render -r base -d helm -o old");
