@@ -190,6 +190,9 @@ pub struct DraSettings {
 pub struct DevicePluginSettings {
     /// Where they run.
     pub namespace: String,
+    /// The Helm release that brings the stand-alone plugin. `None`: nobody says, so whatever stands alone in the namespace counts.
+    #[serde(default)]
+    pub release: Option<String>,
     /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart restarts them when it changes.
     #[serde(default)]
     pub config_map: Option<String>,
@@ -212,6 +215,7 @@ impl Default for DevicePluginSettings {
     fn default() -> Self {
         Self {
             namespace: String::new(),
+            release: None,
             config_map: None,
             default: None,
             fallbacks: Vec::new(),

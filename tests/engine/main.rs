@@ -3,6 +3,7 @@
 mod fleet;
 mod foreign;
 mod ofed;
+mod plugin_releases;
 mod plugins;
 mod regressions;
 mod restarts;

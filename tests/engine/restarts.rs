@@ -16,7 +16,7 @@ use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
-fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
