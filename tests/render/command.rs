@@ -70,7 +70,7 @@ fn render_then_verify_then_edit() {
     seen += &scene.seen("bundle verify out");
     seen += &scene.seen("bundle render -r base -d helm -o out");
     let script = scene.path().join("out/deploy.sh");
-    fs::write(&script, fs::read_to_string(&script).unwrap().replace(" v26.3.1 crds-elsewhere", " v26.7.0 crds-elsewhere")).unwrap();
+    fs::write(&script, fs::read_to_string(&script).unwrap().replace(" v26.7.0 crds-elsewhere", " v26.7.1 crds-elsewhere")).unwrap();
     seen += &scene.seen("bundle verify out");
     seen += &scene.seen("bundle render -r base -d helm -o out --force --set cluster.gpuNodes=8");
     seen += &scene.seen("bundle verify out");
@@ -276,7 +276,7 @@ fn charts_and_image_can_come_from_elsewhere() {
     let lines: Vec<&str> = script.lines().filter(|line| line.starts_with("upstream ")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     upstream 002-cert-manager cert-manager 600 v1.17.2 crds-in-chart oci://example.com/mirror/cert-manager
-    upstream 004-gpu-operator gpu-operator 600 v26.3.1 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
+    upstream 004-gpu-operator gpu-operator 600 v26.7.0 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
     upstream 007-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
     ");
     let settings = fs::read_to_string(scene.path().join("out/005-gpu-operator-post/rollout.yaml")).unwrap();
