@@ -99,14 +99,14 @@ fn one(row: &Row<'_>, paths: &[String], choice: &mut Choice<'_>) -> Vec<String> 
 
 /// What a chart says where the recipe says nothing, as far as the catalog has it.
 struct Defaults<'a> {
-    own: Map<String, Value>,
+    own: &'static Map<String, Value>,
     /// Of the charts inside it, by their keys.
-    nested: Vec<(&'a str, Map<String, Value>)>,
+    nested: Vec<(&'a str, &'static Map<String, Value>)>,
 }
 
 impl<'a> Defaults<'a> {
     fn of(choice: &Choice<'a>) -> Self {
-        let own = choice.details.and_then(|details| choice.known.default_values(details)).unwrap_or_default();
+        let own = choice.known.defaults(choice.details);
         // Which version is inside is known of CRDs alone; the catalog's own is near enough for what its pods tolerate.
         let inside = |nested: &'a Nested| {
             let component = catalog::component(&nested.component)?;
@@ -117,7 +117,7 @@ impl<'a> Defaults<'a> {
 
     fn list(&self, path: &str) -> &[Value] {
         let mut below = self.nested.iter().filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
-        let found = lookup(&self.own, path).or_else(|| below.next());
+        let found = lookup(self.own, path).or_else(|| below.next());
         found.and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 }
