@@ -16,6 +16,7 @@ pub mod mirror;
 mod mode;
 pub mod model;
 pub mod namespaces;
+mod node_options;
 mod notes;
 pub mod order;
 pub mod plan;

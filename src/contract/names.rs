@@ -90,6 +90,10 @@ pub const ARGO_NO_PRUNE: &str = "Prune=false";
 /// The label and value by which Helm marks what it manages.
 pub const HELM_MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 
+/// The label by which charts tell the objects of one Helm release from those of others. Argo CD may set it to another value on an
+/// object itself, but not in its pod template.
+pub const HELM_INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+
 /// DRA driver name under which GPUs are published.
 pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
 /// DRA driver name for ComputeDomains.

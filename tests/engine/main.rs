@@ -8,6 +8,7 @@ mod drive;
 mod fleet;
 mod foreign;
 mod ofed;
+mod plugin_releases;
 mod plugins;
 mod regressions;
 mod restarts;

@@ -14,7 +14,7 @@ use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
-fn pairs<Map: FromIterator<(String, String)>>(pairs: &[(&str, &str)]) -> Map {
+pub(crate) fn pairs<Map: FromIterator<(String, String)>>(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
