@@ -72,6 +72,7 @@ pub(crate) const ROOMS: &[Room] = &[
         "it puts files into a directory and knows no command line",
     ),
     room("rollout", &["contract"], &[], "the engine is pure: no I/O, no clock, no Kubernetes client"),
+    room("simulate", &["contract", "rollout"], &[], "its world is made of numbers: no clock, nothing random that no seed gave"),
     room(
         "cluster",
         &["contract", "rollout"],
@@ -86,7 +87,7 @@ pub(crate) const ROOMS: &[Room] = &[
     ),
     room(
         "cli",
-        &["contract", "catalog", "text", "device_plugin", "recipe", "release", "deployer", "bundle", "rollout", "cluster", "hook"],
+        &["contract", "catalog", "text", "device_plugin", "recipe", "release", "deployer", "bundle", "rollout", "simulate", "cluster", "hook"],
         &[World::Tasks, World::Files],
         "arguments in, calls, text out; what time it is, the hook knows",
     ),

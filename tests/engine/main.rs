@@ -3,6 +3,7 @@
 #[path = "../fixture/settings.rs"]
 mod settings;
 
+mod chance;
 mod drive;
 mod fleet;
 mod foreign;
@@ -10,6 +11,9 @@ mod ofed;
 mod plugins;
 mod regressions;
 mod restarts;
+mod scenarios;
+mod script;
+mod seeds;
 mod settle;
 mod simulation;
 mod traces;
