@@ -3,14 +3,17 @@
 //! A leaf: it imports nothing else of this crate, and everything may import it.
 
 pub mod budget;
+pub mod check;
 pub mod count;
 pub mod digest;
 pub mod driver;
 pub mod duration;
 pub mod duty;
 pub mod exit;
+pub mod mode;
 pub mod names;
 pub mod policy;
 pub mod record;
+pub mod selector;
 pub mod settings;
 pub mod yaml;

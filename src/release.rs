@@ -1,6 +1,6 @@
 //! Recipe and catalog → ordered releases. Pure: all meaning of a bundle is decided here, a deployer only writes it down.
 //!
-//! [`plan()`] is the entrance. `choose` fixes versions and values of the components, `values` maps the recipe's `rollout` into chart values, `time` makes budgets, `hook` makes the
+//! [`plan()`] is the entrance. `choose` fixes versions and values of the components, `values` maps the recipe's `rollout` into chart values, `mode` says what of it is in force, `time` makes budgets, `hook` makes the
 //! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from.
 
 pub mod catalog;
@@ -13,6 +13,7 @@ pub mod hook;
 pub mod hook_image;
 pub mod images;
 pub mod mirror;
+mod mode;
 pub mod model;
 pub mod namespaces;
 mod notes;

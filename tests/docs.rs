@@ -5,10 +5,13 @@
 use std::path::{Path, PathBuf};
 
 mod docs {
+    mod conformance;
     mod device_plugin;
     mod exit_codes;
     mod links;
     mod lints;
+    mod preflight;
+    mod modes;
     mod rights;
     mod traps;
 }

@@ -96,7 +96,7 @@ fn bytes_that_are_no_recipe() {
 
 #[test]
 fn overrides() {
-    let cases: [&[&str]; 22] = [
+    let cases: [&[&str]; 24] = [
         &["cluster.gpuNodes=64"],
         &["rollout.gpuDriver.version=580.10"],
         &["components.gpu-operator.version=v26.3.3", "components.gpu-operator.values.driver.manager.version=0.10"],
@@ -110,6 +110,8 @@ fn overrides() {
         &["cluster.gpuNodes.x=4"],
         &["rollout.ofedDriver.mode=observe"],
         &["rollout.gpuDriver.mode=drive"],
+        &["rollout.gpuDriver.mode=drove"],
+        &["rollout.gpuDriver.mode=observe", "rollout.gpuDriver.policy.soak=5m"],
         &["components.gpu-oprator.version=v26.3.1"],
         &["components.network-operator.version=1"],
         &["components=[]"],

@@ -12,6 +12,7 @@ mod render {
     mod helmfile;
     mod library;
     mod many;
+    mod modes;
     mod parity;
     mod script;
     mod snapshot;

@@ -65,7 +65,8 @@ fn hook_reasons(name: &str, release: &Release, hook: &Hook, facts: &Facts) -> Ve
     if component.is_empty() {
         return vec![format!("{name} does not hold the settings of a hook")];
     }
-    let prepares = hook.duties.iter().any(|duty| duty == Duty::PrepareNetwork.name());
+    let is_step = |name: &String| Duty::ALL.iter().any(|duty| duty.is_step() && duty.name() == name);
+    let prepares = !hook.duties.is_empty() && hook.duties.iter().all(is_step);
     let Some(upstream) = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream") else {
         return vec![format!("{name} stands for {component}, which is not deployed")];
     };

@@ -112,13 +112,13 @@ fn what_is_not_ours_is_left_alone() {
 #[test]
 fn edits_are_not_thrown_away_unasked() {
     let (_directory, output) = bundle();
-    let values = output.join("003-gpu-operator/values.yaml");
+    let values = output.join("004-gpu-operator/values.yaml");
     let edited = format!("{}edited: true\n", fs::read_to_string(&values).unwrap());
     fs::write(&values, &edited).unwrap();
     fs::write(output.join("notes.md"), "mine").unwrap();
     let error = write(tree(), &output, false).unwrap_err();
     let WriteError::Edited { edits, .. } = &error else { panic!("{error}") };
-    assert_eq!(edits, &["changed: 003-gpu-operator/values.yaml", "added: notes.md"]);
+    assert_eq!(edits, &["changed: 004-gpu-operator/values.yaml", "added: notes.md"]);
     assert_eq!(fs::read_to_string(&values).unwrap(), edited);
     write(tree(), &output, true).unwrap();
     assert_eq!(verify(&output).unwrap(), []);
@@ -184,12 +184,12 @@ fn every_kind_of_edit_is_named_at_once() {
     fs::remove_file(output.join("README.md")).unwrap();
     fs::remove_file(output.join("undeploy.sh")).unwrap();
     symlink("deploy.sh", output.join("undeploy.sh")).unwrap();
-    fs::write(output.join("003-gpu-operator/values.yaml"), "a: b\n").unwrap();
+    fs::write(output.join("004-gpu-operator/values.yaml"), "a: b\n").unwrap();
     fs::create_dir(output.join("more")).unwrap();
     fs::write(output.join("more/.hidden"), "").unwrap();
     assert_eq!(
         paths(&verify(&output).unwrap()),
-        ["changed: 003-gpu-operator/values.yaml", "missing: README.md", "added: more/.hidden", "no file: undeploy.sh"]
+        ["changed: 004-gpu-operator/values.yaml", "missing: README.md", "added: more/.hidden", "no file: undeploy.sh"]
     );
 }
 
@@ -210,10 +210,10 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
         "nvidia/gpu-operator\n    version: v26.3.1",
         "nvidia/gpu-operator\n    version: v26.7.0"
     ));
-    insta::assert_snapshot!(broken("004-gpu-operator-post/rollout.yaml", "budgetSeconds: 3", "budgetSeconds: 13"));
-    insta::assert_snapshot!(broken("deploy.sh", "upstream 003-gpu-operator ", "# upstream 003-gpu-operator "));
-    insta::assert_snapshot!(broken("deploy.sh", "3870 003-gpu-operator/values.yaml", "3870 my-values.yaml"));
-    assert_eq!(broken("003-gpu-operator/values.yaml", "580.126.20", "580.126.21"), "", "an edit of values is a way to work");
+    insta::assert_snapshot!(broken("005-gpu-operator-post/rollout.yaml", "budgetSeconds: 3", "budgetSeconds: 13"));
+    insta::assert_snapshot!(broken("deploy.sh", "upstream 004-gpu-operator ", "# upstream 004-gpu-operator "));
+    insta::assert_snapshot!(broken("deploy.sh", "3870 004-gpu-operator/values.yaml", "3870 my-values.yaml"));
+    assert_eq!(broken("004-gpu-operator/values.yaml", "580.126.20", "580.126.21"), "", "an edit of values is a way to work");
 }
 
 /// Edits of values are a way to work; a configuration with which the device plugin would not start, or do something else than it says, is none.
@@ -245,9 +245,9 @@ fn an_edited_configuration_of_the_device_plugin_is_judged() {
         )]
     );
     assert_eq!(
-        broken("004-gpu-operator/values.yaml", "default: shared", "default: whole"),
+        broken("005-gpu-operator/values.yaml", "default: shared", "default: whole"),
         [format!(
-            "broken: 004-gpu-operator/values.yaml: the default configuration of gpu-operator is `whole`, and `{config}` has none of that name"
+            "broken: 005-gpu-operator/values.yaml: the default configuration of gpu-operator is `whole`, and `{config}` has none of that name"
         )]
     );
 }
@@ -277,7 +277,7 @@ proptest! {
         let files: Vec<&File> = tree().files().filter(|file| file.path != "checksums.txt" && file.path != "bundle-info.yaml").collect();
         let removed = &file.get(&files).path;
         fs::remove_file(output.join(removed)).unwrap();
-        let added = format!("003-gpu-operator/{name}");
+        let added = format!("004-gpu-operator/{name}");
         prop_assume!(tree().get(&added).is_none());
         fs::write(output.join(&added), "x").unwrap();
         let findings = verify(&output).unwrap();

@@ -58,13 +58,15 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
         Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
         Object::DevicePluginConfig => settings.device_plugin.config_map.iter().cloned().map(Some).collect(),
     };
+    let (resource, subresource) = right.resource.split_once('/').map_or((right.resource, None), |(resource, sub)| (resource, Some(sub)));
     let mut all = Vec::new();
     for verb in right.verbs {
         for namespace in &namespaces {
             for name in &names {
                 all.push(ResourceAttributes {
                     group: Some(right.group.to_owned()),
-                    resource: Some(right.resource.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    subresource: subresource.map(str::to_owned),
                     verb: Some((*verb).to_owned()),
                     namespace: namespace.clone(),
                     name: name.clone(),
@@ -79,7 +81,9 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
 fn describe(question: &ResourceAttributes) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let group = part(&question.group);
-    let resource = if group.is_empty() { part(&question.resource) } else { format!("{}.{group}", part(&question.resource)) };
+    let subresource = question.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+    let dot = if group.is_empty() { "" } else { "." };
+    let resource = format!("{}{subresource}{dot}{group}", part(&question.resource));
     let name = question.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
     let place = question.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`")).unwrap_or_default();
     format!("{} {resource}{name}{place}", part(&question.verb))

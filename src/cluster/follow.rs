@@ -7,29 +7,30 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
+use super::list::pages;
 
 /// How long one watch call lasts: it bounds how old a cache can unknowingly be when a connection silently dies.
 const WATCH_SECONDS: u32 = 60;
 /// How much later than that the server's end of a watch may arrive.
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
-/// Objects a page of a list: bounds the memory that whole objects take before they are projected.
-const PAGE: u32 = 100;
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between looks for a resource that the server does not know.
+const ABSENT_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// Which objects of a resource.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    labels: Option<String>,
-    fields: Option<String>,
+    pub(super) labels: Option<String>,
+    pub(super) fields: Option<String>,
 }
 
 impl Selection {
@@ -41,7 +42,17 @@ impl Selection {
     /// Those with a label; without a value, whatever it is.
     pub fn labeled((key, value): (&str, Option<&str>)) -> Self {
         let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
-        Self { labels: Some(selector), fields: None }
+        Self::matching(&selector)
+    }
+
+    /// Those that a label selector selects.
+    pub fn matching(selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), fields: None }
+    }
+
+    /// Pods that are bound to a node.
+    pub fn on_node(node: &str) -> Self {
+        Self { labels: None, fields: Some(format!("spec.nodeName={node}")) }
     }
 }
 
@@ -75,7 +86,9 @@ where
         tracing::debug!(url = follower.api.resource_url(), %broken, "listing anew");
         follower.table.mark(sort(&broken));
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        // What the server does not know it will hardly learn in the next seconds.
+        let longest = if matches!(broken, Broken::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
+        pause = (pause * 2).min(longest);
     }
 }
 
@@ -105,25 +118,14 @@ where
     }
 
     async fn list(&self) -> Result<(BTreeMap<String, V>, String), Broken> {
-        let mut parameters = ListParams {
-            label_selector: self.selection.labels.clone(),
-            field_selector: self.selection.fields.clone(),
-            limit: Some(PAGE),
-            ..ListParams::default()
-        };
         let mut listed = BTreeMap::new();
-        loop {
-            let page = call(self.api.list(&parameters)).await?;
-            for object in &page.items {
-                if let Some(view) = (self.project)(object) {
-                    listed.insert(key(object), view);
-                }
+        let each = |object: K| {
+            if let Some(view) = (self.project)(&object) {
+                listed.insert(key(&object), view);
             }
-            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if parameters.continue_token.is_none() {
-                return Ok((listed, page.metadata.resource_version.unwrap_or_default()));
-            }
-        }
+        };
+        let version = pages(&self.api, &self.selection, each).await?;
+        Ok((listed, version))
     }
 
     async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin + use<K, V, P>, Broken> {

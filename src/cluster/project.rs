@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::contract::digest::sha256;
 use crate::contract::names;
-use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
+use crate::contract::policy::{Drain, PodDeletion, Policy, WaitForCompletion};
 use crate::rollout::observed::{
     ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice,
     UpgradePolicy,
@@ -172,13 +172,15 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
     });
     let statuses = || status.container_statuses.iter().flatten();
     let unready = status.init_container_statuses.iter().flatten().chain(statuses()).filter(|status| !status.ready);
-    let kept = [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::OFED_DRIVER_LABEL];
+    let kept =
+        [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::DRIVER_TOOLKIT_LABEL, names::OFED_DRIVER_LABEL, names::OFED_OWNER_LABEL];
     Some(Pod {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: name(metadata),
         uid: uid(metadata),
         owner: controller(metadata),
         node: spec.node_name.clone().or_else(|| affinity_node(spec)),
+        unbound: spec.node_name.is_none(),
         revision: metadata.labels.as_ref().and_then(|labels| labels.get("controller-revision-hash")).cloned(),
         labels: metadata
             .labels
@@ -252,6 +254,7 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
         generation: object.metadata.generation.unwrap_or(0),
         driver_enabled: flag("/spec/driver/enabled", true),
         uses_nvidia_drivers: flag("/spec/driver/useNvidiaDriverCRD", false),
+        sandbox_workloads: flag("/spec/sandboxWorkloads/enabled", false),
         driver: image(data, "/spec/driver"),
         driver_manager: image(data, "/spec/driver/manager"),
         toolkit_enabled: flag("/spec/toolkit/enabled", true),
@@ -325,8 +328,19 @@ pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
         name: name(&object.metadata),
         uid: uid(&object.metadata),
         generation: object.metadata.generation.unwrap_or(0),
+        deleting: object.metadata.deletion_timestamp.is_some(),
         driver: image(&object.data, "/spec"),
-        upgrade_policy: upgrade_policy(&object.data, "/spec/upgradePolicy"),
+        // Without one the operator goes by its defaults, with upgrades on.
+        upgrade_policy: if object.data.pointer("/spec/upgradePolicy").is_some_and(|policy| !policy.is_null()) {
+            upgrade_policy(&object.data, "/spec/upgradePolicy")
+        } else {
+            UpgradePolicy {
+                auto_upgrade: true,
+                max_unavailable: Policy::default().max_unavailable.map(|limit| limit.to_string()),
+                pod_deletion: Some(PodDeletion::default()),
+                ..UpgradePolicy::default()
+            }
+        },
     })
 }
 

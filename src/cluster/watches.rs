@@ -1,9 +1,11 @@
 //! All watches of a hook Job, and the snapshot that they make together.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::policy::v1 as policy;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use tokio::sync::Notify;
@@ -13,13 +15,17 @@ use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::names;
 use crate::contract::settings::{Mode, Settings};
-use crate::rollout::observed::workload::Workloads;
 use crate::rollout::observed::{self, Observed};
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
+use super::focus::Focus;
 use super::follow::{Selection, follow};
 use super::{network, project};
+
+mod workloads;
+
+use workloads::{WorkloadWatches, job_selector, moves_workloads, starts_nodes};
 
 /// Whether the caches can be decided on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,7 @@ pub struct Watches {
     validators: Table<observed::Pod>,
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
+    workloads: WorkloadWatches,
     /// Ends the followers when it is dropped.
     _followers: JoinSet<()>,
 }
@@ -65,7 +72,7 @@ struct DevicePluginWatches {
     pods: Table<observed::Pod>,
 }
 
-/// Versions of `resource.k8s.io` whose ResourceSlices [`project::slice`] reads, newest first.
+/// Versions of `resource.k8s.io` whose objects [`project::slice`] and [`project::claim`] read, newest first.
 const SLICE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 
 /// Which of the configured namespaces exist. RBAC: `get` on `namespaces`, named.
@@ -94,7 +101,7 @@ pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<
 /// # Errors
 /// The call failed.
 pub async fn slice_version(client: &Client, settings: &Settings) -> Result<Option<&'static str>, CallError> {
-    if !settings.has(Duty::Reroll) {
+    if !settings.has(Duty::Reroll) && !moves_workloads(settings) {
         return Ok(None);
     }
     let groups = call(client.list_api_groups()).await?;
@@ -163,6 +170,30 @@ impl Watches {
             },
             namespaces: dra_namespaces,
         });
+        let claims = |version| dynamic("resource.k8s.io", version, "ResourceClaim", "resourceclaims");
+        let maintenances = dynamic("maintenance.nvidia.com", "v1alpha1", "NodeMaintenance", "nodemaintenances");
+        let moves = moves_workloads(settings);
+        let jobs = job_selector(settings);
+        let workloads = WorkloadWatches {
+            focus: Focus::new(client, Arc::clone(&changed)),
+            jobs: watch_if!(
+                jobs.is_some(),
+                Api::<core::Pod>::all(client.clone()),
+                Selection::matching(jobs.unwrap_or_default()),
+                project::job
+            ),
+            budgets: watch_if!(moves, Api::<policy::PodDisruptionBudget>::all(client.clone()), all(), project::budget),
+            claims: match slice_version.filter(|_| moves) {
+                Some(version) => watch!(Api::<DynamicObject>::all_with(client.clone(), &claims(version)), all(), project::claim),
+                None => Table::absent(Arc::clone(&changed)),
+            },
+            maintenances: watch_if!(
+                starts_nodes(settings),
+                Api::<DynamicObject>::all_with(client.clone(), &maintenances),
+                all(),
+                project::maintenance
+            ),
+        };
         Self {
             nodes: watch_if!(settles || restarts, Api::<core::Node>::all(client.clone()), all(), project::node),
             operator: watch_if!(
@@ -196,6 +227,7 @@ impl Watches {
             },
             dra,
             device_plugin,
+            workloads,
             changed,
             _followers: followers,
         }
@@ -230,12 +262,22 @@ impl Watches {
             all.push(("device plugin controllerrevisions", plugin.revisions.health()));
             all.push(("device plugin pods", plugin.pods.health()));
         }
+        all.extend(self.workloads.healths());
         all
+    }
+
+    /// Follows the pods of these nodes, and of no others any more; what is seen of them is in [`Observed::workloads`]. RBAC: `list` and
+    /// `watch` on `pods`.
+    pub fn focus(&mut self, nodes: &BTreeSet<String>) {
+        self.workloads.focus.set(nodes);
     }
 
     /// Whether all caches can be decided on; what is not, by name.
     pub fn sync(&self) -> Sync {
         let mut behind = Sync::InStep;
+        if let Some(message) = self.workloads.focus.forbidden() {
+            return Sync::Forbidden(message);
+        }
         for (name, health) in self.healths() {
             match health {
                 Health::InStep | Health::Absent => {}
@@ -263,7 +305,7 @@ impl Watches {
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
             device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
             validators: self.validators.values(),
-            workloads: Workloads::default(),
+            workloads: self.workloads.observed(),
         }
     }
 }

@@ -23,12 +23,14 @@ pub const fn working_seconds(budget_seconds: u64) -> u64 {
 pub struct Fleet {
     /// GPU nodes.
     pub nodes: usize,
-    /// The vendor's `maxParallelUpgrades`; 0 is unlimited.
+    /// How many may be upgraded at once (`maxParallelUpgrades`); 0 is unlimited.
     pub max_parallel: u32,
-    /// The vendor's `maxUnavailable`.
+    /// How many may be unavailable (`maxUnavailable`).
     pub max_unavailable: Count,
     /// Seconds that one node is expected to take, with everything that the policy makes it wait for.
     pub per_node_seconds: u64,
+    /// Seconds between one wave of nodes and the next.
+    pub soak_seconds: u64,
 }
 
 impl Fleet {
@@ -39,10 +41,11 @@ impl Fleet {
         parallel.min(unavailable).max(1)
     }
 
-    /// B in seconds: the waves of nodes one after another, and the overhead.
+    /// B in seconds: the waves of nodes one after another with their pauses, and the overhead.
     pub fn budget_seconds(self) -> u64 {
         let waves = self.nodes.max(1).div_ceil(self.parallel()) as u64;
-        waves.saturating_mul(self.per_node_seconds).saturating_add(OVERHEAD_SECONDS)
+        let pauses = (waves - 1).saturating_mul(self.soak_seconds);
+        waves.saturating_mul(self.per_node_seconds).saturating_add(pauses).saturating_add(OVERHEAD_SECONDS)
     }
 }
 
@@ -57,9 +60,10 @@ mod tests {
 
     #[test]
     fn both_limits_of_the_vendor_count() {
-        let fleet = Fleet { nodes: 16, max_parallel: 5, max_unavailable: Count::Percent(25), per_node_seconds: 600 };
+        let fleet = Fleet { nodes: 16, max_parallel: 5, max_unavailable: Count::Percent(25), per_node_seconds: 600, soak_seconds: 0 };
         assert_eq!(fleet.parallel(), 4);
         assert_eq!(fleet.budget_seconds(), 4 * 600 + OVERHEAD_SECONDS);
+        assert_eq!(Fleet { soak_seconds: 60, ..fleet }.budget_seconds(), 4 * 600 + 3 * 60 + OVERHEAD_SECONDS);
         assert_eq!(Fleet { max_parallel: 0, max_unavailable: Count::Percent(100), ..fleet }.parallel(), 16);
         assert_eq!(Fleet { nodes: 0, ..fleet }.budget_seconds(), 600 + OVERHEAD_SECONDS);
         assert_eq!(Fleet { max_unavailable: Count::Number(0), ..fleet }.parallel(), 1);

@@ -68,6 +68,10 @@ pub struct Traits {
     pub own_record: &'static str,
     /// Node annotation of ours: the skip label on the node is our hold.
     pub hold: &'static str,
+    /// Node annotation of ours: how often a node that the vendor's controller gave up has been tried again.
+    pub retries: &'static str,
+    /// Node annotation of ours: the state label on the node, which has no driver, is ours and only there to wake the controller.
+    pub wake: &'static str,
 }
 
 const GPU: Traits = Traits {
@@ -95,6 +99,8 @@ const GPU: Traits = Traits {
     own_state_label: "gpu-rollout.dev/gpu-driver-upgrade-state",
     own_record: "gpu-rollout.dev/gpu-driver-upgrade",
     hold: "gpu-rollout.dev/gpu-driver-hold",
+    retries: "gpu-rollout.dev/gpu-driver-retries",
+    wake: "gpu-rollout.dev/gpu-driver-wake",
 };
 
 const OFED: Traits = Traits {
@@ -122,6 +128,8 @@ const OFED: Traits = Traits {
     own_state_label: "gpu-rollout.dev/ofed-driver-upgrade-state",
     own_record: "gpu-rollout.dev/ofed-driver-upgrade",
     hold: "gpu-rollout.dev/ofed-driver-hold",
+    retries: "gpu-rollout.dev/ofed-driver-retries",
+    wake: "gpu-rollout.dev/ofed-driver-wake",
 };
 
 impl Driver {

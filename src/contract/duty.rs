@@ -6,14 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use super::driver::Driver;
 
+mod table;
+
+pub use table::RIGHTS;
+
 /// One thing that a hook Job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duty {
     /// Keep the NicClusterPolicy when the network operator's chart lets go of it: one annotation, before the upgrade.
     PrepareNetwork,
+    /// Look, before the operator sees the new spec, for what would stop its upgrade: evictions that can never succeed, a second actor,
+    /// a budget that is too small.
+    Preflight,
+    /// Put our skip label with its owner annotation on every node, before the operator sees the new spec: none goes until we let go of it.
+    Hold,
     /// Wait until the operators have really finished.
     Settle,
+    /// Wake the vendor's controller when something happened that it does not watch, and have failed nodes tried again within a budget.
+    Wake,
+    /// Decide when each node goes, by letting go of it, and when it takes workloads again.
+    Steer,
+    /// Do the whole upgrade ourselves, node by node.
+    Drive,
     /// Replace the DRA kubelet plugins that would go on serving the old driver.
     Reroll,
     /// Restart device plugin, GPU feature discovery and MPS daemon where a changed configuration (or driver) needs it and nothing
@@ -23,15 +38,38 @@ pub enum Duty {
 
 impl Duty {
     /// Every duty, in the order in which a Job performs them.
-    pub const ALL: [Self; 4] = [Self::PrepareNetwork, Self::Settle, Self::Reroll, Self::RestartPlugins];
+    pub const ALL: [Self; 9] = [
+        Self::PrepareNetwork,
+        Self::Preflight,
+        Self::Hold,
+        Self::Settle,
+        Self::Wake,
+        Self::Steer,
+        Self::Drive,
+        Self::Reroll,
+        Self::RestartPlugins,
+    ];
 
     /// The duty's name, as in settings and chart.
     pub fn name(self) -> &'static str {
         match self {
             Self::PrepareNetwork => "prepare-network",
+            Self::Preflight => "preflight",
+            Self::Hold => "hold",
             Self::Settle => "settle",
+            Self::Wake => "wake",
+            Self::Steer => "steer",
+            Self::Drive => "drive",
             Self::Reroll => "reroll",
             Self::RestartPlugins => "restart-plugins",
+        }
+    }
+
+    /// Whether it is a single step, before the operator is installed or upgraded; the others go on until the fleet is done.
+    pub fn is_step(self) -> bool {
+        match self {
+            Self::PrepareNetwork | Self::Preflight | Self::Hold => true,
+            Self::Settle | Self::Wake | Self::Steer | Self::Drive | Self::Reroll | Self::RestartPlugins => false,
         }
     }
 }
@@ -96,7 +134,7 @@ pub struct Right {
     pub scope: Scope,
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Resource in the plural.
+    /// Resource in the plural; a sub-resource behind a slash, as RBAC writes it (`pods/eviction`).
     pub resource: &'static str,
     /// RBAC verbs.
     pub verbs: &'static [&'static str],
@@ -106,150 +144,12 @@ pub struct Right {
     pub why: &'static str,
 }
 
-/// Short form of the rows below.
-const fn right(
-    duty: Option<Duty>,
-    scope: Scope,
-    (group, resource): (&'static str, &'static str),
-    verbs: &'static [&'static str],
-    object: Object,
-    why: &'static str,
-) -> Right {
-    Right { duty, driver: None, scope, group, resource, verbs, object, why }
-}
-
 impl Right {
     /// The same, with one driver only.
     const fn with(self, driver: Driver) -> Self {
         Self { driver: Some(driver), ..self }
     }
 }
-
-const WATCH: &[&str] = &["list", "watch"];
-const SETTLE: Option<Duty> = Some(Duty::Settle);
-const REROLL: Option<Duty> = Some(Duty::Reroll);
-const RESTART: Option<Duty> = Some(Duty::RestartPlugins);
-
-/// The table. A new duty is a variant above and its rows here.
-pub const RIGHTS: &[Right] = &[
-    right(
-        None,
-        Scope::Release,
-        ("batch", "jobs"),
-        &["get"],
-        Object::Job,
-        "reads when its own Job started, so that a replacement pod keeps the same deadline",
-    ),
-    right(None, Scope::Release, ("", "configmaps"), &["get", "patch"], Object::Record, "keeps the run record"),
-    right(None, Scope::Release, ("events.k8s.io", "events"), &["create"], Object::Any, "says on the Job what the run does"),
-    right(None, Scope::Default, ("events.k8s.io", "events"), &["create"], Object::Any, "says on a node what happens to it"),
-    right(
-        None,
-        Scope::Default,
-        ("coordination.k8s.io", "leases"),
-        &["create"],
-        Object::Any,
-        "creates the Lease once in the life of a cluster",
-    ),
-    right(
-        None,
-        Scope::Default,
-        ("coordination.k8s.io", "leases"),
-        &["get", "list", "watch", "update"],
-        Object::Lease,
-        "waits for the Lease and holds it, so that one hook Job acts at a time",
-    ),
-    right(
-        Some(Duty::PrepareNetwork),
-        Scope::Cluster,
-        ("mellanox.com", "nicclusterpolicies"),
-        &["get", "patch"],
-        Object::NicClusterPolicy,
-        "annotates the NicClusterPolicy so that it stays when its chart lets go of it",
-    ),
-    right(
-        SETTLE,
-        Scope::Cluster,
-        ("", "nodes"),
-        WATCH,
-        Object::Any,
-        "sees nodes that need the driver, their labels and the vendor's upgrade states",
-    ),
-    right(SETTLE, Scope::Cluster, ("nvidia.com", "clusterpolicies"), WATCH, Object::ClusterPolicy, "sees what the operator is asked for")
-        .with(Driver::Gpu),
-    right(SETTLE, Scope::Cluster, ("nvidia.com", "nvidiadrivers"), WATCH, Object::Any, "the same in NVIDIADriver mode").with(Driver::Gpu),
-    right(
-        SETTLE,
-        Scope::Cluster,
-        ("mellanox.com", "nicclusterpolicies"),
-        WATCH,
-        Object::NicClusterPolicy,
-        "sees what the network operator is asked for",
-    )
-    .with(Driver::Ofed),
-    right(
-        SETTLE,
-        Scope::Operator,
-        ("apps", "deployments"),
-        WATCH,
-        Object::OperatorDeployment,
-        "sees that the operator itself has been rolled out",
-    ),
-    right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec"),
-    right(
-        SETTLE,
-        Scope::Operator,
-        ("apps", "controllerrevisions"),
-        WATCH,
-        Object::Any,
-        "knows the newest revision of the driver DaemonSets",
-    ),
-    right(SETTLE, Scope::Operator, ("", "pods"), WATCH, Object::Any, "sees driver (and toolkit) pods on each node"),
-    right(REROLL, Scope::Cluster, ("", "namespaces"), &["get"], Object::DraNamespaces, "tells an absent DRA driver from a missing right"),
-    right(
-        REROLL,
-        Scope::Cluster,
-        ("resource.k8s.io", "resourceslices"),
-        WATCH,
-        Object::Any,
-        "sees which driver version the plugin serves on each node",
-    ),
-    right(REROLL, Scope::Dra, ("apps", "daemonsets"), WATCH, Object::Any, "recognizes the DRA kubelet plugin"),
-    right(REROLL, Scope::Dra, ("", "pods"), &["list", "watch", "delete"], Object::Any, "sees and replaces the plugin pod of one node"),
-    right(
-        RESTART,
-        Scope::Cluster,
-        ("", "nodes"),
-        WATCH,
-        Object::Any,
-        "sees which configuration a node's label asks for, and whether it is ready",
-    ),
-    right(
-        RESTART,
-        Scope::DevicePlugin,
-        ("", "configmaps"),
-        WATCH,
-        Object::DevicePluginConfig,
-        "sees whether the configurations are those of the values",
-    ),
-    right(
-        RESTART,
-        Scope::DevicePlugin,
-        ("apps", "daemonsets"),
-        WATCH,
-        Object::Any,
-        "recognizes device plugin, GPU feature discovery and MPS daemon",
-    ),
-    right(
-        RESTART,
-        Scope::DevicePlugin,
-        ("apps", "controllerrevisions"),
-        WATCH,
-        Object::Any,
-        "knows which pods their DaemonSet replaces by itself",
-    ),
-    right(RESTART, Scope::DevicePlugin, ("", "pods"), &["list", "watch", "delete"], Object::Any, "sees and restarts the pods of one node"),
-];
 
 /// The rights of a Job with these duties about this driver, in the table's order.
 pub fn rights(driver: Driver, duties: &[Duty]) -> impl Iterator<Item = &'static Right> {

@@ -46,6 +46,10 @@ pub const NFD_LABEL_PREFIX: &str = "feature.node.kubernetes.io/";
 
 /// The label that all driver DaemonSets and pods carry, whatever their `app` (ClusterPolicy and NVIDIADriver mode).
 pub const DRIVER_COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "nvidia-driver");
+/// Driver DaemonSets and pods on OpenShift with the driver toolkit carry it, with the value `true`.
+pub const DRIVER_TOOLKIT_LABEL: &str = "openshift.driver-toolkit";
+/// Node annotation: the GPU operator's upgrade controller evicts, and driver-manager does not (`true`, or absent).
+pub const UPGRADE_ENABLED_ANNOTATION: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 /// `app` of the container toolkit.
 pub const TOOLKIT_APP: (&str, &str) = ("app", "nvidia-container-toolkit-daemonset");
 /// The operator's Deployment: a literal in the chart, whatever the release is called.
@@ -105,6 +109,8 @@ pub const GPU_LABELS: [&str; 4] = [
 pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgrade", "nvidia.com/ofed-driver-upgrade", "gpu-rollout.dev/"];
 /// The init container of a GPU driver pod that prepares the node (k8s-driver-manager).
 pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
+/// Its environment variables that must be `false` where we evict and drain: it would do both beside us (the operator sets the first to true).
+pub const DRIVER_MANAGER_OFF: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
 /// Environment variable of a driver pod: a hash over everything that the driver's installation depends on (gpu-operator v26.3 and later).
 pub const CONFIG_DIGEST_ENV: &str = "DRIVER_CONFIG_DIGEST";
 /// Annotation of the API object of a static pod (Kubernetes `core/v1` `MirrorPodAnnotationKey`).

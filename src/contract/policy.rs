@@ -1,8 +1,10 @@
 //! How driver upgrades go: the part that both vendors' operators have in common (k8s-operator-libs `api/upgrade/v1alpha1`,
 //! `DriverUpgradePolicySpec`), and what we add where we decide ourselves.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::budget::Fleet;
 use super::count::Count;
 
 /// The vendor's upgrade policy, with its defaults filled in.
@@ -11,14 +13,14 @@ use super::count::Count;
 pub struct Policy {
     /// How many nodes are upgraded at once; 0 is unlimited.
     pub max_parallel_upgrades: u32,
-    /// How many nodes may be unavailable. `None`: all (the network operator has no such limit).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How many nodes may be unavailable. `None`: all (the network operator has no such limit). Where it is not written at all, the default
+    /// counts.
     pub max_unavailable: Option<Count>,
     /// Jobs that are waited for before a node is touched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<WaitForCompletion>,
-    /// Eviction of the pods that use the device. `None`: there is no such step, and what is to go goes by `drain`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Eviction of the pods that use the device. `None`: there is no such step, and what is to go goes by `drain`. Where it is not written at
+    /// all, the default counts.
     pub pod_deletion: Option<PodDeletion>,
     /// Drain of the whole node. `None`: no drain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,8 +133,25 @@ impl Default for Upgrade {
     }
 }
 
+impl Upgrade {
+    /// What the time of a rollout over so many nodes is made from. Nodes that failed stay unavailable: as many as may fail before the
+    /// rollout stops are taken off. Limits of topology groups are left out, as nobody knows the groups beforehand.
+    pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> Fleet {
+        let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.of(nodes));
+        let failed = self.failure_budget.of(nodes).saturating_sub(1);
+        let left = u32::try_from(unavailable.saturating_sub(failed)).unwrap_or(u32::MAX);
+        Fleet {
+            nodes,
+            max_parallel: self.policy.max_parallel_upgrades,
+            max_unavailable: Count::Number(left),
+            per_node_seconds,
+            soak_seconds: self.soak_seconds,
+        }
+    }
+}
+
 /// Nodes that are limited together, such as those of one NVLink domain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Topology {
     /// The node label whose value names the group. Nodes without it are in no group.
@@ -142,7 +161,7 @@ pub struct Topology {
 }
 
 /// What is done with nodes that somebody else has cordoned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForeignCordon {
     /// They are left alone, and reported.
@@ -150,4 +169,27 @@ pub enum ForeignCordon {
     Skip,
     /// They are upgraded, and stay cordoned.
     Include,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_switched_off_stays_so_when_it_is_read_again() {
+        let policy = Policy { max_unavailable: None, pod_deletion: None, ..Policy::default() };
+        let text = serde_json::to_string(&policy).expect("a policy can be written");
+        assert_eq!(serde_json::from_str::<Policy>(&text).expect("and read"), policy, "{text}");
+        assert_eq!(serde_json::from_str::<Policy>("{}").expect("defaults"), Policy::default());
+    }
+
+    #[test]
+    fn nodes_that_failed_leave_less_to_be_unavailable() {
+        let policy = Policy { max_parallel_upgrades: 4, max_unavailable: Some(Count::Percent(25)), ..Policy::default() };
+        let upgrade = Upgrade { policy, ..Upgrade::default() };
+        let parallel = |failures| Upgrade { failure_budget: failures, ..upgrade.clone() }.fleet(16, 60).parallel();
+        assert_eq!(parallel(Count::Number(1)), 4, "the rollout stops with the first one");
+        assert_eq!(parallel(Count::Number(3)), 2);
+        assert_eq!(parallel(Count::Percent(100)), 1, "never none");
+    }
 }

@@ -77,9 +77,22 @@ pub struct NodeRecord {
     /// Since when `outcome` and `reason` are as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// How the node's upgrade went, where the hook did it: each state with the time at which it was entered, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// The plugins that were replaced on the node, by the UID of the pod that was deleted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, Replacement>,
+}
+
+/// One step of a node's upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// The state.
+    pub state: String,
+    /// When it was entered.
+    pub at: Timestamp,
 }
 
 /// How a run ends for a node.

@@ -11,24 +11,10 @@ use super::driver::Driver;
 use super::duty::Duty;
 use super::policy::Upgrade;
 
+pub use super::mode::Mode;
+
 /// The format version of settings, run record and everything else that two versions of the program may share.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// Who decides when a node goes, from least to most control.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// The vendor's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
-    #[default]
-    Observe,
-    /// The same, and the hook wakes the vendor's controller when something happened that it does not watch, and has failed nodes tried
-    /// again within a budget.
-    Assist,
-    /// The vendor's controller acts on one node when we let go of it.
-    Steer,
-    /// The operator's `autoUpgrade` is off, and the hook does the whole upgrade.
-    Drive,
-}
 
 /// What the Job waits for before it says success. Only `settled` is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -167,10 +153,7 @@ impl Settings {
 
     /// Whether any of its duties watches the cluster: the others are single steps.
     pub fn watches(&self) -> bool {
-        self.duties.iter().any(|duty| match duty {
-            Duty::PrepareNetwork => false,
-            Duty::Settle | Duty::Reroll | Duty::RestartPlugins => true,
-        })
+        !self.duties.iter().copied().all(Duty::is_step)
     }
 
     /// The name of the operator's Deployment.

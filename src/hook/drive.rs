@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::actions::delete_pod;
 use crate::cluster::call::{CallError, REFUSAL};
 use crate::cluster::events::Recorder;
 use crate::cluster::lease::{Held, Leases};
@@ -25,11 +24,14 @@ use super::begin::{Start, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
+mod act;
 mod network;
 mod tell;
 
 /// Changes that come together are looked at together.
 const GATHER: Duration = Duration::from_millis(150);
+/// How long the stories of nodes are gathered that the nodes themselves carry too.
+const GATHER_RECORD: Duration = Duration::from_secs(30);
 /// How soon a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
@@ -52,6 +54,8 @@ struct Drive<'a> {
     /// Since when it has been refusing writes, by what was to be written.
     unwritten_since: BTreeMap<Write, Timestamp>,
     progress_at: Timestamp,
+    /// When what was gathered for the record is written.
+    record_due: Option<Timestamp>,
     /// Whether the budget has been held against the live fleet.
     estimated: bool,
 }
@@ -87,8 +91,12 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
 enum Write {
     /// The run record.
     Record,
-    /// Deletions of plugin pods.
+    /// Deletions of plugin and driver pods.
     Deletion,
+    /// Nodes.
+    Node,
+    /// Evictions.
+    Eviction,
     /// Annotations of the NicClusterPolicy.
     Annotation,
 }
@@ -130,6 +138,7 @@ impl<'a> Drive<'a> {
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
             progress_at: now,
+            record_due: Some(now),
             estimated: false,
         }
     }
@@ -191,6 +200,7 @@ impl<'a> Drive<'a> {
             self.run.started_at = self.memory.started_at;
         }
         self.memory.configs = configs;
+        self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
         Ok(())
     }
@@ -240,7 +250,10 @@ impl<'a> Drive<'a> {
             };
             tokio::select! {
                 biased;
-                () = self.hook.shutdown.requested() => return Some(interrupted()),
+                () = self.hook.shutdown.requested() => {
+                    self.keep_gathered().await;
+                    return Some(interrupted());
+                }
                 () = held.lost() => return None,
                 () = self.watches.changed() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
@@ -256,11 +269,43 @@ impl<'a> Drive<'a> {
         if !held.is_valid() {
             return Ok(now);
         }
+        if let Some(again) = self.keep(&observed, &decision, now).await? {
+            return Ok(again);
+        }
+        self.estimate(&observed, &decision).await;
+        self.tell(&decision).await;
+        let before = std::mem::replace(&mut self.memory, decision.memory);
+        self.tell_nodes(&before).await;
+        self.act(&decision.actions, held).await?;
+        self.watches.focus(&decision.focus);
+        if let Some(verdict) = decision.verdict {
+            for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
+                if let Some(node) = &wait.node {
+                    let reason = format!("{}: {}", wait.reason.name(), wait.reason);
+                    self.record(Occurrence::NodeEnded { node, failed: true, reason: &reason }).await;
+                }
+            }
+            self.record(Occurrence::Ended { verdict: &verdict }).await;
+            return Err(verdict.into());
+        }
+        Ok(decision.wake_at.min(self.progress_at).min(self.record_due.unwrap_or(Timestamp::MAX)))
+    }
+
+    /// Keeps the record of a decision, before its actions. `Some`: that failed, and it is to be decided again then.
+    async fn keep(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) -> Result<Option<Timestamp>, Ended> {
+        let changed = decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
+        if !self.must_keep(decision) && self.record_due.is_none_or(|due| due > now) {
+            // Where the hook drives, the nodes themselves carry what must survive; their stories are gathered.
+            if changed && self.record_due.is_none() {
+                self.record_due = Some(after(now, GATHER_RECORD));
+            }
+            return Ok(None);
+        }
         let mut run = self.run.clone();
         run.configs.clone_from(&decision.memory.configs);
         run.verdict.clone_from(&decision.verdict);
         if run.verdict.is_some() {
-            run.specs = fingerprint(&observed);
+            run.specs = fingerprint(observed);
         }
         let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
         if let Err(error) = self.store.write(&record).await {
@@ -272,33 +317,29 @@ impl<'a> Drive<'a> {
                 return Err(ended);
             }
             if decision.verdict.is_none() || now < self.memory.deadline {
-                return Ok(after(self.now(), RETRY));
+                return Ok(Some(after(self.now(), RETRY)));
             }
         } else {
             self.unwritten_since.remove(&Write::Record);
+            self.record_due = None;
         }
-        self.estimate(&observed, &decision).await;
-        self.tell(&decision).await;
-        let before = std::mem::replace(&mut self.memory, decision.memory);
-        self.tell_nodes(&before).await;
-        for action in &decision.actions {
-            // What is not done now is done by the next decision, of this pod or of the next one.
-            if !held.is_valid() || self.hook.shutdown.is_requested() {
-                break;
+        Ok(None)
+    }
+
+    /// Whether a decision may only be acted on when its record is written.
+    fn must_keep(&self, decision: &Decision) -> bool {
+        let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
+        !self.hook.settings.has(Duty::Drive) || decision.verdict.is_some() || decision.actions.iter().any(replaces)
+    }
+
+    /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
+    async fn keep_gathered(&mut self) {
+        if self.record_due.take().is_some() {
+            let record = Record { run: Some(self.run.clone()), nodes: self.memory.nodes.clone() };
+            if let Err(error) = self.store.write(&record).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
             }
-            self.act(action).await?;
         }
-        if let Some(verdict) = decision.verdict {
-            for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
-                if let Some(node) = &wait.node {
-                    let reason = format!("{}: {}", wait.reason.name(), wait.reason);
-                    self.record(Occurrence::NodeEnded { node, failed: true, reason: &reason }).await;
-                }
-            }
-            self.record(Occurrence::Ended { verdict: &verdict }).await;
-            return Err(verdict.into());
-        }
-        Ok(decision.wake_at.min(self.progress_at))
     }
 
     /// Notes that a write cannot succeed as things are; after a while that ends the run.
@@ -310,24 +351,6 @@ impl<'a> Drive<'a> {
         };
         let since = *self.unwritten_since.entry(write).or_insert(self.hook.clock.now());
         (self.now() >= after(since, REFUSAL)).then_some(ended)
-    }
-
-    async fn act(&mut self, action: &Action) -> Result<(), Ended> {
-        let Action::ReplacePlugin { plugin, node, namespace, pod, uid, cause } = action else { return Ok(()) };
-        match delete_pod(&self.hook.client, namespace, pod, uid).await {
-            Ok(_) => {
-                self.unwritten_since.remove(&Write::Deletion);
-                self.record(Occurrence::PluginReplaced { plugin: *plugin, node, pod, cause }).await;
-            }
-            Err(error) => {
-                // A later decision repeats the deletion.
-                tracing::warn!(node, pod, %error, "unable to delete the plugin pod; trying again");
-                if let Some(ended) = self.unwritable(Write::Deletion, &error) {
-                    return Err(ended);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Once, as soon as it is known which nodes are out of date: is the budget enough for them?

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::cluster::events::{About, Recorder, shortened};
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{Plugin, Verdict};
+use crate::rollout::action::News;
 use crate::rollout::reason::Wait;
 
 /// Something that happened.
@@ -55,6 +56,13 @@ pub(super) enum Occurrence<'a> {
         plugin: Plugin,
         /// The node.
         node: &'a str,
+    },
+    /// A node's upgrade has come to an end.
+    NodeNews {
+        /// The node.
+        node: &'a str,
+        /// Which one.
+        news: &'a News,
     },
     /// A node is given up or left.
     NodeEnded {
@@ -113,6 +121,14 @@ impl Occurrence<'_> {
                 };
                 tracing::info!(node, "{text}");
                 (About::Node { name: node }, false, name, text.to_owned())
+            }
+            Occurrence::NodeNews { node, news: News::Upgraded(text) } => {
+                tracing::info!(node, "upgraded: {text}");
+                (About::Node { name: node }, false, "DriverUpgraded", text.clone())
+            }
+            Occurrence::NodeNews { node, news: News::Failed(text) } => {
+                tracing::warn!(node, "the upgrade failed: {text}");
+                (About::Node { name: node }, true, "DriverUpgradeFailed", text.clone())
             }
             Occurrence::NodeEnded { node, failed, reason } => {
                 tracing::warn!(node, failed, reason, "a node does not get there");

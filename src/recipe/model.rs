@@ -9,6 +9,10 @@ use crate::contract::count::Count;
 use crate::contract::duration::Duration;
 use crate::contract::settings::{Gate, Mode, Required, Reroll};
 
+mod policy;
+
+pub use policy::{Drain, OfedUpgradePolicy, PodDeletion, UpgradePolicy, WaitForCompletion};
+
 /// A recipe: which NVIDIA GPU stack, which versions, which rollout policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -74,7 +78,8 @@ pub struct Cluster {
 pub struct Rollout {
     /// The GPU driver.
     pub gpu_driver: GpuDriver,
-    /// The OFED driver of the network operator. Absent: its upgrade policy is left as `customResources` or the chart say it.
+    /// The OFED driver of the network operator. Absent: its upgrade policy is left as `customResources` or the chart say it, which is the
+    /// mode `observe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ofed_driver: Option<OfedDriver>,
     /// The DRA driver's kubelet plugins.
@@ -90,7 +95,8 @@ pub struct GpuDriver {
     /// The driver's version, a string: `580.10` stays `580.10`. Mapped into the chart's `driver.version`; setting both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Limits and waits; mapped into the chart's `driver.upgradePolicy`.
+    /// Limits and waits. In the modes `observe` and `assist` they are mapped into the chart's `driver.upgradePolicy`; `steer` maps the waits
+    /// and keeps the limits to itself, `drive` keeps all.
     pub policy: UpgradePolicy,
     /// The time that one node is expected to take; budgets are made from it.
     pub per_node: Duration,
@@ -116,27 +122,6 @@ impl Default for GpuDriver {
     }
 }
 
-/// The vendor's upgrade policy (gpu-operator chart, `driver.upgradePolicy`). What is absent is left to the chart's default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct UpgradePolicy {
-    /// How many nodes are upgraded at once; 0 is unlimited. Chart default: 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_parallel_upgrades: Option<u32>,
-    /// How many nodes may be unavailable. Chart default: `25%`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_unavailable: Option<Count>,
-    /// Wait for jobs before a node is touched.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_for_completion: Option<WaitForCompletion>,
-    /// Eviction of the pods that use GPUs (chart key `gpuPodDeletion`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_deletion: Option<PodDeletion>,
-    /// Drain of the whole node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub drain: Option<Drain>,
-}
-
 /// How the OFED driver is rolled out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -146,7 +131,8 @@ pub struct OfedDriver {
     /// The driver's version, a string. Mapped into NicClusterPolicy's `ofedDriver.version`; setting both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Limits and waits; mapped into NicClusterPolicy's `ofedDriver.upgradePolicy`, whose `autoUpgrade` is then true unless it is set.
+    /// Limits and waits. In the modes `observe` and `assist` they are mapped into NicClusterPolicy's `ofedDriver.upgradePolicy`; `steer` maps
+    /// the waits and keeps the limits to itself, `drive` keeps all.
     pub policy: OfedUpgradePolicy,
     /// The time that one node is expected to take; budgets are made from it.
     pub per_node: Duration,
@@ -170,71 +156,6 @@ impl Default for OfedDriver {
             tolerate_not_ready: Count::Number(0),
         }
     }
-}
-
-/// The network operator's upgrade policy. What is absent is left to its defaults.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct OfedUpgradePolicy {
-    /// How many nodes are upgraded at once, the only limit that there is; 0 is unlimited. Default: 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_parallel_upgrades: Option<u32>,
-    /// Wait for jobs before a node is touched.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_for_completion: Option<WaitForCompletion>,
-    /// Drain of the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub drain: Option<Drain>,
-    /// Cordon and drain a node also before the driver is loaded on it for the first time. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub safe_load: Option<bool>,
-}
-
-/// Jobs that are waited for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WaitForCompletion {
-    /// Label selector of the pods.
-    pub pod_selector: String,
-    /// How long at most. `0s` is for ever, which no Job with a budget can promise: an error with gate `settled`.
-    #[serde(default)]
-    pub timeout: Option<Duration>,
-}
-
-/// How GPU pods are evicted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PodDeletion {
-    /// Also pods without a controller.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub force: Option<bool>,
-    /// How long at most. Chart default: 300 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Duration>,
-    /// Also pods with `emptyDir` volumes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delete_empty_dir: Option<bool>,
-}
-
-/// How a node is drained.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Drain {
-    /// Whether at all. Default: false for the GPU driver, true for the OFED driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enable: Option<bool>,
-    /// Also pods without a controller.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub force: Option<bool>,
-    /// Only pods with these labels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_selector: Option<String>,
-    /// How long at most. Chart default: 300 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Duration>,
-    /// Also pods with `emptyDir` volumes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delete_empty_dir: Option<bool>,
 }
 
 /// What happens to the DRA driver's kubelet plugins.

@@ -18,11 +18,13 @@ pub mod custom_resources;
 pub mod described;
 pub mod device_plugin;
 pub mod driver_crd;
+pub mod modes;
 pub mod node_scheduling;
 pub mod ofed;
 pub mod rollout;
 pub mod scalars;
 pub mod secrets;
+pub mod selectors;
 pub mod stack;
 pub mod values;
 
@@ -34,6 +36,8 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     components::check(&subject, findings);
     rollout::check(&subject, findings);
     ofed::check(&subject, findings);
+    modes::check(&subject, findings);
+    selectors::check(&subject, findings);
     custom_resources::check(&subject, findings);
     node_scheduling::check(&subject, findings);
     secrets::check(&subject, findings);

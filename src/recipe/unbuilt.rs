@@ -22,25 +22,15 @@ const fn value(path: &'static [&'static str], value: &'static str, purpose: &'st
     Unbuilt { path, value: Some(value), purpose, instead }
 }
 
-const OFED_MODE: &[&str] = &["rollout", "ofedDriver", "mode"];
 const OFED_GATE: &[&str] = &["rollout", "ofedDriver", "gate"];
-const MODE: &[&str] = &["rollout", "gpuDriver", "mode"];
 const GATE: &[&str] = &["rollout", "gpuDriver", "gate"];
-const ONLY_OBSERVE: &str =
-    "write `observe` or remove the key: NVIDIA's operator drives the upgrade, the hook waits for it and re-rolls the DRA plugins";
-const ONLY_OBSERVE_OFED: &str = "write `observe` or remove the key: the network operator drives the upgrade, the hook waits for it";
-const ONLY_SETTLED: &str = "write `settled` or remove the key";
+const ONLY_SETTLED: &str =
+    "write `settled` or remove the key; with `steer` and `drive` nobody would go on with the other nodes once the Job has ended";
 
 const TABLE: &[Unbuilt] = &[
-    value(MODE, "assist", "waking NVIDIA's controllers and retrying failed nodes", ONLY_OBSERVE),
-    value(MODE, "steer", "deciding when each node goes", ONLY_OBSERVE),
-    value(MODE, "drive", "running the driver upgrade ourselves", ONLY_OBSERVE),
     value(GATE, "canary", "going on after the first proven nodes", ONLY_SETTLED),
     value(GATE, "started", "going on as soon as the rollout has started", ONLY_SETTLED),
     key(&["rollout", "gpuDriver", "nodes"], "the number of nodes of the gate `canary`", "remove it"),
-    value(OFED_MODE, "assist", "waking NVIDIA's controllers and retrying failed nodes", ONLY_OBSERVE_OFED),
-    value(OFED_MODE, "steer", "deciding when each node goes", ONLY_OBSERVE_OFED),
-    value(OFED_MODE, "drive", "running the driver upgrade ourselves", ONLY_OBSERVE_OFED),
     value(OFED_GATE, "canary", "going on after the first proven nodes", ONLY_SETTLED),
     value(OFED_GATE, "started", "going on as soon as the rollout has started", ONLY_SETTLED),
     key(&["rollout", "ofedDriver", "nodes"], "the number of nodes of the gate `canary`", "remove it"),
@@ -59,16 +49,10 @@ pub struct Impossible {
 
 const IMPOSSIBLE: &[Impossible] = &[
     Impossible {
-        path: &["rollout", "ofedDriver", "policy", "maxUnavailable"],
+        path: &["rollout", "ofedDriver", "policy", "validation"],
         lint: Lint::UnknownField,
-        reason: "NicClusterPolicy has no `maxUnavailable`: for the OFED driver only `maxParallelUpgrades` limits how many nodes go at once",
-        instead: "set `maxParallelUpgrades`",
-    },
-    Impossible {
-        path: &["rollout", "ofedDriver", "policy", "podDeletion"],
-        lint: Lint::UnknownField,
-        reason: "NicClusterPolicy has no `podDeletion`: pods leave a node by `drain`",
-        instead: "set `drain`, with a `podSelector` for the pods that use the network",
+        reason: "the network operator validates nothing: a node is done when its OFED driver is ready",
+        instead: "remove it; `driverStart` limits how long that may take",
     },
     deployer(&["components", "*", "wait"], NO_WAIT),
     deployer(&["components", "*", "atomic"], NO_WAIT),

@@ -75,6 +75,20 @@ pub enum PlanError {
         /// What the recipe sets, as JSON.
         found: String,
     },
+    /// A value that contradicts the recipe's mode.
+    #[error("`{path}` of component `{component}` is {found}, and mode `{mode}` needs {expected}")]
+    AgainstMode {
+        /// The component.
+        component: String,
+        /// The dotted path below the component.
+        path: String,
+        /// The mode.
+        mode: &'static str,
+        /// What the mode sets, as JSON.
+        expected: String,
+        /// What the recipe sets, as JSON.
+        found: String,
+    },
     /// A path of values goes through something that is no map.
     #[error("`values.{path}` of component `{component}` is no map")]
     NoMap {
@@ -165,6 +179,7 @@ impl PlanError {
             Self::Reserved { path, .. } => Some(format!(
                 "remove `{path}`: the bundle sets it, because it brings CRDs itself and keeps the names of what an upgrade must find again"
             )),
+            Self::AgainstMode { path, .. } => Some(format!("remove `{path}`: the mode sets it; or take another mode (docs/modes.md)")),
             Self::EndlessWait(driver) => Some(format!(
                 "set `rollout.{driver}.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
             )),

@@ -56,7 +56,7 @@ pub(crate) fn catalog() -> Fixture {
         component(json!({
             "name": "gpu-operator", "description": "GPU operator", "chart": "gpu-operator", "repository": repository,
             "namespace": "gpu-operator", "podSecurity": "privileged", "after": ["node-feature-discovery"],
-            "hooks": {"post": ["settle", "reroll"]}, "defaultVersion": "v26.3.1",
+            "hooks": {"pre": ["preflight", "hold"], "post": ["settle", "wake", "steer", "drive", "reroll"]}, "defaultVersion": "v26.3.1",
             "versions": [
                 {"version": "v25.10.1", "keysComplete": true, "crds": ["crds/policies.yaml"], "bundleValues": {"operator.upgradeCRD": false}},
                 {"version": "v26.3.1", "keysComplete": true, "crds": ["crds/policies.yaml", "crds/features.yaml"],

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::hook_image::HookImage;
+use super::mode;
 use super::model::Hook;
 use super::time::Budget;
 use crate::contract::count::Count;
@@ -29,6 +30,8 @@ pub(super) struct Parts<'a> {
     pub(super) version: &'a str,
     /// The driver that it is about.
     pub(super) driver: Driver,
+    /// The mode that is in force.
+    pub(super) mode: Mode,
     /// What its Job does.
     pub(super) duties: &'a [Duty],
     /// B.
@@ -45,9 +48,8 @@ pub(super) struct Parts<'a> {
     pub(super) image: Option<&'a HookImage>,
 }
 
-/// What `rollout` says of a driver beside its policy.
+/// What `rollout` says of a driver beside its mode and its policy.
 struct Manner {
-    mode: Mode,
     gate: Gate,
     quiet: Duration,
     tolerate_not_ready: Count,
@@ -58,11 +60,11 @@ impl Manner {
         match driver {
             Driver::Gpu => {
                 let driver = &rollout.gpu_driver;
-                Self { mode: driver.mode, gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
+                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
             }
             Driver::Ofed => {
                 let driver = rollout.ofed_driver.clone().unwrap_or_default();
-                Self { mode: driver.mode, gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
+                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
             }
         }
     }
@@ -82,7 +84,7 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     if parts.driver != Driver::default() {
         put("driver", json!(parts.driver));
     }
-    put("mode", json!(manner.mode));
+    put("mode", json!(parts.mode));
     put("gate", json!(manner.gate));
     put("budgetSeconds", json!(parts.budget.seconds));
     put("perNodeSeconds", json!(parts.budget.per_node_seconds));
@@ -91,6 +93,10 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     put("operatorNamespace", json!(parts.operator_namespace));
     if let Some(deployment) = parts.operator_deployment {
         put("operatorDeployment", json!(deployment));
+    }
+    let upgrade = mode::upgrade(&parts.recipe.rollout, parts.driver);
+    if let Some(values) = mode::values(parts.mode, &upgrade) {
+        put("upgrade", values);
     }
     put("dra", dra(&parts));
     Hook {

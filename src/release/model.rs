@@ -166,9 +166,19 @@ impl Hook {
     /// What it is for, in one line for people.
     pub fn summary(&self) -> String {
         let (component, version) = (&self.component, &self.version);
-        if self.duties == [Duty::PrepareNetwork] {
-            return format!("keeps the NicClusterPolicy while {component} changes to {version}");
+        let has = |duty: Duty| self.duties.contains(&duty);
+        let steps = [
+            (Duty::PrepareNetwork, format!("keeps the NicClusterPolicy while {component} changes to {version}")),
+            (Duty::Preflight, format!("looks for what would stop {component} {version} from being rolled out")),
+            (Duty::Hold, "holds every node until it is its turn".to_owned()),
+        ];
+        if self.duties.iter().copied().all(Duty::is_step) {
+            return steps.into_iter().filter(|(duty, _)| has(*duty)).map(|(_, text)| text).collect::<Vec<_>>().join(", ");
         }
-        format!("waits until {component} {version} has really been rolled out")
+        if has(Duty::Drive) {
+            return format!("upgrades the driver of {component} {version} node by node, until it has really been rolled out");
+        }
+        let waits = format!("waits until {component} {version} has really been rolled out");
+        if has(Duty::Steer) { format!("decides which node goes when, and {waits}") } else { waits }
     }
 }

@@ -12,7 +12,7 @@ use super::hook::{self, DRA_DRIVER};
 use super::hook_image::HookImage;
 use super::mirror::{AirGap, Mirror};
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
-use super::{crds, device_plugin, namespaces, notes, resources, sources, time};
+use super::{crds, device_plugin, mode, namespaces, notes, resources, sources, time};
 use crate::catalog::lookup;
 use crate::catalog::model::Hooks;
 use crate::contract::driver::Driver;
@@ -140,7 +140,7 @@ impl<C: Catalog> Planner<'_, C> {
             needs.extend(self.last_of(earlier));
         }
         let resources = resources::release(choice, &self.recipe.rollout)?;
-        let hooks = self.duties(choice);
+        let hooks = self.duties(choice, resources.as_ref().and_then(resources::policy));
         let local = config.iter().chain(&resources).map(|release| release.name.clone());
         let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
         self.releases.extend(config);
@@ -212,10 +212,14 @@ impl<C: Catalog> Planner<'_, C> {
     /// nothing to re-roll, without configurations nothing that a device plugin could have missed. The stand-alone device plugin has
     /// no operator of its own: where the recipe has the GPU operator it is that one's driver that is waited for, and that the plugin
     /// must not be older than.
-    fn duties(&self, choice: &Choice<'_>) -> Hooks {
+    ///
+    /// What a mode brings is done by the hooks of the driver's own operator.
+    fn duties(&self, choice: &Choice<'_>, resource: Option<&Map<String, Value>>) -> Hooks {
         let has = |name: &str| self.chosen.iter().any(|choice| choice.name() == name);
         let stands_alone = choice.name() == device_plugin::STAND_ALONE;
+        let mode = mode::in_force(&self.recipe.rollout, choice.hooks().driver, Some(&choice.values), resource);
         let is_wanted = |duty: Duty| match duty {
+            Duty::Preflight | Duty::Hold | Duty::Wake | Duty::Steer | Duty::Drive => mode.duties().contains(&duty),
             Duty::Settle => !stands_alone || has(GPU_OPERATOR),
             Duty::Reroll => has(DRA_DRIVER),
             Duty::RestartPlugins => device_plugin::is_configured(choice.name(), &choice.values) || stands_alone && has(GPU_OPERATOR),
@@ -243,7 +247,8 @@ impl<C: Catalog> Planner<'_, C> {
         };
         let carrier = resource.or(operator.map(|operator| &operator.values));
         let place = if resource.is_some() { "customResources.NicClusterPolicy" } else { "values" };
-        let budget = time::budget(self.recipe, time::Pace { driver, component, place, carrier }, duties)?;
+        let mode = mode::in_force(&self.recipe.rollout, driver, operator.map(|operator| &operator.values), resource);
+        let budget = time::budget(self.recipe, time::Pace { driver, component, place, carrier, mode }, duties)?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,
@@ -255,6 +260,7 @@ impl<C: Catalog> Planner<'_, C> {
             component: choice.name(),
             version: choice.version,
             driver,
+            mode,
             duties,
             budget,
             shares,

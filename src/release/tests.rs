@@ -10,6 +10,7 @@ use crate::contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use crate::contract::driver::Driver;
 use crate::contract::duty::{Duty, rights};
 
+mod modes;
 mod network;
 
 fn planned(overlay: Value) -> Result<Plan, PlanError> {
@@ -49,6 +50,7 @@ fn releases_come_in_an_order_that_can_be_deployed() {
             "node-feature-discovery-crds",
             "node-feature-discovery",
             "gpu-operator-crds",
+            "gpu-operator-pre",
             "gpu-operator",
             "gpu-operator-post",
             "nvidia-dra-driver-gpu-crds",
@@ -68,7 +70,7 @@ fn releases_come_in_an_order_that_can_be_deployed() {
     // One owner for a CRD: NFD's, which the operator's chart brings as well.
     assert_eq!(
         release(&plan, "gpu-operator").needs,
-        ["gpu-rollout-namespaces", "gpu-operator-crds", "node-feature-discovery-crds", "node-feature-discovery"]
+        ["gpu-rollout-namespaces", "gpu-operator-crds", "node-feature-discovery-crds", "node-feature-discovery", "gpu-operator-pre"]
     );
     let Kind::Crds(crds) = &release(&plan, "gpu-operator-crds").kind else { panic!("no CRDs") };
     assert_eq!(crds.crds.iter().map(|crd| crd.name.as_str()).collect::<Vec<_>>(), ["clusterpolicies.nvidia.com"]);
@@ -101,6 +103,7 @@ fn the_policy_becomes_the_charts_values() {
             "toolkit": {"version": "v1.19.0"},
             "operator": {"upgradeCRD": false},
             "driver": {"version": "580.10", "upgradePolicy": {
+                "autoUpgrade": true,
                 "maxParallelUpgrades": 4, "maxUnavailable": "25%",
                 "waitForCompletion": {"podSelector": "app=train", "timeoutSeconds": 7200},
                 "gpuPodDeletion": {"force": true, "timeoutSeconds": 600, "deleteEmptyDir": true},
@@ -109,7 +112,7 @@ fn the_policy_becomes_the_charts_values() {
         })
     );
     // What the recipe does not say is left to the chart.
-    let plan = planned(json!({"rollout": {}})).unwrap();
+    let plan = planned(json!({"rollout": {"gpuDriver": {"mode": "observe"}}})).unwrap();
     assert_eq!(
         json!(upstream(&plan, "gpu-operator").values),
         json!({"toolkit": {"version": "v1.19.0"}, "operator": {"upgradeCRD": false}})
@@ -145,9 +148,9 @@ fn the_hooks_settings_are_what_the_chart_takes() {
         json!({
             "image": {"repository": "localhost:5000/hook", "tag": "1", "digest": ""},
             "component": {"name": "nvidia-dra-driver-gpu", "version": "25.12.0"},
-            "duties": ["settle", "reroll"], "mode": "observe", "gate": "settled",
+            "duties": ["settle", "reroll"], "mode": "assist", "gate": "settled",
             "budgetSeconds": 16 * 720 + OVERHEAD_SECONDS, "perNodeSeconds": 720, "quietSeconds": 15, "tolerateNotReady": "10%",
-            "operatorNamespace": "gpu-operator",
+            "operatorNamespace": "gpu-operator", "upgrade": {"attempts": 2},
             "dra": {"reroll": "off", "required": "true", "namespaces": ["nvidia-dra-driver-gpu"], "skipAbsentNamespaces": false},
         })
     );
@@ -158,15 +161,15 @@ fn the_hooks_settings_are_what_the_chart_takes() {
 fn rights_are_the_duty_tables() {
     let plan = planned(json!({})).unwrap();
     let found = &hook(&plan, "gpu-operator-post").rights;
-    assert_eq!(*found, rights(Driver::Gpu, &[Duty::Settle, Duty::Reroll]).collect::<Vec<_>>());
+    assert_eq!(*found, rights(Driver::Gpu, &[Duty::Settle, Duty::Wake, Duty::Reroll]).collect::<Vec<_>>());
 }
 
 #[test]
 fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
     let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1"}]})).unwrap();
     let hook = hook(&plan, "gpu-operator-post");
-    assert_eq!((hook.duties.as_slice(), &hook.settings["duties"]), (&[Duty::Settle][..], &json!(["settle"])));
-    assert_eq!(hook.rights, rights(Driver::Gpu, &[Duty::Settle]).collect::<Vec<_>>());
+    assert_eq!((hook.duties.as_slice(), &hook.settings["duties"]), (&[Duty::Settle, Duty::Wake][..], &json!(["settle", "wake"])));
+    assert_eq!(hook.rights, rights(Driver::Gpu, &[Duty::Settle, Duty::Wake]).collect::<Vec<_>>());
     insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
 }
 
@@ -283,7 +286,8 @@ fn configurations_of_the_device_plugin_come_before_the_component() {
 #[test]
 fn plugins_are_restarted_only_where_a_configuration_or_a_driver_can_change_under_them() {
     let duties = |components: Value| -> Vec<(String, Vec<Duty>)> {
-        let plan = plan(&recipe(json!({"rollout": {}, "components": components})), &Embedded, &Options::default()).unwrap();
+        let observe = json!({"gpuDriver": {"mode": "observe"}});
+        let plan = plan(&recipe(json!({"rollout": observe, "components": components})), &Embedded, &Options::default()).unwrap();
         let hooks = plan.releases.into_iter().filter_map(|release| match release.kind {
             Kind::Hook(hook) => Some((release.name, hook.duties)),
             Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,

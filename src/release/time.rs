@@ -2,14 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use super::PlanError;
-use super::values;
+use super::{PlanError, mode, values};
 use crate::catalog::lookup;
 use crate::contract::budget::{Fleet, OVERHEAD_SECONDS, deployer_timeout_seconds};
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
+use crate::contract::policy::Policy;
+use crate::contract::settings::Mode;
 use crate::recipe::model::{Recipe, WaitForCompletion};
 
 /// One operation on a release without a hook Job of ours: Helm's own default of five minutes twice, because vendors' charts bring
@@ -61,6 +62,8 @@ pub(super) struct Pace<'a> {
     pub(super) place: &'a str,
     /// What carries the policy, as it is installed: the values of a chart, or the spec of a custom resource.
     pub(super) carrier: Option<&'a Map<String, Value>>,
+    /// The mode that is in force.
+    pub(super) mode: Mode,
 }
 
 /// The budget of a hook Job with `duties`.
@@ -68,7 +71,11 @@ pub(super) struct Pace<'a> {
 /// # Errors
 /// Values that no budget can be made from, a wait without an end, or a budget of more than 24 days.
 pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result<Budget, PlanError> {
-    let limits = pace.limits()?;
+    let ours = pace.mode.decides().then(|| mode::upgrade(&recipe.rollout, pace.driver));
+    let limits = match &ours {
+        Some(upgrade) => Limits::ours(&upgrade.policy),
+        None => pace.limits()?,
+    };
     let wait = match limits.wait {
         Some(wait) if wait.as_secs() == 0 => return Err(PlanError::EndlessWait(pace.key())),
         Some(wait) => wait.as_secs(),
@@ -80,8 +87,10 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     };
     let per_node_seconds = per_node.as_secs().saturating_add(wait);
     let nodes = recipe.cluster.gpu_nodes as usize;
-    let upgrade = Fleet { nodes, max_parallel: limits.max_parallel, max_unavailable: limits.max_unavailable, per_node_seconds };
-    let reroll = Fleet { nodes, max_parallel: 0, max_unavailable: DRA_MAX_UNAVAILABLE, per_node_seconds: REPLACEMENT_SECONDS };
+    let vendors =
+        Fleet { nodes, max_parallel: limits.max_parallel, max_unavailable: limits.max_unavailable, per_node_seconds, soak_seconds: 0 };
+    let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
+    let reroll = Fleet { max_parallel: 0, max_unavailable: DRA_MAX_UNAVAILABLE, per_node_seconds: REPLACEMENT_SECONDS, ..vendors };
     let restart = Fleet { max_unavailable: PLUGINS_MAX_UNAVAILABLE, ..reroll };
     let candidates =
         [(Duty::Settle, upgrade, "upgraded"), (Duty::Reroll, reroll, "re-rolled"), (Duty::RestartPlugins, restart, "restarted")];
@@ -96,8 +105,10 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     }
     let waiting =
         if wait > 0 && verb == "upgraded" { format!(" (of which {} wait for jobs)", Duration::from_secs(wait)) } else { String::new() };
+    let soak = Duration::from_secs(fleet.soak_seconds);
+    let pauses = if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
     let explanation = format!(
-        "{}: {nodes} GPU node{}, {} {verb} at once, {} a node{waiting}, {} for everything else",
+        "{}: {nodes} GPU node{}, {} {verb} at once, {} a node{waiting}{pauses}, {} for everything else",
         Duration::from_secs(seconds),
         if nodes == 1 { "" } else { "s" },
         fleet.parallel(),
@@ -107,13 +118,23 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     Ok(Budget { seconds, per_node_seconds, explanation })
 }
 
-/// What the policy says about pace, in the vendor's own terms.
+/// What the policy in force says about pace.
 #[derive(Debug, PartialEq, Eq)]
 struct Limits {
     max_parallel: u32,
     max_unavailable: Count,
     /// `None`: nothing is waited for. Zero: for ever.
     wait: Option<Duration>,
+}
+
+impl Limits {
+    fn ours(policy: &Policy) -> Self {
+        Self {
+            max_parallel: policy.max_parallel_upgrades,
+            max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
+            wait: policy.wait_for_completion.as_ref().map(|wait| Duration::from_secs(wait.timeout_seconds)),
+        }
+    }
 }
 
 impl Pace<'_> {

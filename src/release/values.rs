@@ -6,6 +6,8 @@ use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use super::{PlanError, device_plugin};
 use crate::catalog::lookup;
 use crate::catalog::model::{NodeScheduling, Places, Version};
+use crate::contract::names::DRIVER_MANAGER_OFF;
+use crate::contract::settings::Mode;
 use crate::device_plugin::environment::Chart;
 use crate::recipe::model::{Component, Rollout, Scheduling};
 
@@ -17,6 +19,8 @@ const OF_THE_HOOK: &str = "rollout";
 
 /// One setting of the recipe's `rollout`: its path there, its path where the vendor reads it, its value there.
 type Row = (&'static str, &'static str, Value);
+/// One setting that the mode alone decides about: its path where the vendor reads it, its value.
+type Fixed = (&'static str, Value);
 
 /// Puts `value` at a dotted path, making the maps on the way.
 ///
@@ -90,16 +94,70 @@ pub(super) fn of(
         }
     }
     device_plugin_config(component, &mut values)?;
-    let (driver, rows) = match (&rollout.ofed_driver, component.name.as_str()) {
-        (_, GPU_OPERATOR) => ("gpuDriver", gpu::rows(&rollout.gpu_driver)),
-        (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
-            ("ofedDriver", ofed::rows(driver))
-        }
-        _ => return Ok(values),
-    };
     let written = |path: &str| format!("values.{path}");
-    map_rows(component, (driver, rows), &mut values, written)?;
+    match (&rollout.ofed_driver, component.name.as_str()) {
+        (_, GPU_OPERATOR) => {
+            let mode = gpu::mode(&rollout.gpu_driver, &values);
+            map_rows(component, ("gpuDriver", gpu::rows(&rollout.gpu_driver, mode)), &mut values, written)?;
+            fix(component, (mode, gpu::fixed(mode)), &mut values, written)?;
+            if mode == Mode::Drive {
+                manager_env(component, &mut values)?;
+            }
+        }
+        (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
+            map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut values, written)?;
+            fix(component, (driver.mode, ofed::fixed(driver.mode)), &mut values, written)?;
+        }
+        _ => {}
+    }
     Ok(values)
+}
+
+/// Sets what the mode decides about; what stands there already must be the same.
+fn fix(
+    component: &Component,
+    (mode, fixed): (Mode, Vec<Fixed>),
+    values: &mut Map<String, Value>,
+    written: impl Fn(&str) -> String,
+) -> Result<(), PlanError> {
+    for (path, expected) in fixed {
+        match lookup(values, path) {
+            Some(found) if *found != expected => {
+                return Err(PlanError::AgainstMode {
+                    component: component.name.clone(),
+                    path: written(path),
+                    mode: mode.name(),
+                    expected: expected.to_string(),
+                    found: found.to_string(),
+                });
+            }
+            Some(_) => {}
+            None => set(values, path, expected).map_err(|path| no_map(component, path))?,
+        }
+    }
+    Ok(())
+}
+
+/// Switches off what the driver's init container would do beside us. Entries of the recipe stay, in their order.
+fn manager_env(component: &Component, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+    let path = gpu::MANAGER_ENV;
+    let wrong = |reason: String| PlanError::Value { component: component.name.clone(), path: format!("values.{path}"), reason };
+    let mut entries = match lookup(values, path) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(entries)) => entries.clone(),
+        Some(_) => return Err(wrong("expected a list of `{name: …, value: …}`".to_owned())),
+    };
+    for name in DRIVER_MANAGER_OFF {
+        let wanted = json!({"name": name, "value": "false"});
+        match entries.iter().find(|entry| entry["name"] == name) {
+            Some(found) if *found != wanted => {
+                return Err(wrong(format!("in mode `drive` the entry `{name}` must have the value \"false\", found {found}")));
+            }
+            Some(_) => {}
+            None => entries.push(wanted),
+        }
+    }
+    set(values, path, Value::Array(entries)).map_err(|path| no_map(component, path))
 }
 
 /// The chart is told where its device plugin finds the configurations of the bundle.
@@ -140,7 +198,9 @@ pub(super) fn spec(
     else {
         return Ok(spec);
     };
-    map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut spec, |path| format!("customResources.{kind}.{path}"))?;
+    let written = |path: &str| format!("customResources.{kind}.{path}");
+    map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut spec, written)?;
+    fix(component, (driver.mode, ofed::fixed(driver.mode)), &mut spec, written)?;
     // Without it the operator ignores the rest of the policy.
     if lookup(&spec, ofed::AUTO_UPGRADE).is_none() {
         set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true)).map_err(|path| no_map(component, path))?;

@@ -17,6 +17,17 @@ pub struct NodePatch {
     pub annotations: BTreeMap<String, Option<String>>,
     /// `spec.unschedulable`, if it changes.
     pub unschedulable: Option<bool>,
+    /// What it means for the node, for those who read its events.
+    pub news: Option<News>,
+}
+
+/// What a change of a node means, where that is worth an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The node is done: how, and how long each part took.
+    Upgraded(String),
+    /// It failed: for what, and what becomes of it.
+    Failed(String),
 }
 
 impl NodePatch {

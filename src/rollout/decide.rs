@@ -18,6 +18,7 @@ use super::plugin::Plugins;
 use super::reason::{Reason, Wait};
 use super::spec::observed_spec;
 
+mod assist;
 mod drive;
 mod fleet;
 mod judge;

@@ -1,4 +1,4 @@
-//! How long the nodes that are out of date will take, by the live policy: is the budget enough?
+//! How long the nodes that are out of date will take, by the policy in force: is the budget enough?
 
 use crate::contract::budget::Fleet;
 use crate::contract::count::Count;
@@ -22,17 +22,22 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
     if outdated == 0 {
         return None;
     }
+    // The limits are shares of the whole fleet, the waves are made of the nodes that are out of date.
+    let fleet =
+        if settings.mode.decides() { settings.upgrade.fleet(all, settings.per_node_seconds) } else { vendors(observed, settings, all) };
+    let parallel = Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX));
+    Some(Fleet { max_unavailable: parallel, nodes: outdated, ..fleet }.budget_seconds())
+}
+
+/// The fleet under the operator's own limits.
+fn vendors(observed: &Observed, settings: &Settings, nodes: usize) -> Fleet {
     let policy = upgrade_policy(observed, settings.driver);
     let max_unavailable: Option<Count> = policy.and_then(|policy| policy.max_unavailable.as_ref()).and_then(|text| text.parse().ok());
-    let fleet = Fleet {
-        // The limits are shares of the whole fleet, the waves are made of the nodes that are out of date.
-        nodes: all,
+    Fleet {
+        nodes,
         max_parallel: policy.and_then(|policy| policy.max_parallel).unwrap_or(1),
         max_unavailable: max_unavailable.unwrap_or(Count::Percent(100)),
         per_node_seconds: settings.per_node_seconds,
-    };
-    Some(
-        Fleet { max_unavailable: Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX)), nodes: outdated, ..fleet }
-            .budget_seconds(),
-    )
+        soak_seconds: 0,
+    }
 }

@@ -33,6 +33,12 @@ pub struct Memory {
     pub patched: BTreeMap<String, Patched>,
     /// What was answered when a pod's eviction was asked for, by its UID.
     pub evictions: BTreeMap<String, History>,
+    /// What the vendor's controller would do and has not done, by node and state, and since when.
+    pub pending: BTreeMap<(String, &'static str), Timestamp>,
+    /// How often it was woken for that, and when last.
+    pub wakes: BTreeMap<(String, &'static str), (u32, Timestamp)>,
+    /// A hash over what it watches, and since when that has not changed.
+    pub vendor_seen: Option<(u64, Timestamp)>,
     /// The hook's own pods: they never leave a node because of it.
     pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
@@ -63,6 +69,9 @@ impl Memory {
             issued: BTreeMap::new(),
             patched: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            vendor_seen: None,
             own: Own::default(),
             well: None,
         }

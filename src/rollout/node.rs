@@ -175,7 +175,7 @@ impl<'a> Operands<'a> {
         match state.map(String::as_str) {
             None | Some("upgrade-done") => Status::Current(base),
             Some("upgrade-failed") => Status::Waiting(Reason::UpgradeFailed { trouble: driver.and_then(|pod| pod.trouble.clone()) }),
-            Some(state) => Status::Finishing(base, Reason::UpgradeUnfinished { state: state.to_owned() }),
+            Some(state) => Status::Finishing(base, Reason::UpgradeUnfinished { state: state.to_owned(), why: None }),
         }
     }
 
@@ -227,7 +227,7 @@ impl<'a> Operands<'a> {
             return Err(Reason::UpgradeFailed { trouble: pod.trouble.clone() });
         }
         if !newest {
-            return Err(Reason::DriverOutOfDate { state });
+            return Err(Reason::DriverOutOfDate { state, why: None });
         }
         if let Some(message) = &pod.unschedulable {
             return Err(Reason::DriverPodUnschedulable { message: message.clone() });

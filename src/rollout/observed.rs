@@ -162,6 +162,7 @@ pub struct ImageSpec {
 }
 
 /// What a ClusterPolicy asks for and says.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPolicy {
     /// UID of the object.
@@ -172,6 +173,8 @@ pub struct ClusterPolicy {
     pub driver_enabled: bool,
     /// `spec.driver.useNvidiaDriverCRD`
     pub uses_nvidia_drivers: bool,
+    /// `spec.sandboxWorkloads.enabled`: GPUs for virtual machines. Drivers are not upgraded then.
+    pub sandbox_workloads: bool,
     /// `spec.driver`: repository, image, version.
     pub driver: ImageSpec,
     /// `spec.driver.manager`
@@ -239,9 +242,11 @@ pub struct NvidiaDriver {
     pub uid: String,
     /// `metadata.generation`: counts the edits of the spec.
     pub generation: i64,
+    /// Being deleted.
+    pub deleting: bool,
     /// `spec`: repository, image, version.
     pub driver: ImageSpec,
-    /// `spec.upgradePolicy`
+    /// `spec.upgradePolicy`; where it is absent upgrades are on.
     pub upgrade_policy: UpgradePolicy,
 }
 
@@ -303,6 +308,8 @@ pub struct Pod {
     pub owner: Option<String>,
     /// The node that it is bound to, or that its DaemonSet made it for.
     pub node: Option<String>,
+    /// It is not bound yet.
+    pub unbound: bool,
     /// The label `controller-revision-hash`.
     pub revision: Option<String>,
     /// Labels that tell what it is.

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
 
+use super::vendor;
+
 mod ofed;
 mod table;
 mod text;
@@ -108,6 +110,8 @@ pub enum Reason {
     DriverOutOfDate {
         /// The vendor's upgrade state of the node.
         state: Option<String>,
+        /// Why the vendor's controller does not move it.
+        why: Option<Box<vendor::explain::Wait>>,
     },
     /// The driver pod is of the newest revision and not ready.
     DriverNotReady {
@@ -122,6 +126,8 @@ pub enum Reason {
     UpgradeUnfinished {
         /// The vendor's upgrade state of the node.
         state: String,
+        /// Why it does not go on.
+        why: Option<Box<vendor::explain::Wait>>,
     },
     /// The vendor's controller has given the node up.
     UpgradeFailed {
@@ -267,7 +273,7 @@ impl Reason {
         if let Self::Upgrading(reason) = self {
             return reason.waits_for_others();
         }
-        if let Self::DriverOutOfDate { state } = self {
+        if let Self::DriverOutOfDate { state, .. } = self {
             return matches!(state.as_deref(), None | Some("" | "upgrade-done" | "upgrade-required"));
         }
         matches!(
@@ -278,6 +284,25 @@ impl Reason {
                 | Self::RestartHeldUp { .. }
                 | Self::Quiet { .. }
         )
+    }
+
+    /// The same, and why the vendor's controller does not move the node.
+    #[must_use]
+    pub fn with_why(mut self, wait: Option<&vendor::explain::Wait>) -> Self {
+        if let (Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. }, Some(wait)) = (&mut self, wait) {
+            *why = Some(Box::new(wait.clone()));
+        }
+        self
+    }
+
+    /// The same without what changes from moment to moment, for the run record: it is written when a reason changes.
+    #[must_use]
+    pub fn lasting(&self) -> Self {
+        let mut lasting = self.clone();
+        if let Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. } = &mut lasting {
+            *why = None;
+        }
+        lasting
     }
 
     /// Whether it is about restarts of the device plugin.

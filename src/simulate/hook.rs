@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::contract::budget::MARGIN_SECONDS;
 use crate::contract::count::Count;
+use crate::contract::selector::Selector;
 use crate::contract::settings::Settings;
 use crate::rollout::decide::{Action, decide};
 use crate::rollout::memory::Memory;
 use crate::rollout::pods::filter::Own;
-use crate::rollout::selector::Selector;
 
 use super::objects::{Operand, at, milliseconds};
 use super::setup::Setup;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Budget, Job, Maintenance, Workload};
 use crate::rollout::observed::{Api, Node, Observed, Pod, Slice};
-use crate::rollout::selector::Selector;
 
 use super::objects::{self, Fixed, Operand};
 use super::setup::Setup;
@@ -54,6 +54,7 @@ impl View {
                     node: node.clone(),
                     requestor: "others".to_owned(),
                     state: None,
+                    ..Maintenance::default()
                 };
                 self.observed.workloads.maintenances = Api::Served(maintenances.iter().map(of).collect());
             }

@@ -1,7 +1,7 @@
 //! Workloads: their controllers, the scheduler, kubelets, and the disruption controller.
 
+use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Budget, Controller, Phase, Workload};
-use crate::rollout::selector::Selector;
 
 use super::objects::second;
 use super::setup::{Kind, Protection, Workers};

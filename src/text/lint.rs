@@ -25,6 +25,8 @@ pub enum Lint {
     UnknownField,
     /// A setting that nothing reads.
     NoEffect,
+    /// A setting that the mode has no use for, or a value that contradicts it.
+    AgainstMode,
     /// Values that cannot be checked.
     Unchecked,
     /// Two device plugins for the same GPUs.
@@ -45,7 +47,7 @@ pub enum Lint {
 
 impl Lint {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::UnknownKey,
         Self::WrongType,
         Self::UnknownWord,
@@ -57,6 +59,7 @@ impl Lint {
         Self::DeployerSetting,
         Self::UnknownField,
         Self::NoEffect,
+        Self::AgainstMode,
         Self::Unchecked,
         Self::TwoDevicePlugins,
         Self::PluginBesideDra,
@@ -81,6 +84,7 @@ impl Lint {
             Self::DeployerSetting => "deployer-setting",
             Self::UnknownField => "unknown-field",
             Self::NoEffect => "no-effect",
+            Self::AgainstMode => "against-mode",
             Self::Unchecked => "unchecked",
             Self::TwoDevicePlugins => "two-device-plugins",
             Self::PluginBesideDra => "plugin-beside-dra",

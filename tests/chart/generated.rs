@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use gpu_rollout::contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
 use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::duty::RIGHTS;
+use gpu_rollout::contract::duty::{Duty, RIGHTS};
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::settings::FORMAT_VERSION;
+use gpu_rollout::contract::settings::{FORMAT_VERSION, Mode};
+use gpu_rollout::release::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use serde_json::json;
 
 const HEADER: &str = "# Generated from src/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
@@ -42,6 +43,9 @@ fn the_contract_is_that_of_the_program() {
         "slackSeconds": SLACK_SECONDS,
         "lease": names::LEASE_NAME,
         "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
+        "operators": {"gpu": GPU_OPERATOR, "ofed": NETWORK_OPERATOR},
+        "modeDuties": Mode::ALL.map(|mode| (mode.name(), mode.duties())).into_iter().collect::<BTreeMap<_, _>>(),
+        "steps": Duty::ALL.into_iter().filter(|duty| duty.is_step()).collect::<Vec<_>>(),
         "nicClusterPolicy": names::NIC_CLUSTER_POLICY,
         "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
     });

@@ -21,3 +21,4 @@ pub(crate) mod stand_in;
 pub(crate) mod tools;
 pub(crate) mod trace;
 pub(crate) mod wait;
+pub(crate) mod workloads;

@@ -6,6 +6,7 @@ mod api_away;
 mod bundle;
 mod cost;
 mod dra_driver;
+mod drive;
 mod first_install;
 mod killed;
 mod never_ready;

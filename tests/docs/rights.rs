@@ -12,8 +12,8 @@ const HEAD: &str = "# What the hook may do, and why
 
 <!-- Made from src/contract/duty.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
 
-Each hook Job runs under a ServiceAccount of its own release. Its roles are rendered from this table and hold nothing else: no Secrets, no writes to
-nodes, nothing about CustomResourceDefinitions. At its start the hook asks the API server for every one of these rights and names all missing
+Each hook Job runs under a ServiceAccount of its own release. Its roles are rendered from this table and hold nothing else: no Secrets, nothing about
+CustomResourceDefinitions, and no writes to nodes but with the duties of the [modes](modes.md) that need them. At its start the hook asks the API server for every one of these rights and names all missing
 ones in one message, before it writes anything.
 
 A rule that names an object is restricted to it (`resourceNames`). RBAC cannot restrict `create`, nor an object whose name is not known beforehand.
@@ -24,7 +24,12 @@ fn heading(duty: Option<Duty>) -> &'static str {
     match duty {
         None => "Every hook Job",
         Some(Duty::PrepareNetwork) => "Duty `prepare-network`: keep the NicClusterPolicy when the network operator's chart lets go of it",
+        Some(Duty::Preflight) => "Duty `preflight`: look for what would stop the upgrade, before the operator sees the new spec",
+        Some(Duty::Hold) => "Duty `hold`: keep every node where it is, before the operator sees the new spec",
         Some(Duty::Settle) => "Duty `settle`: wait until the operators have really finished",
+        Some(Duty::Wake) => "Duty `wake`: wake the vendor's controller, and have failed nodes tried again (with `settle`)",
+        Some(Duty::Steer) => "Duty `steer`: decide when each node goes (with `settle`)",
+        Some(Duty::Drive) => "Duty `drive`: do the whole upgrade, node by node (with `settle`)",
         Some(Duty::Reroll) => "Duty `reroll`: replace the DRA kubelet plugins that would go on serving the old driver",
         Some(Duty::RestartPlugins) => {
             "Duty `restart-plugins`: restart device plugin, GPU feature discovery and MPS daemon where a changed configuration needs it"

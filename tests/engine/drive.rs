@@ -32,7 +32,7 @@ impl Driven {
     pub(crate) fn new(nodes: usize) -> Self {
         let mut fleet = Fleet::at_rest(nodes);
         fleet.settings.mode = Mode::Drive;
-        fleet.settings.duties = vec![Duty::Settle, Duty::Reroll];
+        fleet.settings.duties = vec![Duty::Settle, Duty::Drive, Duty::Reroll];
         fleet.settings.per_node_seconds = 60;
         fleet.policy().upgrade_policy.auto_upgrade = false;
         fleet.policy().driver.version = Some(NEW.into());

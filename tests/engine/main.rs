@@ -4,6 +4,7 @@
 mod settings;
 
 mod chance;
+mod conformance;
 mod drive;
 mod fleet;
 mod foreign;
@@ -17,3 +18,4 @@ mod seeds;
 mod settle;
 mod simulation;
 mod traces;
+mod vendor;

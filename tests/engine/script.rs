@@ -1,6 +1,7 @@
 //! The language of `tests/engine/scenarios/*.txt`: what is given, line by line, and what goes wrong when.
 
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::policy::Upgrade;
 use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::simulate::fault::{Fault, Scheduled};
@@ -13,7 +14,7 @@ use crate::settings::settings;
 /// What every story begins with: one driver bump, driven by us.
 pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
     Setup {
-        settings: Settings { mode: Mode::Drive, budget_seconds: 4 * 3600, per_node_seconds: 300, ..settings() },
+        settings: Settings { mode: Mode::Drive, duties: vec![Duty::Settle, Duty::Drive, Duty::Reroll], budget_seconds: 4 * 3600, per_node_seconds: 300, ..settings() },
         nodes,
         group_size: 0,
         seed,

@@ -16,14 +16,14 @@ use serde_json::Value;
 use crate::settings::settings;
 
 /// One watch event of a trace.
-struct Line {
-    second: f64,
+pub(crate) struct Line {
+    pub(crate) second: f64,
     added: bool,
     deleted: bool,
-    object: Value,
+    pub(crate) object: Value,
 }
 
-fn trace(name: &str) -> Vec<Line> {
+pub(crate) fn trace(name: &str) -> Vec<Line> {
     let text = fs::read_to_string(format!("tests/data/traces/{name}.jsonl")).expect("the trace exists");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     lines
@@ -38,7 +38,7 @@ fn trace(name: &str) -> Vec<Line> {
 }
 
 /// The wall clock of t = 0, from the first pod that was created after it; later than everything that was there at the start.
-fn origin(lines: &[Line]) -> Timestamp {
+pub(crate) fn origin(lines: &[Line]) -> Timestamp {
     let created = |line: &Line| line.object["metadata"]["creationTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let before = lines.iter().filter(|line| line.second <= 0.0).filter_map(created).max();
     let first = lines.iter().find(|line| line.second > 0.0 && line.added && line.object["kind"] == "Pod");
@@ -46,7 +46,7 @@ fn origin(lines: &[Line]) -> Timestamp {
     zero.max(before).expect("something was created")
 }
 
-fn seconds(seconds: f64) -> SignedDuration {
+pub(crate) fn seconds(seconds: f64) -> SignedDuration {
     SignedDuration::from_secs_f64(seconds)
 }
 
@@ -55,7 +55,7 @@ fn view<K: DeserializeOwned, V>(object: &Value, project: impl Fn(&K) -> Option<V
 }
 
 /// Applies one event to the views, as the watches do.
-fn apply(views: &mut BTreeMap<String, Value>, line: &Line) {
+pub(crate) fn apply(views: &mut BTreeMap<String, Value>, line: &Line) {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let key = format!(
         "{}/{}/{}",
@@ -70,7 +70,7 @@ fn apply(views: &mut BTreeMap<String, Value>, line: &Line) {
     }
 }
 
-fn observed(views: &BTreeMap<String, Value>) -> Observed {
+pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
     let of = |kind: &str| {
         views.iter().filter(move |(key, _)| key.starts_with(&format!("{kind}/"))).map(|(_, object)| object.clone()).collect::<Vec<_>>()
     };

@@ -85,10 +85,10 @@ fn what_is_new_in_a_bundle_is_shown_release_by_release() {
     scene.run("bundle render -r eks-gb200-training -d helm -o training");
     scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.3");
     // An edit of values by hand, and a comment, which changes nothing.
-    let values = scene.path().join("new/003-gpu-operator/values.yaml");
+    let values = scene.path().join("new/004-gpu-operator/values.yaml");
     let text = fs::read_to_string(&values).unwrap();
     fs::write(&values, format!("# mine\n{}", text.replace("580.126.20", "580.173.02"))).unwrap();
-    let settings = scene.path().join("same/004-gpu-operator-post/rollout.yaml");
+    let settings = scene.path().join("same/005-gpu-operator-post/rollout.yaml");
     fs::write(&settings, format!("# mine\n{}", fs::read_to_string(&settings).unwrap())).unwrap();
     let mut seen = scene.seen("bundle diff old same");
     seen += &scene.seen("bundle diff old new");
@@ -121,7 +121,7 @@ fn images_can_come_from_a_mirror() {
     let mut seen = scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {mirrors}"));
     seen += &scene.seen("bundle images out -o list --node-os ubuntu22.04");
     seen += &scene.seen("bundle render -r base -d helm -o other --registry-mirror https://registry.example.com");
-    let values = fs::read_to_string(scene.path().join("out/004-gpu-operator/values.yaml")).unwrap();
+    let values = fs::read_to_string(scene.path().join("out/005-gpu-operator/values.yaml")).unwrap();
     snapshot!("command-mirror", seen + &values);
 }
 
@@ -216,10 +216,10 @@ fn charts_and_image_can_come_from_elsewhere() {
     let lines: Vec<&str> = script.lines().filter(|line| line.starts_with("upstream ")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     upstream 002-cert-manager cert-manager 600 v1.17.2 crds-in-chart oci://example.com/mirror/cert-manager
-    upstream 004-gpu-operator gpu-operator 600 v26.3.1 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
-    upstream 007-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
+    upstream 005-gpu-operator gpu-operator 600 v26.3.1 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
+    upstream 008-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
     ");
-    let settings = fs::read_to_string(scene.path().join("out/005-gpu-operator-post/rollout.yaml")).unwrap();
+    let settings = fs::read_to_string(scene.path().join("out/006-gpu-operator-post/rollout.yaml")).unwrap();
     assert!(settings.contains("image:\n    repository: localhost:5000/hook\n    tag: test\n    digest: \"\"\n"), "{settings}");
 }
 

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use gpu_rollout::bundle::write;
 use gpu_rollout::catalog;
+use gpu_rollout::contract::policy::{PodDeletion, Upgrade};
 use gpu_rollout::contract::settings::{Required, Settings};
 use gpu_rollout::contract::yaml;
 use gpu_rollout::deployer::layout::{folders, values_of};
@@ -14,6 +15,7 @@ use gpu_rollout::release::model::Kind;
 use serde_json::{Value, json};
 
 use super::library;
+use super::modes::RECIPES;
 use super::tools::tool;
 
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
@@ -53,7 +55,7 @@ fn each(helm: &Path) {
         objects.sort_by_key(|object| object["metadata"]["name"].to_string());
         objects
     };
-    for name in catalog::recipe_names() {
+    for name in catalog::recipe_names().chain(RECIPES) {
         let recipe = library::recipe(name);
         let plan = library::planned(&recipe);
         let directory = tempfile::tempdir().unwrap();
@@ -91,6 +93,8 @@ fn check_hook(objects: &[Value], hook: &gpu_rollout::release::model::Hook, relea
     assert_eq!((settings.release.as_str(), settings.component.as_str()), (release, hook.component.as_str()));
     assert_eq!(settings.component_version.as_deref(), Some(hook.version.as_str()));
     assert_eq!((settings.budget_seconds, settings.per_node_seconds), (hook.budget.seconds, hook.budget.per_node_seconds));
+    assert_eq!((&settings.duties, &json!(settings.mode)), (&hook.duties, &hook.settings["mode"]));
+    check_upgrade(&settings.upgrade, hook.settings.get("upgrade"), release);
     assert_eq!(json!(settings.dra.namespaces), hook.settings["dra"]["namespaces"]);
     assert_eq!(settings.dra.required == Required::True, hook.settings["dra"]["required"] == "true");
 
@@ -105,4 +109,30 @@ fn check_hook(objects: &[Value], hook: &gpu_rollout::release::model::Hook, relea
     granted.sort();
     planned.sort();
     assert_eq!(granted, planned, "{release}");
+}
+
+/// What the plan says of `rollout.upgrade` is what the Job gets; what it leaves out has the program's own default.
+fn check_upgrade(found: &Upgrade, said: Option<&Value>, release: &str) {
+    let default = Upgrade::default();
+    let (Some(said), attempts) = (said, default.attempts) else { return assert_eq!(*found, default, "{release}") };
+    let Some(policy) = said.get("policy") else {
+        assert_eq!(
+            *found,
+            Upgrade { attempts: said["attempts"].as_u64().map_or(attempts, |number| u32::try_from(number).unwrap()), ..default }
+        );
+        return;
+    };
+    let is_on = |key: &str| policy[key]["enable"] == true;
+    assert_eq!(json!(found.policy.max_parallel_upgrades), policy["maxParallelUpgrades"], "{release}");
+    assert_eq!(json!(found.policy.max_unavailable), policy["maxUnavailable"], "{release}");
+    assert_eq!((found.policy.pod_deletion.is_some(), found.policy.drain.is_some()), (is_on("podDeletion"), is_on("drain")), "{release}");
+    let seconds = |deletion: &PodDeletion| json!(deletion.timeout_seconds);
+    assert!(found.policy.pod_deletion.as_ref().is_none_or(|deletion| seconds(deletion) == policy["podDeletion"]["timeoutSeconds"]));
+    assert_eq!(found.policy.wait_for_completion.is_some(), policy["waitForCompletion"]["podSelector"] != "", "{release}");
+    assert_eq!(found.topology.as_ref().map_or("", |topology| &topology.label), said["topology"]["label"], "{release}");
+    let all = json!(found);
+    for key in ["failureBudget", "attempts", "soakSeconds", "foreignCordon", "startSeconds", "validationSeconds"] {
+        assert_eq!(all[key], said[key], "{release}: {key}");
+    }
+    assert_eq!(json!(found.extra_consumers), said["extraConsumers"], "{release}");
 }

@@ -15,12 +15,12 @@ fn files(tree: &Tree) -> Files {
     tree.files().map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap())).collect()
 }
 
-fn facts_of(name: &str, deployer: Deployer) -> Facts {
+pub(crate) fn facts_of(name: &str, deployer: Deployer) -> Facts {
     facts(&files(&bundle(name, deployer))).unwrap()
 }
 
 /// The differences as lines: release, fact, what each bundle says.
-fn lines(parity: &Parity) -> String {
+pub(crate) fn lines(parity: &Parity) -> String {
     let line = |difference: &gpu_rollout::deployer::facts::Difference| {
         let values: Vec<String> =
             difference.values.iter().map(|value| value.as_ref().map_or("-".to_owned(), ToString::to_string)).collect();

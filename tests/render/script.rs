@@ -157,7 +157,7 @@ fn a_dry_run_prints_commands_that_do_the_same() {
     scene.put("calls", "");
     assert!(scene.run("deploy.sh", &["--force-conflicts"]).status.success());
     assert_eq!(scene.calls(), pasted);
-    assert_eq!(pasted.lines().count(), 8);
+    assert_eq!(pasted.lines().count(), 9);
 }
 
 #[test]
@@ -166,12 +166,12 @@ fn a_failed_hook_says_where_to_look_and_the_next_run_goes_on_there() {
     scene.put("failing", "gpu-operator-post");
     let output = scene.run("deploy.sh", &[]);
     snapshot!("script-hook-failed", scene.seen(&output));
-    assert_eq!(scene.calls().lines().count(), 5, "nothing after the failure");
+    assert_eq!(scene.calls().lines().count(), 6, "nothing after the failure");
     scene.put("failing", "");
     scene.put("calls", "");
     let output = scene.run("deploy.sh", &["--from", "gpu-operator-post"]);
     assert!(output.status.success());
-    assert!(String::from_utf8(output.stdout).unwrap().starts_with("[5/8] gpu-operator-post "));
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("[6/9] gpu-operator-post "));
     assert_eq!(scene.calls().lines().count(), 4);
 }
 

@@ -7,11 +7,13 @@
 mod settings;
 
 mod fake;
+mod rig;
 mod world;
 
 mod away;
 mod crashes;
 mod ends;
+mod focus;
 mod full_run;
 mod leases;
 mod ofed;
@@ -23,4 +25,5 @@ mod signals;
 mod socket;
 mod versions;
 mod watches;
+mod workloads;
 mod writes;

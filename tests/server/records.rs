@@ -78,6 +78,7 @@ fn record_of(uid: &str, length: usize) -> NodeRecord {
         outcome: Some(Outcome::Done),
         reason: None,
         since: Some(at(-400)),
+        steps: Vec::new(),
         replaced: BTreeMap::from([("pod-uid".to_owned(), replacement)]),
     }
 }

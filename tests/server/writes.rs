@@ -4,76 +4,12 @@ use std::time::Duration;
 
 use gpu_rollout::cluster::actions::{Done, EvictionAnswer, evict, patch_node, perform};
 use gpu_rollout::cluster::call::CallError;
-use gpu_rollout::hook::Clock;
 use gpu_rollout::rollout::action::{Eviction, NodePatch};
-use kube::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::fake::Server;
-use crate::fake::fault::{Effect, Fault};
-use crate::fake::rights::Grant;
+use crate::fake::fault::Effect;
 use crate::fake::store::Key;
-use crate::world::at;
-
-/// A server with one node, and pods of a workload on it.
-struct Rig {
-    server: Server,
-    client: Client,
-}
-
-impl Rig {
-    fn new() -> Self {
-        let server = Server::new(Clock::starting_at(at(0)));
-        for (verb, group, resource) in [("patch", "", "nodes"), ("create", "", "pods/eviction")] {
-            server.change(|state| state.grants.push(Grant::everywhere(verb, group, resource)));
-        }
-        let rig = Self { client: server.client("pod-a"), server };
-        rig.put("nodes", "", "node-1", json!({"kind": "Node", "apiVersion": "v1", "metadata": {"uid": "n1", "labels": {"old": "x"}}}));
-        for name in ["train-0", "train-1"] {
-            let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"uid": name, "labels": {"app": "train"}}, "spec": {"nodeName": "node-1"}});
-            rig.put("pods", "jobs", name, pod);
-        }
-        rig
-    }
-
-    fn put(&self, resource: &str, namespace: &str, name: &str, object: Value) {
-        self.server.change(|state| state.store.create(Key::new(resource, namespace, name), object, at(0)));
-    }
-
-    fn budget(&self, name: &str, allowed: u32) {
-        let budget = json!({"spec": {"selector": {"matchLabels": {"app": "train"}}}, "status": {"disruptionsAllowed": allowed}});
-        self.put("poddisruptionbudgets", "jobs", name, budget);
-    }
-
-    fn fault(&self, effect: Effect) {
-        self.server.state().faults.push(Fault::new(crate::fake::request::Request::is_write, 0, 1, effect));
-    }
-
-    fn node(&self) -> Value {
-        self.server.state().store.objects[&Key::new("nodes", "", "node-1")].clone()
-    }
-
-    fn is_evicted(&self, name: &str) -> bool {
-        !self.server.state().store.objects[&Key::new("pods", "jobs", name)]["metadata"]["deletionTimestamp"].is_null()
-    }
-
-    fn requests(&self) -> usize {
-        self.server.state().log.len()
-    }
-
-    fn patch(&self) -> NodePatch {
-        let text = |field: &str| self.node()["metadata"][field].as_str().unwrap().to_owned();
-        NodePatch { node: "node-1".into(), uid: text("uid"), version: text("resourceVersion"), ..NodePatch::default() }
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert_eq!(self.server.state().violations, Vec::<String>::new());
-        }
-    }
-}
+use crate::rig::Rig;
 
 fn eviction(name: &str) -> Eviction {
     Eviction { namespace: "jobs".into(), pod: name.into(), uid: name.into(), node: "node-1".into() }
@@ -185,9 +121,9 @@ async fn the_pods_of_a_node_are_evicted_until_an_answer_is_lost() {
     let rig = Rig::new();
     rig.fault(Effect::Hang);
     let evictions = [eviction("train-0"), eviction("train-1")];
-    let act = async |eviction: &Eviction| match evict(&rig.client, eviction).await {
-        EvictionAnswer::Lost(why) => Err(why),
-        answer => Ok(answer),
+    let act = async |eviction: &Eviction| {
+        let answer = evict(&rig.client, eviction).await;
+        if matches!(answer, EvictionAnswer::Lost(_)) { Err(answer) } else { Ok(answer) }
     };
     let answers = perform(&evictions, |eviction| &eviction.node, || true, act).await;
     assert!(matches!(answers.as_slice(), [Some(Err(_)), None]), "{answers:?}");

@@ -2,11 +2,39 @@
 {{- define "gpu-rollout.check" -}}
 {{- $rollout := .Values.rollout -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
+{{- $own := get $contract.modeDuties $rollout.mode -}}
+{{- $after := list "settle" -}}
+{{- range $own }}{{ if not (has . $contract.steps) }}{{ $after = append $after . }}{{ end }}{{ end -}}
+{{- $usual := append $after "reroll" | join ", " -}}
 {{- if not $rollout.duties -}}
-{{- fail "\n\nrollout.duties is empty: the hook would have nothing to do\nhint: rollout.duties: [settle, reroll]\n" -}}
+{{- fail (printf "\n\nrollout.duties is empty: the hook would have nothing to do\nhint: rollout.duties: [%s]\n" $usual) -}}
 {{- end -}}
-{{- if and (has "reroll" $rollout.duties) (not (has "settle" $rollout.duties)) -}}
-{{- fail "\n\nrollout.duties has `reroll` without `settle`: a plugin is re-rolled when the driver on its node is ready, and settle is what watches drivers\nhint: rollout.duties: [settle, reroll]\n" -}}
+{{- range $rollout.duties -}}
+{{- $duty := . -}}
+{{- $modes := list -}}
+{{- range $mode, $duties := $contract.modeDuties }}{{ if has $duty $duties }}{{ $modes = append $modes $mode }}{{ end }}{{ end -}}
+{{- if and $modes (not (has $rollout.mode $modes)) -}}
+{{- fail (printf "\n\nrollout.duties has `%s`, which mode `%s` does not have (only %s)\nhint: rollout.duties: [%s], or another rollout.mode\n" $duty $rollout.mode (join ", " $modes) $usual) -}}
+{{- end -}}
+{{- end -}}
+{{- if has "settle" $rollout.duties -}}
+{{- if has $rollout.component.name (values $contract.operators) -}}
+{{- range $after -}}
+{{- if not (has . $rollout.duties) -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.duties has no `%s`: what the mode promises would be done by nobody\nhint: rollout.duties: [%s], or rollout.mode: observe\n" $rollout.mode . $usual) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- range $rollout.duties -}}
+{{- if has . (list "wake" "steer" "drive" "reroll") -}}
+{{- fail (printf "\n\nrollout.duties has `%s` without `settle`, which is what watches drivers\nhint: rollout.duties: [%s]\n" . $usual) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $wait := $rollout.upgrade.policy.waitForCompletion -}}
+{{- if and (has $rollout.mode (list "steer" "drive")) $wait.podSelector (eq (int64 $wait.timeoutSeconds) 0) -}}
+{{- fail "\n\nrollout.upgrade.policy.waitForCompletion waits for ever: timeoutSeconds is 0, and no Job with a time budget could promise an end\nhint: set timeoutSeconds: how long a job may hold its node back\n" -}}
 {{- end -}}
 {{- if ne $rollout.driver "gpu" -}}
 {{- range list "reroll" "restart-plugins" -}}

@@ -116,6 +116,50 @@ itself when `config.map` changes, and looks at nothing else.
 {{- toJson $settings -}}
 {{- end }}
 
+{{- /* What the hook goes by where it decides itself. What is switched off, or empty, in values is null in settings. */}}
+{{- define "gpu-rollout.upgrade" -}}
+{{- $upgrade := .Values.rollout.upgrade -}}
+{{- $from := $upgrade.policy -}}
+{{- $wait := dict "podSelector" $from.waitForCompletion.podSelector "timeoutSeconds" (int64 $from.waitForCompletion.timeoutSeconds) -}}
+{{- $deletion := dict
+  "force" $from.podDeletion.force
+  "timeoutSeconds" (int64 $from.podDeletion.timeoutSeconds)
+  "deleteEmptyDir" $from.podDeletion.deleteEmptyDir
+-}}
+{{- $drain := dict
+  "force" $from.drain.force
+  "podSelector" $from.drain.podSelector
+  "timeoutSeconds" (int64 $from.drain.timeoutSeconds)
+  "deleteEmptyDir" $from.drain.deleteEmptyDir
+-}}
+{{- $unavailable := $from.maxUnavailable -}}
+{{- $policy := dict
+  "maxParallelUpgrades" (int64 $from.maxParallelUpgrades)
+  "maxUnavailable" (ternary $unavailable (int64 $unavailable) (kindIs "string" $unavailable))
+  "waitForCompletion" (ternary $wait nil (ne $from.waitForCompletion.podSelector ""))
+  "podDeletion" (ternary $deletion nil $from.podDeletion.enable)
+  "drain" (ternary $drain nil $from.drain.enable)
+-}}
+{{- $ofGroup := $upgrade.topology.maxUnavailable -}}
+{{- $topology := dict
+  "label" $upgrade.topology.label
+  "maxUnavailable" (ternary $ofGroup (int64 $ofGroup) (kindIs "string" $ofGroup))
+-}}
+{{- $failures := $upgrade.failureBudget -}}
+{{- $settings := dict
+  "policy" $policy
+  "failureBudget" (ternary $failures (int64 $failures) (kindIs "string" $failures))
+  "attempts" (int64 $upgrade.attempts)
+  "soakSeconds" (int64 $upgrade.soakSeconds)
+  "topology" (ternary $topology nil (ne $upgrade.topology.label ""))
+  "foreignCordon" $upgrade.foreignCordon
+  "extraConsumers" $upgrade.extraConsumers
+  "startSeconds" (int64 $upgrade.startSeconds)
+  "validationSeconds" (int64 $upgrade.validationSeconds)
+-}}
+{{- toJson $settings -}}
+{{- end }}
+
 {{- /*
 The settings of the hook Job as JSON. The program refuses a key that it does not know. Numbers out of YAML are floating point in a
 template, and settings are whole numbers; a share such as 25% stays text.
@@ -151,6 +195,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "operatorDeployment" (include "gpu-rollout.operatorDeployment" .)
   "clusterPolicy" $rollout.clusterPolicy
   "tolerateNotReady" (ternary $notReady (int64 $notReady) (kindIs "string" $notReady))
+  "upgrade" (include "gpu-rollout.upgrade" . | fromJson)
   "dra" $dra
   "devicePlugin" (include "gpu-rollout.devicePlugin" . | fromJson)
   "expected" (include "gpu-rollout.expected" . | fromJson)

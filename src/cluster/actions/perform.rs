@@ -58,7 +58,7 @@ mod tests {
     /// Node and number of an action.
     type Action = (&'static str, u32);
 
-    async fn performed(actions: &[Action], begin: impl Fn(usize) -> bool) -> (Vec<Option<Result<u32, u32>>>, Vec<Action>, usize) {
+    async fn performed(actions: &[Action], allowed: impl Fn(usize) -> bool) -> (Vec<Option<Result<u32, u32>>>, Vec<Action>, usize) {
         let (begun, under_way, most) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
         let act = async |action: &Action| {
             begun.borrow_mut().push(*action);
@@ -68,7 +68,7 @@ mod tests {
             under_way.set(under_way.get() - 1);
             if action.1 >= 100 { Err(action.1) } else { Ok(action.1) }
         };
-        let answers = perform(actions, |action| action.0, || begin(begun.borrow().len()), act).await;
+        let answers = perform(actions, |action| action.0, || allowed(begun.borrow().len()), act).await;
         (answers, begun.into_inner(), most.get())
     }
 

@@ -10,8 +10,8 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::contract::names;
+use crate::contract::selector::{Operator, Requirement, Selector};
 use crate::rollout::observed::workload::{Budget, Claim, Controller, Job, Maintenance, Phase, Workload};
-use crate::rollout::selector::{Operator, Requirement, Selector};
 
 use super::{created, name, text, time, uid};
 
@@ -190,6 +190,14 @@ pub fn maintenance(object: &DynamicObject) -> Option<Maintenance> {
         name: name(&object.metadata),
         node: text(data, "/spec/nodeName")?,
         requestor: text(data, "/spec/requestorID").unwrap_or_default(),
+        additional: data
+            .pointer("/spec/additionalRequestors")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|requestor| requestor.as_str().map(str::to_owned))
+            .collect(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
         state: ready.and_then(|condition| text(condition, "/reason")),
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::contract::duty::Duty;
 use crate::contract::record::{Outcome, Plugin};
 use crate::hook::occurrence::Occurrence;
 use crate::rollout::decide::Decision;
@@ -45,7 +46,8 @@ impl Drive<'_> {
                         && replacement.back_at.is_some()
                         && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
                 });
-                if back {
+                // Where the hook drives, one event tells the whole story of a node.
+                if back && !self.hook.settings.has(Duty::Drive) {
                     self.record(Occurrence::PluginBack { plugin, node: name }).await;
                 }
             }

@@ -1,6 +1,7 @@
 //! The OFED driver: where its policy stands, and that each setting has one place.
 
 use super::{Known, Subject};
+use crate::contract::settings::Mode;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::lint::Lint;
 
@@ -33,6 +34,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let switch = [&place[..], &["upgradePolicy", "autoUpgrade"]].concat();
     if subject.at(&switch).is_some_and(|node| node.to_json() == false)
         && let Some(driver) = &subject.recipe.rollout.ofed_driver
+        && driver.mode == Mode::Observe
         && driver.policy != crate::recipe::model::OfedUpgradePolicy::default()
     {
         findings.push(

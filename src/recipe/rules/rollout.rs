@@ -72,9 +72,10 @@ fn driver_version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn limits(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let place = subject.place(&["rollout", "gpuDriver", "policy", "maxUnavailable"]);
-    let problem = match subject.recipe.rollout.gpu_driver.policy.max_unavailable {
-        Some(Count::Number(0)) => "the chart takes 0 for not set and renders 25%",
-        Some(Count::Percent(0)) => "no node could ever be upgraded",
+    let driver = &subject.recipe.rollout.gpu_driver;
+    let problem = match driver.policy.max_unavailable {
+        Some(Count::Number(0)) if !driver.mode.decides() => "the chart takes 0 for not set and renders 25%",
+        Some(Count::Number(0) | Count::Percent(0)) => "no node could ever be upgraded",
         Some(Count::Percent(101..)) => "a fleet has no more than 100%",
         Some(Count::Number(1..) | Count::Percent(1..=100)) | None => return,
     };
@@ -110,6 +111,7 @@ fn leaving(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let waits = [
         ("gpuDriver", "podDeletion", gpu.pod_deletion.as_ref().and_then(|deletion| deletion.timeout)),
         ("gpuDriver", "drain", gpu.drain.as_ref().and_then(|drain| drain.timeout)),
+        ("ofedDriver", "podDeletion", ofed.and_then(|policy| policy.pod_deletion.as_ref()).and_then(|deletion| deletion.timeout)),
         ("ofedDriver", "drain", ofed.and_then(|policy| policy.drain.as_ref()).and_then(|drain| drain.timeout)),
     ];
     for (driver, key, _) in waits.into_iter().filter(|(.., timeout)| is_zero(*timeout)) {
@@ -159,6 +161,8 @@ fn one_place(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 fn used(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(written) = subject.at(&["rollout", "gpuDriver"]) else { return };
     let key = ["version", "policy"].into_iter().find(|key| written.get(key).is_some());
+    let mode = subject.recipe.rollout.gpu_driver.mode;
+    let key = key.or(mode.decides().then_some("mode"));
     let Some(key) = key else { return };
     let reason = match subject.component("gpu-operator") {
         None => "the recipe does not deploy `gpu-operator`",

@@ -48,6 +48,7 @@ fn the_network_comes_first_and_each_step_waits_for_the_one_before() {
             ("network-operator-resources", "manifests"),
             ("network-operator-post", "hook"),
             ("gpu-operator-crds", "crds"),
+            ("gpu-operator-pre", "hook"),
             ("gpu-operator", "upstream"),
             ("gpu-operator-post", "hook"),
         ]
@@ -56,7 +57,10 @@ fn the_network_comes_first_and_each_step_waits_for_the_one_before() {
     assert_eq!(release(&plan, "network-operator").needs, ["gpu-rollout-namespaces", "network-operator-crds", "network-operator-pre"]);
     assert_eq!(release(&plan, "network-operator-resources").needs, ["network-operator"]);
     assert_eq!(release(&plan, "network-operator-post").needs, ["network-operator", "network-operator-resources"]);
-    assert_eq!(release(&plan, "gpu-operator").needs, ["gpu-rollout-namespaces", "gpu-operator-crds", "network-operator-post"]);
+    assert_eq!(
+        release(&plan, "gpu-operator").needs,
+        ["gpu-rollout-namespaces", "gpu-operator-crds", "network-operator-post", "gpu-operator-pre"]
+    );
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn the_policy_becomes_a_custom_resource_that_nobody_prunes() {
 fn the_hook_before_the_operator_keeps_the_policy_and_waits_for_no_node() {
     let plan = planned(with_policy(&json!({}))).unwrap();
     let hook = hook(&plan, "network-operator-pre");
-    assert_eq!((hook.duties.as_slice(), hook.budget.seconds), (&[Duty::PrepareNetwork][..], OVERHEAD_SECONDS));
+    assert_eq!((hook.duties.as_slice(), hook.budget.seconds), (&[Duty::PrepareNetwork, Duty::Preflight][..], OVERHEAD_SECONDS));
     insta::assert_snapshot!(hook.budget.explanation, @"15m: no node is waited for");
 }
 
@@ -102,10 +106,10 @@ fn a_chart_that_renders_the_policy_itself_gets_it_in_its_values() {
     let plan = planned(json!({"rollout": rollout, "components": [network("24.7.1", &values)]})).unwrap();
     assert_eq!(
         json!(upstream(&plan, "network-operator").values),
-        json!({"deployCR": true, "ofedDriver": {"deploy": true, "version": "24.07-0.6.1.0-0", "upgradePolicy": {"maxParallelUpgrades": 2}}})
+        json!({"deployCR": true, "ofedDriver": {"deploy": true, "version": "24.07-0.6.1.0-0", "upgradePolicy": {"maxParallelUpgrades": 2, "autoUpgrade": true}}})
     );
     let names: Vec<&str> = plan.releases.iter().map(|release| release.name.as_str()).collect();
-    assert_eq!(names, ["gpu-rollout-namespaces", "network-operator", "network-operator-post"]);
+    assert_eq!(names, ["gpu-rollout-namespaces", "network-operator-pre", "network-operator", "network-operator-post"]);
     assert!(!upstream(&plan, "network-operator").skip_crds);
     assert_eq!(hook(&plan, "network-operator-post").budget.seconds, 8 * 1200 + OVERHEAD_SECONDS);
 }
@@ -155,7 +159,7 @@ fn node_scheduling_goes_to_the_places_that_the_chart_has() {
             {"name": "gpu-operator", "nodeScheduling": scheduling}, {"name": "node-feature-discovery"},
         ])
     };
-    let plan = planned(json!({"rollout": {}, "components": components(&scheduling)})).unwrap();
+    let plan = planned(json!({"rollout": {"gpuDriver": {"mode": "observe"}}, "components": components(&scheduling)})).unwrap();
     assert_eq!(
         json!(upstream(&plan, "gpu-operator").values),
         json!({

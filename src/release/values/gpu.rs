@@ -1,24 +1,59 @@
-//! `rollout.gpuDriver` in the terms of the gpu-operator chart: `driver.version`, `driver.upgradePolicy`.
+//! `rollout.gpuDriver` in the terms of the gpu-operator chart: `driver.version`, `driver.upgradePolicy`, `driver.manager.env`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Row;
+use super::{Fixed, Row};
+use crate::catalog::lookup;
+use crate::contract::settings::Mode;
 use crate::recipe::model::GpuDriver;
 
 /// Chart key of `rollout.gpuDriver.version`.
 pub const DRIVER_VERSION: &str = "driver.version";
 /// Where the policy stands.
 pub const POLICY: &str = "driver.upgradePolicy";
+/// Whether the operator upgrades anything by itself.
+pub const AUTO_UPGRADE: &str = "driver.upgradePolicy.autoUpgrade";
+/// The environment of the driver pod's init container (k8s-driver-manager).
+pub const MANAGER_ENV: &str = "driver.manager.env";
 
-/// What the recipe sets: path below `rollout.gpuDriver`, path in the chart's values, value. Names and types are the chart's:
+/// The recipe's mode, where the operator manages the driver. With `sandboxWorkloads` its upgrade controller is switched off: there is
+/// nothing to wake or to steer.
+pub fn mode(driver: &GpuDriver, values: &Map<String, Value>) -> Mode {
+    let is = |path: &str, wanted: bool| lookup(values, path) == Some(&Value::Bool(wanted));
+    let is_idle = is("driver.enabled", false) || is("sandboxWorkloads.enabled", true) && driver.mode != Mode::Drive;
+    if is_idle { Mode::Observe } else { driver.mode }
+}
+
+/// What the mode itself sets.
+pub(super) fn fixed(mode: Mode) -> Vec<Fixed> {
+    match mode {
+        Mode::Observe => Vec::new(),
+        Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],
+        // It fails closed: nodes that we let go of bypass these limits, because we have cordoned them, and without us only one goes.
+        Mode::Steer => vec![
+            (AUTO_UPGRADE, json!(true)),
+            ("driver.upgradePolicy.maxParallelUpgrades", json!(1)),
+            ("driver.upgradePolicy.maxUnavailable", json!("25%")),
+        ],
+        Mode::Drive => vec![(AUTO_UPGRADE, json!(false))],
+    }
+}
+
+/// What the recipe sets in this mode: path below `rollout.gpuDriver`, path in the chart's values, value. Names and types are the chart's:
 /// eviction is `gpuPodDeletion` in values (`podDeletion` only in the custom resource), times are whole seconds.
-pub(super) fn rows(driver: &GpuDriver) -> Vec<Row> {
+pub(super) fn rows(driver: &GpuDriver, mode: Mode) -> Vec<Row> {
     let policy = &driver.policy;
     let mut rows = Vec::new();
     let mut row = |rollout, path, value: Option<Value>| rows.extend(value.map(|value| (rollout, path, value)));
     row("version", DRIVER_VERSION, driver.version.as_ref().map(|version| json!(version)));
-    row("policy.maxParallelUpgrades", "driver.upgradePolicy.maxParallelUpgrades", policy.max_parallel_upgrades.map(|number| json!(number)));
-    row("policy.maxUnavailable", "driver.upgradePolicy.maxUnavailable", policy.max_unavailable.map(|count| json!(count)));
+    if mode == Mode::Drive {
+        return rows;
+    }
+    if !mode.decides() {
+        let number = policy.max_parallel_upgrades.map(|number| json!(number));
+        row("policy.maxParallelUpgrades", "driver.upgradePolicy.maxParallelUpgrades", number);
+        row("policy.maxUnavailable", "driver.upgradePolicy.maxUnavailable", policy.max_unavailable.map(|count| json!(count)));
+    }
     if let Some(wait) = &policy.wait_for_completion {
         row("policy.waitForCompletion.podSelector", "driver.upgradePolicy.waitForCompletion.podSelector", Some(json!(wait.pod_selector)));
         row(

@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Row;
+use super::{Fixed, Row};
 use crate::catalog::lookup;
+use crate::contract::settings::Mode;
 use crate::recipe::model::OfedDriver;
 
 /// Where the policy stands.
@@ -13,8 +14,19 @@ pub const POLICY: &str = "ofedDriver.upgradePolicy";
 pub const AUTO_UPGRADE: &str = "ofedDriver.upgradePolicy.autoUpgrade";
 
 /// Whether a chart that renders NicClusterPolicy itself renders an OFED driver with these values.
-pub(super) fn is_rendered(values: &Map<String, Value>) -> bool {
+pub fn is_rendered(values: &Map<String, Value>) -> bool {
     ["deployCR", "ofedDriver.deploy"].iter().all(|path| lookup(values, path) == Some(&Value::Bool(true)))
+}
+
+/// What the mode itself sets.
+pub(super) fn fixed(mode: Mode) -> Vec<Fixed> {
+    match mode {
+        Mode::Observe => Vec::new(),
+        Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],
+        // It fails closed, as for the GPU driver. There is no `maxUnavailable`.
+        Mode::Steer => vec![(AUTO_UPGRADE, json!(true)), ("ofedDriver.upgradePolicy.maxParallelUpgrades", json!(1))],
+        Mode::Drive => vec![(AUTO_UPGRADE, json!(false))],
+    }
 }
 
 /// What the recipe sets: path below `rollout.ofedDriver`, path in NicClusterPolicy's spec, value. Times are whole seconds.
@@ -23,11 +35,13 @@ pub(super) fn rows(driver: &OfedDriver) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row = |rollout, path, value: Option<Value>| rows.extend(value.map(|value| (rollout, path, value)));
     row("version", "ofedDriver.version", driver.version.as_ref().map(|version| json!(version)));
-    row(
-        "policy.maxParallelUpgrades",
-        "ofedDriver.upgradePolicy.maxParallelUpgrades",
-        policy.max_parallel_upgrades.map(|number| json!(number)),
-    );
+    if driver.mode == Mode::Drive {
+        return rows;
+    }
+    if !driver.mode.decides() {
+        let number = policy.max_parallel_upgrades.map(|number| json!(number));
+        row("policy.maxParallelUpgrades", "ofedDriver.upgradePolicy.maxParallelUpgrades", number);
+    }
     row("policy.safeLoad", "ofedDriver.upgradePolicy.safeLoad", policy.safe_load.map(Value::Bool));
     if let Some(wait) = &policy.wait_for_completion {
         row(

@@ -10,7 +10,9 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
-use crate::rollout::action::NodePatch;
+use crate::contract::record::{NodeRecord, Outcome};
+use crate::contract::record::Replacement;
+use crate::rollout::action::{News, NodePatch};
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -83,7 +85,8 @@ impl Deciding<'_> {
         // Nodes that were tried before come last: they must not keep the others from their turn.
         candidates.sort_unstable();
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
+        let ends = subjects.iter().zip(&reasons).any(|(subject, reason)| reason.is_none() && self.is_under_way(subject.node));
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for (again, at) in candidates {
             let subject = &subjects[at];
             let refused = barrier.clone().or_else(|| {
@@ -112,8 +115,13 @@ impl Deciding<'_> {
         }
     }
 
-    /// What forbids every start.
-    fn barrier(&mut self, subjects: &[Subject<'_>]) -> Option<Upgrading> {
+    /// Whether the run has waited for the node so far.
+    fn is_under_way(&self, node: &Node) -> bool {
+        self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.outcome.is_none())
+    }
+
+    /// What forbids every start. `ends`: a node comes to its end in this very decision.
+    fn barrier(&mut self, subjects: &[Subject<'_>], ends: bool) -> Option<Upgrading> {
         let failed: Vec<String> = subjects
             .iter()
             .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
@@ -128,8 +136,10 @@ impl Deciding<'_> {
             return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node });
         }
         let soak = self.settings.upgrade.soak_seconds;
-        let ended = self.memory.nodes.values().filter(|record| record.outcome.is_some()).filter_map(|record| record.since);
-        let last = ended.filter(|since| *since >= self.memory.started_at).max()?;
+        // Nodes that are left alone were not upgraded.
+        let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(Outcome::Done | Outcome::Failed));
+        let ended = self.memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
+        let last = ended.filter(|since| *since >= self.memory.started_at).chain(ends.then_some(self.now)).max()?;
         let until = super::after(last, soak);
         (soak > 0 && !self.passed(last, soak)).then_some(Upgrading::Soak { until })
     }
@@ -142,6 +152,10 @@ impl Deciding<'_> {
 
     /// One node.
     fn turn(&mut self, subject: &Subject<'_>) -> Turn {
+        if subject.record().is_some() {
+            // From now on the run is about the node, whatever becomes of it.
+            self.record(subject.node);
+        }
         match &subject.found {
             Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
             Found::Broken => {
@@ -257,7 +271,7 @@ impl Deciding<'_> {
     }
 
     /// Issues a patch, unless one for the same state of the node is under way.
-    fn issue(&mut self, patch: NodePatch, starts: bool) -> bool {
+    pub(super) fn issue(&mut self, patch: NodePatch, starts: bool) -> bool {
         if let Some(patched) = self.memory.patched.get(&patch.node)
             && patched.version == patch.version
             && !self.passed(patched.at, REPEAT_SECONDS)
@@ -272,7 +286,7 @@ impl Deciding<'_> {
     }
 
     /// A patch is over when the node has been seen at another version, or is gone.
-    fn forget_seen_patches(&mut self) {
+    pub(super) fn forget_seen_patches(&mut self) {
         let nodes = &self.observed.nodes;
         self.memory.patched.retain(|name, patched| nodes.get(name).is_some_and(|node| node.version == patched.version));
     }
@@ -299,7 +313,19 @@ impl Deciding<'_> {
         if record.cordoned && subject.node.unschedulable {
             patch.unschedulable = Some(false);
         }
-        self.issue(patch, false);
+        let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
+        let plugins = self.memory.nodes.get(&subject.node.name).filter(|known| known.uid == subject.node.uid);
+        let since = |one: &&Replacement| one.at >= record.started;
+        let replaced: Vec<String> = plugins
+            .iter()
+            .flat_map(|known| known.replaced.values())
+            .filter(since)
+            .map(|one| format!("; plugin {} replaced: {}", one.pod, one.cause))
+            .collect();
+        patch.news = Some(News::Upgraded(format!("{}{}{stays}", record.told(self.now), replaced.concat())));
+        if self.issue(patch, false) {
+            self.record(subject.node).steps = record.steps();
+        }
         Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
     }
 
@@ -321,15 +347,19 @@ impl Deciding<'_> {
             patch.unschedulable = subject.node.unschedulable.then_some(false);
         }
         put(&mut patch, &failed, traits);
-        self.issue(patch, false);
         let limit = self.settings.upgrade.attempts;
-        Turn::Waits(Reason::Upgrading(if attempts >= limit {
+        let reason = if attempts >= limit {
             Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned }
         } else {
             let at = self.now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
             self.wake_at = self.wake_at.min(at);
             Upgrading::Retry { message, attempts, limit, at }
-        }))
+        };
+        patch.news = Some(News::Failed(format!("{cause}: {reason}; {}", failed.told(self.now))));
+        if self.issue(patch, false) {
+            self.record(subject.node).steps = failed.steps();
+        }
+        Turn::Waits(Reason::Upgrading(reason))
     }
 }
 
@@ -338,7 +368,7 @@ fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, tr
 }
 
 /// An empty patch of the node as it was seen.
-fn patch_of(node: &Node) -> NodePatch {
+pub(super) fn patch_of(node: &Node) -> NodePatch {
     NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
 }
 

@@ -8,7 +8,7 @@ use crate::contract::budget::MARGIN_SECONDS;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict};
-use crate::contract::settings::{Mode, Required};
+use crate::contract::settings::Required;
 use crate::rollout::node::{Base, Status, is_driver_node};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::upgrade::Upgrading;
@@ -37,9 +37,12 @@ impl Deciding<'_> {
         let mut not_ready = 0;
         let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
         let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
-        let reasons = match self.settings.mode {
-            Mode::Drive => self.drive(nodes, reasons, fleet),
-            Mode::Observe | Mode::Assist | Mode::Steer => reasons,
+        let reasons = if self.settings.has(Duty::Drive) {
+            self.drive(nodes, reasons, fleet)
+        } else if self.settings.has(Duty::Wake) {
+            self.assist(nodes, reasons, fleet)
+        } else {
+            self.explained(nodes, reasons)
         };
         for (node, reason) in nodes.iter().zip(reasons) {
             let member = node.created <= self.memory.started_at;
@@ -101,7 +104,12 @@ impl Deciding<'_> {
             }
             self.ends(node, outcome, Some(&reason));
         } else {
-            self.note_record(node, None, Some(&reason));
+            if !self.settings.has(Duty::Drive) {
+                self.note_record(node, None, Some(&reason));
+            } else if self.memory.nodes.contains_key(&node.name) {
+                // How far it is stands on the node itself; the run record has what came of it.
+                self.note_record(node, None, None);
+            }
             self.waits.push(Wait { node: Some(node.name.clone()), reason, since });
         }
     }
@@ -159,7 +167,7 @@ impl Deciding<'_> {
     /// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
     fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
         let now = self.now;
-        let text = reason.map(|reason| format!("{}: {reason}", reason.name()));
+        let text = reason.map(|reason| format!("{}: {}", reason.name(), reason.lasting()));
         let record = self.record(node);
         let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
         if record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text) {
@@ -223,6 +231,10 @@ impl Deciding<'_> {
             && self.memory.well.as_ref().is_some_and(|(_, since)| after(*since, quiet) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
         if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
             verdict = Some(self.out_of_time());
+        }
+        if nearly && self.now >= self.memory.deadline {
+            // The deadline is behind us: what is left to wait for is the end of the quiet period.
+            self.wake_at = self.memory.well.as_ref().map_or(self.wake_at, |(_, since)| after(*since, quiet));
         }
         let failed = !self.failures.is_empty();
         Decision {

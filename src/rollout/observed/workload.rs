@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use crate::contract::selector::Selector;
+
 use super::{Api, Labels};
 
 /// What is seen of workloads. Pods are only known on nodes in focus ([`crate::rollout::upgrade::Decision::focus`]): all pods of a large
@@ -132,7 +134,7 @@ pub struct Budget {
     /// Its name.
     pub name: String,
     /// Which pods of its namespace it protects. `None`: none.
-    pub selector: Option<super::super::selector::Selector>,
+    pub selector: Option<Selector>,
     /// `spec.minAvailable`, as written.
     pub min_available: Option<String>,
     /// `spec.maxUnavailable`, as written.
@@ -179,6 +181,10 @@ pub struct Maintenance {
     pub node: String,
     /// Who asked.
     pub requestor: String,
+    /// Who joined.
+    pub additional: Vec<String>,
     /// Reason of the condition `Ready`.
     pub state: Option<String>,
+    /// Being deleted.
+    pub deleting: bool,
 }

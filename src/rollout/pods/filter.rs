@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::contract::driver::Driver;
 use crate::contract::policy::{Drain, PodDeletion};
+use crate::contract::selector::{Selector, SelectorError};
 use crate::rollout::observed::workload::{Controller, Workload};
-use crate::rollout::selector::{Selector, SelectorError};
 
 /// A step of an upgrade that evicts pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,9 +7,9 @@ use std::fmt;
 use crate::contract::driver::Driver;
 use crate::contract::names;
 use crate::contract::policy::Upgrade;
+use crate::contract::selector::{Selector, SelectorError};
 use crate::rollout::observed::Api;
 use crate::rollout::observed::workload::{Claim, Phase, Workload};
-use crate::rollout::selector::{Selector, SelectorError};
 
 /// Whose answer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

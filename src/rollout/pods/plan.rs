@@ -77,9 +77,9 @@ pub enum Stage {
 
 impl<'a> Plan<'a> {
     /// Evict what holds the device. Other pods do not matter, whatever may be said against their eviction.
-    pub fn pod_deletion(pods: &'a [Workload], holders: &Holders<'_>, filter: &Filter<'_>) -> Self {
+    pub fn pod_deletion(pods: impl IntoIterator<Item = &'a Workload>, holders: &Holders<'_>, filter: &Filter<'_>) -> Self {
         let mut plan = Self::empty(Step::PodDeletion);
-        for pod in pods.iter().filter(|pod| !filter.own.has(pod)) {
+        for pod in pods.into_iter().filter(|pod| !filter.own.has(pod)) {
             match holders.judge(pod) {
                 Holding::No => {}
                 Holding::Hidden(hidden) => plan.hidden.push((pod, hidden)),
@@ -98,7 +98,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Evict everything that the filter lets go. `holders` only names those that hold the device.
-    pub fn drain(pods: &'a [Workload], holders: &Holders<'_>, filter: &Filter<'_>) -> Self {
+    pub fn drain(pods: impl IntoIterator<Item = &'a Workload>, holders: &Holders<'_>, filter: &Filter<'_>) -> Self {
         let mut plan = Self::empty(Step::Drain);
         for pod in pods {
             let holding = if filter.own.has(pod) { Holding::No } else { holders.judge(pod) };

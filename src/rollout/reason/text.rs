@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::rollout::vendor::explain::Wait;
+
 use super::Reason;
 
 /// ` (trouble)`, or nothing.
@@ -10,6 +12,15 @@ struct Trouble<'a>(&'a Option<String>);
 impl fmt::Display for Trouble<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map_or(Ok(()), |trouble| write!(formatter, " ({trouble})"))
+    }
+}
+
+/// `; why`, or nothing.
+struct Why<'a>(&'a Option<Box<Wait>>);
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |why| write!(formatter, "; {why}"))
     }
 }
 
@@ -48,14 +59,17 @@ impl fmt::Display for Reason {
             }
             Self::DriverPodMissing => write!(out, "no driver pod on the node"),
             Self::DriverPodUnschedulable { message } => write!(out, "the driver pod cannot be scheduled: {message}"),
-            Self::DriverOutOfDate { state } => {
-                write!(out, "the driver pod is of an older revision, upgrade state `{}`", state.as_deref().unwrap_or("none"))
+            Self::DriverOutOfDate { state, why } => {
+                let state = state.as_deref().unwrap_or("none");
+                write!(out, "the driver pod is of an older revision, upgrade state `{state}`{}", Why(why))
             }
             Self::DriverNotReady { state, trouble, restarts } => {
                 let state = state.as_deref().unwrap_or("none");
                 write!(out, "the new driver pod is not ready{}, {restarts} restarts, upgrade state `{state}`", Trouble(trouble))
             }
-            Self::UpgradeUnfinished { state } => write!(out, "the vendor's controller has not finished: upgrade state `{state}`"),
+            Self::UpgradeUnfinished { state, why } => {
+                write!(out, "the vendor's controller has not finished: upgrade state `{state}`{}", Why(why))
+            }
             Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", Trouble(trouble)),
             Self::Skipped { label } => write!(out, "left on its old driver: label {label}"),
             Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", Trouble(trouble)),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::driver::Traits;
+use crate::contract::record::Step;
 use crate::rollout::observed::Node;
 
 use super::cause::Cause;
@@ -105,6 +106,22 @@ impl Record {
     pub fn enter(&mut self, state: State, now: Timestamp) {
         (self.state, self.since) = (state, now);
         self.steps.insert(state, now);
+    }
+
+    /// The states that it went through, in their order, for the run record.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<(Timestamp, State)> = self.steps.iter().map(|(state, at)| (*at, *state)).collect();
+        steps.sort_unstable();
+        steps.into_iter().map(|(at, state)| Step { state: state.name().to_owned(), at }).collect()
+    }
+
+    /// The same in words: how many seconds each state took.
+    pub fn told(&self, now: Timestamp) -> String {
+        let steps = self.steps();
+        let ends = steps.iter().skip(1).map(|step| step.at).chain([now]);
+        let parts: Vec<String> =
+            steps.iter().zip(ends).map(|(step, end)| format!("{} {} s", step.state, end.duration_since(step.at).as_secs())).collect();
+        parts.join(", ")
     }
 
     /// How often the node has been tried for a cause under a digest.

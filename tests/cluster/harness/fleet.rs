@@ -131,6 +131,8 @@ impl Stack {
         for hook in hooks {
             deleted.extend(hook.deleted_pods()?);
         }
+        // Driver pods, where the hook drives, are in the operator's namespace.
+        deleted.retain(|request| request.namespace == DRA_NAMESPACE);
         let (after, drivers, served) = (self.plugins().await?, self.drivers().await?, self.served().await?);
         for (node, old) in before {
             let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;

@@ -48,20 +48,26 @@ pub(crate) async fn add_gpu_node(client: &Client, name: &str) -> Result<()> {
         ("feature.node.kubernetes.io/system-os_release.ID", "ubuntu"),
         ("feature.node.kubernetes.io/system-os_release.VERSION_ID", "24.04"),
     ];
-    add_node(client, name, &features).await
+    add_node(client, name, &features, Some(GPUS)).await
 }
+
+/// GPUs of each GPU node, as its device plugin would offer them.
+const GPUS: &str = "8";
 
 /// Adds a node that node-feature-discovery has said nothing about.
 pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
-    add_node(client, name, &[]).await
+    add_node(client, name, &[], None).await
 }
 
-async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Result<()> {
+async fn add_node(client: &Client, name: &str, features: &[(&str, &str)], gpus: Option<&str>) -> Result<()> {
     let mut labels =
         BTreeMap::from([KWOK_LABEL, ("kubernetes.io/arch", "amd64"), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")]);
     labels.extend(features.iter().copied());
     let nodes = Api::<Node>::all(client.clone());
-    let resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
+    let mut resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
+    if let Some(gpus) = gpus {
+        resources["nvidia.com/gpu"] = gpus.into();
+    }
     let node = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": [{"key": KWOK_TAINT, "value": "true", "effect": "NoSchedule"}]},

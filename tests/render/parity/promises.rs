@@ -38,9 +38,9 @@ fn a_version_that_was_changed_alone_is_found_with_every_deployer() {
     for (deployer, path) in [
         ("helm", "deploy.sh"),
         ("helmfile", "helmfile.yaml"),
-        ("flux", "releases/004-gpu-operator.yaml"),
-        ("argocd", "apps/004-gpu-operator.yaml"),
-        ("argocd-helm", "templates/004-gpu-operator.yaml"),
+        ("flux", "releases/005-gpu-operator.yaml"),
+        ("argocd", "apps/005-gpu-operator.yaml"),
+        ("argocd-helm", "templates/005-gpu-operator.yaml"),
     ] {
         // The version of the CRDs is another word of the script.
         let (from, to) = if deployer == "helm" { ("600 v26.3.1", "600 v26.7.0") } else { ("v26.3.1", "v26.7.0") };
@@ -52,13 +52,13 @@ fn a_version_that_was_changed_alone_is_found_with_every_deployer() {
 
 #[test]
 fn values_that_are_not_shared_are_found_with_every_deployer() {
-    let shared = "004-gpu-operator/values.yaml";
+    let shared = "005-gpu-operator/values.yaml";
     for (deployer, path, from, to) in [
-        ("helm", "deploy.sh", "4590 004-gpu-operator/values.yaml", "4590"),
-        ("helmfile", "helmfile.yaml", "      - \"004-gpu-operator/values.yaml\"\n      - \"005", "      - \"005"),
-        ("flux", "releases/005-gpu-operator-post.yaml", "    - kind: ConfigMap\n      name: gpu-operator-values\n", ""),
-        ("argocd", "apps/005-gpu-operator-post.yaml", "        - \"../004-gpu-operator/values.yaml\"\n", ""),
-        ("argocd-helm", "templates/005-gpu-operator-post.yaml", "        - \"../004-gpu-operator/values.yaml\"\n", ""),
+        ("helm", "deploy.sh", "4590 005-gpu-operator/values.yaml", "4590"),
+        ("helmfile", "helmfile.yaml", "      - \"005-gpu-operator/values.yaml\"\n      - \"006", "      - \"006"),
+        ("flux", "releases/006-gpu-operator-post.yaml", "    - kind: ConfigMap\n      name: gpu-operator-values\n", ""),
+        ("argocd", "apps/006-gpu-operator-post.yaml", "        - \"../005-gpu-operator/values.yaml\"\n", ""),
+        ("argocd-helm", "templates/006-gpu-operator-post.yaml", "        - \"../005-gpu-operator/values.yaml\"\n", ""),
     ] {
         let found = broken(deployer, &[(path, from, to)]);
         assert!(says(&found, &[&format!("gpu-operator-post does not share `{shared}`")]), "{deployer}: {found:?}");
@@ -68,11 +68,11 @@ fn values_that_are_not_shared_are_found_with_every_deployer() {
 #[test]
 fn a_hook_before_its_component_is_found_with_every_deployer() {
     for (deployer, path, from, to) in [
-        ("helm", "deploy.sh", "hook 005-gpu-operator-post", "# hook 005-gpu-operator-post"),
+        ("helm", "deploy.sh", "hook 006-gpu-operator-post", "# hook 006-gpu-operator-post"),
         ("helmfile", "helmfile.yaml", "    needs:\n      - \"gpu-operator/gpu-operator\"\n", ""),
-        ("flux", "releases/005-gpu-operator-post.yaml", "    - name: gpu-operator\n", "    - name: cert-manager\n"),
-        ("argocd", "apps/005-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
-        ("argocd-helm", "templates/005-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
+        ("flux", "releases/006-gpu-operator-post.yaml", "    - name: gpu-operator\n", "    - name: cert-manager\n"),
+        ("argocd", "apps/006-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
+        ("argocd-helm", "templates/006-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
     ] {
         let found = broken(deployer, &[(path, from, to)]);
         let expected = if deployer == "helm" {
@@ -89,8 +89,8 @@ fn a_timeout_below_the_budget_is_found_wherever_there_is_one() {
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "gpu-operator 4590", "gpu-operator 4589"),
         ("helmfile", "helmfile.yaml", "timeout: 4590", "timeout: 4589"),
-        ("flux", "releases/005-gpu-operator-post.yaml", "timeout: 1h16m30s", "timeout: 1h16m29s"),
-        ("argocd", "005-gpu-operator-post/rollout.yaml", "budgetSeconds: 4500", "budgetSeconds: 4500"),
+        ("flux", "releases/006-gpu-operator-post.yaml", "timeout: 1h16m30s", "timeout: 1h16m29s"),
+        ("argocd", "006-gpu-operator-post/rollout.yaml", "budgetSeconds: 4500", "budgetSeconds: 4500"),
     ] {
         let found = broken(deployer, &[(path, from, to)]);
         let is_found = says(&found, &["gpu-operator-post gets 4589 s, less than the 4590 s that its budget of 4500 s needs"]);

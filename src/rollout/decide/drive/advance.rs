@@ -164,7 +164,7 @@ impl Deciding<'_> {
                 return step;
             }
             self.delete_driver(subject, actions);
-            return Step::Stays(Reason::DriverOutOfDate { state: Some(record.state.name().to_owned()) });
+            return Step::Stays(Reason::DriverOutOfDate { state: Some(record.state.name().to_owned()), why: None });
         }
         if pod.running && pod.containers_ready {
             return Step::To(State::ValidationRequired);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::contract::policy::Policy;
+use crate::contract::selector::Selector;
 use crate::rollout::action::Eviction;
 use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::Workload;
@@ -13,7 +14,6 @@ use crate::rollout::pods::plan::{Plan, Progress};
 use crate::rollout::pods::{full_name, listed, pace};
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
-use crate::rollout::selector::Selector;
 use crate::rollout::upgrade::record::Record;
 use crate::rollout::upgrade::state::State;
 

@@ -21,7 +21,7 @@ impl Deciding<'_> {
         // The vendor's controller may have been switched off a moment ago: what it was doing goes on until it has taken its label away.
         let state = node.labels.get(traits.state_label).map(String::as_str).unwrap_or_default();
         if is_active(state) {
-            return Some(Reason::UpgradeUnfinished { state: state.to_owned() });
+            return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
         }
         self.other_driver(node).map(|(driver, state)| Reason::Upgrading(Upgrading::OtherDriver { driver, state: state.to_owned() }))
     }

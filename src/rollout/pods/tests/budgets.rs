@@ -1,9 +1,9 @@
 //! PodDisruptionBudgets: free, later, never.
 
+use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Budget, Phase, Workload};
 use crate::rollout::pods::budgets::{Budgets, Standing};
 use crate::rollout::pods::fixture::{at, labeled, pod};
-use crate::rollout::selector::Selector;
 
 /// Of `replicas` pods, of which `healthy` are: what the disruption controller makes of the spec.
 fn budget(max_unavailable: Option<&str>, min_available: Option<&str>, replicas: i32, healthy: i32, desired: i32) -> Budget {

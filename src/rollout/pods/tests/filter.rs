@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::contract::driver::Driver;
 use crate::contract::policy::{Drain, PodDeletion};
+use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Phase, Workload};
 use crate::rollout::pods::filter::{Answer, Block, DaemonSets, Filter, Liveness, Own, Stay, Step, Terms, drain_selector};
 use crate::rollout::pods::fixture::{at, bare, controller, labeled, of_daemon_set, pod};
-use crate::rollout::selector::Selector;
 
 const STRICT: Terms = Terms { step: Step::Drain, force: false, delete_empty_dir: false };
 const FORCE: Terms = Terms { force: true, ..STRICT };
@@ -63,7 +63,7 @@ fn the_rules_come_in_kubectls_order_and_the_first_refusal_counts() {
 #[test]
 fn kubernetes_26080_finished_pods_never_block() {
     for phase in [Phase::Succeeded, Phase::Failed] {
-        let finished = Workload { phase, ..pod("job") };
+        let finished = Workload { phase, ready: false, ..pod("job") };
         for pod in
             [bare(finished.clone()), disk(finished.clone()), of_daemon_set("gone", finished.clone()), of_daemon_set("unreadable", finished)]
         {

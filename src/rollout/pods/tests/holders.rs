@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::contract::driver::Driver;
 use crate::contract::policy::Upgrade;
+use crate::contract::selector::Selector;
 use crate::rollout::observed::Api;
 use crate::rollout::observed::workload::{Claim, Phase, Workload};
 use crate::rollout::pods::fixture::{gpu_pod, labeled, of_daemon_set, pod};
 use crate::rollout::pods::holders::{Hidden, Hold, Holders, Holding, Rules, consumers};
-use crate::rollout::selector::Selector;
 
 const VENDOR: Rules = Rules::Vendor { claims: true };
 

@@ -2,13 +2,13 @@
 
 use crate::contract::driver::Driver;
 use crate::contract::policy::{Drain, PodDeletion};
+use crate::contract::selector::Selector;
 use crate::rollout::observed::Api;
 use crate::rollout::observed::workload::{Claim, Phase, Workload};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Liveness, Own, Step, Terms, drain_selector};
 use crate::rollout::pods::fixture::{at, bare, gpu_pod, labeled, of_daemon_set, pod};
 use crate::rollout::pods::holders::{Hidden, Holders, Rules};
 use crate::rollout::pods::plan::{Plan, Progress, Stage};
-use crate::rollout::selector::Selector;
 
 static SERVED: Api<Vec<Claim>> = Api::Served(Vec::new());
 
@@ -125,6 +125,15 @@ fn kured_63_whoever_starts_again_goes_on_from_the_pods_as_they_are() {
     let (progress, evict, leaving, obstacle) = deletion(&PodDeletion::default(), &pods);
     assert_eq!((progress, obstacle), (Progress::Going, None), "what goes already is no obstacle");
     assert_eq!((evict, leaving), (vec!["second".to_owned()], vec!["first".to_owned()]));
+}
+
+/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it is in the way again.
+#[test]
+fn a_daemon_sets_gpu_pod_that_leaves_is_waited_for() {
+    let exporter = of_daemon_set("exporter", gpu_pod("exporter"));
+    let leaving = Workload { deleted_at: Some(at(30)), ..exporter.clone() };
+    assert_eq!(deletion(&PodDeletion::default(), &[leaving]), (Progress::Going, vec![], vec!["exporter".into()], None));
+    assert_eq!(deletion(&PodDeletion::default(), &[exporter]).0, Progress::Blocked);
 }
 
 #[test]

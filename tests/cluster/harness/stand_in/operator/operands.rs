@@ -117,8 +117,11 @@ fn containers(operand: Operand, observed: &Observed) -> Value {
             if observed.is_at_least(26, 3) {
                 environment.push(json!({"name": "DRIVER_CONFIG_DIGEST", "value": digest(&json!([driver, manager]))}));
             }
+            let asked = observed.spec("/driver/manager/env");
+            let manager_environment: Vec<Value> =
+                asked.as_array().into_iter().flatten().cloned().chain(environment.iter().cloned()).collect();
             json!({
-                "initContainers": [{"name": "k8s-driver-manager", "image": manager, "env": environment}],
+                "initContainers": [{"name": "k8s-driver-manager", "image": manager, "env": manager_environment}],
                 "containers": [{"name": "nvidia-driver-ctr", "image": driver, "env": environment}],
             })
         }

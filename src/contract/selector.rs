@@ -1,11 +1,12 @@
 //! Label selectors, as Kubernetes reads them (apimachinery `pkg/labels`): a text such as `app=train,tier in (a,b),!skip`, or the
 //! `matchLabels` and `matchExpressions` of an object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use super::observed::Labels;
+/// The labels of an object.
+type Labels = BTreeMap<String, String>;
 
 /// A label selector: all its requirements hold. Without any it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,6 +150,11 @@ fn requirement(part: &str) -> Result<Requirement, String> {
         (part, Operator::Exists)
     };
     Ok(Requirement { key: label_key(key.trim())?, operator })
+}
+
+/// Whether a text is the key of a label.
+pub fn is_label_key(text: &str) -> bool {
+    label_key(text).is_ok()
 }
 
 /// A label key: a name of at most 63 letters, digits, `-`, `_` and `.`, with an optional DNS prefix.

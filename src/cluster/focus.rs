@@ -1,0 +1,80 @@
+//! The pods of single nodes, each node by a list and a watch of its own: all pods of a large cluster are more than a hook Job can hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::rollout::observed::workload::Workload;
+
+use super::cache::{Health, Table};
+use super::follow::{Selection, follow};
+use super::project;
+
+/// Nodes followed at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
+/// be thousands. The others' turn comes when one of these leaves the focus.
+pub const MOST_NODES: usize = 100;
+
+/// The pods of the nodes in focus.
+pub struct Focus {
+    client: Client,
+    changed: Arc<Notify>,
+    nodes: BTreeMap<String, Followed>,
+    /// Ends the followers when it is dropped.
+    followers: JoinSet<()>,
+}
+
+struct Followed {
+    pods: Table<Workload>,
+    follower: AbortHandle,
+}
+
+impl Focus {
+    /// On no node. `changed` is told after every change.
+    pub fn new(client: &Client, changed: Arc<Notify>) -> Self {
+        Self { client: client.clone(), changed, nodes: BTreeMap::new(), followers: JoinSet::new() }
+    }
+
+    /// Follows the pods of these nodes, and of no others any more. Nodes that it is on already are not listed anew. RBAC: `list` and
+    /// `watch` on `pods`.
+    pub fn set(&mut self, nodes: &BTreeSet<String>) {
+        self.nodes.retain(|node, followed| {
+            let stays = nodes.contains(node);
+            if !stays {
+                followed.follower.abort();
+            }
+            stays
+        });
+        // Those that have ended are forgotten.
+        while self.followers.try_join_next().is_some() {}
+        for node in nodes {
+            if self.nodes.len() >= MOST_NODES {
+                break;
+            }
+            if !self.nodes.contains_key(node) {
+                let pods = Table::new(Arc::clone(&self.changed));
+                let api = Api::<Pod>::all(self.client.clone());
+                let follower = self.followers.spawn(follow(api, Selection::on_node(node), pods.clone(), project::workload));
+                self.nodes.insert(node.clone(), Followed { pods, follower });
+            }
+        }
+    }
+
+    /// The pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
+    /// failing: nothing can be said about it.
+    pub fn pods(&self) -> BTreeMap<String, Vec<Workload>> {
+        let in_step = self.nodes.iter().filter(|(_, followed)| followed.pods.health() == Health::InStep);
+        in_step.map(|(node, followed)| (node.clone(), followed.pods.values())).collect()
+    }
+
+    /// What the server refuses, if it does.
+    pub fn forbidden(&self) -> Option<String> {
+        self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
+            Health::Forbidden(message) => Some(format!("pods on node {node}: {message}")),
+            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) => None,
+        })
+    }
+}

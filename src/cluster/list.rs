@@ -1,0 +1,72 @@
+//! Lists, page by page: what is not kept of a page is let go before the next one is asked for.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+
+use crate::rollout::observed::workload::Workload;
+
+use super::call::{CallError, call};
+use super::follow::Selection;
+use super::project;
+
+/// Objects a page: bounds the memory that whole objects take before they are projected.
+const PAGE: u32 = 100;
+/// How often a list is begun that grew too old before its last page.
+const BEGINNINGS: u32 = 3;
+/// HTTP status of a page of a list that the server has forgotten.
+const EXPIRED: u16 = 410;
+
+/// Lists a resource; answers the version that the whole list is of.
+///
+/// # Errors
+/// A page could not be had.
+pub(super) async fn pages<K>(api: &Api<K>, selection: &Selection, mut each: impl FnMut(K)) -> Result<String, CallError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut parameters = ListParams {
+        label_selector: selection.labels.clone(),
+        field_selector: selection.fields.clone(),
+        limit: Some(PAGE),
+        ..ListParams::default()
+    };
+    loop {
+        let page = call(api.list(&parameters)).await?;
+        page.items.into_iter().for_each(&mut each);
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            return Ok(page.metadata.resource_version.unwrap_or_default());
+        }
+    }
+}
+
+/// What is to be kept of the pods that are bound to these nodes, listed once. All pods of a large cluster do not fit into memory: `keep`
+/// sees each one. RBAC: `list` on `pods`.
+///
+/// # Errors
+/// A call failed.
+pub async fn list_workloads<T>(
+    client: &Client,
+    nodes: &BTreeSet<String>,
+    keep: impl Fn(Workload) -> Option<T>,
+) -> Result<Vec<T>, CallError> {
+    let api: Api<Pod> = Api::all(client.clone());
+    let mut beginning = 1;
+    loop {
+        let mut kept = Vec::new();
+        let each = |pod: Pod| {
+            let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| nodes.contains(node));
+            kept.extend(project::workload(&pod).filter(|_| bound).and_then(&keep));
+        };
+        match pages(&api, &Selection::default(), each).await {
+            Ok(_) => return Ok(kept),
+            Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => beginning += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}

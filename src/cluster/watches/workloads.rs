@@ -1,0 +1,55 @@
+//! The watches of what may be in the way of an upgrade.
+
+use crate::contract::duty::Duty;
+use crate::contract::settings::{Mode, Settings};
+use crate::rollout::observed::workload::{Budget, Claim, Job, Maintenance, Workloads};
+
+use super::served;
+use crate::cluster::cache::{Health, Table};
+use crate::cluster::focus::Focus;
+
+/// Whether the Job decides when a node goes.
+pub(super) fn starts_nodes(settings: &Settings) -> bool {
+    settings.has(Duty::Settle) && settings.mode >= Mode::Steer
+}
+
+/// Whether it moves workloads off nodes itself.
+pub(super) fn moves_workloads(settings: &Settings) -> bool {
+    settings.has(Duty::Settle) && settings.mode == Mode::Drive
+}
+
+/// The label selector of the jobs that are waited for.
+pub(super) fn job_selector(settings: &Settings) -> Option<&str> {
+    let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| moves_workloads(settings))?;
+    Some(&wait.pod_selector)
+}
+
+pub(super) struct WorkloadWatches {
+    pub(super) focus: Focus,
+    pub(super) jobs: Table<Job>,
+    pub(super) budgets: Table<Budget>,
+    pub(super) claims: Table<Claim>,
+    pub(super) maintenances: Table<Maintenance>,
+}
+
+impl WorkloadWatches {
+    /// The nodes in focus have no say: what is not known of one concerns that one alone.
+    pub(super) fn healths(&self) -> [(&'static str, Health); 4] {
+        [
+            ("pods that are waited for", self.jobs.health()),
+            ("poddisruptionbudgets", self.budgets.health()),
+            ("resourceclaims", self.claims.health()),
+            ("nodemaintenances", self.maintenances.health()),
+        ]
+    }
+
+    pub(super) fn observed(&self) -> Workloads {
+        Workloads {
+            pods: self.focus.pods(),
+            jobs: self.jobs.values(),
+            budgets: self.budgets.values(),
+            claims: served(&self.claims, |claims| claims),
+            maintenances: served(&self.maintenances, |maintenances| maintenances),
+        }
+    }
+}

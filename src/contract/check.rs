@@ -1,0 +1,338 @@
+//! What a preflight looks at: one table of checks, and how strict a user is about each. `docs/preflight.md` is made from it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::settings::Mode;
+
+/// One thing that a preflight looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// A selector of the policy is none.
+    Selectors,
+    /// A PodDisruptionBudget that never lets a pod go.
+    BudgetNeverYields,
+    /// Pods whose emptyDir would be lost.
+    EmptyDir,
+    /// Pods that nobody would bring back.
+    UnmanagedPods,
+    /// Pods with the device that cannot be evicted.
+    PinnedHolders,
+    /// Pods whose controller is of a kind that Kubernetes does not know.
+    ForeignControllers,
+    /// Pods that are being deleted and do not end.
+    TerminatingPods,
+    /// Pods that may use the device without asking for it.
+    HiddenHolders,
+    /// ResourceClaims that running pods hold.
+    HeldClaims,
+    /// ResourceClaims that nobody gives back.
+    LeftoverClaims,
+    /// Driver DaemonSets that give way to others.
+    DaemonSetIdentity,
+    /// A change of mode that replaces every driver pod.
+    ModeChange,
+    /// Two that upgrade drivers, or none where one is steered.
+    Actors,
+    /// Nobody upgrades drivers.
+    NobodyUpgrades,
+    /// A driver manager that evicts beside the hook.
+    ManagerEviction,
+    /// A time budget that is too small.
+    TimeBudget,
+    /// Nodes of different Kubernetes versions.
+    KubernetesUpgrade,
+    /// No node is ready.
+    NoReadyNodes,
+    /// Nodes that are not ready.
+    NotReadyNodes,
+    /// Nodes that somebody else has cordoned.
+    ForeignCordons,
+    /// Nodes that somebody has in maintenance.
+    NodeMaintenance,
+    /// Operands that stay away since an upgrade that is over.
+    PausedOperands,
+    /// What an earlier run of ours has left.
+    Leftovers,
+}
+
+/// What a finding means for the rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// It must not begin.
+    Blocking,
+    /// It is worth knowing.
+    Warning,
+}
+
+/// The severity of a check where the user says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normally {
+    /// It blocks.
+    Blocks,
+    /// It warns.
+    Warns,
+    /// It blocks where we drive the upgrade, and warns where the vendor's controller does.
+    BlocksDrive,
+}
+
+/// What a user makes of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// Its findings block.
+    Block,
+    /// Its findings warn.
+    Warn,
+    /// It is not looked at.
+    Ignore,
+}
+
+/// How strict a user is, by check; what is not named is as in the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Strictness(pub BTreeMap<Check, Level>);
+
+impl Strictness {
+    /// The severity of a check's findings; `None`: nobody wants to know.
+    pub fn severity(&self, check: Check, mode: Mode) -> Option<Severity> {
+        match self.0.get(&check) {
+            Some(Level::Block) => Some(Severity::Blocking),
+            Some(Level::Warn) => Some(Severity::Warning),
+            Some(Level::Ignore) => None,
+            None => Some(match check.normally() {
+                Normally::Blocks => Severity::Blocking,
+                Normally::BlocksDrive if mode == Mode::Drive => Severity::Blocking,
+                Normally::Warns | Normally::BlocksDrive => Severity::Warning,
+            }),
+        }
+    }
+}
+
+impl Check {
+    /// Every check, in the order of findings and of the page.
+    pub const ALL: [Self; 23] = [
+        Self::Selectors,
+        Self::Actors,
+        Self::ManagerEviction,
+        Self::NoReadyNodes,
+        Self::DaemonSetIdentity,
+        Self::BudgetNeverYields,
+        Self::EmptyDir,
+        Self::UnmanagedPods,
+        Self::PinnedHolders,
+        Self::TimeBudget,
+        Self::NobodyUpgrades,
+        Self::ModeChange,
+        Self::ForeignControllers,
+        Self::TerminatingPods,
+        Self::HiddenHolders,
+        Self::HeldClaims,
+        Self::LeftoverClaims,
+        Self::KubernetesUpgrade,
+        Self::NotReadyNodes,
+        Self::ForeignCordons,
+        Self::NodeMaintenance,
+        Self::PausedOperands,
+        Self::Leftovers,
+    ];
+
+    /// Its name, as settings, findings and the page have it.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// Its severity where the user says nothing.
+    pub fn normally(self) -> Normally {
+        self.row().1
+    }
+
+    /// What it finds, and why that matters.
+    pub fn finds(self) -> &'static str {
+        self.row().2
+    }
+
+    /// What people can do about it.
+    pub fn advice(self) -> &'static str {
+        self.row().3
+    }
+
+    /// The table: name, severity, what it finds, advice.
+    fn row(self) -> (&'static str, Normally, &'static str, &'static str) {
+        use Normally::{Blocks, BlocksDrive, Warns};
+        match self {
+            Self::Selectors => (
+                "selectors",
+                Blocks,
+                "A label selector of the policy that is none, or one of `extraConsumers` that selects every pod.",
+                "correct the selector",
+            ),
+            Self::Actors => (
+                "actors",
+                Blocks,
+                "In mode `drive` an `autoUpgrade` that is on: two would upgrade the same nodes. In `steer` one that is off: nobody would.",
+                "deploy the operator's release with the values of this mode",
+            ),
+            Self::NobodyUpgrades => (
+                "nobody-upgrades",
+                Warns,
+                "In the modes `observe` and `assist` an `autoUpgrade` that is off: the operator changes its DaemonSets, and no driver pod is replaced.",
+                "set autoUpgrade, let the hook drive, or delete the driver pods yourself, node by node",
+            ),
+            Self::ManagerEviction => (
+                "manager-eviction",
+                Blocks,
+                "In mode `drive` a driver manager that evicts or drains by itself: it goes round the policy, and uncordons nodes that others cordoned.",
+                "set ENABLE_GPU_POD_EVICTION and ENABLE_AUTO_DRAIN to \"false\" in driver.manager.env",
+            ),
+            Self::NoReadyNodes => (
+                "no-ready-nodes",
+                Blocks,
+                "There are nodes with the device, and none of them is ready. With precompiled drivers the operator then makes and deletes its DaemonSet in a loop.",
+                "repair the nodes first",
+            ),
+            Self::DaemonSetIdentity => (
+                "daemon-set-identity",
+                Blocks,
+                "Values under which the operator deletes a driver DaemonSet and makes another one (precompiled or not, ClusterPolicy or NVIDIADriver, driver off), and nodes that have left the selector of theirs. The driver pods are then replaced at once and outside every policy, under running workloads.",
+                "drain the nodes first and change it in a maintenance window, or leave it as it is",
+            ),
+            Self::BudgetNeverYields => (
+                "budget-never-yields",
+                Blocks,
+                "A PodDisruptionBudget under which a pod that has to go never may. The eviction would be tried until its time is over.",
+                "change the PodDisruptionBudget, or the number of replicas, before the rollout",
+            ),
+            Self::EmptyDir => (
+                "empty-dir",
+                Blocks,
+                "Pods that have to go, with an emptyDir that would be lost. The vendor's controller then touches no pod of the node and calls it failed. Training pods nearly always have one in memory for /dev/shm.",
+                "set deleteEmptyDir where nothing of value is in them (in memory nothing can be kept), or end the pods yourself",
+            ),
+            Self::UnmanagedPods => (
+                "unmanaged-pods",
+                Blocks,
+                "Pods that have to go and that nobody brings back: without a controller, or with a DaemonSet that is gone.",
+                "set force where they may be lost, or end the pods yourself",
+            ),
+            Self::PinnedHolders => (
+                "pinned-holders",
+                Blocks,
+                "Pods of DaemonSets and static pods that use the device. They cannot be evicted, and the driver does not unload while they run.",
+                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\" (and the nodes that label), so that the driver manager sends its pods away (v0.12 and later), or take it off the nodes for the time of the rollout",
+            ),
+            Self::TimeBudget => (
+                "time-budget",
+                BlocksDrive,
+                "A time budget of the Job that is smaller than what all nodes of the live fleet take by the policy.",
+                "raise the budget to the number that is named (from a recipe: rollout.gpuDriver.perNode, cluster.gpuNodes), or upgrade more nodes at once",
+            ),
+            Self::ModeChange => (
+                "mode-change",
+                Warns,
+                "Into and out of mode `drive` the environment of the driver manager changes, and with it the template of the driver DaemonSets: every driver pod is replaced once.",
+                "do it together with a driver version",
+            ),
+            Self::ForeignControllers => (
+                "foreign-controllers",
+                Warns,
+                "Pods that have to go, with a controller of a kind that is not Kubernetes' own. Nobody here knows whether it brings them back, and what a restart costs it.",
+                "see what the controller does when one of its pods is evicted",
+            ),
+            Self::TerminatingPods => (
+                "terminating-pods",
+                Warns,
+                "Pods that have been terminating for more than ten minutes and past their grace period. Their node would wait for them, and their processes may still own the device.",
+                "see what holds them (finalizers, an unreachable kubelet, a device that does not answer), and repair or skip the node",
+            ),
+            Self::HiddenHolders => (
+                "hidden-holders",
+                Warns,
+                "Pods that may use the device without asking for it: by runtime class, or by the host's device files. Nobody evicts them, and the driver may not unload.",
+                "select them by the policy's extraConsumers, or end them yourself",
+            ),
+            Self::HeldClaims => (
+                "held-claims",
+                Warns,
+                "ResourceClaims with GPUs that running pods hold. The vendor's controller up to v26.3 does not see such pods; the DRA driver must run until they are gone.",
+                "with an operator before v26.7, evict these pods yourself or let the hook drive",
+            ),
+            Self::LeftoverClaims => (
+                "leftover-claims",
+                Warns,
+                "ResourceClaims with GPUs that are reserved for pods that are gone, or that do not end. Pods that were deleted by force leave such claims.",
+                "see which node still has them prepared; do not strip finalizers while the DRA driver of the node can still do it",
+            ),
+            Self::KubernetesUpgrade => (
+                "kubernetes-upgrade",
+                Warns,
+                "Nodes with the device whose kubelets are of different versions: an upgrade of Kubernetes may be on its way, which cordons and drains the same nodes.",
+                "let one of the two upgrades end before the other one begins",
+            ),
+            Self::NotReadyNodes => (
+                "not-ready-nodes",
+                Warns,
+                "Nodes with the device that are not ready: they count as unavailable, and their driver cannot be replaced.",
+                "repair or remove them, or raise rollout.tolerateNotReady",
+            ),
+            Self::ForeignCordons => (
+                "foreign-cordons",
+                Warns,
+                "Nodes that somebody else has cordoned. They are left alone unless the policy includes them; the vendor's controller takes them first and past its limits.",
+                "uncordon them, or choose by policy.foreignCordon",
+            ),
+            Self::NodeMaintenance => (
+                "node-maintenance",
+                Warns,
+                "Nodes that somebody has asked NVIDIA's maintenance-operator to take out of service. They are waited for.",
+                "see who asked and when it ends: kubectl get nodemaintenances -A",
+            ),
+            Self::PausedOperands => (
+                "paused-operands",
+                Warns,
+                "Node labels by which the driver manager sent operands away for an upgrade, on nodes whose driver is ready or not there. Nobody brings the operands back.",
+                "set the labels back to what stands before `paused-for-driver-upgrade` (that text alone: to true)",
+            ),
+            Self::Leftovers => (
+                "leftovers",
+                Warns,
+                "Labels and annotations of gpu-rollout on nodes: an earlier run was ended, or is still at work.",
+                "nothing, if that run is to go on: the next one continues from there; otherwise uncordon the node if the cordon is of that run, and remove them",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_stands_once_in_the_list_and_has_a_name_like_its_variant() {
+        let mut all = Check::ALL.to_vec();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), Check::ALL.len());
+        for check in Check::ALL {
+            assert_eq!(serde_json::to_value(check).expect("a name"), check.name());
+        }
+    }
+
+    #[test]
+    fn a_user_may_turn_each_check() {
+        let strictness: Strictness =
+            serde_json::from_str(r#"{"empty-dir": "warn", "not-ready-nodes": "block", "leftovers": "ignore"}"#).expect("strictness");
+        let severity = |check| strictness.severity(check, Mode::Assist);
+        assert_eq!(severity(Check::EmptyDir), Some(Severity::Warning));
+        assert_eq!(severity(Check::NotReadyNodes), Some(Severity::Blocking));
+        assert_eq!(severity(Check::Leftovers), None);
+        assert_eq!(severity(Check::Actors), Some(Severity::Blocking));
+        assert_eq!(severity(Check::TimeBudget), Some(Severity::Warning));
+        assert_eq!(strictness.severity(Check::TimeBudget, Mode::Drive), Some(Severity::Blocking));
+        assert!(serde_json::from_str::<Strictness>(r#"{"empty-dirs": "warn"}"#).is_err(), "no such check");
+    }
+}

@@ -1,0 +1,260 @@
+//! Mode `assist`: the vendor's controller decides and acts; it is woken when it would go on and has not noticed, and nodes that it gave up
+//! with their old driver are tried again within a budget.
+//!
+//! What wakes it differs between releases (`vendor/generation.rs`): the skip label of a node, with a value that skips nothing, or the
+//! state label of a node that is not part of its state. All of it is ours by name, and goes again.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::contract::driver::Traits;
+use crate::rollout::node::Operands;
+use crate::rollout::observed::Node;
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::cause::pause;
+use crate::rollout::vendor::explain::{Waiting, explain};
+use crate::rollout::vendor::generation::Generation;
+use crate::rollout::vendor::operator::work;
+use crate::rollout::vendor::pass::Options;
+use crate::rollout::vendor::predict::{Move, would_move};
+use crate::rollout::vendor::state::State;
+use crate::rollout::vendor::wake::Change;
+
+use super::drive::patch_of;
+use super::{Deciding, Fleet};
+
+/// Seconds that the controller gets to go on by itself before it is woken: what it watches it acts on in less.
+const NOTICE_SECONDS: u64 = 1;
+/// How often it is woken for one node in one state.
+const MOST_WAKES: u32 = 3;
+/// Seconds between two such wakes: the first, doubled each time. A pass over a thousand nodes takes ten.
+const WAKE_SECONDS: u64 = 5;
+/// The value of a skip label that is ours begins with it. Only `true` skips.
+const WAKE_VALUE: &str = "gpu-rollout-wake-";
+/// The format of [`Retries`].
+const RETRIES_VERSION: u32 = 1;
+
+/// How often a node has been tried again, on the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Retries {
+    version: u32,
+    /// The trigger digest under which they are counted.
+    digest: String,
+    /// How often.
+    attempts: u32,
+    /// When last.
+    at: Timestamp,
+}
+
+impl Deciding<'_> {
+    /// Assists the vendor's controller. The answer: what the nodes wait for, with why the controller does not move them.
+    pub(super) fn assist(&mut self, nodes: &[&Node], reasons: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
+        self.forget_seen_patches();
+        let traits = self.settings.driver.traits();
+        let Some(generation) = self.generation() else {
+            self.notes.push("the operator's version cannot be told: it is not woken".to_owned());
+            return reasons;
+        };
+        self.clean_bystanders(traits);
+        let (moves, waits) = self.vendor(generation);
+        self.wake(generation, &moves, nodes, traits);
+        let mut waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
+        let explained = |(node, reason): (&&Node, Option<Reason>)| {
+            let why = waits.remove(node.name.as_str());
+            let reason = reason.map(|reason| reason.with_why(why.map(|waiting| &waiting.wait)));
+            let retried = match &reason {
+                Some(Reason::UpgradeFailed { .. }) => self.retry(node, fleet.operands.as_ref(), traits),
+                Some(_) | None => None,
+            };
+            retried.or(reason).or_else(|| self.clean(node, traits))
+        };
+        nodes.iter().zip(reasons).map(explained).collect()
+    }
+
+    /// Why the vendor's controller does not move the nodes, where the hook only observes.
+    pub(super) fn explained(&mut self, nodes: &[&Node], reasons: Vec<Option<Reason>>) -> Vec<Option<Reason>> {
+        let Some(generation) = self.generation() else { return reasons };
+        let (_, waits) = self.vendor(generation);
+        let waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
+        let explained = |(node, reason): (&&Node, Option<Reason>)| {
+            reason.map(|reason| reason.with_why(waits.get(node.name.as_str()).map(|waiting| &waiting.wait)))
+        };
+        nodes.iter().zip(reasons).map(explained).collect()
+    }
+
+    fn generation(&self) -> Option<Generation> {
+        let version = self.observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
+        Generation::of(self.settings.driver, version)
+    }
+
+    /// What the controller would do now, and what the nodes that it would not move wait for.
+    fn vendor(&mut self, generation: Generation) -> (Vec<Move>, Vec<Waiting>) {
+        let asleep_since = self.asleep_since();
+        let work = work(self.observed, self.settings.driver, generation, None);
+        let (mut moves, mut waits) = (Vec::new(), Vec::new());
+        for part in &work.parts {
+            let options = Options::of(generation, self.now).seen_from_outside(&part.snapshot);
+            moves.extend(would_move(&part.snapshot, &part.rules, &options));
+            waits.extend(explain(&part.snapshot, &part.rules, &options, Some(asleep_since)));
+        }
+        (moves, waits)
+    }
+
+    /// Since when nothing has happened that every release watches.
+    fn asleep_since(&mut self) -> Timestamp {
+        let traits = self.settings.driver.traits();
+        let mut hasher = DefaultHasher::new();
+        for (name, node) in &self.observed.nodes {
+            (name, &node.uid, node.labels.get(traits.state_label), node.labels.get(traits.skip_label)).hash(&mut hasher);
+        }
+        super::super::spec::fingerprint(self.observed).hash(&mut hasher);
+        for daemon_set in &self.observed.daemon_sets {
+            (&daemon_set.uid, &daemon_set.images, &daemon_set.template_labels, &daemon_set.config_digest).hash(&mut hasher);
+        }
+        let seen = hasher.finish();
+        match self.memory.vendor_seen {
+            Some((before, since)) if before == seen => since,
+            Some(_) | None => {
+                self.memory.vendor_seen = Some((seen, self.now));
+                self.now
+            }
+        }
+    }
+
+    /// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
+    fn wake(&mut self, generation: Generation, moves: &[Move], nodes: &[&Node], traits: &Traits) {
+        let mut pending = BTreeMap::new();
+        for one in moves {
+            let key = (one.node.clone(), one.from.label());
+            let since = self.memory.pending.get(&key).copied().unwrap_or(self.now);
+            pending.insert(key, since);
+        }
+        self.memory.pending = pending;
+        let due: Vec<(String, &'static str)> = self
+            .memory
+            .pending
+            .clone()
+            .into_iter()
+            .filter(|(key, since)| {
+                let (count, last) = self.memory.wakes.get(key).copied().unwrap_or((0, *since));
+                let pause = if count == 0 { NOTICE_SECONDS } else { WAKE_SECONDS << (count - 1).min(4) };
+                count < MOST_WAKES && self.passed(last, pause)
+            })
+            .map(|(key, _)| key)
+            .collect();
+        let Some((first, _)) = due.first() else { return };
+        let by_label = generation.is_woken_by(Change::NodeSkip) || generation.is_woken_by(Change::NodeLabel);
+        let woken = if by_label { self.wake_by_skip_label(first, nodes, traits) } else { self.wake_by_state_label(nodes, traits) };
+        if woken {
+            for key in due {
+                let wakes = self.memory.wakes.entry(key).or_insert((0, self.now));
+                *wakes = (wakes.0 + 1, self.now);
+            }
+        }
+    }
+
+    /// A skip label that skips nothing, on the node that is to go on; on another one if somebody else's label is there.
+    fn wake_by_skip_label(&mut self, node: &str, nodes: &[&Node], traits: &Traits) -> bool {
+        let free = |node: &&Node| node.labels.get(traits.skip_label).is_none_or(|value| value.starts_with(WAKE_VALUE));
+        let own = self.observed.nodes.get(node).filter(free);
+        let Some(node) = own.or_else(|| nodes.iter().copied().find(free)) else { return false };
+        let number = node.labels.get(traits.skip_label).and_then(|value| value.strip_prefix(WAKE_VALUE)?.parse::<u32>().ok()).unwrap_or(0);
+        let mut patch = patch_of(node);
+        patch.labels.insert(traits.skip_label.to_owned(), Some(format!("{WAKE_VALUE}{}", number.wrapping_add(1))));
+        self.issue(patch, false)
+    }
+
+    /// A state label on a node without driver, which is not part of the controller's state; without such a node the label of one that is
+    /// done goes: the controller sets it back at once.
+    fn wake_by_state_label(&mut self, nodes: &[&Node], traits: &Traits) -> bool {
+        let driven: std::collections::BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let bystander = self.observed.nodes.values().find(|node| {
+            !driven.contains(node.name.as_str())
+                && (!node.labels.contains_key(traits.state_label) || node.annotations.contains_key(traits.wake))
+        });
+        if let Some(node) = bystander {
+            let mut patch = patch_of(node);
+            patch.labels.insert(traits.state_label.to_owned(), Some(State::Done.label().to_owned()));
+            patch.annotations.insert(traits.wake.to_owned(), Some("true".to_owned()));
+            return self.issue(patch, false);
+        }
+        let done = |node: &&&Node| node.labels.get(traits.state_label).is_some_and(|state| state == State::Done.label());
+        let Some(node) = nodes.iter().find(done) else { return false };
+        let mut patch = patch_of(node);
+        patch.labels.insert(traits.state_label.to_owned(), None);
+        self.issue(patch, false)
+    }
+
+    /// Takes away what woke the controller, from nodes that it is done with.
+    fn clean(&mut self, node: &Node, traits: &Traits) -> Option<Reason> {
+        let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
+        if state.is_in_progress() {
+            return None;
+        }
+        let mut patch = patch_of(node);
+        if node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE)) {
+            patch.labels.insert(traits.skip_label.to_owned(), None);
+        }
+        if node.annotations.contains_key(traits.retries) && matches!(state, State::Unknown | State::Done) {
+            patch.annotations.insert(traits.retries.to_owned(), None);
+        }
+        if patch.is_empty() {
+            return None;
+        }
+        self.issue(patch, false);
+        Some(Reason::Upgrading(Upgrading::GivingBack))
+    }
+
+    /// Takes our state label from nodes without driver.
+    fn clean_bystanders(&mut self, traits: &Traits) {
+        let observed = self.observed;
+        for node in observed.nodes.values().filter(|node| node.annotations.contains_key(traits.wake)) {
+            let mut patch = patch_of(node);
+            patch.labels.insert(traits.state_label.to_owned(), None);
+            patch.annotations.insert(traits.wake.to_owned(), None);
+            self.issue(patch, false);
+        }
+    }
+
+    /// A node that the controller gave up while its old driver ran on. The label begins its upgrade anew; times that it noted for the
+    /// last one would end the next at once.
+    fn retry(&mut self, node: &Node, operands: Option<&Operands<'_>>, traits: &Traits) -> Option<Reason> {
+        let untouched = operands.and_then(|operands| operands.driver_pod(node)).is_some_and(|pod| !pod.newest && !pod.pod.deleting);
+        if !untouched {
+            return None;
+        }
+        let known = node.annotations.get(traits.retries).and_then(|text| serde_json::from_str::<Retries>(text).ok());
+        let known = known.filter(|retries| retries.digest == self.settings.digest);
+        // The controller's own attempt is the first.
+        let attempts = 1 + known.as_ref().map_or(0, |retries| retries.attempts);
+        let limit = self.settings.upgrade.attempts;
+        if attempts >= limit {
+            return None;
+        }
+        let message = "the operator gave the node up, and its old driver runs on";
+        let reason = Upgrading::Retry { message: message.to_owned(), attempts, limit, at: Timestamp::MIN };
+        let failed_since = self.memory.waits(Some(&node.name), &Reason::Upgrading(reason), self.now);
+        let at = failed_since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
+        if at <= self.now {
+            let retries = Retries { version: RETRIES_VERSION, digest: self.settings.digest.clone(), attempts, at: self.now };
+            let mut patch = patch_of(node);
+            patch.labels.insert(traits.state_label.to_owned(), Some(State::UpgradeRequired.label().to_owned()));
+            // A struct of plain fields always has a JSON form.
+            patch.annotations.insert(traits.retries.to_owned(), Some(serde_json::to_string(&retries).unwrap_or_default()));
+            for noted in [traits.wait_start, traits.validation_start] {
+                if node.annotations.contains_key(noted) {
+                    patch.annotations.insert(noted.to_owned(), None);
+                }
+            }
+            self.issue(patch, false);
+        } else {
+            self.wake_at = self.wake_at.min(at);
+        }
+        Some(Reason::Upgrading(Upgrading::Retry { message: message.to_owned(), attempts, limit, at }))
+    }
+}

@@ -1,0 +1,171 @@
+//! What stands in the way of a rollout, found before anything is cordoned. Pure: from what is observed, the settings, and all pods of the
+//! cluster. Only nodes with the device count.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::contract::check::{Check, Severity, Strictness};
+use crate::contract::policy::Policy;
+use crate::contract::settings::{Mode, Settings};
+
+use super::node::driver_nodes;
+use super::observed::workload::Workload;
+use super::observed::{Labels, Node, Observed};
+use super::pods::filter::{DaemonSets, Own};
+use super::spec::upgrade_policy;
+
+mod actors;
+mod identity;
+mod nodes;
+mod workloads;
+
+#[cfg(test)]
+mod tests;
+
+/// What a preflight looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The cluster, with PodDisruptionBudgets, ResourceClaims and NodeMaintenances.
+    pub observed: &'a Observed,
+    /// The hook's settings.
+    pub settings: &'a Settings,
+    /// By which policy nodes will go ([`policy`]).
+    pub policy: &'a Policy,
+    /// All pods of the cluster.
+    pub pods: &'a [Workload],
+    /// What is known of the DaemonSets of these pods.
+    pub daemon_sets: &'a DaemonSets,
+    /// Our own pods.
+    pub own: &'a Own,
+    /// What the values of the release that is about to be deployed say.
+    pub coming: &'a Coming,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What the values of a release that is about to be deployed say. `None`: they say nothing, and what is live stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coming {
+    /// GPU: `driver.enabled`. OFED: whether the NicClusterPolicy has an `ofedDriver`.
+    pub driver: Option<bool>,
+    /// `driver.usePrecompiled`
+    pub precompiled: Option<bool>,
+    /// `driver.nvidiaDriverCRD.enabled`
+    pub nvidia_drivers: Option<bool>,
+    /// `operator.use_ocp_driver_toolkit`, which has an effect on OpenShift only.
+    pub driver_toolkit: Option<bool>,
+    /// `autoUpgrade` of the upgrade policy.
+    pub auto_upgrade: Option<bool>,
+    /// `driver.manager.env`
+    pub manager_environment: Option<Labels>,
+    /// The time budget in seconds of the Job that will wait for the rollout; `None`: this Job's own.
+    pub budget_seconds: Option<u64>,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: Check,
+    /// What it means for the rollout.
+    pub severity: Severity,
+    /// The nodes that it concerns.
+    pub nodes: Vec<String>,
+    /// The pods that it concerns (`namespace/name`).
+    pub pods: Vec<String>,
+    /// What was found.
+    pub text: String,
+    /// What people can do about it.
+    pub advice: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}; what to do: {}", self.check.name(), self.text, self.advice)
+    }
+}
+
+/// A finding whose severity is not settled.
+#[derive(Debug)]
+struct Draft {
+    check: Check,
+    nodes: Vec<String>,
+    pods: Vec<String>,
+    text: String,
+    advice: &'static str,
+}
+
+impl Draft {
+    fn new(check: Check, text: String) -> Self {
+        Self { check, nodes: Vec::new(), pods: Vec::new(), text, advice: check.advice() }
+    }
+
+    fn on(self, nodes: Vec<String>) -> Self {
+        Self { nodes, ..self }
+    }
+}
+
+/// The input, and what all checks need of it.
+struct View<'a> {
+    input: Input<'a>,
+    /// Nodes with the device.
+    nodes: BTreeMap<&'a str, &'a Node>,
+}
+
+impl<'a> View<'a> {
+    fn observed(&self) -> &'a Observed {
+        self.input.observed
+    }
+
+    fn mode(&self) -> Mode {
+        self.input.settings.mode
+    }
+
+    /// The names of the nodes with the device that are so.
+    fn nodes_where(&self, so: impl Fn(&Node) -> bool) -> Vec<String> {
+        self.nodes.values().filter(|node| so(node)).map(|node| node.name.clone()).collect()
+    }
+}
+
+/// The policy by which nodes will go: ours where we decide, the live one where the vendor's controller does and there is one.
+pub fn policy(observed: &Observed, settings: &Settings) -> Policy {
+    match settings.mode {
+        Mode::Steer | Mode::Drive => settings.upgrade.policy.clone(),
+        Mode::Observe | Mode::Assist => match upgrade_policy(observed, settings.driver) {
+            None => settings.upgrade.policy.clone(),
+            Some(live) => Policy {
+                max_parallel_upgrades: live.max_parallel.unwrap_or(1),
+                max_unavailable: live.max_unavailable.as_ref().and_then(|text| text.parse().ok()),
+                wait_for_completion: live.wait_for_completion.clone(),
+                pod_deletion: live.pod_deletion.clone(),
+                drain: live.drain.clone(),
+            },
+        },
+    }
+}
+
+/// Looks at everything: blocking findings first, then in the order of [`Check::ALL`].
+pub fn preflight(input: Input<'_>, strictness: &Strictness) -> Vec<Finding> {
+    let nodes = driver_nodes(input.observed, input.settings.driver).map(|node| (node.name.as_str(), node)).collect();
+    let view = View { input, nodes };
+    let drafts = [workloads::look, actors::look, identity::look, nodes::look].into_iter().flat_map(|look| look(&view));
+    let judged = drafts.filter_map(|Draft { check, mut nodes, mut pods, text, advice }| {
+        let severity = strictness.severity(check, input.settings.mode)?;
+        nodes.sort();
+        nodes.dedup();
+        pods.sort();
+        Some(Finding { check, severity, nodes, pods, text, advice })
+    });
+    let mut findings: Vec<Finding> = judged.collect();
+    let place = |check: Check| Check::ALL.iter().position(|other| *other == check);
+    findings.sort_by_key(|finding| (finding.severity, place(finding.check)));
+    findings
+}
+
+/// Whether none of them blocks.
+pub fn may_begin(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.severity != Severity::Blocking)
+}

@@ -1,0 +1,131 @@
+//! Nodes: which cannot go, which others are at work on, and what earlier upgrades have left on them.
+
+use std::collections::BTreeMap;
+
+use crate::contract::check::Check;
+use crate::contract::driver::Driver;
+use crate::contract::names;
+use crate::rollout::observed::Node;
+use crate::rollout::pods::listed;
+use crate::rollout::upgrade::record::{Found, read};
+
+use super::{Draft, View};
+
+/// What the driver manager appends to the label of an operand that it sends away.
+const PAUSED: &str = "paused-for-driver-upgrade";
+
+pub(super) fn look(view: &View<'_>) -> Vec<Draft> {
+    let checks = [ready(view), kubernetes(view), cordons(view), maintenances(view), paused(view), leftovers(view)];
+    checks.into_iter().flatten().collect()
+}
+
+fn ready(view: &View<'_>) -> Option<Draft> {
+    let down = view.nodes_where(|node| !node.ready);
+    if down.is_empty() {
+        return None;
+    }
+    let (count, device) = (view.nodes.len(), view.input.settings.driver.traits().device);
+    let (check, text) = if down.len() == count {
+        (Check::NoReadyNodes, format!("none of the {count} {device} nodes is ready: {}", listed(&down)))
+    } else {
+        (Check::NotReadyNodes, format!("{} of {count} {device} nodes are not ready: {}", down.len(), listed(&down)))
+    };
+    Some(Draft::new(check, text).on(down))
+}
+
+fn kubernetes(view: &View<'_>) -> Option<Draft> {
+    let mut versions: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+    for node in view.nodes.values().filter(|node| !node.kubelet.is_empty()) {
+        versions.entry(&node.kubelet).or_default().push(node);
+    }
+    if versions.len() < 2 {
+        return None;
+    }
+    let counts: Vec<String> = versions.iter().map(|(version, nodes)| format!("{version} on {} nodes", nodes.len())).collect();
+    // Of two that are equally common the older one counts as the rule.
+    let (most, _) = versions.iter().rev().max_by_key(|(_, nodes)| nodes.len())?;
+    let others: Vec<&Node> = versions.iter().filter(|(version, _)| *version != most).flat_map(|(_, nodes)| nodes).copied().collect();
+    let cordoned: Vec<String> = view.nodes_where(|node| node.unschedulable && !is_ours(node));
+    let what = if cordoned.is_empty() {
+        "an upgrade of Kubernetes may be on its way".to_owned()
+    } else {
+        format!("an upgrade of Kubernetes is probably on its way, with {} cordoned", listed(&cordoned))
+    };
+    let text = format!("kubelets are of different versions ({}): {what}", counts.join(", "));
+    Some(Draft::new(Check::KubernetesUpgrade, text).on(others.iter().map(|node| node.name.clone()).collect()))
+}
+
+/// Whether the node carries a record of ours, for whichever driver. Whose cordon it is when the record cannot be read, nobody knows.
+fn is_ours(node: &Node) -> bool {
+    Driver::ALL.iter().any(|driver| match read(node, driver.traits()) {
+        Found::Record(record) => record.cordoned,
+        Found::Newer(_) => true,
+        Found::Nothing | Found::Broken => false,
+    } || node.annotations.contains_key(driver.traits().hold))
+}
+
+/// Whether a vendor's controller that has given the node this state has begun with it, or has given it up.
+fn is_at_work(state: Option<&str>) -> bool {
+    !matches!(state, None | Some("" | "upgrade-done" | "upgrade-required"))
+}
+
+/// Whether a vendor's controller has cordoned the node: it is at work there or has given it up, and did not find it cordoned.
+fn is_vendors(node: &Node) -> bool {
+    Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
+        is_at_work(node.labels.get(traits.state_label).map(String::as_str))
+            && !node.annotations.contains_key(traits.initially_unschedulable)
+    })
+}
+
+fn cordons(view: &View<'_>) -> Option<Draft> {
+    let nodes = view.nodes_where(|node| node.unschedulable && !is_ours(node) && !is_vendors(node));
+    (!nodes.is_empty()).then(|| {
+        Draft::new(Check::ForeignCordons, format!("somebody else has cordoned {} nodes: {}", nodes.len(), listed(&nodes))).on(nodes)
+    })
+}
+
+fn maintenances(view: &View<'_>) -> Option<Draft> {
+    let all = view.observed().workloads.maintenances.served()?;
+    let of_others = all.iter().filter(|one| view.nodes.contains_key(one.node.as_str()) && !one.requestor.starts_with(names::PREFIX));
+    let (nodes, texts): (Vec<String>, Vec<String>) = of_others
+        .map(|one| {
+            let state = one.state.as_deref().unwrap_or("not begun");
+            (one.node.clone(), format!("{} (asked for by `{}`, {state})", one.node, one.requestor))
+        })
+        .unzip();
+    (!nodes.is_empty())
+        .then(|| Draft::new(Check::NodeMaintenance, format!("{} NodeMaintenances stand: {}", nodes.len(), listed(&texts))).on(nodes))
+}
+
+fn paused(view: &View<'_>) -> Option<Draft> {
+    let (key, value) = view.input.settings.driver.traits().label;
+    let of_driver = |labels: &BTreeMap<String, String>| labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
+    // While a driver pod starts or is replaced, the labels are as they should be.
+    let state = |node: &Node| node.labels.get(view.input.settings.driver.traits().state_label).cloned();
+    let starting = |node: &Node| {
+        let mut pods = view.observed().pods.iter();
+        let replaced = is_at_work(state(node).as_deref()) && state(node).as_deref() != Some("upgrade-failed");
+        replaced || pods.any(|pod| pod.node.as_ref() == Some(&node.name) && of_driver(&pod.labels) && !pod.ready)
+    };
+    let keys = |node: &Node| {
+        let paused = |(key, value): &(&String, &String)| key.starts_with(names::DEPLOY_LABEL_PREFIX) && value.contains(PAUSED);
+        node.labels.iter().filter(paused).map(|(key, _)| key.clone()).collect::<Vec<_>>()
+    };
+    let found: Vec<&&Node> = view.nodes.values().filter(|node| !keys(node).is_empty() && !starting(node)).collect();
+    let texts: Vec<String> = found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
+    let text = format!("operands of {} nodes are paused for an upgrade that is over: {}", found.len(), listed(&texts));
+    (!found.is_empty()).then(|| Draft::new(Check::PausedOperands, text).on(found.iter().map(|node| node.name.clone()).collect()))
+}
+
+fn leftovers(view: &View<'_>) -> Option<Draft> {
+    let keys = |node: &Node| {
+        let all = node.labels.keys().chain(node.annotations.keys());
+        let ours = |key: &&String| key.split_once('/').is_some_and(|(prefix, _)| prefix == names::PREFIX);
+        all.filter(ours).cloned().collect::<Vec<_>>()
+    };
+    // Of all nodes: one that lost its device keeps them too.
+    let found: Vec<&Node> = view.observed().nodes.values().filter(|node| !keys(node).is_empty()).collect();
+    let texts: Vec<String> = found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
+    let text = format!("{} nodes carry labels or annotations of gpu-rollout: {}", found.len(), listed(&texts));
+    (!found.is_empty()).then(|| Draft::new(Check::Leftovers, text).on(found.iter().map(|node| node.name.clone()).collect()))
+}

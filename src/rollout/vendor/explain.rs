@@ -1,0 +1,359 @@
+//! Why a node does not move under the vendor's controller: typed, with numbers and names.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Serialize, Serializer};
+
+use crate::contract::driver::Driver;
+
+use super::super::observed::Observed;
+use super::generation::TICK;
+use super::pass::{Options, PassError, VALIDATION_SECONDS, pass};
+use super::predict::{Step, moves};
+use super::rules::Rules;
+use super::snapshot::{BuildError, Entry, Revision, Snapshot, Users};
+use super::state::State;
+use super::throttle::{Limit, Turn, slots};
+
+mod table;
+mod text;
+
+/// A node that has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// The node.
+    pub node: String,
+    /// Its state.
+    pub state: State,
+    /// What it waits for.
+    pub wait: Wait,
+}
+
+/// What a node waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "reason")]
+pub enum Wait {
+    /// Upgrades are switched off.
+    Off,
+    /// The controller does nothing for any node.
+    Blocked {
+        /// Why.
+        error: BuildError,
+    },
+    /// Its passes end before they come to the node.
+    PassEnds {
+        /// Why.
+        error: PassError,
+    },
+    /// The controller would move it, and has not looked: nothing of what happened wakes it.
+    Asleep {
+        /// What it does as soon as it looks.
+        step: Step,
+        /// Since when it sleeps, if that is known.
+        since: Option<Timestamp>,
+        /// When it looks at the latest.
+        until: Option<Timestamp>,
+    },
+    /// The user's label keeps it.
+    Skipped {
+        /// The label.
+        label: &'static str,
+    },
+    /// As many nodes are in progress as may be.
+    Parallel {
+        /// `maxParallelUpgrades`
+        limit: u32,
+        /// The nodes that take the slots.
+        holders: Shared<Holder>,
+        /// Nodes that take the rest of them with the next pass.
+        ahead: Shared<String>,
+    },
+    /// As many nodes are unavailable as may be.
+    Unavailable {
+        /// How many may.
+        limit: usize,
+        /// `maxUnavailable` as it is written.
+        written: String,
+        /// How many nodes there are.
+        total: usize,
+        /// How many count as unavailable.
+        counted: usize,
+        /// Which ones.
+        holders: Shared<Holder>,
+        /// Nodes that take the rest with the next pass.
+        ahead: Shared<String>,
+    },
+    /// Jobs run.
+    Jobs {
+        /// How many pods of them.
+        count: usize,
+        /// Since when they are waited for.
+        since: Option<Timestamp>,
+        /// Until when. `None`: for ever.
+        until: Option<Timestamp>,
+    },
+    /// The pods that use the device are being evicted.
+    Evicting {
+        /// What is known of them.
+        users: Option<Users>,
+        /// How many seconds that may take; 0 is without limit.
+        timeout_seconds: u64,
+        /// A drain follows if it does not succeed.
+        drain: bool,
+    },
+    /// It is being drained.
+    Draining {
+        /// How many seconds that may take; 0 is without limit.
+        timeout_seconds: u64,
+    },
+    /// The maintenance-operator has not got it ready.
+    Maintenance {
+        /// Reason of the object's condition `Ready`.
+        found: Option<String>,
+    },
+    /// It was handed to the maintenance-operator, and that mode is off now.
+    MaintenanceOff,
+    /// The old driver pod is on its way out.
+    Terminating {
+        /// The pod.
+        pod: String,
+    },
+    /// The new driver is not ready.
+    DriverStarting {
+        /// The pod.
+        pod: String,
+        /// What is wrong with a container.
+        trouble: Option<String>,
+        /// Restarts of one that is not ready.
+        restarts: i32,
+    },
+    /// There is no pod of the validator on it; no time runs.
+    NoValidator,
+    /// The validator is not ready.
+    Validating {
+        /// Its pod.
+        pod: String,
+        /// When that counts as a failure. `None`: the time has not begun.
+        until: Option<Timestamp>,
+    },
+    /// It was given up with its old driver.
+    FailedBefore,
+    /// It was given up, and its new driver is not ready.
+    FailedDriver {
+        /// The pod.
+        pod: String,
+        /// What is wrong with a container.
+        trouble: Option<String>,
+    },
+    /// A state that the controller does not know.
+    UnknownState {
+        /// The label's value.
+        label: String,
+    },
+    /// There is a state, and no driver pod: it is not the controller's any more.
+    NoDriverPod,
+}
+
+/// A list that many nodes wait for: a large fleet has it once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared<T>(Arc<[T]>);
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> FromIterator<T> for Shared<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self(items.into_iter().collect())
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+/// A node that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// The node.
+    pub node: String,
+    /// Its state.
+    pub state: State,
+    /// It was given up.
+    pub failed: bool,
+    /// Cordoned.
+    pub cordoned: bool,
+    /// Known not to be Ready.
+    pub not_ready: bool,
+}
+
+impl Holder {
+    fn of(entry: &Entry<'_>) -> Self {
+        Self {
+            node: entry.node.to_owned(),
+            state: entry.state,
+            failed: entry.state == State::Failed,
+            cordoned: entry.unschedulable,
+            not_ready: entry.ready == Some(false),
+        }
+    }
+}
+
+/// Why the nodes that are not done do not move, in the controller's order. `asleep_since`: when it last had a reason to run.
+pub fn explain(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep_since: Option<Timestamp>) -> Vec<Waiting> {
+    let outcome = pass(snapshot, rules, options);
+    // What a node does first is what it waits for.
+    let moved = moves(snapshot, &outcome).into_iter().rev().map(|moved| (moved.node, moved.step)).collect();
+    let slot = slot(snapshot, rules);
+    let view = View { snapshot, rules, options, slot, moved, error: outcome.error, asleep_since };
+    let waiting = |entry: &Entry<'_>| Some(Waiting { node: entry.node.to_owned(), state: entry.state, wait: view.wait(entry)? });
+    snapshot.entries.iter().filter_map(waiting).collect()
+}
+
+/// Nodes with a state that no pass ever sees, because they have no driver pod.
+pub fn stranded(observed: &Observed, snapshot: &Snapshot<'_>) -> Vec<Waiting> {
+    let traits = snapshot.driver.traits();
+    let states = observed.nodes.values().filter_map(|node| Some((node, State::of(Some(node.labels.get(traits.state_label)?)))));
+    states
+        .filter(|(node, state)| !matches!(state, State::Unknown | State::Done) && snapshot.entry(&node.name).is_none())
+        .map(|(node, state)| Waiting { node: node.name.clone(), state, wait: Wait::NoDriverPod })
+        .collect()
+}
+
+/// Which of the two limits keeps pending nodes, and who is in their way.
+fn slot(snapshot: &Snapshot<'_>, rules: &Rules) -> Wait {
+    let (entries, policy) = (&snapshot.entries, &rules.policy);
+    let throttle = slots(entries, policy);
+    let holders = |test: &dyn Fn(&Entry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).map(Holder::of).collect();
+    let ahead = throttle.turns(entries).filter(|(_, turn)| *turn == Turn::Starts).map(|(entry, _)| entry.node.to_owned()).collect();
+    match throttle.limit {
+        Limit::Parallel => {
+            Wait::Parallel { limit: policy.max_parallel_upgrades, holders: holders(&|entry| entry.state.is_in_progress()), ahead }
+        }
+        Limit::Unavailable | Limit::Pending => Wait::Unavailable {
+            limit: throttle.max_unavailable,
+            written: policy.max_unavailable.map_or_else(|| "all".to_owned(), |limit| limit.to_string()),
+            total: throttle.total,
+            counted: throttle.counted,
+            holders: holders(&|entry| entry.is_unavailable() || entry.state == State::CordonRequired),
+            ahead,
+        },
+    }
+}
+
+struct View<'v, 'a> {
+    snapshot: &'v Snapshot<'a>,
+    rules: &'v Rules,
+    options: &'v Options,
+    slot: Wait,
+    moved: BTreeMap<String, Step>,
+    error: Option<PassError>,
+    asleep_since: Option<Timestamp>,
+}
+
+impl View<'_, '_> {
+    /// `None`: there is nothing to wait for.
+    fn wait(&self, entry: &Entry<'_>) -> Option<Wait> {
+        let at_rest = matches!(entry.state, State::Unknown | State::Done) && entry.pod.revision != Revision::Older;
+        if !self.rules.auto_upgrade {
+            return (!at_rest).then_some(Wait::Off);
+        }
+        if let Some(error) = &self.snapshot.blocked {
+            return (!at_rest).then(|| Wait::Blocked { error: error.clone() });
+        }
+        if let Some(step) = self.moved.get(entry.node) {
+            let until = self.asleep_since.map(|since| later(since, TICK));
+            return Some(Wait::Asleep { step: *step, since: self.asleep_since, until });
+        }
+        if entry.state == State::UpgradeRequired && entry.is_skipped() {
+            return Some(Wait::Skipped { label: self.driver().traits().skip_label });
+        }
+        if let Some(error) = &self.error {
+            return (!at_rest).then(|| Wait::PassEnds { error: error.clone() });
+        }
+        match entry.state {
+            State::Unknown | State::Done => None,
+            State::UpgradeRequired => Some(self.slot.clone()),
+            State::WaitForJobsRequired => Some(self.jobs(entry)),
+            State::PodDeletionRequired => Some(Wait::Evicting {
+                users: entry.users.clone(),
+                timeout_seconds: self.rules.policy.pod_deletion.as_ref().map_or(0, |deletion| deletion.timeout_seconds),
+                drain: self.rules.policy.drain.is_some(),
+            }),
+            State::DrainRequired => {
+                Some(Wait::Draining { timeout_seconds: self.rules.policy.drain.as_ref().map_or(0, |drain| drain.timeout_seconds) })
+            }
+            State::NodeMaintenanceRequired if self.options.requestor.is_none() => Some(Wait::MaintenanceOff),
+            State::NodeMaintenanceRequired => {
+                let reason = entry.maintenance.as_ref().and_then(|object| object.reason);
+                Some(Wait::Maintenance { found: reason.map(str::to_owned) })
+            }
+            State::PodRestartRequired => Some(driver_starting(entry)),
+            State::ValidationRequired => Some(validating(entry)),
+            State::UncordonRequired => Some(Wait::MaintenanceOff),
+            State::Failed if entry.pod.revision == Revision::Newest => {
+                Some(Wait::FailedDriver { pod: entry.pod.name.to_owned(), trouble: entry.pod.trouble.map(str::to_owned) })
+            }
+            State::Failed => Some(Wait::FailedBefore),
+            // A node whose turn has come is always moved.
+            State::CordonRequired | State::PostMaintenanceRequired | State::Unrecognized => {
+                Some(Wait::UnknownState { label: entry.label.to_owned() })
+            }
+        }
+    }
+
+    fn driver(&self) -> Driver {
+        self.snapshot.driver
+    }
+
+    fn jobs(&self, entry: &Entry<'_>) -> Wait {
+        let limit = self.rules.policy.wait_for_completion.as_ref().map_or(0, |wait| wait.timeout_seconds);
+        let since = second(entry.notes.wait_start);
+        let until = since.filter(|_| limit > 0).map(|since| later(since, seconds(limit)));
+        Wait::Jobs { count: entry.jobs, since, until }
+    }
+}
+
+fn driver_starting(entry: &Entry<'_>) -> Wait {
+    let pod = entry.pod.name.to_owned();
+    if entry.pod.revision == Revision::Newest {
+        let trouble = entry.pod.trouble.map(str::to_owned);
+        Wait::DriverStarting { pod, trouble, restarts: entry.pod.unready_restarts }
+    } else {
+        Wait::Terminating { pod }
+    }
+}
+
+fn validating(entry: &Entry<'_>) -> Wait {
+    match entry.validators.iter().find(|validator| !validator.ready) {
+        None => Wait::NoValidator,
+        Some(validator) => {
+            let until = second(entry.notes.validation_start).map(|since| later(since, seconds(VALIDATION_SECONDS)));
+            Wait::Validating { pod: validator.name.to_owned(), until }
+        }
+    }
+}
+
+/// A time in an annotation.
+fn second(text: Option<&str>) -> Option<Timestamp> {
+    Timestamp::from_second(text?.parse().ok()?).ok()
+}
+
+fn seconds(seconds: u64) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+}
+
+fn later(since: Timestamp, pause: SignedDuration) -> Timestamp {
+    since.saturating_add(pause).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,188 @@
+//! What differs between the releases of the operators that run the controller.
+
+use jiff::SignedDuration;
+use serde::Serialize;
+
+use crate::contract::driver::Driver;
+
+use super::wake::Change;
+
+/// Pause between a pass that went well and the next (gpu-operator `controllers/upgrade_controller.go`, `plannedRequeueInterval`; the
+/// network operator has the same).
+pub const TICK: SignedDuration = SignedDuration::from_secs(120);
+
+/// A line of releases with the same behavior.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Generation {
+    /// gpu-operator v25.3 and v25.10.
+    Gpu25,
+    /// gpu-operator v26.3.
+    Gpu26_3,
+    /// gpu-operator v26.7.
+    Gpu26_7,
+    /// network-operator up to 26.7, with an older library.
+    Network,
+}
+
+/// One row of the table.
+#[expect(clippy::struct_excessive_bools, reason = "features that have nothing to do with one another")]
+#[derive(Debug)]
+pub struct Features {
+    /// The releases, for people.
+    pub releases: &'static str,
+    /// A pod whose driver configuration is unchanged is restarted without moving workloads.
+    pub restart_only: bool,
+    /// NVIDIADrivers have policies of their own; before that the ClusterPolicy's was for all.
+    pub policy_per_driver: bool,
+    /// ResourceClaims make a pod a user of the GPU.
+    pub claims: bool,
+    /// Pods that use the device are evicted; without that there is only the drain.
+    pub pod_deletion: bool,
+    /// A validator must be ready.
+    pub validation: bool,
+    /// Pause between two tries of an eviction that a PodDisruptionBudget refuses (kubectl 0.33: 5 s; from 0.35.1 on none).
+    pub eviction_retry: SignedDuration,
+    /// Pause after the first failed pass; it doubles …
+    pub backoff_first: SignedDuration,
+    /// … up to this.
+    pub backoff_last: SignedDuration,
+    /// What makes it run at once.
+    pub wakes: &'static [Change],
+}
+
+const GPU_25: Features = Features {
+    releases: "gpu-operator v25.3 to v25.10",
+    restart_only: false,
+    policy_per_driver: false,
+    claims: false,
+    pod_deletion: true,
+    validation: true,
+    eviction_retry: SignedDuration::from_secs(5),
+    backoff_first: SignedDuration::from_millis(100),
+    backoff_last: SignedDuration::from_secs(3),
+    wakes: &[Change::NodeState, Change::NodeCreated, Change::NodeDeleted, Change::PolicySpec, Change::DaemonSetSpec],
+};
+
+const GPU_26_3: Features = Features { releases: "gpu-operator v26.3", eviction_retry: SignedDuration::ZERO, ..copy(&GPU_25) };
+
+const GPU_26_7: Features = Features {
+    releases: "gpu-operator v26.7",
+    restart_only: true,
+    policy_per_driver: true,
+    claims: true,
+    wakes: &[
+        Change::NodeState,
+        Change::NodeSkip,
+        Change::NodeCreated,
+        Change::NodeDeleted,
+        Change::PolicySpec,
+        Change::DriverSpec,
+        Change::DaemonSetSpec,
+    ],
+    ..copy(&GPU_26_3)
+};
+
+const NETWORK: Features = Features {
+    releases: "network-operator up to 26.7",
+    restart_only: false,
+    policy_per_driver: false,
+    claims: false,
+    pod_deletion: false,
+    validation: false,
+    eviction_retry: SignedDuration::ZERO,
+    // controller-runtime's own.
+    backoff_first: SignedDuration::from_millis(5),
+    backoff_last: SignedDuration::from_secs(1000),
+    wakes: &[
+        Change::NodeState,
+        Change::NodeSkip,
+        Change::NodeLabel,
+        Change::NodeAnnotation,
+        Change::NodeCreated,
+        Change::PolicySpec,
+        Change::DaemonSetSpec,
+        Change::DaemonSetStatus,
+        Change::Maintenance,
+    ],
+};
+
+/// The row above, as far as a row below does not say otherwise.
+const fn copy(features: &Features) -> Features {
+    Features {
+        releases: features.releases,
+        restart_only: features.restart_only,
+        policy_per_driver: features.policy_per_driver,
+        claims: features.claims,
+        pod_deletion: features.pod_deletion,
+        validation: features.validation,
+        eviction_retry: features.eviction_retry,
+        backoff_first: features.backoff_first,
+        backoff_last: features.backoff_last,
+        wakes: features.wakes,
+    }
+}
+
+impl Generation {
+    /// Every generation.
+    pub const ALL: [Self; 4] = [Self::Gpu25, Self::Gpu26_3, Self::Gpu26_7, Self::Network];
+
+    /// The generation of an operator of this version, such as `v26.3.1`. `None`: the version does not tell (a development build).
+    pub fn of(driver: Driver, version: Option<&str>) -> Option<Self> {
+        if driver == Driver::Ofed {
+            return Some(Self::Network);
+        }
+        let mut parts = version?.trim_start_matches('v').split('.').map(|part| part.parse::<u32>().ok());
+        let (major, minor) = (parts.next()??, parts.next()??);
+        Some(match (major, minor) {
+            (..26, _) => Self::Gpu25,
+            (26, ..7) => Self::Gpu26_3,
+            (26.., _) => Self::Gpu26_7,
+        })
+    }
+
+    /// Its row of the table.
+    pub fn features(self) -> &'static Features {
+        match self {
+            Self::Gpu25 => &GPU_25,
+            Self::Gpu26_3 => &GPU_26_3,
+            Self::Gpu26_7 => &GPU_26_7,
+            Self::Network => &NETWORK,
+        }
+    }
+
+    /// The pause after so many failed passes in a row (1: after the first).
+    pub fn backoff(self, failures: u32) -> SignedDuration {
+        let features = self.features();
+        let doubled = 1_i32.checked_shl(failures.saturating_sub(1)).filter(|factor| *factor > 0);
+        doubled.and_then(|factor| features.backoff_first.checked_mul(factor)).unwrap_or(features.backoff_last).min(features.backoff_last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_of_generations() {
+        for (version, generation) in [
+            ("v25.3.0", Some(Generation::Gpu25)),
+            ("v25.10.1", Some(Generation::Gpu25)),
+            ("v26.3.1", Some(Generation::Gpu26_3)),
+            ("26.3.0", Some(Generation::Gpu26_3)),
+            ("v26.7.0", Some(Generation::Gpu26_7)),
+            ("v27.1.0", Some(Generation::Gpu26_7)),
+            ("main-latest", None),
+        ] {
+            assert_eq!(Generation::of(Driver::Gpu, Some(version)), generation, "{version}");
+        }
+        assert_eq!(Generation::of(Driver::Ofed, None), Some(Generation::Network));
+    }
+
+    #[test]
+    fn the_pause_after_errors_doubles_up_to_its_limit() {
+        let pauses: Vec<i128> = (1..=8).map(|failures| Generation::Gpu26_7.backoff(failures).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3000, 3000, 3000]);
+        assert_eq!(Generation::Network.backoff(40), SignedDuration::from_secs(1000));
+    }
+}

@@ -1,0 +1,181 @@
+//! What the operators do around the passes: whose policy holds for which nodes, which labels go, which nodes are marked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+
+use crate::contract::driver::Driver;
+use crate::contract::names;
+
+use super::super::observed::{Node, NvidiaDriver, Observed};
+use super::generation::{Generation, TICK};
+use super::pass::{Requestor, Write};
+use super::rules::Rules;
+use super::snapshot::{Inputs, Snapshot};
+use super::state::State;
+
+/// What a reconciliation comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work<'a> {
+    /// Passes, one after the other; an error in one ends the later ones. None: upgrades are off, and there is no next reconciliation
+    /// until something changes.
+    pub parts: Vec<Part<'a>>,
+    /// Nodes that lose their state label. Nothing else is cleaned: cordons and annotations stay.
+    pub cleaned: Vec<String>,
+    /// NodeMaintenance objects of its own that it deletes.
+    pub maintenances: Vec<String>,
+}
+
+/// A pass over some of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The NVIDIADriver that it is for. `None`: there is one policy for all.
+    pub owner: Option<&'a str>,
+    /// The policy.
+    pub rules: Rules,
+    /// The nodes.
+    pub snapshot: Snapshot<'a>,
+}
+
+impl Work<'_> {
+    /// After how long it looks again by itself, when all passes went well.
+    pub fn again(&self) -> Option<SignedDuration> {
+        (!self.parts.is_empty()).then_some(TICK)
+    }
+}
+
+/// What the operator of a driver does with what is observed.
+pub fn work<'a>(observed: &'a Observed, driver: Driver, generation: Generation, requestor: Option<&'a Requestor>) -> Work<'a> {
+    let snapshot = || Snapshot::of(observed, &Inputs { requestor, ..Inputs::of(observed, driver) });
+    let one = |rules: Rules| Work {
+        parts: vec![Part { owner: None, rules, snapshot: snapshot() }],
+        cleaned: Vec::new(),
+        maintenances: Vec::new(),
+    };
+    match driver {
+        Driver::Ofed => match observed.nic_cluster_policy.served().and_then(Option::as_ref) {
+            Some(policy) if policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade => one(Rules::of(&policy.upgrade_policy)),
+            Some(_) | None => off(observed, driver, requestor),
+        },
+        Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
+            Some(policy) if !policy.uses_nvidia_drivers || !generation.features().policy_per_driver => {
+                if policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads {
+                    one(Rules::of(&policy.upgrade_policy))
+                } else {
+                    off(observed, driver, requestor)
+                }
+            }
+            Some(_) | None => each_driver(observed, requestor, snapshot),
+        },
+    }
+}
+
+/// Every NVIDIADriver with its own policy.
+fn each_driver<'a>(observed: &'a Observed, requestor: Option<&Requestor>, snapshot: impl Fn() -> Snapshot<'a>) -> Work<'a> {
+    let enabled: Vec<&NvidiaDriver> =
+        observed.nvidia_drivers.served().into_iter().flatten().filter(|object| object.upgrade_policy.auto_upgrade).collect();
+    if enabled.is_empty() {
+        return off(observed, Driver::Gpu, requestor);
+    }
+    let snapshot = snapshot();
+    let names: BTreeSet<&str> = enabled.iter().map(|object| object.name.as_str()).collect();
+    let part = |object: &&'a NvidiaDriver| Part {
+        owner: Some(object.name.as_str()),
+        rules: Rules::of(&object.upgrade_policy),
+        snapshot: snapshot.owned_by(&object.name),
+    };
+    // A node without owner is nobody's, and keeps what it has.
+    let disowned = |node: &&Node| owner(node).is_some_and(|owner| !names.contains(owner));
+    Work {
+        parts: enabled.iter().map(part).collect(),
+        cleaned: labeled(observed, Driver::Gpu).filter(disowned).map(|node| node.name.clone()).collect(),
+        maintenances: Vec::new(),
+    }
+}
+
+fn off<'a>(observed: &Observed, driver: Driver, requestor: Option<&Requestor>) -> Work<'a> {
+    let objects = observed.workloads.maintenances.served().into_iter().flatten();
+    let own = |requestor: &Requestor| objects.filter(|object| object.requestor == requestor.id).map(|object| object.name.clone()).collect();
+    Work {
+        parts: Vec::new(),
+        cleaned: labeled(observed, driver).map(|node| node.name.clone()).collect(),
+        maintenances: requestor.map(own).unwrap_or_default(),
+    }
+}
+
+fn labeled(observed: &Observed, driver: Driver) -> impl Iterator<Item = &Node> {
+    observed.nodes.values().filter(move |node| node.labels.contains_key(driver.traits().state_label))
+}
+
+fn owner(node: &Node) -> Option<&str> {
+    node.labels.get(names::DRIVER_OWNER_LABEL).map(String::as_str).filter(|owner| !owner.is_empty())
+}
+
+fn state(node: &Node, driver: Driver) -> State {
+    State::of(node.labels.get(driver.traits().state_label).map(String::as_str))
+}
+
+/// Whether drivers are the business of NVIDIADrivers: the ClusterPolicy says so, or there is none.
+fn uses_nvidia_drivers(observed: &Observed) -> bool {
+    observed.cluster_policy.served().and_then(Option::as_ref).is_none_or(|policy| policy.uses_nvidia_drivers)
+}
+
+/// Nodes that the labelling controller puts into `upgrade-required`: a driver pod was left without owner on a node of an NVIDIADriver (the
+/// way from ClusterPolicy to NVIDIADrivers). Whether such a node was cordoned before is not noted.
+pub fn orphaned(observed: &Observed) -> Vec<String> {
+    let drivers = observed.nvidia_drivers.served().into_iter().flatten();
+    let live: BTreeSet<&str> = drivers.filter(|object| !object.deleting).map(|object| object.name.as_str()).collect();
+    let (key, value) = names::DRIVER_COMPONENT;
+    let orphans = observed
+        .pods
+        .iter()
+        .filter(|pod| pod.orphaned && pod.running && !pod.unbound && pod.labels.get(key).is_some_and(|found| found == value));
+    let nodes: BTreeSet<&str> = orphans.filter_map(|pod| pod.node.as_deref()).collect();
+    let fits = |node: &&Node| {
+        owner(node).is_some_and(|owner| live.contains(owner)) && matches!(state(node, Driver::Gpu), State::Unknown | State::Done)
+    };
+    nodes.into_iter().filter_map(|name| observed.nodes.get(name)).filter(fits).map(|node| node.name.clone()).collect()
+}
+
+/// What the labelling controller does to the annotation that leaves evictions to the upgrade controller: `true` while upgrades are on for
+/// a node, and removed otherwise.
+pub fn upgrade_enabled(observed: &Observed) -> Vec<Write> {
+    let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+    let drivers: BTreeMap<&str, bool> = observed
+        .nvidia_drivers
+        .served()
+        .into_iter()
+        .flatten()
+        .map(|object| (object.name.as_str(), object.upgrade_policy.auto_upgrade))
+        .collect();
+    let per_driver = uses_nvidia_drivers(observed);
+    let enabled = |node: &Node| {
+        if per_driver {
+            owner(node).and_then(|owner| drivers.get(owner)).copied().unwrap_or(false)
+        } else {
+            policy.is_some_and(|policy| policy.driver_enabled && policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads)
+        }
+    };
+    let change = |node: &Node| {
+        let found = node.annotations.get(names::UPGRADE_ENABLED_ANNOTATION).map(String::as_str);
+        let value = match (enabled(node), found) {
+            (true, Some("true")) | (false, None) => return None,
+            (true, _) => Some("true".to_owned()),
+            (false, Some(_)) => None,
+        };
+        Some(Write::Annotate { node: node.name.clone(), key: names::UPGRADE_ENABLED_ANNOTATION, value })
+    };
+    let gpu = |node: &&Node| node.labels.get(names::GPU_PRESENT_LABEL).is_some_and(|value| value == "true");
+    observed.nodes.values().filter(gpu).filter_map(change).collect()
+}
+
+/// Nodes that keep a ClusterPolicy with NVIDIADrivers from being `ready`: owned, not skipped, and neither done nor without a state.
+pub fn unfinished(observed: &Observed) -> Vec<String> {
+    let traits = Driver::Gpu.traits();
+    let counts = |node: &&Node| {
+        owner(node).is_some()
+            && node.labels.get(traits.skip_label).is_none_or(|value| value != "true")
+            && !matches!(state(node, Driver::Gpu), State::Unknown | State::Done)
+    };
+    observed.nodes.values().filter(counts).map(|node| node.name.clone()).collect()
+}

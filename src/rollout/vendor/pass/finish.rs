@@ -1,0 +1,32 @@
+//! The end of a node's upgrade, and stage 12: uncordon.
+
+use super::super::snapshot::Entry;
+use super::super::state::State;
+use super::{PassError, Run, Write};
+
+impl Run<'_, '_> {
+    /// A node that was cordoned before stays so, and is done; any other is to be uncordoned. With the maintenance-operator all are.
+    pub(super) fn finish(&mut self, entry: &Entry<'_>) -> Result<(), PassError> {
+        let key = self.driver().traits().initially_unschedulable;
+        if entry.notes.initially_unschedulable && !entry.notes.requestor {
+            self.state(entry, State::Done)?;
+            return self.annotate(entry, key, None);
+        }
+        self.state(entry, State::UncordonRequired)?;
+        if entry.notes.requestor {
+            self.annotate(entry, key, None)?;
+        }
+        Ok(())
+    }
+
+    /// Uncordons whatever is cordoned, whoever did it.
+    pub(super) fn uncordon(&mut self) -> Result<(), PassError> {
+        for entry in self.bucket(State::UncordonRequired).filter(|entry| !entry.notes.requestor) {
+            if entry.unschedulable {
+                self.write(Write::Uncordon { node: entry.node.to_owned() })?;
+            }
+            self.state(entry, State::Done)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! What the controller sees when a pass begins: a node and its driver pod together are one entry (k8s-operator-libs `BuildState`).
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::contract::driver::Driver;
+
+use super::state::State;
+
+mod build;
+mod select;
+
+pub use build::Inputs;
+pub use select::Selection;
+
+/// Everything that a pass is decided from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot<'a> {
+    /// Whose names are on the nodes.
+    pub driver: Driver,
+    /// Nodes with their driver pods, in the order in which the controller takes them. A node with an owned and an orphaned pod is there
+    /// twice.
+    pub entries: Vec<Entry<'a>>,
+    /// Why the controller does nothing at all; it looks again after a short pause.
+    pub blocked: Option<BuildError>,
+}
+
+/// A node and its driver pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The node.
+    pub node: &'a str,
+    /// The state that its label stands for.
+    pub state: State,
+    /// The label as it is.
+    pub label: &'a str,
+    /// Cordoned.
+    pub unschedulable: bool,
+    /// The Ready condition. `None`: there is none, which counts as available.
+    pub ready: Option<bool>,
+    /// The skip label; only `true` skips.
+    pub skip: Option<&'a str>,
+    /// The NVIDIADriver that owns the node.
+    pub owner: Option<&'a str>,
+    /// The annotations that are read.
+    pub notes: Notes<'a>,
+    /// The driver pod.
+    pub pod: DriverPod<'a>,
+    /// The validator's pods on the node, in order.
+    pub validators: Vec<Validator<'a>>,
+    /// Pods that the policy waits for and that run or are about to.
+    pub jobs: usize,
+    /// What is known of the pods that use the device.
+    pub users: Option<Users>,
+    /// The NodeMaintenance of the controller's name for the node.
+    pub maintenance: Option<Maintenance<'a>>,
+}
+
+/// Annotations of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notes<'a> {
+    /// The driver pod waits with loading the driver, unless this is empty.
+    pub safe_load: Option<&'a str>,
+    /// It was cordoned before; any value counts.
+    pub initially_unschedulable: bool,
+    /// Unix seconds since when jobs are waited for.
+    pub wait_start: Option<&'a str>,
+    /// Unix seconds since when the validator is waited for.
+    pub validation_start: Option<&'a str>,
+    /// An upgrade is asked for, if it is `true`.
+    pub requested: Option<&'a str>,
+    /// The maintenance-operator is at work; any value counts.
+    pub requestor: bool,
+}
+
+/// A driver pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriverPod<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// UID of the object.
+    pub uid: &'a str,
+    /// How it stands to its DaemonSet.
+    pub revision: Revision,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Phase `Running`.
+    pub running: bool,
+    /// There are container statuses, and all of them are ready.
+    pub containers_ready: bool,
+    /// The most restarts of a container that is not ready, init containers included.
+    pub unready_restarts: i32,
+    /// What is wrong with a container.
+    pub trouble: Option<&'a str>,
+    /// `DRIVER_CONFIG_DIGEST` of the pod.
+    pub digest: Option<&'a str>,
+    /// The same of its DaemonSet's template.
+    pub template_digest: Option<&'a str>,
+}
+
+/// How a driver pod stands to its DaemonSet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Revision {
+    /// Of its newest revision.
+    #[default]
+    Newest,
+    /// Of an older one.
+    Older,
+    /// It has no owner.
+    Orphaned,
+    /// The pod does not say of which it is: an error wherever it is looked at.
+    NoHash,
+    /// The DaemonSet has no revision: an error wherever it is looked at.
+    NoRevision,
+}
+
+/// A pod of the validator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validator<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// It runs, there are container statuses, and all of them are ready.
+    pub ready: bool,
+}
+
+/// The pods on a node that use the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Users {
+    /// How many there are.
+    pub wanted: usize,
+    /// How many of them may be evicted under the policy.
+    pub evictable: usize,
+    /// PodDisruptionBudgets that allow no eviction now, as `namespace/name`.
+    pub budgets: Vec<String>,
+}
+
+/// A NodeMaintenance object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maintenance<'a> {
+    /// Who made it.
+    pub requestor: &'a str,
+    /// Who joined.
+    pub additional: Vec<&'a str>,
+    /// Reason of the condition `Ready`.
+    pub reason: Option<&'a str>,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+/// Why the controller gives up before it looks at any node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
+pub enum BuildError {
+    /// A DaemonSet has not as many pods as it wants.
+    #[error("daemonset/{daemon_set} wants {desired} pods and has {owned}{}", Places { missing, surplus })]
+    PodCount {
+        /// The DaemonSet.
+        daemon_set: String,
+        /// `status.desiredNumberScheduled`
+        desired: i32,
+        /// Pods that it owns.
+        owned: i32,
+        /// Nodes that its node selector selects and that have none.
+        missing: Vec<String>,
+        /// Nodes with one that are not there, or that it does not select.
+        surplus: Vec<String>,
+    },
+    /// The node of a driver pod is not there.
+    #[error("pod/{pod} is on node/{node}, which is not there")]
+    NodeMissing {
+        /// The pod.
+        pod: String,
+        /// The node.
+        node: String,
+    },
+    /// A driver pod is on no node though it is not `Pending`.
+    #[error("pod/{pod} is on no node though it is not pending")]
+    NoNode {
+        /// The pod.
+        pod: String,
+    },
+}
+
+struct Places<'a> {
+    missing: &'a [String],
+    surplus: &'a [String],
+}
+
+impl fmt::Display for Places<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.missing.is_empty() {
+            write!(formatter, "; none on {}", self.missing.join(", "))?;
+        }
+        if !self.surplus.is_empty() {
+            write!(formatter, "; one too many on {}", self.surplus.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Entry<'_> {
+    /// Cordoned, or known not to be Ready.
+    pub fn is_unavailable(&self) -> bool {
+        self.unschedulable || self.ready == Some(false)
+    }
+
+    /// The user's label keeps it from being started.
+    pub fn is_skipped(&self) -> bool {
+        self.skip == Some("true")
+    }
+
+    /// Somebody asks for an upgrade.
+    pub fn is_requested(&self) -> bool {
+        self.notes.requested == Some("true")
+    }
+
+    /// The driver pod waits with loading the driver.
+    pub fn waits_for_safe_load(&self) -> bool {
+        self.notes.safe_load.is_some_and(|value| !value.is_empty())
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// The entry of a node, if it has one.
+    pub fn entry(&self, node: &str) -> Option<&Entry<'a>> {
+        self.entries.iter().find(|entry| entry.node == node)
+    }
+
+    /// The same with what is known of the pods that use the device.
+    #[must_use]
+    pub fn with_users(mut self, mut users: impl FnMut(&str) -> Option<Users>) -> Self {
+        for entry in &mut self.entries {
+            entry.users = users(entry.node);
+        }
+        self
+    }
+
+    /// The nodes of one NVIDIADriver. What blocks one blocks all.
+    #[must_use]
+    pub fn owned_by(&self, owner: &str) -> Self {
+        let entries = self.entries.iter().filter(|entry| entry.owner == Some(owner)).cloned().collect();
+        Self { driver: self.driver, entries, blocked: self.blocked.clone() }
+    }
+}

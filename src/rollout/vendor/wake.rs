@@ -1,0 +1,141 @@
+//! What makes the controller run before its next tick (the watches of its operator). Of everything else it hears at the tick only: a
+//! driver or validator that became ready, a job that ended, a cordon, a node that became Ready.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::contract::driver::Driver;
+
+use super::super::observed::{DaemonSet, Labels, Node, Observed, Pod};
+use super::generation::Generation;
+use super::snapshot::Selection;
+
+/// A kind of change in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The driver's state label of a node, also of one without driver.
+    NodeState,
+    /// The driver's skip label of a node, whatever its value.
+    NodeSkip,
+    /// Another label of a node.
+    NodeLabel,
+    /// An annotation of a node that concerns upgrades.
+    NodeAnnotation,
+    /// A node was cordoned or uncordoned, or its readiness changed.
+    NodeCondition,
+    /// A node came.
+    NodeCreated,
+    /// A node went.
+    NodeDeleted,
+    /// The spec of the operator's own custom resource.
+    PolicySpec,
+    /// The spec of an NVIDIADriver.
+    DriverSpec,
+    /// The spec of a driver DaemonSet; it came or went.
+    DaemonSetSpec,
+    /// Its status, which follows its pods.
+    DaemonSetStatus,
+    /// Any other change of a driver pod.
+    DriverPod,
+    /// A NodeMaintenance.
+    Maintenance,
+}
+
+impl Generation {
+    /// Whether it makes the controller run at once.
+    pub fn is_woken_by(self, change: Change) -> bool {
+        self.features().wakes.contains(&change)
+    }
+
+    /// Whether what happened between two looks made it run.
+    pub fn is_woken(self, before: &Observed, after: &Observed, driver: Driver) -> bool {
+        changes(before, after, driver).into_iter().any(|change| self.is_woken_by(change))
+    }
+}
+
+/// What happened between two looks.
+pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<Change> {
+    let mut changes = BTreeSet::new();
+    let mut note = |change: Change, happened: bool| {
+        if happened {
+            changes.insert(change);
+        }
+    };
+    for (name, node) in &after.nodes {
+        match before.nodes.get(name) {
+            Some(old) if old.uid == node.uid => of_node(old, node, driver, &mut note),
+            Some(_) => {
+                note(Change::NodeCreated, true);
+                note(Change::NodeDeleted, true);
+            }
+            None => note(Change::NodeCreated, true),
+        }
+    }
+    note(Change::NodeDeleted, before.nodes.keys().any(|name| !after.nodes.contains_key(name)));
+
+    note(
+        Change::PolicySpec,
+        match driver {
+            Driver::Gpu => {
+                let spec = |observed: &Observed| {
+                    observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))
+                };
+                spec(before) != spec(after)
+            }
+            Driver::Ofed => {
+                let spec = |observed: &Observed| {
+                    observed.nic_cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))
+                };
+                spec(before) != spec(after)
+            }
+        },
+    );
+    let drivers = |observed: &Observed| {
+        let all = observed.nvidia_drivers.served().into_iter().flatten();
+        all.map(|object| (object.uid.clone(), object.generation)).collect::<BTreeSet<_>>()
+    };
+    note(Change::DriverSpec, drivers(before) != drivers(after));
+
+    let selection = Selection::of(after, driver);
+    let daemon_sets = |observed: &Observed, key: fn(&DaemonSet) -> DaemonSet| {
+        let selected = observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels));
+        selected.map(|daemon_set| (daemon_set.uid.clone(), key(daemon_set))).collect::<BTreeMap<_, _>>()
+    };
+    let (old, new) = (daemon_sets(before, spec), daemon_sets(after, spec));
+    // Not every edit is in the view; that the DaemonSet controller has not seen the newest one yet tells of any.
+    let edited = |(uid, daemon_set): (&String, &DaemonSet)| !daemon_set.observed && old.get(uid).is_some_and(|old| old.observed);
+    let seen =
+        |sets: &BTreeMap<String, DaemonSet>| sets.values().map(|set| DaemonSet { observed: true, ..set.clone() }).collect::<Vec<_>>();
+    note(Change::DaemonSetSpec, seen(&old) != seen(&new) || new.iter().any(edited));
+    let pods = |observed: &Observed, key: fn(&Pod) -> (String, bool)| {
+        observed.pods.iter().filter(|pod| selection.selects(&pod.labels)).map(key).collect::<BTreeSet<_>>()
+    };
+    let readiness = |pod: &Pod| (pod.uid.clone(), pod.ready);
+    note(
+        Change::DaemonSetStatus,
+        pods(before, readiness) != pods(after, readiness) || daemon_sets(before, Clone::clone) != daemon_sets(after, Clone::clone),
+    );
+    note(Change::DriverPod, before.pods != after.pods);
+    note(Change::Maintenance, before.workloads.maintenances != after.workloads.maintenances);
+    changes
+}
+
+/// A DaemonSet without what its pods make of it.
+fn spec(daemon_set: &DaemonSet) -> DaemonSet {
+    DaemonSet { desired: 0, ..daemon_set.clone() }
+}
+
+fn of_node(old: &Node, new: &Node, driver: Driver, note: &mut impl FnMut(Change, bool)) {
+    let traits = driver.traits();
+    let own = [traits.state_label, traits.skip_label];
+    for (key, change) in own.into_iter().zip([Change::NodeState, Change::NodeSkip]) {
+        note(change, old.labels.get(key) != new.labels.get(key));
+    }
+    let differ = |old: &Labels, new: &Labels| {
+        let changed =
+            |one: &Labels, other: &Labels| one.iter().any(|(key, value)| !own.contains(&key.as_str()) && other.get(key) != Some(value));
+        changed(old, new) || changed(new, old)
+    };
+    note(Change::NodeLabel, differ(&old.labels, &new.labels));
+    note(Change::NodeAnnotation, old.annotations != new.annotations);
+    note(Change::NodeCondition, (old.unschedulable, old.ready) != (new.unschedulable, new.ready));
+}

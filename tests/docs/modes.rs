@@ -1,0 +1,46 @@
+//! The tables of `docs/modes.md` that the program has; `UPDATE=1 cargo test --test docs` writes them.
+
+use std::fmt::Write;
+
+use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::settings::Mode;
+use gpu_rollout::recipe::rules::modes::KEYS;
+
+use crate::root;
+
+const PAGE: &str = "docs/modes.md";
+const END: &str = "<!-- end -->\n";
+
+/// Fails if what stands between the note about `source` and the next end is not `expected`, or writes it.
+fn check(source: &str, expected: &str) {
+    let start = format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
+    let page = std::fs::read_to_string(root(PAGE)).unwrap();
+    let (before, rest) = page.split_once(&start).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root(PAGE), format!("{before}{start}{expected}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(found, expected, "{PAGE} is stale: UPDATE=1 cargo test --test docs");
+}
+
+fn list(names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { "–".to_owned() } else { names.join(", ") }
+}
+
+/// One test, as both write the same page.
+#[test]
+fn the_tables_are_those_of_the_program() {
+    let mut duties = "\n| Mode | Before the operator | After it |\n|---|---|---|\n".to_owned();
+    for mode in Mode::ALL {
+        let of = |is_step: bool| list(mode.duties().iter().filter(|duty| duty.is_step() == is_step).map(|duty| Duty::name(*duty)));
+        writeln!(duties, "| `{}` | {} | {} |", mode.name(), of(true), of(false)).unwrap();
+    }
+    check("src/contract/mode.rs", &format!("{duties}\n"));
+    let mut keys = "\n| Key | Modes |\n|---|---|\n".to_owned();
+    for (key, modes) in KEYS {
+        writeln!(keys, "| `{key}` | {} |", list(modes.iter().map(|mode| mode.name()))).unwrap();
+    }
+    check("src/recipe/rules/modes.rs", &format!("{keys}\n"));
+}

@@ -1,0 +1,54 @@
+//! `docs/preflight.md` is made from the table of checks; `UPDATE=1 cargo test --test docs` writes it.
+
+use std::fmt::Write;
+
+use gpu_rollout::contract::check::{Check, Normally};
+
+use crate::root;
+
+const HEAD: &str = "# What a preflight looks at
+
+<!-- Made from src/contract/check.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+
+Before anything is cordoned, the live cluster is held against what a rollout needs: its pods, PodDisruptionBudgets and ResourceClaims, its nodes and driver
+DaemonSets, and who else is at work. Only nodes with the device count. Each finding names the nodes and pods that it concerns, and what to do.
+
+A finding that *blocks* keeps the rollout from beginning; one that *warns* is told and nothing else. Each check can be turned: `block`, `warn`, or `ignore`.
+
+| Check | Normally | What it finds | What to do |
+|---|---|---|---|
+";
+
+fn normally(check: Check) -> &'static str {
+    match check.normally() {
+        Normally::Blocks => "blocks",
+        Normally::Warns => "warns",
+        Normally::BlocksDrive => "blocks in mode `drive`, warns otherwise",
+    }
+}
+
+#[test]
+fn the_checks_are_those_of_the_table() {
+    let mut expected = HEAD.to_owned();
+    for check in Check::ALL {
+        let (first, rest) = check.advice().split_at(1);
+        let advice = format!("{}{rest}.", first.to_uppercase());
+        writeln!(expected, "| `{}` | {} | {} | {advice} |", check.name(), normally(check), check.finds()).unwrap();
+    }
+    let path = root("docs/preflight.md");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, expected, "docs/preflight.md is stale: UPDATE=1 cargo test --test docs");
+}
+
+/// A cell of the table is one line, and the text of each check says something of its own.
+#[test]
+fn every_check_says_what_it_finds_and_what_to_do() {
+    for check in Check::ALL {
+        let (finds, advice) = (check.finds(), check.advice());
+        assert!(finds.ends_with('.') && !finds.contains(['|', '\n']), "{}: {finds}", check.name());
+        assert!(!advice.is_empty() && !advice.ends_with('.') && !advice.contains(['|', '\n']), "{}: {advice}", check.name());
+    }
+}

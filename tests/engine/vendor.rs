@@ -1,0 +1,6 @@
+//! The model of the vendor's controller beside what the real one did (`tests/data/traces`, gpu-operator v26.7.0).
+
+mod explain;
+mod replay;
+mod story;
+mod world;

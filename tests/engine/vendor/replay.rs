@@ -1,0 +1,163 @@
+//! What the real controller did is what the model does: every step, when it slept, and who was next.
+//!
+//! A trace shows events, not passes, so three things are tolerated. A pass writes one node after the other, about 0.1 s each, from what it
+//! saw when it began: a step may follow from what was to be seen up to [`PASS`] earlier. Events of different kinds come over different
+//! watches: what belongs to another kind may show up to [`ARRIVAL`] after the step that follows from it. And after a failed pass the
+//! controller looks again within [`BACKOFF`], so it is known to that much when it went to sleep.
+
+use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::rollout::observed::Observed;
+use gpu_rollout::rollout::vendor::operator::work;
+use gpu_rollout::rollout::vendor::pass::Write;
+use gpu_rollout::rollout::vendor::predict::{Move, Step as Next};
+use gpu_rollout::rollout::vendor::task::eviction_ended;
+use gpu_rollout::rollout::vendor::{Generation, State, pass, predict, would_move};
+
+use super::story::{Moment, Step, Story, rules, snapshot, stories};
+
+/// Seconds that a pass over four nodes may take.
+const PASS: f64 = 0.3;
+/// Seconds by which events of another kind may be late.
+const ARRIVAL: f64 = 0.05;
+/// Seconds after a failed pass.
+const BACKOFF: f64 = 3.0;
+/// Seconds between two looks without a reason.
+const TICK: f64 = 120.0;
+/// Seconds that the tick may be off: its own pass, and the requests before its first write.
+const GRAIN: f64 = 1.5;
+
+impl Story {
+    /// What the controller may have seen when it decided on a step.
+    fn views(&self, step: &Step) -> Vec<Observed> {
+        let (before, after) = self.moments.split_at(step.moment);
+        // What a moment shows was to be seen until the next one.
+        let until = |index: usize| self.moments[index + 1].second;
+        let seen =
+            before.iter().enumerate().filter(|(index, _)| step.second - until(*index) <= PASS).map(|(_, moment)| moment.observed.clone());
+        let nodes = &before.last().expect("a step is seen against something").observed.nodes;
+        let late = after.iter().take_while(|moment| moment.second - step.second <= ARRIVAL);
+        seen.chain(late.map(|moment| Observed { nodes: nodes.clone(), ..moment.observed.clone() })).collect()
+    }
+
+    fn moves(&self, observed: &Observed, second: f64) -> Vec<Move> {
+        let snapshot = snapshot(observed);
+        would_move(&snapshot, &rules(observed), &self.options(second).seen_from_outside(&snapshot))
+    }
+
+    /// Since when the controller has had no reason to run, at each moment; ticks that nothing was seen of are reasons.
+    pub(crate) fn sleeps(&self) -> Vec<f64> {
+        let mut since = 0.0;
+        let mut all = vec![since];
+        for pair in self.moments.windows(2) {
+            let [before, after] = pair else { continue };
+            let failing = pass(&snapshot(&before.observed), &rules(&before.observed), &self.options(before.second)).error.is_some();
+            if Generation::Gpu26_7.is_woken(&before.observed, &after.observed, Driver::Gpu) || failing {
+                since = after.second;
+            }
+            while after.second - since > TICK + BACKOFF {
+                since += TICK;
+            }
+            all.push(since);
+        }
+        all
+    }
+
+    /// The steps before which the controller slept.
+    fn first_steps(&self) -> impl Iterator<Item = (&Step, &Moment, f64)> {
+        let since = &self.asleep_since;
+        let slept = move |step: &Step| (step.second - since[step.moment - 1] > 2.0 * BACKOFF).then(|| since[step.moment - 1]);
+        self.steps
+            .iter()
+            .filter(|step| step.from != State::PodDeletionRequired && step.to != State::Unknown)
+            .filter_map(move |step| Some((step, &self.moments[step.moment - 1], slept(step)?)))
+    }
+}
+
+#[test]
+fn every_step_of_the_real_controller_is_one_that_the_model_takes() {
+    let (mut foreground, mut background, mut cleaned) = (0, 0, 0);
+    for (name, story) in stories() {
+        for step in &story.steps {
+            let views = story.views(step);
+            let taken = |observed: &Observed| {
+                let outcome = pass(&snapshot(observed), &rules(observed), &story.options(step.second));
+                outcome.writes.contains(&Write::State { node: step.node.clone(), state: step.to })
+            };
+            let ended = |observed: &Observed| {
+                let policy = rules(observed).policy;
+                step.from == State::PodDeletionRequired && [true, false].iter().any(|well| eviction_ended(*well, &policy) == step.to)
+            };
+            let switched_off = |observed: &Observed| {
+                step.to == State::Unknown && work(observed, Driver::Gpu, Generation::Gpu26_7, None).cleaned.contains(&step.node)
+            };
+            if views.iter().any(taken) {
+                foreground += 1;
+            } else if views.iter().any(ended) {
+                background += 1;
+            } else if views.iter().any(switched_off) {
+                cleaned += 1;
+            } else {
+                panic!("{name}: the model does not do this: {step:?}");
+            }
+        }
+    }
+    assert_eq!((foreground, background, cleaned), (255, 31, 4), "steps of all traces");
+}
+
+/// When it goes to sleep it has nothing left to do, and when it looks without anything to show for it there was nothing to do.
+#[test]
+fn the_real_controller_sleeps_when_the_model_has_nothing_to_do() {
+    for (name, story) in stories() {
+        let since = &story.asleep_since;
+        for (index, pair) in story.moments.windows(2).enumerate() {
+            let [moment, next] = pair else { continue };
+            // Looks at the end of the time in which it has looked for sure, and at each tick that nothing was seen of.
+            let (begin, end) = (since[index] + BACKOFF, next.second - PASS);
+            let looks = [begin, begin + TICK, begin + 2.0 * TICK].into_iter().filter(|look| moment.second < *look && *look < end);
+            for look in looks {
+                let moves = story.moves(&moment.observed, look);
+                let late = moment.second > since[index] + ARRIVAL;
+                assert!(moves.is_empty() || (late && look < since[index] + TICK), "{name}: at {look}: {moves:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_sleep_the_next_step_is_the_predicted_one_at_the_predicted_time() {
+    let mut count = 0;
+    for (name, story) in stories() {
+        for (step, moment, since) in story.first_steps() {
+            let snapshot = snapshot(&moment.observed);
+            let options = story.options(step.second).seen_from_outside(&snapshot);
+            let prediction = predict(&snapshot, &rules(&moment.observed), &options, story.at(since));
+            let first = prediction.moves.first().map(|moved| (moved.node.as_str(), moved.from, moved.step));
+            assert_eq!(first, Some((step.node.as_str(), step.from, Next::To(step.to))), "{name} at {}", step.second);
+            let at_latest = prediction.at_latest.expect("upgrades are on");
+            let off = step.second - at_latest.duration_since(story.at(0.0)).as_secs_f64();
+            assert!((-GRAIN..BACKOFF + GRAIN).contains(&off), "{name}: {off} s from the tick: {step:?}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 33, "sleeps of all traces");
+}
+
+#[test]
+fn the_node_that_starts_next_is_the_predicted_one() {
+    let mut count = 0;
+    for (name, story) in stories() {
+        for step in story.steps.iter().filter(|step| step.from == State::UpgradeRequired && step.to != State::Unknown) {
+            // A pass may start several nodes: those before this one have started by now.
+            let pending = snapshot(&story.moments[step.moment - 1].observed);
+            let waits = |node: &str| pending.entry(node).is_some_and(|entry| entry.state == State::UpgradeRequired);
+            let predicted = |observed: &Observed| {
+                let moves = story.moves(observed, step.second);
+                let next = moves.iter().find(|moved| moved.from == State::UpgradeRequired && waits(&moved.node));
+                next.is_some_and(|moved| moved.node == step.node && moved.step == Next::To(step.to))
+            };
+            assert!(story.views(step).iter().any(predicted), "{name}: {step:?}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 37, "starts of all traces");
+}
