@@ -5,6 +5,7 @@ pub mod action;
 pub mod decide;
 pub mod device_plugin;
 pub mod estimate;
+pub mod hold;
 pub mod keep;
 pub mod memory;
 pub mod node;

@@ -10,8 +10,8 @@ mod docs {
     mod exit_codes;
     mod links;
     mod lints;
-    mod preflight;
     mod modes;
+    mod preflight;
     mod rights;
     mod traps;
 }

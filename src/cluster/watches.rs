@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::names;
-use crate::contract::settings::{Mode, Settings};
+use crate::contract::settings::Settings;
 use crate::rollout::observed::{self, Observed};
 
 use super::cache::{Health, Table};
@@ -25,7 +25,7 @@ use super::{network, project};
 
 mod workloads;
 
-use workloads::{WorkloadWatches, job_selector, moves_workloads, starts_nodes};
+use workloads::{WorkloadWatches, job_selector, sees_budgets, starts_nodes};
 
 /// Whether the caches can be decided on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<
 /// # Errors
 /// The call failed.
 pub async fn slice_version(client: &Client, settings: &Settings) -> Result<Option<&'static str>, CallError> {
-    if !settings.has(Duty::Reroll) && !moves_workloads(settings) {
+    if !settings.has(Duty::Reroll) && !sees_budgets(settings) {
         return Ok(None);
     }
     let groups = call(client.list_api_groups()).await?;
@@ -134,7 +134,8 @@ impl Watches {
             ($needed:expr, $api:expr, $selection:expr, $project:expr) => {{ if $needed { watch!($api, $selection, $project) } else { Table::absent(Arc::clone(&changed)) } }};
         }
         let settles = settings.has(Duty::Settle);
-        let (gpu, ofed) = (settles && settings.driver == Driver::Gpu, settles && settings.driver == Driver::Ofed);
+        let looks = settles || settings.has(Duty::Preflight);
+        let (gpu, ofed) = (looks && settings.driver == Driver::Gpu, looks && settings.driver == Driver::Ofed);
         let pods = || Api::<core::Pod>::namespaced(client.clone(), operator);
         let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
         let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
@@ -172,7 +173,7 @@ impl Watches {
         });
         let claims = |version| dynamic("resource.k8s.io", version, "ResourceClaim", "resourceclaims");
         let maintenances = dynamic("maintenance.nvidia.com", "v1alpha1", "NodeMaintenance", "nodemaintenances");
-        let moves = moves_workloads(settings);
+        let budgets = sees_budgets(settings);
         let jobs = job_selector(settings);
         let workloads = WorkloadWatches {
             focus: Focus::new(client, Arc::clone(&changed)),
@@ -182,8 +183,8 @@ impl Watches {
                 Selection::matching(jobs.unwrap_or_default()),
                 project::job
             ),
-            budgets: watch_if!(moves, Api::<policy::PodDisruptionBudget>::all(client.clone()), all(), project::budget),
-            claims: match slice_version.filter(|_| moves) {
+            budgets: watch_if!(budgets, Api::<policy::PodDisruptionBudget>::all(client.clone()), all(), project::budget),
+            claims: match slice_version.filter(|_| budgets) {
                 Some(version) => watch!(Api::<DynamicObject>::all_with(client.clone(), &claims(version)), all(), project::claim),
                 None => Table::absent(Arc::clone(&changed)),
             },
@@ -195,7 +196,7 @@ impl Watches {
             ),
         };
         Self {
-            nodes: watch_if!(settles || restarts, Api::<core::Node>::all(client.clone()), all(), project::node),
+            nodes: watch_if!(looks || restarts || settings.has(Duty::Hold), Api::<core::Node>::all(client.clone()), all(), project::node),
             operator: watch_if!(
                 settles,
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
@@ -215,15 +216,18 @@ impl Watches {
                 project::nic_cluster_policy
             ),
             nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
-            daemon_sets: watch_if!(settles, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
+            daemon_sets: watch_if!(looks, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
             revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
             drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), project::pod),
-            toolkits: watch_if!(gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), project::pod),
+            toolkits: watch_if!(
+                settles && gpu,
+                pods(),
+                Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))),
+                project::pod
+            ),
             validators: match settings.driver.traits().validator {
-                Some((key, value)) if settings.mode > Mode::Observe => {
-                    watch_if!(settles, pods(), Selection::labeled((key, Some(value))), project::pod)
-                }
-                Some(_) | None => Table::absent(Arc::clone(&changed)),
+                Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), project::pod),
+                None => Table::absent(Arc::clone(&changed)),
             },
             dra,
             device_plugin,

@@ -20,6 +20,8 @@ pub enum ExitCode {
     OperatorMissing,
     /// The live custom resource does not say what this bundle's values say.
     Precondition,
+    /// The preflight found what would stop the upgrade; the operator's release was not reached.
+    Preflight,
     /// The time budget is over and nodes still wait.
     Budget,
     /// Nodes have failed and will not go on by themselves.
@@ -46,7 +48,7 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Success,
         Self::Input,
         Self::Usage,
@@ -55,6 +57,7 @@ impl ExitCode {
         Self::ApiMissing,
         Self::OperatorMissing,
         Self::Precondition,
+        Self::Preflight,
         Self::Budget,
         Self::NodesFailed,
         Self::NoGpuNodes,
@@ -79,6 +82,7 @@ impl ExitCode {
             Self::ApiMissing => 11,
             Self::OperatorMissing => 12,
             Self::Precondition => 13,
+            Self::Preflight => 14,
             Self::Budget => 20,
             Self::NodesFailed => 21,
             Self::NoGpuNodes => 22,
@@ -104,6 +108,7 @@ impl ExitCode {
             Self::ApiMissing => "api-missing",
             Self::OperatorMissing => "operator-missing",
             Self::Precondition => "precondition",
+            Self::Preflight => "preflight",
             Self::Budget => "budget",
             Self::NodesFailed => "nodes-failed",
             Self::NoGpuNodes => "no-gpu-nodes",

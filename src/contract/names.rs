@@ -111,6 +111,8 @@ pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgra
 pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
 /// Its environment variables that must be `false` where we evict and drain: it would do both beside us (the operator sets the first to true).
 pub const DRIVER_MANAGER_OFF: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
+/// What the driver manager does by itself while the vendor's controller is off: evict pods, drain and uncordon the node.
+pub const MANAGER_EVICTIONS: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
 /// Environment variable of a driver pod: a hash over everything that the driver's installation depends on (gpu-operator v26.3 and later).
 pub const CONFIG_DIGEST_ENV: &str = "DRIVER_CONFIG_DIGEST";
 /// Annotation of the API object of a static pod (Kubernetes `core/v1` `MirrorPodAnnotationKey`).

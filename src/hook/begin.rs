@@ -76,7 +76,14 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
     let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
     in_step(hook, &watches, deadline).await?;
     if let Some(why) = prepared {
-        let ended = if settings.watches() { nothing_to_do(hook, &record, &watches, deadline) } else { Some(nothing(why)) };
+        let looks = settings.has(Duty::Preflight) || settings.has(Duty::Hold);
+        let ended = if settings.watches() {
+            nothing_to_do(hook, &record, &watches, deadline)
+        } else if looks {
+            looked_before(hook, &record)
+        } else {
+            Some(nothing(why))
+        };
         if let Some(ended) = ended {
             return Err(ended);
         }
@@ -204,6 +211,13 @@ fn nothing(why: &str) -> Ended {
     let message = format!("nothing to do: {why}");
     tracing::info!("{message}");
     Ended::new(ExitCode::Success, message)
+}
+
+/// The same was about to be deployed before, and nothing stood against it.
+fn looked_before(hook: &Hook, record: &Record) -> Option<Ended> {
+    let run = record.run.as_ref().filter(|run| run.digest == hook.settings.digest)?;
+    let verdict = run.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Success)?;
+    Some(nothing(&format!("the same was about to be deployed {}: {}", verdict.at, verdict.message)))
 }
 
 /// D is completed and the live state still good: the deployer fired though nothing has changed.

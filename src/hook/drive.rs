@@ -25,7 +25,9 @@ use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
 mod act;
+mod hold;
 mod network;
+mod preflight;
 mod tell;
 
 /// Changes that come together are looked at together.
@@ -207,14 +209,32 @@ impl<'a> Drive<'a> {
 
     /// All duties, in their order. `None`: the Lease was lost.
     async fn duties(&mut self, held: &mut Held) -> Option<Ended> {
+        let mut messages = Vec::new();
         if self.hook.settings.has(Duty::PrepareNetwork) {
             let message = match self.prepare_network(held).await {
                 Ok(message) => message?,
                 Err(ended) => return Some(ended),
             };
-            if !self.hook.settings.watches() {
-                return Some(self.conclude(Verdict { code: ExitCode::Success, message, at: self.now() }).await);
+            messages.push(message);
+        }
+        if self.hook.settings.has(Duty::Preflight) {
+            match self.preflight().await {
+                Ok(message) => messages.push(message),
+                Err(ended) if ended.code == ExitCode::Preflight => {
+                    return Some(self.conclude(Verdict { code: ended.code, message: ended.message, at: self.now() }).await);
+                }
+                Err(ended) => return Some(ended),
             }
+        }
+        if self.hook.settings.has(Duty::Hold) {
+            match self.hold(held).await {
+                Ok(message) => messages.push(message?),
+                Err(ended) => return Some(ended),
+            }
+        }
+        if !self.hook.settings.watches() {
+            let message = messages.join("; ");
+            return Some(self.conclude(Verdict { code: ExitCode::Success, message, at: self.now() }).await);
         }
         self.under_lease(held).await
     }

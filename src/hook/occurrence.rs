@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::cluster::events::{About, Recorder, shortened};
+use crate::contract::check::Severity;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{Plugin, Verdict};
 use crate::rollout::action::News;
+use crate::rollout::preflight::Finding;
 use crate::rollout::reason::Wait;
 
 /// Something that happened.
@@ -56,6 +58,11 @@ pub(super) enum Occurrence<'a> {
         plugin: Plugin,
         /// The node.
         node: &'a str,
+    },
+    /// The preflight found something.
+    Found {
+        /// What.
+        finding: &'a Finding,
     },
     /// A node's upgrade has come to an end.
     NodeNews {
@@ -121,6 +128,11 @@ impl Occurrence<'_> {
                 };
                 tracing::info!(node, "{text}");
                 (About::Node { name: node }, false, name, text.to_owned())
+            }
+            Occurrence::Found { finding } => {
+                let blocks = finding.severity == Severity::Blocking;
+                tracing::warn!(blocks, nodes = ?finding.nodes, pods = ?finding.pods, "preflight: {finding}");
+                (About::Run, true, if blocks { "PreflightBlocked" } else { "PreflightWarning" }, finding.to_string())
             }
             Occurrence::NodeNews { node, news: News::Upgraded(text) } => {
                 tracing::info!(node, "upgraded: {text}");

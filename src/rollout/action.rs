@@ -31,6 +31,11 @@ pub enum News {
 }
 
 impl NodePatch {
+    /// The node that it is about.
+    pub fn node_name(&self) -> &str {
+        &self.node
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()

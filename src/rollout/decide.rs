@@ -24,6 +24,7 @@ mod fleet;
 mod judge;
 mod replace;
 mod restart;
+mod steer;
 
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -254,7 +254,9 @@ impl<'a> Operands<'a> {
     fn skipped(&self, node: &Node) -> bool {
         let label = |key: &str| node.labels.get(key).map(String::as_str);
         let begun = !matches!(label(self.traits().state_label), None | Some("" | "upgrade-done" | "upgrade-required"));
-        label(self.traits().skip_label) == Some("true") && !begun
+        // A hold of ours is no wish: the node's turn comes.
+        let held = node.annotations.contains_key(self.traits().hold);
+        label(self.traits().skip_label) == Some("true") && !begun && !held
     }
 
     fn base(&self, driver: Option<&Pod>, toolkit: Option<&Pod>) -> Option<Base> {

@@ -174,13 +174,10 @@ fn one_actor(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -
     Err(wrong(Driver::Gpu.traits().policy_kind, policy.driver_field_manager.clone()))
 }
 
-/// What the driver manager would do by itself while the vendor's controller is off: evict pods, drain and uncordon the node.
-const MANAGER_EVICTIONS: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
-
 /// The driver manager's own evictions are off in every driver template.
 fn evictions_left_to_us(observed: &Observed) -> Result<(), Reason> {
     for daemon_set in gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.images.contains_key(names::DRIVER_MANAGER_CONTAINER)) {
-        for key in MANAGER_EVICTIONS {
+        for key in names::MANAGER_EVICTIONS {
             let found = daemon_set.manager_environment.get(key).map(String::as_str);
             if found != Some("false") {
                 return Err(Reason::SpecNotObserved {

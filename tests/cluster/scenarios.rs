@@ -3,6 +3,7 @@
 mod accepted;
 mod again;
 mod api_away;
+mod assist;
 mod bundle;
 mod cost;
 mod dra_driver;

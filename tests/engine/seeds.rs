@@ -35,7 +35,7 @@ fn seeds(from: u64, count: u64, most_nodes: u64) {
         }
     }
     println!("{count} seeds of up to {most_nodes} nodes: {decisions} decisions, {races} races, {:.1} s", began.elapsed().as_secs_f64());
-    assert!(found.is_empty(), "{} of {count}:\n{}", found.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} of {count}:\n{}", found.len(), found.iter().take(12).map(|text| text.chars().take(700).collect::<String>()).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

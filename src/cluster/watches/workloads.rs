@@ -1,7 +1,7 @@
 //! The watches of what may be in the way of an upgrade.
 
 use crate::contract::duty::Duty;
-use crate::contract::settings::{Mode, Settings};
+use crate::contract::settings::Settings;
 use crate::rollout::observed::workload::{Budget, Claim, Job, Maintenance, Workloads};
 
 use super::served;
@@ -10,12 +10,17 @@ use crate::cluster::focus::Focus;
 
 /// Whether the Job decides when a node goes.
 pub(super) fn starts_nodes(settings: &Settings) -> bool {
-    settings.has(Duty::Settle) && settings.mode >= Mode::Steer
+    settings.has(Duty::Steer) || settings.has(Duty::Drive)
+}
+
+/// Whether it looks at what may stand against evictions.
+pub(super) fn sees_budgets(settings: &Settings) -> bool {
+    settings.has(Duty::Preflight) || settings.has(Duty::Drive)
 }
 
 /// Whether it moves workloads off nodes itself.
-pub(super) fn moves_workloads(settings: &Settings) -> bool {
-    settings.has(Duty::Settle) && settings.mode == Mode::Drive
+fn moves_workloads(settings: &Settings) -> bool {
+    settings.has(Duty::Drive)
 }
 
 /// The label selector of the jobs that are waited for.

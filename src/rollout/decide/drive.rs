@@ -32,15 +32,15 @@ mod others;
 const REPEAT_SECONDS: u64 = 10;
 
 /// A node, with all that its turn depends on.
-struct Subject<'a> {
-    node: &'a Node,
+pub(super) struct Subject<'a> {
+    pub(super) node: &'a Node,
     /// Its driver pod, if it is to have one.
-    pod: Option<DriverPod<'a>>,
+    pub(super) pod: Option<DriverPod<'a>>,
     /// A driver DaemonSet is to have a pod there.
     wanted: bool,
-    found: Found,
+    pub(super) found: Found,
     /// What it waits for apart from its upgrade.
-    left: Option<Reason>,
+    pub(super) left: Option<Reason>,
 }
 
 impl Subject<'_> {
@@ -71,13 +71,17 @@ impl Deciding<'_> {
         let members: BTreeMap<&str, Member> = subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
         let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
+        let mut ends = false;
         for (at, subject) in subjects.iter().enumerate() {
             let turn = self.turn(subject);
             if let Turn::Candidate(again) = turn {
                 candidates.push((again, at));
             }
             reasons.push(match turn {
-                Turn::Over => None,
+                Turn::Over => {
+                    ends |= self.is_under_way(subject.node);
+                    None
+                }
                 Turn::Waits(reason) => Some(reason),
                 Turn::Candidate(_) => subject.left.clone(),
             });
@@ -85,7 +89,6 @@ impl Deciding<'_> {
         // Nodes that were tried before come last: they must not keep the others from their turn.
         candidates.sort_unstable();
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let ends = subjects.iter().zip(&reasons).any(|(subject, reason)| reason.is_none() && self.is_under_way(subject.node));
         let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for (again, at) in candidates {
             let subject = &subjects[at];
@@ -103,7 +106,7 @@ impl Deciding<'_> {
     }
 
     /// The node as limits see it. What was asked for and has not been seen counts as if it had.
-    fn member(&self, subject: &Subject<'_>) -> Member {
+    pub(super) fn member(&self, subject: &Subject<'_>) -> Member {
         let node = subject.node;
         let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
         let in_progress = subject.in_progress() || started;
@@ -116,12 +119,12 @@ impl Deciding<'_> {
     }
 
     /// Whether the run has waited for the node so far.
-    fn is_under_way(&self, node: &Node) -> bool {
+    pub(super) fn is_under_way(&self, node: &Node) -> bool {
         self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.outcome.is_none())
     }
 
     /// What forbids every start. `ends`: a node comes to its end in this very decision.
-    fn barrier(&mut self, subjects: &[Subject<'_>], ends: bool) -> Option<Upgrading> {
+    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>], ends: bool) -> Option<Upgrading> {
         let failed: Vec<String> = subjects
             .iter()
             .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
@@ -217,6 +220,12 @@ impl Deciding<'_> {
         if node.labels.get(traits.skip_label).is_some_and(|value| value == "true") {
             return Some(Reason::Skipped { label: traits.skip_label });
         }
+        self.forbidden_by_others(subject)
+    }
+
+    /// What others forbid of it.
+    pub(super) fn forbidden_by_others(&mut self, subject: &Subject<'_>) -> Option<Reason> {
+        let node = subject.node;
         if let Some(reason) = self.others_have_it(node) {
             return Some(reason);
         }
@@ -300,10 +309,19 @@ impl Deciding<'_> {
     }
 
     /// Takes away what is ours, except for a cordon that is not known to be.
-    fn clear_away(&mut self, subject: &Subject<'_>) {
+    pub(super) fn clear_away(&mut self, subject: &Subject<'_>) {
         let mut patch = patch_of(subject.node);
         remove(&mut patch, self.settings.driver.traits());
         self.issue(patch, false);
+    }
+
+    /// [`Self::give_back`] and [`Self::fail`] for those who only want the reason.
+    pub(super) fn handed_back(&mut self, subject: &Subject<'_>, record: &Record) -> Reason {
+        reason_of(self.give_back(subject, record))
+    }
+
+    pub(super) fn failed_for(&mut self, subject: &Subject<'_>, record: &Record, cause: Cause, message: String) -> Reason {
+        reason_of(self.fail(subject, record, cause, message))
     }
 
     /// The node is done: cordon, state and record go in one patch.
@@ -363,7 +381,7 @@ impl Deciding<'_> {
     }
 }
 
-fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
+pub(super) fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
     Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found: read(node, traits), left }
 }
 
@@ -382,8 +400,15 @@ enum Turn {
     Candidate(u32),
 }
 
+fn reason_of(turn: Turn) -> Reason {
+    match turn {
+        Turn::Waits(reason) => reason,
+        Turn::Over | Turn::Candidate(_) => Reason::Upgrading(Upgrading::GivingBack),
+    }
+}
+
 /// Puts state label and record into a patch.
-fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
+pub(super) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
     patch.labels.insert(traits.own_state_label.to_owned(), Some(record.state.name().to_owned()));
     patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
 }
@@ -395,7 +420,7 @@ fn remove(patch: &mut NodePatch, traits: &Traits) {
 }
 
 /// Whether the node's driver has to be replaced, or somebody asks for it.
-fn needs_upgrade(subject: &Subject<'_>, traits: &Traits) -> bool {
+pub(super) fn needs_upgrade(subject: &Subject<'_>, traits: &Traits) -> bool {
     if !subject.wanted {
         return false;
     }

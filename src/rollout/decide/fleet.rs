@@ -111,6 +111,7 @@ impl Deciding<'_> {
             | ExitCode::Usage
             | ExitCode::Different
             | ExitCode::Rights
+            | ExitCode::Preflight
             | ExitCode::Budget
             | ExitCode::NodesFailed
             | ExitCode::DraNotServing

@@ -39,6 +39,8 @@ impl Deciding<'_> {
         let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
         let reasons = if self.settings.has(Duty::Drive) {
             self.drive(nodes, reasons, fleet)
+        } else if self.settings.has(Duty::Steer) {
+            self.steer(nodes, reasons, fleet)
         } else if self.settings.has(Duty::Wake) {
             self.assist(nodes, reasons, fleet)
         } else {

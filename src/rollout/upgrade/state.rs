@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
+    /// We have let go of it: the vendor's controller has it.
+    Lifted,
     /// Cordoned; jobs that are to end by themselves run on it.
     WaitForJobsRequired,
     /// The pods that use the device are being evicted.
@@ -24,7 +26,8 @@ pub enum State {
 
 impl State {
     /// Every state, in the order in which a node goes through them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Lifted,
         Self::WaitForJobsRequired,
         Self::PodDeletionRequired,
         Self::DrainRequired,
@@ -36,6 +39,7 @@ impl State {
     /// The value of the state label.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Lifted => "lifted",
             Self::WaitForJobsRequired => "wait-for-jobs-required",
             Self::PodDeletionRequired => "pod-deletion-required",
             Self::DrainRequired => "drain-required",

@@ -100,7 +100,8 @@ async fn workloads_leave_within_their_budgets_and_every_node_is_given_back() -> 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
         check_done(stack, &[]).await?;
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
-        let evictions = hook.requests(begin)?.into_iter().filter(|request| request.resource == "pods/eviction" && request.code == 201).count();
+        let evictions =
+            hook.requests(begin)?.into_iter().filter(|request| request.resource == "pods/eviction" && request.code == 201).count();
         ensure!(evictions > 0, "something was evicted\n{}", hook.logs().await?);
         let (requests, writes) = requests_a_node(&hook, begin, 4)?;
         eprintln!("drive: {requests} requests a node, of them {writes} writes; {evictions} evictions");
@@ -135,7 +136,10 @@ async fn a_node_whose_driver_fails_keeps_its_cordon_and_the_others_are_done() ->
         let events = hook.events_about("gpu-1").await?;
         ensure!(events.iter().any(|event| event.contains("restarts")), "{events:?}");
         let record = hook.record().await?;
-        ensure!(record.get("node.gpu-1").is_some_and(|text| text.contains("UpgradeFailed") && text.contains("pod-restart-required")), "{record:?}");
+        ensure!(
+            record.get("node.gpu-1").is_some_and(|text| text.contains("UpgradeFailed") && text.contains("pod-restart-required")),
+            "{record:?}"
+        );
         ensure!(record.get("node.gpu-0").is_some_and(|text| text.contains("\"outcome\":\"done\"")), "{record:?}");
         Ok(())
     })

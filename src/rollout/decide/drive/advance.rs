@@ -97,6 +97,8 @@ impl Deciding<'_> {
             State::DrainRequired => self.drain(subject, record),
             State::PodRestartRequired => self.restart(subject, record, actions),
             State::ValidationRequired => self.validate(subject, record),
+            // The vendor's controller is off now, and left it where it was.
+            State::Lifted => Step::To(self.after_jobs()),
             // A failed node has its own road.
             State::UpgradeFailed => Step::Done,
         }
@@ -243,13 +245,13 @@ impl Deciding<'_> {
     }
 
     /// When the validator's time is over: it begins when the driver is ready.
-    fn validation_limit(&self, subject: &Subject<'_>, record: &Record) -> Option<Timestamp> {
+    pub(in super::super) fn validation_limit(&self, subject: &Subject<'_>, record: &Record) -> Option<Timestamp> {
         let ready = subject.pod.as_ref()?.pod.ready_since.unwrap_or(record.since).max(record.started);
         Some(after(ready, self.settings.upgrade.validation_seconds))
     }
 
     /// What is wrong with the validator; `None`: it succeeded, or the driver has none.
-    pub(super) fn validation(&self, subject: &Subject<'_>, _: &Record) -> Option<String> {
+    pub(in super::super) fn validation(&self, subject: &Subject<'_>, _: &Record) -> Option<String> {
         self.settings.driver.traits().validator?;
         let mut found = false;
         for pod in self.observed.validators.iter().filter(|pod| pod.node.as_deref() == Some(subject.node.name.as_str())) {

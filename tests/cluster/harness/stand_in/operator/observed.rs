@@ -34,6 +34,8 @@ pub(super) struct Observed {
     pub(super) version: String,
     /// Nodes with NVIDIA GPUs, by name.
     pub(super) gpu_nodes: Vec<Arc<Node>>,
+    /// All nodes, by name.
+    pub(super) nodes: Vec<Arc<Node>>,
     /// Whether node-feature-discovery has labeled any node.
     pub(super) nfd_labels: bool,
     /// The operands' pods.
@@ -65,15 +67,16 @@ impl Caches {
         let operator =
             pods.iter().filter(of_operator).filter(|pod| is_ready(pod)).max_by_key(|pod| pod.metadata.creation_timestamp.clone())?;
         let version = operator.spec.as_ref()?.containers.first()?.image.as_ref()?.rsplit(':').next()?.to_owned();
-        let nodes = self.nodes.all();
+        let mut nodes = self.nodes.all();
+        nodes.sort_by_key(|node| node.name_any());
         let nfd_labels = nodes.iter().any(|node| node.labels().keys().any(|label| label.starts_with(NFD_PREFIX)));
-        let mut gpu_nodes = nodes;
+        let mut gpu_nodes = nodes.clone();
         gpu_nodes.retain(|node| node.labels().get(NFD_GPU_LABEL).is_some_and(|value| value == "true"));
-        gpu_nodes.sort_by_key(|node| node.name_any());
         Some(Observed {
             policy,
             version,
             gpu_nodes,
+            nodes,
             nfd_labels,
             pods,
             daemon_sets: self.daemon_sets.all(),

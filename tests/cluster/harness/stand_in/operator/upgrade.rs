@@ -66,7 +66,8 @@ fn fingerprint(observed: &Observed) -> String {
     let template =
         generation.filter(|generation| *generation > 1).map(|generation| (generation, observed.newest_revision(Operand::Driver)));
     let mut seen = format!("{:?} {template:?}", observed.policy.metadata.generation);
-    for node in &observed.gpu_nodes {
+    // The labels of every node count, with or without a driver.
+    for node in &observed.nodes {
         let skip = observed.is_at_least(26, 7).then(|| node.labels().get(SKIP));
         seen.extend([" ".to_owned(), node.name_any(), format!("{:?} {skip:?}", node.labels().get(STATE))]);
     }

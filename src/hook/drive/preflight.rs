@@ -1,0 +1,84 @@
+//! Duty `preflight`: looks, before the operator sees the new spec, for what would stop its upgrade. It reads, and says what it found.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::call::CallError;
+use crate::cluster::list::list_workloads;
+use crate::contract::check::{Severity, Strictness};
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::contract::names;
+use crate::contract::settings::{Mode, Settings};
+use crate::hook::Ended;
+use crate::hook::occurrence::Occurrence;
+use crate::rollout::node::driver_nodes;
+use crate::rollout::observed::Labels;
+use crate::rollout::pods::filter::DaemonSets;
+use crate::rollout::preflight::{Coming, Finding, Input, may_begin, policy, preflight};
+
+use super::{Drive, RETRY, interrupted, refused};
+
+/// How many findings a message names before it only counts the rest.
+const NAMED: usize = 3;
+
+impl Drive<'_> {
+    /// Looks at the cluster as it is. The message, or the end if something blocks. Findings are logged, and told as events of the Job.
+    pub(super) async fn preflight(&mut self) -> Result<String, Ended> {
+        let settings = &self.hook.settings;
+        let observed = self.watches.observed();
+        let nodes: BTreeSet<String> = driver_nodes(&observed, settings.driver).map(|node| node.name.clone()).collect();
+        let pods = loop {
+            match list_workloads(&self.hook.client, &nodes, Some).await {
+                Ok(pods) => break pods,
+                Err(CallError::Forbidden(message)) => return Err(refused(&message)),
+                Err(error) if self.now() < self.memory.deadline && !self.hook.shutdown.is_requested() => {
+                    tracing::warn!(%error, "unable to list the pods; trying again");
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(_) if self.hook.shutdown.is_requested() => return Err(interrupted()),
+                Err(error) => {
+                    return Err(Ended::new(ExitCode::ApiUnreachable, format!("the pods could not be listed in time: {error}")));
+                }
+            }
+        };
+        let policy = policy(&observed, settings);
+        let input = Input {
+            observed: &observed,
+            settings,
+            policy: &policy,
+            pods: &pods,
+            daemon_sets: &DaemonSets::new(),
+            own: &self.memory.own,
+            coming: &coming(settings),
+            now: self.now(),
+        };
+        let findings = preflight(input, &Strictness::default());
+        for finding in &findings {
+            self.record(Occurrence::Found { finding }).await;
+        }
+        let blocking: Vec<&Finding> = findings.iter().filter(|finding| finding.severity == Severity::Blocking).collect();
+        if may_begin(&findings) {
+            return Ok(format!("preflight: {} nodes, {} pods on them, {} warnings", nodes.len(), pods.len(), findings.len()));
+        }
+        let named: Vec<String> = blocking.iter().take(NAMED).map(ToString::to_string).collect();
+        let more = if blocking.len() > NAMED { format!("; and {} more", blocking.len() - NAMED) } else { String::new() };
+        Err(Ended::new(ExitCode::Preflight, format!("the upgrade must not begin: {}{more}", named.join("; "))))
+    }
+}
+
+/// What the values that are about to be deployed will say, as far as the mode and the settings tell.
+fn coming(settings: &Settings) -> Coming {
+    let off = || names::MANAGER_EVICTIONS.iter().map(|key| ((*key).to_owned(), "false".to_owned())).collect::<Labels>();
+    Coming {
+        driver: settings.expected.driver_enabled,
+        auto_upgrade: match settings.mode {
+            Mode::Observe => None,
+            Mode::Assist | Mode::Steer => Some(true),
+            Mode::Drive => Some(false),
+        },
+        manager_environment: (settings.mode == Mode::Drive).then(off),
+        // The Job that waits for the rollout is another one, and looks at its own budget.
+        budget_seconds: if settings.has(Duty::Settle) { None } else { Some(u64::MAX) },
+        ..Coming::default()
+    }
+}

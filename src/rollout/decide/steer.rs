@@ -1,0 +1,181 @@
+//! Mode `steer`: the vendor's controller does the work, and we say when each node goes. Nodes are held by its skip label; one is let go of by
+//! taking the label away and cordoning it in the same patch, with the note that makes the controller leave the cordon: it is ours until the
+//! node is checked. If we die, held nodes run on with their old driver.
+
+use std::collections::BTreeMap;
+
+use crate::contract::driver::Traits;
+use crate::rollout::hold;
+use crate::rollout::observed::Node;
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::cause::Cause;
+use crate::rollout::upgrade::record::{Found, Record, VERSION};
+use crate::rollout::upgrade::state::State;
+use crate::rollout::upgrade::throttle::{Member, Throttle};
+use crate::rollout::vendor::state::State as VendorState;
+
+use super::drive::{Subject, needs_upgrade, patch_of, put, subject};
+use super::{Deciding, Fleet};
+
+/// How it stands with a node.
+enum Turn {
+    /// It needs nothing.
+    Over,
+    /// It waits.
+    Waits(Reason),
+    /// We may let go of it.
+    Candidate,
+}
+
+impl Deciding<'_> {
+    /// Steers the nodes' upgrades. `left`: what each node waits for apart from that; the answer: with it.
+    pub(super) fn steer(&mut self, nodes: &[&Node], left: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
+        let left = self.assist(nodes, left, fleet);
+        let Some(operands) = &fleet.operands else { return left };
+        let traits = self.settings.driver.traits();
+        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits)).collect();
+        let members: BTreeMap<&str, Member> = subjects
+            .iter()
+            .map(|subject| {
+                let member = self.member(subject);
+                let active = vendor_state(subject.node, traits).is_in_progress();
+                let in_progress = member.in_progress || active;
+                (subject.node.name.as_str(), Member { in_progress, unavailable: member.unavailable || active, ..member })
+            })
+            .collect();
+        let mut reasons = Vec::with_capacity(subjects.len());
+        let mut candidates = Vec::new();
+        let mut ends = false;
+        for (at, subject) in subjects.iter().enumerate() {
+            reasons.push(match self.steered(subject, traits) {
+                Turn::Over => {
+                    ends |= self.is_under_way(subject.node);
+                    None
+                }
+                Turn::Waits(reason) => Some(reason),
+                Turn::Candidate => {
+                    candidates.push(at);
+                    subject.left.clone()
+                }
+            });
+        }
+        let mut throttle = Throttle::new(&self.settings.upgrade, &members);
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
+        for at in candidates {
+            let subject = &subjects[at];
+            let refused = barrier.clone().or_else(|| {
+                let (name, member) = members.get_key_value(subject.node.name.as_str())?;
+                throttle.start(name, member).err().map(Upgrading::Refused)
+            });
+            let reason = refused.unwrap_or_else(|| self.lift(subject, traits));
+            reasons[at] = Some(Reason::Upgrading(reason));
+        }
+        reasons
+    }
+
+    fn steered(&mut self, subject: &Subject<'_>, traits: &Traits) -> Turn {
+        match &subject.found {
+            Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
+            Found::Broken => {
+                self.clear_away(subject);
+                Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
+            }
+            Found::Record(record) => {
+                self.record(subject.node);
+                Turn::Waits(self.lifted(subject, record, traits))
+            }
+            Found::Nothing => self.resting(subject, traits),
+        }
+    }
+
+    /// A node that we have let go of.
+    fn lifted(&mut self, subject: &Subject<'_>, record: &Record, traits: &Traits) -> Reason {
+        let vendor = vendor_state(subject.node, traits);
+        let current = subject.pod.as_ref().is_some_and(|driver| driver.newest && driver.pod.containers_ready && !driver.pod.deleting);
+        if matches!(vendor, VendorState::Unknown | VendorState::Done) && current {
+            if let Some(trouble) = self.validation(subject, record) {
+                let until = self.validation_limit(subject, record).unwrap_or(self.memory.deadline);
+                self.wake_at = self.wake_at.min(until);
+                return Reason::Upgrading(Upgrading::Validating { trouble, until });
+            }
+            return match &subject.left {
+                Some(reason) if !self.tolerates(reason) => reason.clone(),
+                Some(_) | None => self.handed_back(subject, record),
+            };
+        }
+        if let Some(Reason::UpgradeFailed { trouble }) = &subject.left
+            && record.state != State::UpgradeFailed
+        {
+            // Its attempts are used up: it must not keep its slot.
+            let touched = subject.pod.as_ref().is_none_or(|driver| driver.newest);
+            let cause = if touched { Cause::DriverFailing } else { Cause::EvictionTimeout };
+            let mut given_up = record.clone();
+            given_up.attempts.insert(cause, self.settings.upgrade.attempts.saturating_sub(1));
+            let message = format!("the operator gave the node up{}", trouble.as_ref().map(|text| format!(": {text}")).unwrap_or_default());
+            return self.failed_for(subject, &given_up, cause, message);
+        }
+        if let Some(failure) = record.failure.as_ref().filter(|_| record.state == State::UpgradeFailed) {
+            let attempts = record.attempts(failure.cause, &self.settings.digest);
+            return Reason::Upgrading(Upgrading::Failed {
+                cause: failure.cause,
+                message: failure.message.clone(),
+                attempts,
+                cordoned: record.cordoned,
+            });
+        }
+        subject.left.clone().unwrap_or(Reason::Upgrading(Upgrading::Cordoning))
+    }
+
+    /// A node that we have not let go of.
+    fn resting(&mut self, subject: &Subject<'_>, traits: &Traits) -> Turn {
+        let (node, driver) = (subject.node, self.settings.driver);
+        if !needs_upgrade(subject, traits) {
+            let mut patch = patch_of(node);
+            hold::release(node, driver, &mut patch);
+            if patch.is_empty() {
+                return subject.left.clone().map_or(Turn::Over, Turn::Waits);
+            }
+            // It has nothing to be held back from.
+            self.issue(patch, false);
+            return Turn::Waits(Reason::Upgrading(Upgrading::GivingBack));
+        }
+        if hold::is_held(node, driver) {
+            return self.forbidden_by_others(subject).map_or(Turn::Candidate, Turn::Waits);
+        }
+        if hold::can_be_held(node, driver) {
+            // A hold that was lost: the controller goes one node at a time without us, but not by our limits.
+            self.issue(hold::hold(node, driver), false);
+        }
+        Turn::Waits(subject.left.clone().unwrap_or(Reason::Upgrading(Upgrading::Cordoning)))
+    }
+
+    /// Lets go of a node: label, cordon and record in one patch.
+    fn lift(&mut self, subject: &Subject<'_>, traits: &Traits) -> Upgrading {
+        let node = subject.node;
+        let record = Record {
+            version: VERSION,
+            state: State::Lifted,
+            since: self.now,
+            started: self.now,
+            digest: self.settings.digest.clone(),
+            cordoned: !node.unschedulable,
+            recordoned: 0,
+            steps: BTreeMap::from([(State::Lifted, self.now)]),
+            restart_only: false,
+            attempts: BTreeMap::new(),
+            failure: None,
+        };
+        let mut patch = patch_of(node);
+        hold::release(node, self.settings.driver, &mut patch);
+        put(&mut patch, &record, traits);
+        patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
+        patch.unschedulable = (!node.unschedulable).then_some(true);
+        self.issue(patch, true);
+        Upgrading::Cordoning
+    }
+}
+
+fn vendor_state(node: &Node, traits: &Traits) -> VendorState {
+    VendorState::of(node.labels.get(traits.state_label).map(String::as_str))
+}

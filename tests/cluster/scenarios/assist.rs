@@ -1,0 +1,116 @@
+//! Modes `assist` and `steer`: the vendor's controller works, and sleeps two minutes after each driver pod that it deletes.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::harness::fleet::{NEW, Release};
+use crate::harness::hook_release::HookRelease;
+use crate::harness::rights;
+use crate::harness::scenario::scenario;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
+
+const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
+const SKIP: &str = "nvidia.com/gpu-driver-upgrade.skip";
+/// The real controller's tick.
+const TICK: Duration = Duration::from_mins(2);
+
+/// Every GPU node is done and takes workloads, and no node carries anything of ours.
+async fn check_clean(stack: &Stack) -> Result<()> {
+    for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
+        let name = node.name_any();
+        ensure!(node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true), "{name} is cordoned");
+        ensure!(!node.labels().contains_key(SKIP), "{name} keeps a skip label: {:?}", node.labels());
+        let ours = |key: &&String| key.starts_with("gpu-rollout.dev/");
+        ensure!(!node.labels().keys().any(|key| ours(&key)) && !node.annotations().keys().any(|key| ours(&key)), "{name}: {node:?}");
+        let state = node.labels().get(STATE).map(String::as_str);
+        let expected = name.starts_with("gpu-").then_some("upgrade-done");
+        ensure!(state == expected, "{name}: {state:?}");
+    }
+    Ok(())
+}
+
+/// Four nodes, one after the other: without being woken the controller would need eight minutes, and the Job has four.
+async fn woken(name: &str, chart: &'static str) -> Result<()> {
+    scenario(name, async |stack| {
+        let script = Script { tick: TICK, ..Script::seeded(61) };
+        stack.fleet(Script::seeded(61), 4, true).await?;
+        let before = stack.plugins().await?;
+        stack.rewrite(|live| *live = script)?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+        let release = Release { chart, driver: NEW.driver };
+
+        let begin = Timestamp::now();
+        stack.deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &release.values()).await?;
+        let settings = json!({"component": {"version": release.chart}, "mode": "assist", "duties": ["settle", "wake", "reroll"]});
+        let said = hook.deploy(&release.values(), &settings).await?;
+
+        ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
+        check_clean(stack).await?;
+        stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
+        let wakes = hook.requests(begin)?.into_iter().filter(|request| request.verb == "patch" && request.resource == "nodes").count();
+        ensure!((4..=40).contains(&wakes), "the controller was woken, and not all the time: {wakes}\n{}", hook.logs().await?);
+        rights::check(stack, &hook, name).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn a_sleeping_controller_that_watches_state_labels_is_woken() -> Result<()> {
+    woken("assist-state-label", "v26.3.1").await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn a_sleeping_controller_that_watches_skip_labels_is_woken() -> Result<()> {
+    woken("assist-skip-label", "v26.7.0").await
+}
+
+fn steered_values() -> Value {
+    json!({"driver": {
+        "version": NEW.driver,
+        "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
+    }})
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn held_nodes_go_when_they_are_let_go_of_and_are_checked_before_they_take_workloads() -> Result<()> {
+    scenario("steer", async |stack| {
+        let script = Script { tick: TICK, ..Script::seeded(62) };
+        stack.fleet(Script::seeded(62), 4, true).await?;
+        let before = stack.plugins().await?;
+        stack.rewrite(|live| *live = script)?;
+        let values = steered_values();
+        let upgrade = json!({"policy": {"maxParallelUpgrades": 2, "maxUnavailable": "50%"}});
+        let component = json!({"version": NEW.chart});
+
+        let first = HookRelease::new(stack, "gpu-rollout-pre");
+        let settings = json!({"component": component, "mode": "steer", "duties": ["preflight", "hold"], "upgrade": upgrade});
+        let said = first.deploy(&values, &settings).await?;
+        ensure!(said.success, "{said:?}\n{}", first.logs().await?);
+        let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
+        let held = nodes.iter().filter(|node| node.labels().get(SKIP).is_some_and(|value| value == "true")).count();
+        ensure!(held == 4, "{held} nodes are held");
+        rights::check(stack, &first, "steer-pre").await?;
+
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+        let settings =
+            json!({"component": component, "mode": "steer", "duties": ["settle", "wake", "steer", "reroll"], "upgrade": upgrade});
+        let said = hook.deploy(&values, &settings).await?;
+
+        ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
+        check_clean(stack).await?;
+        stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
+        rights::check(stack, &hook, "steer").await
+    })
+    .await
+}
