@@ -10,6 +10,7 @@ use crate::rollout::node::is_driver_node;
 use crate::rollout::observed::workload::{Phase, Workload};
 use crate::rollout::observed::Node;
 use crate::rollout::upgrade::record::{Found, Record, read};
+use crate::rollout::upgrade::state::State;
 
 use super::objects::Operand;
 use super::world::World;
@@ -35,7 +36,7 @@ impl World<'_> {
         }
     }
 
-    fn in_progress(&self, node: &Node) -> bool {
+    pub(super) fn in_progress(&self, node: &Node) -> bool {
         self.record(node).is_some_and(|record| record.state.is_in_progress())
     }
 
@@ -59,17 +60,21 @@ impl World<'_> {
         if host.ours && !self.record(&host.node).is_some_and(|record| record.cordoned) {
             self.violates(format!("{node}: cordoned by us, and no record says so"));
         }
+        let Some(host) = self.hosts.get(node) else { return };
+        if !host.node.unschedulable && self.record(&host.node).is_some_and(|record| record.state <= State::PodRestartRequired) {
+            self.violates(format!("{node}: it is in progress, and takes new pods"));
+        }
     }
 
-    /// The limits, after a patch that starts a node or cordons it.
-    pub(super) fn check_fleet(&mut self, patch: &NodePatch) {
+    /// The limits, after a patch that starts a node. One that was in progress takes nothing from the others.
+    pub(super) fn check_fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
         let in_progress: Vec<&str> =
             self.hosts.values().filter(|host| self.in_progress(&host.node)).map(|host| host.node.name.as_str()).collect();
         let ours = self.hosts.values().filter(|host| host.ours).count();
         self.report.peak_in_progress = self.report.peak_in_progress.max(in_progress.len());
         self.report.peak_unavailable = self.report.peak_unavailable.max(ours);
         let starts = patch.unschedulable == Some(true) || patch.annotations.values().flatten().any(|text| text.contains("\"started\""));
-        if !starts || !self.hosts.get(&patch.node).is_some_and(|host| self.in_progress(&host.node)) {
+        if !starts || was_in_progress || !self.hosts.get(&patch.node).is_some_and(|host| self.in_progress(&host.node)) {
             return;
         }
         let upgrade = &self.hook.settings.upgrade;

@@ -302,7 +302,11 @@ impl World<'_> {
         let mut now = self.now;
         for _ in 0..100 {
             let decision = decide(&self.hook.view.observed, &self.hook.settings, &memory, at(now));
-            if let Some(action) = decision.actions.first() {
+            // Nodes that joined meanwhile were served, and not waited for.
+            let of_run = |node: &str| {
+                self.hosts.get(node).is_some_and(|host| host.node.created <= self.hook.memory.started_at)
+            };
+            if let Some(action) = decision.actions.iter().find(|action| of_run(action.node())) {
                 self.report.violation(self.now, &format!("a second run does something: {action:?}"));
                 return;
             }

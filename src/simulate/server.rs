@@ -26,6 +26,7 @@ impl World<'_> {
             self.report.conflicts += 1;
             return false;
         }
+        let was_in_progress = self.in_progress(&host.node);
         self.check_patch(patch);
         let Some(host) = self.hosts.get_mut(&patch.node) else { return false };
         let change = |found: &mut std::collections::BTreeMap<String, String>, key: &String, value: &Option<String>| match value {
@@ -51,7 +52,7 @@ impl World<'_> {
         self.tell(|| format!("{} {shown}, {cordon}", patch.node));
         self.report.enters(&patch.node, self.now, state, cordoned);
         self.check_node(&patch.node);
-        self.check_fleet(patch);
+        self.check_fleet(patch, was_in_progress);
         if freed {
             self.place();
         }

@@ -83,7 +83,8 @@ fn workers(name: &str, nodes: usize, random: &mut Random) -> Workers {
     workers.empty_dir = random.percent(15);
     workers.grace_seconds = *random.choose(&[0, 5, 30, 600]).expect("not empty");
     workers.ends = Spread::Uniform(MINUTE, 30 * MINUTE);
-    if random.percent(30) {
+    // Pods that never end are waited for without an end where the policy says so.
+    if workers.kind == Kind::Job && random.percent(50) {
         workers.labels.insert("wait".to_owned(), "yes".to_owned());
     }
     if workers.kind == Kind::ReplicaSet && random.percent(50) {

@@ -8,6 +8,8 @@ mod conformance;
 mod drive;
 mod fleet;
 mod foreign;
+mod makespan;
+mod mutations;
 mod ofed;
 mod plugins;
 mod regressions;

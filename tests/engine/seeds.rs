@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::simulate::fault::Fault;
 use gpu_rollout::simulate::report::Report;
 use gpu_rollout::simulate::setup::Setup;
 use gpu_rollout::simulate::simulate;
@@ -10,13 +11,20 @@ use gpu_rollout::simulate::simulate;
 use crate::chance::drawn;
 
 /// What is wrong with a run.
-fn wrong(setup: &Setup, report: &Report) -> Option<String> {
+pub(crate) fn wrong(setup: &Setup, report: &Report) -> Option<String> {
     if !report.violations.is_empty() {
         return Some(report.violations.join("\n  "));
     }
     let verdict = report.verdict.as_ref()?;
     // The time budget is a week: whatever ends by itself has ended.
-    let for_ever = setup.faults.iter().any(|scheduled| scheduled.fault.is_for_ever());
+    let traits = setup.settings.driver.traits();
+    let for_ever = setup.faults.iter().any(|scheduled| match &scheduled.fault {
+        // It may hold the only place for as long as nobody takes it away.
+        Fault::Cordon(_) => true,
+        // Nobody knows any more whose the cordon is.
+        Fault::Annotate(_, key, _) => key == traits.own_record,
+        fault => fault.is_for_ever(),
+    });
     (verdict.code == ExitCode::Budget && !for_ever).then(|| format!("it does not settle: {}", verdict.message))
 }
 
