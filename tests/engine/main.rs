@@ -3,15 +3,21 @@
 #[path = "../fixture/settings.rs"]
 mod settings;
 
+mod chance;
 mod conformance;
 mod drive;
 mod fleet;
 mod foreign;
+mod makespan;
+mod mutations;
 mod ofed;
 mod plugin_releases;
 mod plugins;
 mod regressions;
 mod restarts;
+mod scenarios;
+mod script;
+mod seeds;
 mod settle;
 mod simulation;
 mod traces;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
-use crate::contract::record::{Outcome, Replacement};
+use crate::contract::record::{NodeRecord, Outcome, Replacement};
 use crate::rollout::action::{News, NodePatch};
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
@@ -70,13 +70,17 @@ impl Deciding<'_> {
         let members: BTreeMap<&str, Member> = subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
         let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
+        let mut ends = false;
         for (at, subject) in subjects.iter().enumerate() {
             let turn = self.turn(subject);
             if let Turn::Candidate(again) = turn {
                 candidates.push((again, at));
             }
             reasons.push(match turn {
-                Turn::Over => None,
+                Turn::Over => {
+                    ends |= self.is_under_way(subject.node);
+                    None
+                }
                 Turn::Waits(reason) => Some(reason),
                 Turn::Candidate(_) => subject.left.clone(),
             });
@@ -84,7 +88,7 @@ impl Deciding<'_> {
         // Nodes that were tried before come last: they must not keep the others from their turn.
         candidates.sort_unstable();
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for (again, at) in candidates {
             let subject = &subjects[at];
             let refused = barrier.clone().or_else(|| {
@@ -113,8 +117,13 @@ impl Deciding<'_> {
         }
     }
 
-    /// What forbids every start.
-    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>]) -> Option<Upgrading> {
+    /// Whether the run has waited for the node so far.
+    pub(super) fn is_under_way(&self, node: &Node) -> bool {
+        self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.outcome.is_none())
+    }
+
+    /// What forbids every start. `ends`: a node comes to its end in this very decision.
+    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>], ends: bool) -> Option<Upgrading> {
         let failed: Vec<String> = subjects
             .iter()
             .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
@@ -129,9 +138,10 @@ impl Deciding<'_> {
             return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node });
         }
         let soak = self.settings.upgrade.soak_seconds;
-        let over = |outcome: Option<Outcome>| matches!(outcome, Some(Outcome::Done | Outcome::Failed));
-        let ended = self.memory.nodes.values().filter(|record| over(record.outcome)).filter_map(|record| record.since);
-        let last = ended.filter(|since| *since >= self.memory.started_at).max()?;
+        // Nodes that are left alone were not upgraded.
+        let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(Outcome::Done | Outcome::Failed));
+        let ended = self.memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
+        let last = ended.filter(|since| *since >= self.memory.started_at).chain(ends.then_some(self.now)).max()?;
         let until = super::after(last, soak);
         (soak > 0 && !self.passed(last, soak)).then_some(Upgrading::Soak { until })
     }

@@ -234,6 +234,10 @@ impl Deciding<'_> {
         if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
             verdict = Some(self.out_of_time());
         }
+        if nearly && self.now >= self.memory.deadline {
+            // The deadline is behind us: what is left to wait for is the end of the quiet period.
+            self.wake_at = self.memory.well.as_ref().map_or(self.wake_at, |(_, since)| after(*since, quiet));
+        }
         let failed = !self.failures.is_empty();
         Decision {
             well: well && !failed,

@@ -46,9 +46,13 @@ impl Deciding<'_> {
             .collect();
         let mut reasons = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
+        let mut ends = false;
         for (at, subject) in subjects.iter().enumerate() {
             reasons.push(match self.steered(subject, traits) {
-                Turn::Over => None,
+                Turn::Over => {
+                    ends |= self.is_under_way(subject.node);
+                    None
+                }
                 Turn::Waits(reason) => Some(reason),
                 Turn::Candidate => {
                     candidates.push(at);
@@ -57,7 +61,7 @@ impl Deciding<'_> {
             });
         }
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for at in candidates {
             let subject = &subjects[at];
             let refused = barrier.clone().or_else(|| {

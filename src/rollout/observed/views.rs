@@ -99,6 +99,16 @@ impl<T> Views<T> {
         self.views.first().map(AsRef::as_ref)
     }
 
+    /// The one at a place.
+    pub fn get(&self, place: usize) -> Option<&T> {
+        self.views.get(place).map(AsRef::as_ref)
+    }
+
+    /// Removes the one at a place; the last one comes there.
+    pub fn swap_remove(&mut self, place: usize) {
+        self.views.swap_remove(place);
+    }
+
     /// Adds one at the end.
     pub fn push(&mut self, view: T) {
         self.views.push(Arc::new(view));
