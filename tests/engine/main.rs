@@ -1,5 +1,9 @@
 //! The engine, without any cluster: fixtures in, decisions out.
 
+#![expect(clippy::print_stderr, reason = "soak tests say what they measured")]
+#![expect(clippy::disallowed_methods, reason = "one scenario alone is chosen by the environment")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test is about one kind of fault")]
+
 #[path = "../fixture/settings.rs"]
 mod settings;
 

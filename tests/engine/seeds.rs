@@ -44,7 +44,7 @@ fn seeds(from: u64, count: u64, most_nodes: u64) {
             ));
         }
     }
-    println!("{count} seeds of up to {most_nodes} nodes: {decisions} decisions, {races} races, {:.1} s", began.elapsed().as_secs_f64());
+    eprintln!("{count} seeds of up to {most_nodes} nodes: {decisions} decisions, {races} races, {:.1} s", began.elapsed().as_secs_f64());
     assert!(
         found.is_empty(),
         "{} of {count}:\n{}",
@@ -90,7 +90,7 @@ fn replay() {
     let mut setup = drawn(number("SEED", 0), number("NODES", 10));
     setup.tells = true;
     let report = simulate(&setup);
-    println!("{:#?}\n{:#?}\n{}", setup.settings.upgrade, setup.workers, report.told());
-    println!("{:?}\n{:#?}\n{:#?}", report.verdict, report.waits, report.violations);
+    eprintln!("{:#?}\n{:#?}\n{}", setup.settings.upgrade, setup.workers, report.told());
+    eprintln!("{:?}\n{:#?}\n{:#?}", report.verdict, report.waits, report.violations);
     assert_eq!(wrong(&setup, &report), None);
 }
