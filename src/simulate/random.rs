@@ -69,11 +69,10 @@ impl Spread {
             Self::Constant(value) => value,
             Self::Uniform(least, most) => least + random.below(most.saturating_sub(least) + 1),
             Self::HeavyTail { least, most } => {
-                // least / sqrt(u) for an even u in (0, 1], in fixed-point numbers with 32 bits.
+                // least / sqrt(u) for an even u in (0, 1]: its inverse has sixteen bits behind the point, and so the root has eight.
                 let even = (random.number() >> 32) + 1;
-                let root = ((1_u64 << 32) / even).max(1);
-                // Sixteen more bits before the root, eight after it.
-                (least.saturating_mul((root << 16).isqrt()) >> 8).clamp(least, most)
+                let inverse = (1_u64 << 48) / even;
+                (least.saturating_mul(inverse.isqrt()) >> 8).clamp(least, most)
             }
         }
     }
