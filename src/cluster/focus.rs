@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::rollout::observed::workload::Workload;
+use crate::rollout::pods::FOCUS_LIMIT;
 
 use super::cache::{Health, Table};
 use super::follow::{Selection, follow};
@@ -17,7 +18,7 @@ use super::project;
 
 /// Nodes followed at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
 /// be thousands. The others' turn comes when one of these leaves the focus.
-pub const MOST_NODES: usize = 100;
+pub const MOST_NODES: usize = FOCUS_LIMIT;
 
 /// The pods of the nodes in focus.
 pub struct Focus {

@@ -6,6 +6,7 @@ use crate::contract::driver::Driver;
 use super::action::NodePatch;
 use super::decide::WAKE_VALUE;
 use super::hold;
+use super::node::is_driver_node;
 use super::observed::{Node, Observed};
 use super::upgrade::record::{Found, read};
 use super::vendor::state::State;
@@ -21,6 +22,13 @@ pub fn of_node(node: &Node) -> Option<NodePatch> {
     for driver in Driver::ALL {
         one(node, driver, &mut patch)?;
     }
+    (!patch.is_empty()).then_some(patch)
+}
+
+/// The same for one driver.
+pub fn of_driver(node: &Node, driver: Driver) -> Option<NodePatch> {
+    let mut patch = NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() };
+    one(node, driver, &mut patch)?;
     (!patch.is_empty()).then_some(patch)
 }
 
@@ -49,7 +57,9 @@ fn one(node: &Node, driver: Driver, patch: &mut NodePatch) -> Option<()> {
         patch.labels.insert(traits.skip_label.to_owned(), None);
     }
     if node.annotations.contains_key(traits.wake) {
-        patch.labels.insert(traits.state_label.to_owned(), None);
+        if state == State::Done && !is_driver_node(node, driver) {
+            patch.labels.insert(traits.state_label.to_owned(), None);
+        }
         patch.annotations.insert(traits.wake.to_owned(), None);
     }
     if node.annotations.contains_key(traits.retries) {

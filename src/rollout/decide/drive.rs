@@ -12,6 +12,7 @@ use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
 use crate::contract::record::{NodeRecord, Outcome, Replacement};
 use crate::rollout::action::{News, NodePatch};
+use crate::rollout::hold;
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -91,7 +92,12 @@ impl Deciding<'_> {
         let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for (again, at) in candidates {
             let subject = &subjects[at];
-            let refused = barrier.clone().or_else(|| {
+            // A start that has not been seen holds its slot already: it is asked for again.
+            let asked = self.memory.patched.get(&subject.node.name).is_some_and(|patched| patched.starts);
+            let refused = barrier.clone().filter(|_| !asked).or_else(|| {
+                if asked {
+                    return None;
+                }
                 let (name, member) = members.get_key_value(subject.node.name.as_str())?;
                 throttle.start(name, member).err().map(Upgrading::Refused)
             });
@@ -216,7 +222,8 @@ impl Deciding<'_> {
     /// What forbids the node's start, limits apart.
     fn forbidden(&mut self, subject: &Subject<'_>) -> Option<Reason> {
         let (node, traits) = (subject.node, self.settings.driver.traits());
-        if node.labels.get(traits.skip_label).is_some_and(|value| value == "true") {
+        let skipped = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
+        if skipped && !hold::is_held(node, self.settings.driver) {
             return Some(Reason::Skipped { label: traits.skip_label });
         }
         self.forbidden_by_others(subject)
@@ -239,6 +246,7 @@ impl Deciding<'_> {
 
     /// Starts a node: cordon, state and record in one patch. `again`: it failed before, and this is one more attempt.
     fn start(&mut self, subject: &Subject<'_>, again: u32, traits: &Traits) -> Upgrading {
+        let requested = asked_for(subject.node, traits);
         let restart_only = again == 0 && is_restart_only(subject, traits);
         let before = subject.record().filter(|record| record.digest == self.settings.digest);
         let policy = &self.settings.upgrade.policy;
@@ -265,6 +273,7 @@ impl Deciding<'_> {
             recordoned: 0,
             steps: BTreeMap::from([(state, self.now)]),
             restart_only,
+            requested,
             attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
             failure: None,
         };
@@ -273,6 +282,7 @@ impl Deciding<'_> {
         if subject.node.annotations.contains_key(traits.requested) {
             patch.annotations.insert(traits.requested.to_owned(), None);
         }
+        hold::release(subject.node, self.settings.driver, &mut patch);
         patch.unschedulable = (!subject.node.unschedulable).then_some(true);
         self.issue(patch, true);
         Upgrading::Cordoning
@@ -330,6 +340,7 @@ impl Deciding<'_> {
         if record.cordoned && subject.node.unschedulable {
             patch.unschedulable = Some(false);
         }
+        take_note(&mut patch, subject.node, record, self.settings.driver.traits());
         let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
         let plugins = self.memory.nodes.get(&subject.node.name).filter(|known| known.uid == subject.node.uid);
         let since = |one: &&Replacement| one.at >= record.started;
@@ -361,6 +372,7 @@ impl Deciding<'_> {
         let mut patch = patch_of(subject.node);
         if cause.is_before_restart() && record.cordoned {
             failed.cordoned = false;
+            take_note(&mut patch, subject.node, record, traits);
             patch.unschedulable = subject.node.unschedulable.then_some(false);
         }
         put(&mut patch, &failed, traits);
@@ -412,6 +424,13 @@ pub(super) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
     patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
 }
 
+/// Takes the note away by which the vendor's controller leaves our cordon, where we let go of the node with it.
+fn take_note(patch: &mut NodePatch, node: &Node, record: &Record, traits: &Traits) {
+    if record.steps.contains_key(&State::Lifted) && node.annotations.contains_key(traits.initially_unschedulable) {
+        patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
+    }
+}
+
 /// Takes both away.
 fn remove(patch: &mut NodePatch, traits: &Traits) {
     patch.labels.insert(traits.own_state_label.to_owned(), None);
@@ -435,7 +454,7 @@ fn asked_for(node: &Node, traits: &Traits) -> bool {
 }
 
 /// Whether the driver's installation is the same in the old pod and in the new template: workloads can stay.
-fn is_restart_only(subject: &Subject<'_>, traits: &Traits) -> bool {
+pub(super) fn is_restart_only(subject: &Subject<'_>, traits: &Traits) -> bool {
     let Some(pod) = subject.pod.as_ref().filter(|pod| !pod.newest && !pod.pod.orphaned) else { return false };
     let same = pod.pod.config_digest.is_some() && pod.pod.config_digest == pod.template_digest;
     same && !asked_for(subject.node, traits)

@@ -49,6 +49,10 @@ impl Deciding<'_> {
             // Somebody took the cordon away: nothing is evicted or deleted on a node that takes new pods.
             return self.cordon_again(subject, next);
         }
+        if record.state.is_before_restart() && !record.requested && is_current(subject) {
+            // What was asked for was taken back, or was never so: there is nothing to evict anybody for.
+            return self.give_back(subject, record);
+        }
         let mut actions = Vec::new();
         let reason = loop {
             match self.step(subject, &next, &mut actions) {
@@ -152,7 +156,8 @@ impl Deciding<'_> {
     /// The driver pod. A pod that is in sync is not replaced.
     fn restart(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
         let limit = self.settings.upgrade.start_seconds;
-        let late = self.passed(record.since, limit);
+        // Nobody looked while there was no process.
+        let late = self.passed(record.since.max(self.memory.taken_up), limit);
         let Some(driver) = &subject.pod else {
             return if late { not_in_time("no driver pod came", limit) } else { Step::Stays(Reason::DriverPodMissing) };
         };
@@ -206,8 +211,7 @@ impl Deciding<'_> {
 
     /// What stands on the driver: validator, toolkit, plugins.
     fn validate(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
-        let current = subject.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready);
-        if !current {
+        if !is_current(subject) {
             // The driver fell back, or a newer one was asked for meanwhile.
             return Step::To(State::PodRestartRequired);
         }
@@ -276,6 +280,11 @@ impl Deciding<'_> {
         let waits = subject.node.annotations.get(traits.safe_load).is_some_and(|value| !value.is_empty());
         waits && subject.node.unschedulable && subject.pod.as_ref().is_some_and(|driver| driver.newest)
     }
+}
+
+/// The node's driver pod is the newest one, and works.
+fn is_current(subject: &Subject<'_>) -> bool {
+    subject.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready)
 }
 
 fn not_in_time(what: &str, limit: u64) -> Step {
