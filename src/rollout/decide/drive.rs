@@ -87,10 +87,7 @@ impl Deciding<'_> {
         let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
         for (again, at) in candidates {
             let subject = &subjects[at];
-            let refused = barrier.clone().or_else(|| {
-                let (name, member) = members.get_key_value(subject.node.name.as_str())?;
-                throttle.start(name, member).err().map(Upgrading::Refused)
-            });
+            let refused = barrier.clone().or_else(|| self.refused(subject.node, &mut throttle, &members));
             reasons[at] = Some(Reason::Upgrading(match refused {
                 Some(reason) => reason,
                 None => self.start(subject, again, traits),
@@ -111,6 +108,21 @@ impl Deciding<'_> {
             unavailable: in_progress || node.unschedulable || !node.ready || self.other_driver(node).is_some(),
             group: topology.and_then(|topology| node.labels.get(&topology.label)).cloned(),
         }
+    }
+
+    /// Which limit forbids the node's start. A node whose start was asked for has its slot already: it must not wait for itself when the
+    /// server did not take the patch.
+    pub(super) fn refused<'m>(
+        &self,
+        node: &Node,
+        throttle: &mut Throttle<'m>,
+        members: &'m BTreeMap<&'m str, Member>,
+    ) -> Option<Upgrading> {
+        if self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts) {
+            return None;
+        }
+        let (name, member) = members.get_key_value(node.name.as_str())?;
+        throttle.start(name, member).err().map(Upgrading::Refused)
     }
 
     /// What forbids every start.
