@@ -254,3 +254,29 @@ fn a_pod_that_may_not_go_gives_the_node_back_untouched_and_is_named() {
     assert!(!driven.fleet.node("gpu-1").unschedulable);
     assert_eq!(driven.fleet.driver_pod("gpu-1").revision.as_deref(), Some("old"));
 }
+
+/// A limit of one node, and a server that answered the start with 429 or 500: the node held the slot that it waited for, to the run's end.
+#[test]
+fn a_node_whose_start_was_not_taken_does_not_wait_for_its_own_slot() {
+    let starts = |decision: &Decision| {
+        let patches = decision.actions.iter().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None });
+        patches.map(|patch| patch.node.clone()).collect::<Vec<_>>()
+    };
+    for duty in [Duty::Drive, Duty::Steer] {
+        let mut fleet = Driven::new(3).fleet;
+        fleet.settings.upgrade.policy.max_parallel_upgrades = 1;
+        if duty == Duty::Steer {
+            fleet.settings.mode = Mode::Steer;
+            fleet.settings.duties = vec![Duty::Settle, Duty::Steer, Duty::Reroll];
+            fleet.policy().upgrade_policy.auto_upgrade = true;
+            for node in ["gpu-0", "gpu-1", "gpu-2"] {
+                let traits = gpu_rollout::contract::driver::Driver::Gpu.traits();
+                fleet.node(node).labels.insert(traits.skip_label.into(), "true".into());
+                fleet.node(node).annotations.insert(traits.hold.into(), "true".into());
+            }
+        }
+        assert_eq!(starts(&fleet.decide(0)), ["gpu-0"], "{duty:?}");
+        assert_eq!(starts(&fleet.decide(5)), [""; 0], "{duty:?}: its answer may be on its way");
+        assert_eq!(starts(&fleet.decide(10)), ["gpu-0"], "{duty:?}: it is asked for again, and no other node is started");
+    }
+}

@@ -92,15 +92,7 @@ impl Deciding<'_> {
         let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for (again, at) in candidates {
             let subject = &subjects[at];
-            // A start that has not been seen holds its slot already: it is asked for again.
-            let asked = self.memory.patched.get(&subject.node.name).is_some_and(|patched| patched.starts);
-            let refused = barrier.clone().filter(|_| !asked).or_else(|| {
-                if asked {
-                    return None;
-                }
-                let (name, member) = members.get_key_value(subject.node.name.as_str())?;
-                throttle.start(name, member).err().map(Upgrading::Refused)
-            });
+            let refused = self.refused(subject.node, barrier.as_ref(), &mut throttle, &members);
             reasons[at] = Some(Reason::Upgrading(match refused {
                 Some(reason) => reason,
                 None => self.start(subject, again, traits),
@@ -121,6 +113,25 @@ impl Deciding<'_> {
             unavailable: in_progress || node.unschedulable || !node.ready || self.other_driver(node).is_some(),
             group: topology.and_then(|topology| node.labels.get(&topology.label)).cloned(),
         }
+    }
+
+    /// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself when the
+    /// server did not take the patch.
+    pub(super) fn refused<'m>(
+        &self,
+        node: &Node,
+        barrier: Option<&Upgrading>,
+        throttle: &mut Throttle<'m>,
+        members: &'m BTreeMap<&'m str, Member>,
+    ) -> Option<Upgrading> {
+        if self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts) {
+            return None;
+        }
+        if let Some(barrier) = barrier {
+            return Some(barrier.clone());
+        }
+        let (name, member) = members.get_key_value(node.name.as_str())?;
+        throttle.start(name, member).err().map(Upgrading::Refused)
     }
 
     /// Whether the run has waited for the node so far.

@@ -64,10 +64,7 @@ impl Deciding<'_> {
         let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for at in candidates {
             let subject = &subjects[at];
-            let refused = barrier.clone().or_else(|| {
-                let (name, member) = members.get_key_value(subject.node.name.as_str())?;
-                throttle.start(name, member).err().map(Upgrading::Refused)
-            });
+            let refused = self.refused(subject.node, barrier.as_ref(), &mut throttle, &members);
             let reason = refused.unwrap_or_else(|| self.lift(subject, traits));
             reasons[at] = Some(Reason::Upgrading(reason));
         }
