@@ -27,6 +27,7 @@ pub mod values;
 
 pub use catalog::Embedded;
 pub use error::PlanError;
+pub use mode::upgrade;
 pub use model::{Chart, Kind, Plan, Release};
 pub use plan::{Options, plan};
 

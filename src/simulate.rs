@@ -9,6 +9,7 @@ pub mod fault;
 pub mod random;
 pub mod report;
 pub mod setup;
+pub mod timeline;
 
 mod check;
 mod hook;

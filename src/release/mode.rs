@@ -29,7 +29,7 @@ pub(super) fn in_force(
 
 /// What we go by where we decide: the recipe's policy, with the operators' own defaults where it says nothing. The network operator has
 /// no `maxUnavailable`; ours is the same for both drivers, as they share one budget.
-pub(super) fn upgrade(rollout: &Rollout, driver: Driver) -> Upgrade {
+pub fn upgrade(rollout: &Rollout, driver: Driver) -> Upgrade {
     let asked = match driver {
         Driver::Gpu => rollout.gpu_driver.policy.clone(),
         Driver::Ofed => rollout.ofed_driver.as_ref().map(|driver| driver.policy.common()).unwrap_or_default(),

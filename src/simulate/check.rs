@@ -241,7 +241,8 @@ impl World<'_> {
                 self.violates_if_known(known, &format!("{name}: it is done, and its driver is not the newest"));
             }
         }
-        if verdict.code == crate::contract::exit::ExitCode::Success {
+        let known = self.knows_revision() && self.hosts.keys().all(|name| self.knows_node(name));
+        if verdict.code == crate::contract::exit::ExitCode::Success && known {
             self.run_again();
         }
     }

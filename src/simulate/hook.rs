@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::contract::budget::MARGIN_SECONDS;
+use crate::contract::budget::working_seconds;
 use crate::contract::count::Count;
 use crate::contract::selector::Selector;
 use crate::contract::settings::Settings;
@@ -94,7 +94,7 @@ fn digest(job: u32) -> String {
 }
 
 fn deadline(settings: &Settings, from: u64) -> jiff::Timestamp {
-    at(from.saturating_add(settings.budget_seconds.saturating_sub(MARGIN_SECONDS).saturating_mul(1000)))
+    at(from.saturating_add(working_seconds(settings.budget_seconds).saturating_mul(1000)))
 }
 
 impl World<'_> {
@@ -302,9 +302,12 @@ impl World<'_> {
         let mut now = self.now;
         for _ in 0..100 {
             let decision = decide(&self.hook.view.observed, &self.hook.settings, &memory, at(now));
-            // Nodes that joined meanwhile were served, and not waited for.
-            let of_run = |node: &str| self.hosts.get(node).is_some_and(|host| host.node.created <= self.hook.memory.started_at);
-            if let Some(action) = decision.actions.iter().find(|action| of_run(action.node())) {
+            // Nodes that joined meanwhile were not waited for: the second run may have work of its own.
+            let joined = |node: &str| self.hosts.get(node).is_none_or(|host| host.node.created > self.hook.memory.started_at);
+            if decision.actions.iter().any(|action| joined(action.node())) {
+                return;
+            }
+            if let Some(action) = decision.actions.first() {
                 self.report.violation(self.now, &format!("a second run does something: {action:?}"));
                 return;
             }

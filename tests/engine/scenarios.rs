@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use gpu_rollout::simulate::report::{Report, Seconds};
 use gpu_rollout::simulate::simulate;
 
+use crate::parameters::word;
 use crate::script::read;
 
 const LINE: &str = "---\n";
@@ -42,7 +43,7 @@ fn told(report: &Report) -> String {
 
 #[test]
 fn every_scenario_goes_as_it_is_written() {
-    let only = std::env::var("SCENARIO").ok();
+    let only = word("SCENARIO");
     let mut wrong = Vec::new();
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder()).expect("the folder is there").map(|entry| entry.expect("readable").path()).collect();

@@ -9,6 +9,7 @@ use gpu_rollout::simulate::setup::Setup;
 use gpu_rollout::simulate::simulate;
 
 use crate::chance::drawn;
+use crate::parameters::{number, show};
 
 /// What is wrong with a run.
 pub(crate) fn wrong(setup: &Setup, report: &Report) -> Option<String> {
@@ -18,13 +19,10 @@ pub(crate) fn wrong(setup: &Setup, report: &Report) -> Option<String> {
     let verdict = report.verdict.as_ref()?;
     // The time budget is a week: whatever ends by itself has ended.
     let traits = setup.settings.driver.traits();
-    let for_ever = setup.faults.iter().any(|scheduled| match &scheduled.fault {
-        // It may hold the only place for as long as nobody takes it away.
-        Fault::Cordon(_) => true,
-        // Nobody knows any more whose the cordon is.
-        Fault::Annotate(_, key, _) => key == traits.own_record,
-        fault => fault.is_for_ever(),
-    });
+    // A cordon of others may hold the only place for as long as nobody takes it away; so does one of which nobody knows any more whose it is.
+    let stays =
+        |fault: &Fault| matches!(fault, Fault::Cordon(_)) || matches!(fault, Fault::Annotate(_, key, _) if key == traits.own_record);
+    let for_ever = setup.faults.iter().any(|scheduled| stays(&scheduled.fault) || scheduled.fault.is_for_ever());
     (verdict.code == ExitCode::Budget && !for_ever).then(|| format!("it does not settle: {}", verdict.message))
 }
 
@@ -44,7 +42,10 @@ fn seeds(from: u64, count: u64, most_nodes: u64) {
             ));
         }
     }
-    eprintln!("{count} seeds of up to {most_nodes} nodes: {decisions} decisions, {races} races, {:.1} s", began.elapsed().as_secs_f64());
+    show(&format!(
+        "{count} seeds of up to {most_nodes} nodes: {decisions} decisions, {races} races, {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
     assert!(
         found.is_empty(),
         "{} of {count}:\n{}",
@@ -61,8 +62,7 @@ fn a_hundred_worlds_keep_every_promise() {
 #[test]
 #[ignore = "`make soak`"]
 fn soak_ten_thousand_worlds() {
-    let count = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(10_000);
-    seeds(1_000, count, 12);
+    seeds(1_000, number("RUNS", 10_000), 12);
 }
 
 #[test]
@@ -86,11 +86,10 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 #[ignore = "shows one seed: SEED=… NODES=…"]
 fn replay() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let mut setup = drawn(number("SEED", 0), number("NODES", 10));
     setup.tells = true;
     let report = simulate(&setup);
-    eprintln!("{:#?}\n{:#?}\n{}", setup.settings.upgrade, setup.workers, report.told());
-    eprintln!("{:?}\n{:#?}\n{:#?}", report.verdict, report.waits, report.violations);
+    show(&format!("{:#?}\n{:#?}\n{}", setup.settings.upgrade, setup.workers, report.told()));
+    show(&format!("{:?}\n{:#?}\n{:#?}", report.verdict, report.waits, report.violations));
     assert_eq!(wrong(&setup, &report), None);
 }

@@ -136,7 +136,8 @@ impl Deciding<'_> {
 
     /// Whether the run has waited for the node so far.
     pub(super) fn is_under_way(&self, node: &Node) -> bool {
-        self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.outcome.is_none())
+        let is_open = |record: &NodeRecord| record.uid == node.uid && record.outcome.is_none();
+        node.created <= self.memory.started_at && self.memory.nodes.get(&node.name).is_some_and(is_open)
     }
 
     /// What forbids every start. `ends`: a node comes to its end in this very decision.
