@@ -114,6 +114,9 @@ impl World {
             }
             may(self.actions.iter().any(|action| index(action.node()) == at), Event::Acts(at));
         }
+        // What is done to a node that has left comes to nothing, and is over.
+        let gone = |at: &usize| self.hosts[*at].is_none() && self.actions.iter().any(|action| index(action.node()) == *at);
+        events.extend((0..self.hosts.len()).filter(gone).map(Event::Acts));
         if self.alive {
             if self.dirty && self.actions.is_empty() {
                 events.push(Event::Decides);
