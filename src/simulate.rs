@@ -17,6 +17,7 @@ mod objects;
 mod operands;
 mod others;
 mod server;
+mod vendor;
 mod view;
 mod workers;
 mod world;

@@ -19,7 +19,7 @@ fn run(arguments: &[&str], input: &str, files: &[(&str, &str)]) -> String {
 }
 
 macro_rules! snapshot {
-    ($name:literal, $text:expr) => {
+    ($name:expr, $text:expr) => {
         insta::with_settings!({snapshot_path => "cli/snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
             insta::assert_snapshot!($name, $text);
         });
@@ -145,7 +145,16 @@ fn simulate() {
             &files
         )
     );
-    snapshot!("simulate-observe", run(&["simulate", "-r", "mine.yaml"], "", &files));
+    for mode in ["observe", "assist", "steer"] {
+        let set = format!("rollout.gpuDriver.mode={mode}");
+        let operated = ["simulate", "-r", "mine.yaml", "--nodes", "4", "--runs", "2", "--set", &set];
+        snapshot!(format!("simulate-{mode}"), run(&operated, "", &files));
+    }
+    let off = ["simulate", "-r", "mine.yaml", "--set", "rollout.gpuDriver.mode=observe"];
+    let off_values = ["--set", "components.gpu-operator.values.driver.upgradePolicy.autoUpgrade=false"];
+    snapshot!("simulate-nobody", run(&[&off[..], &off_values[..]].concat(), "", &files));
+    let many = ["simulate", "-r", "mine.yaml", "--nodes", "1001", "--set", "rollout.gpuDriver.mode=assist"];
+    snapshot!("simulate-too-many", run(&many, "", &files));
     snapshot!("simulate-help", run(&["simulate", "--help"], "", &[]));
 }
 

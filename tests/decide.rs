@@ -74,7 +74,7 @@ fn with_plugins_in_order(observed: &mut Observed) {
 /// In the middle of an upgrade: half of the nodes are done, and all slots are taken.
 fn in_the_middle(observed: &mut Observed) {
     for revision in &mut observed.revisions {
-        revision.hash = "newest".to_owned();
+        "newest".clone_into(&mut revision.hash);
     }
     for (index, pod) in observed.pods.iter_mut().filter(|pod| pod.labels.get("app.kubernetes.io/component").is_some()).enumerate() {
         if index % 2 == 0 {

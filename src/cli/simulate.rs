@@ -3,18 +3,24 @@
 use std::str::FromStr;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::format::Format;
 use super::printer::Printer;
 use super::recipe::{Overrides, RECIPE_HELP, load_recipe};
+use crate::catalog::lookup;
+use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
+use crate::contract::policy::Upgrade;
 use crate::contract::settings::{DraSettings, Expected, Mode, Settings};
 use crate::contract::{names, settings};
 use crate::recipe::model::Recipe;
+use crate::release::values::gpu;
 use crate::release::{Embedded, Kind, Options, plan};
+use crate::rollout::vendor::generation::Generation;
 use crate::simulate::fault::{Fault, Scheduled};
 use crate::simulate::random::{Random, Spread};
 use crate::simulate::setup::{Placement, Setup, Times, Workers};
@@ -25,8 +31,14 @@ mod summary;
 /// How many nodes are simulated at most: what the hook is made for.
 const MOST_NODES: usize = 10_000;
 
+/// The same where NVIDIA's controller is in the model: each of its passes looks at every node.
+const MOST_OPERATED: usize = 1_000;
+
 const EXAMPLES: &str = "Examples:
   gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=drive --nodes 64
+
+What if: the same nodes, another mode (assist: NVIDIA's controller, woken; observe: left alone; steer; drive).
+  gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=observe --nodes 64
 
 What if: the same nodes, another policy.
   gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.maxParallelUpgrades=8 --set rollout.gpuDriver.policy.maxUnavailable=50%
@@ -92,6 +104,8 @@ struct Subject {
     nodes: usize,
     version: Option<String>,
     dra: bool,
+    /// The operator's version, where its own controller does the upgrades.
+    operator: Option<String>,
 }
 
 impl Arguments {
@@ -157,9 +171,30 @@ impl Arguments {
             hook_node: None,
             dra: subject.dra,
             tells: false,
+            operator: subject.operator.clone(),
             mutation: None,
         }
     }
+}
+
+/// The version of the operator whose controller does the upgrades. Its limits are those of the values, where they say something.
+fn operator(mode: Mode, version: &str, values: &Map<String, Value>, upgrade: &mut Upgrade) -> Result<String, (String, Option<String>)> {
+    let hint = || Some("see how our own engine would do it: --set rollout.gpuDriver.mode=drive".to_owned());
+    if lookup(values, gpu::AUTO_UPGRADE) == Some(&Value::Bool(false)) {
+        return Err((format!("{} is false: in mode `{}` nobody upgrades a driver", gpu::AUTO_UPGRADE, mode.name()), hint()));
+    }
+    if Generation::of(Driver::Gpu, Some(version)).is_none() {
+        return Err((format!("gpu-operator {version}: it is not known how its upgrade controller behaves"), hint()));
+    }
+    if !mode.decides() {
+        let at = |key: &str| lookup(values, &format!("{}.{key}", gpu::POLICY)).cloned();
+        let policy = &mut upgrade.policy;
+        policy.max_parallel_upgrades =
+            at("maxParallelUpgrades").and_then(|value| u32::try_from(value.as_u64()?).ok()).unwrap_or(policy.max_parallel_upgrades);
+        let limit = at("maxUnavailable").and_then(|value| serde_json::from_value::<Count>(value).ok());
+        policy.max_unavailable = limit.or(policy.max_unavailable);
+    }
+    Ok(version.to_owned())
 }
 
 /// The settings that the recipe's hook would have, as far as the model knows them.
@@ -170,14 +205,22 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
     });
     let hook = hook.ok_or_else(|| ("the recipe has no gpu-operator: there is no upgrade to simulate".to_owned(), None))?;
-    if !hook.duties.contains(&Duty::Drive) {
-        let mode = hook.settings.get("mode").and_then(serde_json::Value::as_str).unwrap_or("observe");
-        let hint = "see how our own engine would do it: --set rollout.gpuDriver.mode=drive";
-        return Err((format!("the mode `{mode}` is not simulated: in it NVIDIA's controller does the work"), Some(hint.to_owned())));
-    }
+    let values = planned.releases.iter().find_map(|release| match &release.kind {
+        Kind::Upstream(upstream) if release.name == hook.component => Some(upstream.values.clone()),
+        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
+    });
+    let values = values.unwrap_or_default();
+    let mode = gpu::mode(&recipe.rollout.gpu_driver, &values);
+    let mut upgrade = crate::release::upgrade(&recipe.rollout, Driver::Gpu);
+    let operator = match mode {
+        Mode::Drive => None,
+        Mode::Observe | Mode::Assist | Mode::Steer => Some(operator(mode, &hook.version, &values, &mut upgrade)?),
+    };
     let dra = recipe.components.iter().any(|component| component.enabled && component.name == names::DRA_NAMESPACES[0]);
     let rollout = &recipe.rollout;
-    let duties = [Duty::Settle, Duty::Drive].into_iter().chain(dra.then_some(Duty::Reroll)).collect();
+    let before = [Duty::Preflight, Duty::Hold];
+    let of_mode = mode.duties().iter().copied().filter(|duty| !before.contains(duty));
+    let duties = std::iter::once(Duty::Settle).chain(of_mode).chain(dra.then_some(Duty::Reroll)).collect();
     let settings = Settings {
         format_version: settings::FORMAT_VERSION,
         digest: String::new(),
@@ -188,7 +231,7 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         component_version: Some(hook.version.clone()),
         duties,
         driver: Driver::Gpu,
-        mode: Mode::Drive,
+        mode,
         gate: rollout.gpu_driver.gate,
         budget_seconds: hook.budget.seconds,
         per_node_seconds: hook.budget.per_node_seconds,
@@ -198,7 +241,7 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         operator_deployment: None,
         cluster_policy: names::CLUSTER_POLICY.to_owned(),
         tolerate_not_ready: rollout.gpu_driver.tolerate_not_ready,
-        upgrade: crate::release::upgrade(rollout, Driver::Gpu),
+        upgrade,
         dra: DraSettings {
             reroll: rollout.dra.reroll,
             required: rollout.dra.required,
@@ -216,5 +259,11 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
             Some("say how many with --nodes".to_owned()),
         ));
     }
-    Ok(Subject { settings, nodes, version: rollout.gpu_driver.version.clone(), dra })
+    if operator.is_some() && nodes > MOST_OPERATED {
+        return Err((
+            format!("in mode `{}` at most {MOST_OPERATED} nodes can be simulated, found {nodes}", mode.name()),
+            Some("each pass of NVIDIA's controller looks at every node; say how many with --nodes".to_owned()),
+        ));
+    }
+    Ok(Subject { settings, nodes, version: rollout.gpu_driver.version.clone(), dra, operator })
 }

@@ -4,13 +4,15 @@
 
 use std::collections::BTreeSet;
 
+use crate::contract::mode::Mode;
 use crate::rollout::action::{Eviction, NodePatch, PodDeletion};
-use crate::rollout::decide::{Action, Decision};
+use crate::rollout::decide::{Action, Decision, WAKE_VALUE};
 use crate::rollout::node::is_driver_node;
 use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::{Phase, Workload};
 use crate::rollout::upgrade::record::{Found, Record, read};
 use crate::rollout::upgrade::state::State;
+use crate::rollout::vendor::state::State as VendorState;
 
 use super::objects::Operand;
 use super::world::World;
@@ -47,10 +49,57 @@ impl World<'_> {
             self.violates(&format!("{}: somebody else's cordon is removed", patch.node));
         }
         let traits = self.setup.settings.driver.traits();
-        let ours = [traits.own_state_label, traits.own_record, traits.requested, traits.safe_load];
+        let mut ours = vec![traits.own_state_label, traits.own_record, traits.requested, traits.safe_load];
+        if self.vendor.is_some() {
+            self.check_skip_label(patch);
+            ours.extend([traits.skip_label, traits.hold, traits.retries, traits.wake, traits.state_label]);
+            ours.extend([traits.initially_unschedulable, traits.wait_start, traits.validation_start]);
+        }
         let foreign = patch.labels.keys().chain(patch.annotations.keys()).find(|key| !ours.contains(&key.as_str()));
         if let Some(key) = foreign.cloned() {
             self.violates(&format!("{}: {key} is not ours to write", patch.node));
+        }
+    }
+
+    /// The skip label is its owner's: we write it where it is our hold, where there is none, or with a value that skips nothing.
+    fn check_skip_label(&mut self, patch: &NodePatch) {
+        let traits = self.setup.settings.driver.traits();
+        let Some(host) = self.hosts.get(&patch.node) else { return };
+        let skips = host.node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
+        if patch.labels.contains_key(traits.skip_label) && skips && !host.node.annotations.contains_key(traits.hold) {
+            self.violates(&format!("{}: somebody's skip label is changed", patch.node));
+        }
+        let holds = patch.labels.get(traits.skip_label).is_some_and(|value| value.as_deref() == Some("true"));
+        if holds && patch.annotations.get(traits.hold).is_none_or(Option::is_none) {
+            self.violates(&format!("{}: it is held, and nothing says by whom", patch.node));
+        }
+    }
+
+    /// The vendor's controller begins with a node: where we steer, only with one that we let go of.
+    pub(super) fn check_vendor_starts(&mut self, node: &str, state: VendorState) {
+        let Some(host) = self.hosts.get(node).filter(|host| !host.meddled) else { return };
+        let record = self.record(&host.node);
+        let lifted = record.is_some_and(|record| record.state == State::Lifted);
+        // A template that was changed past the bundle was held back by nobody; the operator's own limits are there for that.
+        let planned = self.fixed.asked == self.setup.to && self.fixed.revisions.len() <= 2;
+        if planned && self.setup.settings.mode == Mode::Steer && state == VendorState::CordonRequired && !lifted {
+            self.violates(&format!("{node}: the operator begins with it, and nobody let go of it"));
+        }
+    }
+
+    /// It deletes a driver: where we steer, on a node that is cordoned.
+    pub(super) fn check_vendor_deletes(&mut self, node: &str) {
+        let open = self.hosts.get(node).is_some_and(|host| !host.node.unschedulable && !host.meddled);
+        let open = open && self.hook.is_alive() && self.knows_node(node);
+        if self.setup.settings.mode == Mode::Steer && open {
+            self.violates(&format!("{node}: its driver is deleted while it takes new pods"));
+        }
+    }
+
+    /// It takes our cordon away: the note on the node is there to keep it from that.
+    pub(super) fn check_vendor_uncordons(&mut self, node: &str) {
+        if self.hosts.get(node).is_some_and(|host| !host.meddled) {
+            self.violates(&format!("{node}: the operator takes our cordon away"));
         }
     }
 
@@ -230,7 +279,10 @@ impl World<'_> {
             }
             let Some(host) = self.hosts.get(&name) else { continue };
             let traits = self.setup.settings.driver.traits();
-            let left = host.node.labels.contains_key(traits.own_state_label) || host.node.annotations.contains_key(traits.own_record);
+            let wakes = host.node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
+            let left = host.node.labels.contains_key(traits.own_state_label)
+                || [traits.own_record, traits.hold, traits.retries].iter().any(|key| host.node.annotations.contains_key(*key))
+                || wakes;
             let driver = host.operand(Operand::Driver);
             let current = driver.is_some_and(|pod| pod.revision.as_deref() == Some(self.newest()) && pod.containers_ready);
             let (ours, known) = (host.ours, self.knows_node(&name) && self.knows_revision());

@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::contract::budget::working_seconds;
 use crate::contract::count::Count;
+use crate::contract::duty::Duty;
+use crate::contract::mode::Mode;
+use crate::contract::policy::Upgrade;
 use crate::contract::selector::Selector;
 use crate::contract::settings::Settings;
 use crate::rollout::decide::{Action, decide};
+use crate::rollout::hold;
 use crate::rollout::memory::Memory;
 use crate::rollout::pods::filter::Own;
 
@@ -54,7 +58,12 @@ impl Hook {
         let mut settings = setup.settings.clone();
         // A job's number makes another digest of it.
         settings.digest = digest(0);
-        let wait = settings.upgrade.policy.wait_for_completion.as_ref();
+        if settings.mode == Mode::Assist {
+            // All that this mode is told of the policy.
+            settings.upgrade = Upgrade { attempts: settings.upgrade.attempts, ..Upgrade::default() };
+        }
+        // Jobs are watched by whom they keep from moving workloads.
+        let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| settings.has(Duty::Drive));
         Self {
             process: 0,
             running: false,
@@ -120,6 +129,17 @@ impl World<'_> {
         hook.settings.upgrade.policy.max_unavailable = Some(max_unavailable);
         let nodes = std::mem::take(&mut hook.memory.nodes);
         hook.memory = Memory::following(nodes, at(now), deadline(&hook.settings, now));
+        self.hold_nodes();
+    }
+
+    /// What the hook before the operator's chart does in mode `steer`: every node is held before there is a new template.
+    pub(super) fn hold_nodes(&mut self) {
+        if !self.hook.settings.has(Duty::Steer) {
+            return;
+        }
+        for patch in hold::missing(&self.truth(None).observed, self.hook.settings.driver) {
+            self.perform(&Action::PatchNode(patch));
+        }
     }
 
     pub(super) fn hook_starts(&mut self, process: u32) {
@@ -143,10 +163,15 @@ impl World<'_> {
     /// The first lists of all watches.
     fn list_everything(&mut self) {
         self.versions += 1;
+        let jobs = self.hook.jobs.clone();
+        self.hook.view = self.truth(jobs.as_ref());
+    }
+
+    /// What somebody sees who sees everything as it is; of pods only those that the selector names.
+    pub(super) fn truth(&self, jobs: Option<&Selector>) -> View {
         let (version, setup) = (self.versions, self.setup);
         let mut view = View::default();
-        let jobs = self.hook.jobs.clone();
-        let mut put = |change| view.apply(change, version, jobs.as_ref(), setup);
+        let mut put = |change| view.apply(change, version, jobs, setup);
         put(Change::Fixed(Box::new(self.fixed.clone()), self.maintenances.clone()));
         for (name, host) in &self.hosts {
             put(Change::Node(name.clone(), Some(Box::new(host.node.clone()))));
@@ -161,7 +186,7 @@ impl World<'_> {
                 put(Change::Pod(uid.clone(), Some(Box::new(pod.clone()))));
             }
         }
-        self.hook.view = view;
+        view
     }
 
     /// Decides at that moment at the latest.

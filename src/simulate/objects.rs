@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::contract::count::Count;
 use crate::contract::driver::Driver;
+use crate::contract::mode::Mode;
 use crate::contract::names;
+use crate::contract::policy::{PodDeletion, Policy};
 use crate::rollout::observed::{
     Api, ClusterPolicy, Container, DaemonSet, Deployment, Dra, ImageSpec, Labels, Node, Observed, Pod, Revision, Slice, UpgradePolicy,
 };
@@ -71,12 +74,12 @@ impl Operand {
         }
     }
 
-    fn label(self) -> (&'static str, &'static str) {
+    fn labels(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Driver => names::DRIVER_COMPONENT,
-            Self::Toolkit => names::TOOLKIT_APP,
-            Self::Validator => ("app", "nvidia-operator-validator"),
-            Self::Plugin => ("app", "dra-plugin"),
+            Self::Driver => &[names::DRIVER_COMPONENT, ("app", "nvidia-driver-daemonset")],
+            Self::Toolkit => &[names::TOOLKIT_APP],
+            Self::Validator => &[("app", "nvidia-operator-validator")],
+            Self::Plugin => &[("app", "dra-plugin")],
         }
     }
 
@@ -107,6 +110,8 @@ pub(super) struct Fixed {
     pub(super) asked: String,
     /// The version that the DaemonSet's template has.
     pub(super) template: String,
+    /// How many driver pods there are to be, where somebody counts them.
+    pub(super) desired: i32,
     /// Versions of the driver's revisions; the last one is the newest. A version that comes back takes its old hash with it.
     pub(super) revisions: Vec<String>,
 }
@@ -128,13 +133,41 @@ fn config_digest(setup: &Setup, version: &str) -> String {
     if setup.same_config { "config".to_owned() } else { format!("config-{version}") }
 }
 
+/// The policy that the operator's own controller goes by: the one of the settings, or, where we say when a node goes, the one that lets go of
+/// few nodes if every hold is lost.
+pub(super) fn policy(setup: &Setup) -> Policy {
+    let asked = &setup.settings.upgrade.policy;
+    match setup.settings.mode {
+        Mode::Steer => Policy { max_parallel_upgrades: 1, max_unavailable: Some(Count::Percent(25)), ..asked.clone() },
+        Mode::Observe | Mode::Assist | Mode::Drive => asked.clone(),
+    }
+}
+
+fn upgrade_policy(setup: &Setup) -> UpgradePolicy {
+    if setup.operator.is_none() {
+        return UpgradePolicy { stated: true, auto_upgrade: false, ..UpgradePolicy::default() };
+    }
+    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } = policy(setup);
+    UpgradePolicy {
+        stated: true,
+        auto_upgrade: true,
+        max_parallel: Some(max_parallel_upgrades),
+        max_unavailable: max_unavailable.map(|count| count.to_string()),
+        wait_for_completion,
+        // The chart always has one.
+        pod_deletion: pod_deletion.or_else(|| Some(PodDeletion::default())),
+        drain,
+    }
+}
+
 /// Writes what the operator has made into a view.
 pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     let available = i32::from(fixed.operator_up);
     let toolkit = ("nvidia-container-toolkit-ctr".to_owned(), "nvcr.io/nvidia/container-toolkit:v1.18.1".to_owned());
     let manager = (names::DRIVER_MANAGER_CONTAINER.to_owned(), "nvcr.io/nvidia/k8s-driver-manager:v0.9.1".to_owned());
     let driver = (Driver::Gpu.traits().container.to_owned(), driver_image(&fixed.template));
-    view.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available, observed: true, version: None });
+    let version = setup.operator.clone();
+    view.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available, observed: true, version });
     view.cluster_policy = Api::Served(Some(ClusterPolicy {
         uid: "policy".to_owned(),
         generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),
@@ -143,7 +176,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         driver_manager: image("k8s-driver-manager", "v0.9.1"),
         toolkit_enabled: true,
         toolkit: image("container-toolkit", "v1.18.1"),
-        upgrade_policy: UpgradePolicy { stated: true, auto_upgrade: false, ..UpgradePolicy::default() },
+        upgrade_policy: upgrade_policy(setup),
         state: Some("ready".to_owned()),
         ready_reason: Some("Reconciled".to_owned()),
         ..ClusterPolicy::default()
@@ -155,16 +188,20 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         uid: operand.owner().to_owned(),
         owner: Some("policy".to_owned()),
         observed: true,
-        template_labels: labels(&[operand.label()]),
+        template_labels: labels(operand.labels()),
         node_selector: labels(&[(selector, "true")]),
         ..DaemonSet::default()
     };
     view.daemon_sets = vec![
         DaemonSet {
             on_delete: true,
+            desired: fixed.desired,
             images: BTreeMap::from([driver, manager]),
             config_digest: Some(config_digest(setup, &fixed.template)),
-            manager_environment: labels(&[("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")]),
+            manager_environment: match setup.operator {
+                Some(_) => labels(&[]),
+                None => labels(&[("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")]),
+            },
             ..of(Operand::Driver, names::DEPLOY_DRIVER_LABEL)
         },
         DaemonSet { images: BTreeMap::from([toolkit]), ..of(Operand::Toolkit, names::DEPLOY_TOOLKIT_LABEL) },
@@ -220,7 +257,7 @@ pub(super) fn operand(operand: Operand, node: &str, uid: String, revision: &str,
         owner: Some(operand.owner().to_owned()),
         node: Some(node.to_owned()),
         revision: Some(revision.to_owned()),
-        labels: labels(&[operand.label()]),
+        labels: labels(operand.labels()),
         created: second(now),
         containers: vec![Container {
             name: operand.container_name().to_owned(),

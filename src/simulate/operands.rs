@@ -202,6 +202,8 @@ impl World<'_> {
             return;
         }
         self.publish(Watch::Nodes, Some(Change::Node(node.to_owned(), None)));
+        self.vendor_hears_of(node);
+        self.count_nodes();
         for operand in Operand::ALL {
             self.publish(Watch::Operands, Some(Change::Operand(node.to_owned(), operand, None)));
         }

@@ -32,6 +32,7 @@ impl World<'_> {
             }
             Fault::Label(node, key, value) => {
                 let Some(host) = self.hosts.get_mut(&node) else { return };
+                host.meddled = true;
                 match value {
                     Some(value) => drop(host.node.labels.insert(key, value)),
                     None => drop(host.node.labels.remove(&key)),
@@ -43,6 +44,7 @@ impl World<'_> {
                 let Some(host) = self.hosts.get_mut(&node) else { return };
                 // Without its record nobody can tell whose a cordon is.
                 host.ours &= key != record;
+                host.meddled = true;
                 match value {
                     Some(value) => drop(host.node.annotations.insert(key, value)),
                     None => drop(host.node.annotations.remove(&key)),

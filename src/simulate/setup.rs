@@ -36,6 +36,8 @@ pub struct Setup {
     pub hook_node: Option<String>,
     /// There is a DRA driver.
     pub dra: bool,
+    /// The operator's version, where its own controller does the upgrades; `None`: its upgrades are off.
+    pub operator: Option<String>,
     /// Whether each thing that happens is written down.
     pub tells: bool,
     /// A rule that is broken on purpose, to see that it is found.

@@ -36,6 +36,10 @@ fn sign(report: &Report, node: &str, at: u64) -> char {
         Some(State::Lifted | State::PodRestartRequired | State::ValidationRequired) => 'd',
         Some(State::UpgradeFailed) if *cordoned => 'F',
         Some(State::UpgradeFailed) => 'f',
+        // The vendor's controller has more states than we do.
+        None if state.as_deref() == Some("cordon-required") => 'e',
+        None if state.as_deref() == Some("uncordon-required") => 'd',
+        None if state.is_some() => '.',
         None if report.outcomes.get(node) == Some(&Outcome::Done) => '#',
         None => '.',
     }

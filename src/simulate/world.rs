@@ -12,6 +12,7 @@ use super::objects::{self, Fixed, Operand, at};
 use super::random::{Random, Spread};
 use super::report::Report;
 use super::setup::{Placement, Setup};
+use super::vendor::Vendor;
 use super::view::Change;
 use super::workers::Crew;
 
@@ -54,6 +55,10 @@ pub(super) enum Event {
     Told(u32, u64, Box<Change>),
     /// A LIST of a node's pods is answered.
     Listed(u32, String),
+    /// The vendor's controller makes a pass: which of its appointments.
+    VendorRuns(u64),
+    /// Its eviction or drain of a node goes on: the node, the task's number.
+    VendorTask(String, u64),
     /// The hook decides: process, and which of its appointments.
     Decide(u32, u64),
     /// A call of the hook reaches the server: process, number of the action.
@@ -74,6 +79,8 @@ pub(super) struct Host {
     /// At how many starts its driver still fails; `None`: at every one.
     pub(super) driver_fails: Option<u32>,
     pub(super) plugin_fails: bool,
+    /// Somebody has changed labels or annotations by hand: what follows from that is not the hook's fault.
+    pub(super) meddled: bool,
 }
 
 impl Host {
@@ -108,6 +115,7 @@ pub(super) struct World<'a> {
     /// Nodes that others have in maintenance.
     pub(super) maintenances: BTreeSet<String>,
     pub(super) hook: Hook,
+    pub(super) vendor: Option<Vendor>,
     pub(super) report: Report,
     told_until: BTreeMap<Watch, u64>,
     drawn: BTreeMap<(&'static str, String), u64>,
@@ -115,14 +123,22 @@ pub(super) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(super) fn new(setup: &'a Setup) -> Self {
+        let fixed = Fixed {
+            operator_up: true,
+            asked: setup.to.clone(),
+            template: setup.from.clone(),
+            desired: i32::try_from(setup.nodes).unwrap_or(i32::MAX),
+            revisions: vec![setup.from.clone()],
+        };
         let mut world = Self {
             setup,
+            vendor: Vendor::of(setup, &fixed),
             now: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             versions: 0,
             hosts: BTreeMap::new(),
-            fixed: Fixed { operator_up: true, asked: setup.to.clone(), template: setup.from.clone(), revisions: vec![setup.from.clone()] },
+            fixed,
             pods: BTreeMap::new(),
             placed: BTreeMap::new(),
             crews: Vec::new(),
@@ -140,7 +156,8 @@ impl<'a> World<'a> {
         }
         world.hook_pod();
         world.look_at_budgets();
-        world.fixed.operator_up = true;
+        world.hold_nodes();
+        world.vendor_starts();
         world.after(setup.times.operator.draw(&mut Random::of(setup.seed, "operator", 0)), Event::TemplateMade);
         for scheduled in &setup.faults {
             world.queue_at(scheduled.at, Event::Fault(scheduled.fault.clone()));
@@ -165,6 +182,7 @@ impl<'a> World<'a> {
             frozen: Vec::new(),
             driver_fails: Some(0),
             plugin_fails: false,
+            meddled: false,
         };
         for operand in Operand::ALL {
             if operand == Operand::Plugin && !self.setup.dra {
@@ -273,6 +291,7 @@ impl<'a> World<'a> {
                 self.fixed.operator_up = true;
                 self.tell(|| "the operator is available".to_owned());
                 self.publish(Watch::Operator, None);
+                self.vendor_starts();
             }
             Event::TemplateMade => self.template_made(),
             Event::MaintenanceOver(node) => {
@@ -282,6 +301,8 @@ impl<'a> World<'a> {
             }
             Event::Told(process, version, change) => self.told(process, version, *change),
             Event::Listed(process, node) => self.listed(process, &node),
+            Event::VendorRuns(appointment) => self.vendor_runs(appointment),
+            Event::VendorTask(node, number) => self.vendor_task(&node, number),
             Event::Decide(process, appointment) => self.decide(process, appointment),
             Event::Call(process, index) => self.call(process, index),
             Event::HookStarts(process) => self.hook_starts(process),
@@ -294,6 +315,7 @@ impl<'a> World<'a> {
             self.fixed.revisions.push(self.fixed.asked.clone());
         }
         self.publish(Watch::Operator, None);
+        self.vendor_hears();
     }
 
     /// The newest driver revision that there is.
@@ -322,6 +344,15 @@ impl<'a> World<'a> {
         host.node.version = version;
         let node = host.node.clone();
         self.publish(Watch::Nodes, Some(Change::Node(name.to_owned(), Some(Box::new(node)))));
+        self.vendor_hears_of(name);
+    }
+
+    /// The DaemonSet wants as many driver pods as there are nodes.
+    pub(super) fn count_nodes(&mut self) {
+        if self.vendor.is_some() {
+            self.fixed.desired = i32::try_from(self.hosts.len()).unwrap_or(i32::MAX);
+            self.publish(Watch::Operator, None);
+        }
     }
 
     pub(super) fn touch_operand(&mut self, name: &str, operand: Operand) {
@@ -359,6 +390,7 @@ impl<'a> World<'a> {
             (host.node.created, host.node.ready_since) = (objects::second(now), Some(objects::second(now)));
         }
         self.touch(name);
+        self.count_nodes();
         for operand in Operand::ALL {
             self.touch_operand(name, operand);
         }

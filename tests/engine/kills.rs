@@ -8,7 +8,7 @@ use gpu_rollout::simulate::simulate;
 
 use crate::script::read;
 
-const STORIES: [(&str, &str); 4] = [
+const STORIES: [(&str, &str); 6] = [
     ("pods leave", "nodes 2\ndriver 60s\nworkers train replicaset each 1"),
     (
         "jobs, then a drain",
@@ -18,6 +18,12 @@ const STORIES: [(&str, &str); 4] = [
     (
         "a driver that fails",
         "nodes 2\ndriver 60s\nupgrade {policy: {maxUnavailable: 2}, attempts: 2, startSeconds: 120}\nat 0s driver-fails gpu-0 4",
+    ),
+    ("an operator that is woken", "nodes 2\ndriver 60s\noperator assist v26.7.0\nworkers train replicaset each 1"),
+    (
+        "an operator that is steered",
+        "nodes 3\ndriver 60s\nupgrade {policy: {maxParallelUpgrades: 2, maxUnavailable: 2}}\noperator steer v26.3.1\n\
+         workers train replicaset each 1",
     ),
     ("a pod that may not go", "nodes 2\ndriver 60s\nupgrade {attempts: 1}\nworkers notebook bare on gpu-0"),
 ];

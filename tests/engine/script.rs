@@ -34,6 +34,7 @@ pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
         hook_node: None,
         dra: true,
         tells: true,
+        operator: None,
         mutation: None,
     }
 }
@@ -132,6 +133,20 @@ fn fault(text: &str) -> Fault {
     }
 }
 
+/// `assist v26.7.0`: the operator's own controller does the upgrades, and what the hook does beside it.
+pub(crate) fn operated(setup: &mut Setup, text: &str) {
+    let (mode, version) = text.split_once(' ').expect("operator MODE VERSION");
+    setup.operator = Some(version.trim().to_owned());
+    let (mode, duties) = match mode {
+        "observe" => (Mode::Observe, vec![]),
+        "assist" => (Mode::Assist, vec![Duty::Wake]),
+        "steer" => (Mode::Steer, vec![Duty::Wake, Duty::Steer]),
+        mode => panic!("the operator does nothing in mode `{mode}`"),
+    };
+    setup.settings.mode = mode;
+    setup.settings.duties = [vec![Duty::Settle], duties, vec![Duty::Reroll]].concat();
+}
+
 /// Reads what is given.
 pub(crate) fn read(text: &str) -> Setup {
     let mut setup = given(3, 1);
@@ -153,6 +168,7 @@ pub(crate) fn read(text: &str) -> Setup {
             "gpus" => setup.gpus = rest.parse().expect("a number of GPUs"),
             "hook-on" => setup.hook_node = Some(rest.to_owned()),
             "same-config" => setup.same_config = true,
+            "operator" => operated(&mut setup, rest),
             "no-dra" => setup.dra = false,
             "at" => {
                 let (at, what) = rest.split_once(' ').expect("at TIME FAULT");

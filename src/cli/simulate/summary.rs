@@ -97,7 +97,7 @@ pub(super) fn json<'a>(reports: &'a [Report], settings: &Settings, nodes: usize)
         nodes: report.states.iter().map(|(node, states)| (node.as_str(), states.iter().map(entered).collect())).collect(),
     };
     Summary {
-        mode: "drive",
+        mode: settings.mode.name(),
         nodes,
         budget_seconds: settings.budget_seconds,
         seconds: Spread::of(reports.iter().map(seconds)),
@@ -123,7 +123,12 @@ pub(super) fn text(reports: &[Report], settings: &Settings, nodes: usize) -> Str
     let ends: Vec<String> = ends.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "mode drive, {nodes} nodes, {parallel} at once, {limit} may be unavailable; runs: {}", reports.len());
+    let _ = writeln!(
+        text,
+        "mode {}, {nodes} nodes, {parallel} at once, {limit} may be unavailable; runs: {}",
+        settings.mode.name(),
+        reports.len()
+    );
     let _ = writeln!(
         text,
         "duration     {} at least, {} in the middle, {} in nine of ten, {} at most; the hook has {}",

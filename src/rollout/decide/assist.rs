@@ -216,8 +216,10 @@ impl Deciding<'_> {
             patch.annotations.insert(traits.wake.to_owned(), Some("true".to_owned()));
             return self.issue(patch, false);
         }
-        let done = |node: &&&Node| node.labels.get(traits.state_label).is_some_and(|state| state == State::Done.label());
-        let Some(node) = nodes.iter().find(done) else { return false };
+        let is = |state: State| move |node: &&&Node| node.labels.get(traits.state_label).is_some_and(|found| found == state.label());
+        // One that still waits for its turn; the controller puts it there again. The last one: its turn is the farthest.
+        let node = nodes.iter().find(is(State::Done)).or_else(|| nodes.iter().rev().find(is(State::UpgradeRequired)));
+        let Some(node) = node else { return false };
         let mut patch = patch_of(node);
         patch.labels.insert(traits.state_label.to_owned(), None);
         self.issue(patch, false)
@@ -289,7 +291,9 @@ impl Deciding<'_> {
         let busy = self.observed.nodes.values().filter(|node| is_busy(node, traits)).count();
         let limit_now = upgrade_policy(self.observed, self.settings.driver).and_then(|policy| policy.max_parallel).unwrap_or(1);
         let room = limit_now == 0 || busy < limit_now as usize;
-        if at <= self.now && room && !self.retried {
+        // Where we steer, a node that somebody uncordoned is cordoned again first.
+        let closed = !lifted || node.unschedulable;
+        if at <= self.now && room && closed && !self.retried {
             self.retried = true;
             let retries = Retries { version: RETRIES_VERSION, digest: self.settings.digest.clone(), attempts, at: self.now };
             let mut patch = patch_of(node);

@@ -336,9 +336,13 @@ impl Deciding<'_> {
         self.issue(patch, false);
     }
 
-    /// [`Self::give_back`] and [`Self::fail`] for those who only want the reason.
+    /// [`Self::give_back`], [`Self::cordon_again`] and [`Self::fail`] for those who only want the reason.
     pub(super) fn handed_back(&mut self, subject: &Subject<'_>, record: &Record) -> Reason {
         reason_of(self.give_back(subject, record))
+    }
+
+    pub(super) fn cordoned_again(&mut self, subject: &Subject<'_>, record: &Record) -> Reason {
+        reason_of(self.cordon_again(subject, record.clone()))
     }
 
     pub(super) fn failed_for(&mut self, subject: &Subject<'_>, record: &Record, cause: Cause, message: String) -> Reason {

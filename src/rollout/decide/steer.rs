@@ -39,7 +39,9 @@ impl Deciding<'_> {
             .iter()
             .map(|subject| {
                 let member = self.member(subject);
-                let active = vendor_state(subject.node, traits).is_in_progress();
+                let vendor = vendor_state(subject.node, traits);
+                // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
+                let active = vendor.is_in_progress() && vendor != VendorState::Failed;
                 let in_progress = member.in_progress || active;
                 (subject.node.name.as_str(), Member { in_progress, unavailable: member.unavailable || active, ..member })
             })
@@ -126,6 +128,9 @@ impl Deciding<'_> {
         if let Some(failure) = record.failure.as_ref().filter(|_| record.state == State::UpgradeFailed) {
             return self.failed_reason(record, failure);
         }
+        if record.state == State::Lifted && !subject.node.unschedulable {
+            return self.cordoned_again(subject, record);
+        }
         subject.left.clone().unwrap_or(Reason::Upgrading(Upgrading::Cordoning))
     }
 
@@ -146,6 +151,11 @@ impl Deciding<'_> {
             hold::release(node, driver, &mut patch);
             if patch.is_empty() {
                 return subject.left.clone().map_or(Turn::Over, Turn::Waits);
+            }
+            let current = subject.pod.as_ref().is_some_and(|driver| driver.newest);
+            if vendor_state(node, traits) == VendorState::UpgradeRequired && current {
+                // The template went back before its turn came: the controller would not look whether there is still something to do.
+                patch.labels.insert(traits.state_label.to_owned(), Some(VendorState::Done.label().to_owned()));
             }
             // It has nothing to be held back from.
             self.issue(patch, false);

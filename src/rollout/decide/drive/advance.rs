@@ -80,7 +80,8 @@ impl Deciding<'_> {
         Turn::Waits(reason)
     }
 
-    fn cordon_again(&mut self, subject: &Subject<'_>, mut record: Record) -> Turn {
+    /// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.
+    pub(super) fn cordon_again(&mut self, subject: &Subject<'_>, mut record: Record) -> Turn {
         if record.recordoned >= MOST_CORDONS {
             let message = format!("somebody uncordoned the node {} times", record.recordoned + 1);
             return self.fail(subject, &record, Cause::CordonContested, message);

@@ -1,0 +1,329 @@
+//! NVIDIA's upgrade controller in the world, where it does the upgrades: the exact model of it (`rollout/vendor.rs`), with its sleep of two minutes
+//! and what wakes it from that. Its evictions and drains run beside it, as they do in the original.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::contract::driver::Driver;
+use crate::contract::policy::Policy;
+use crate::contract::selector::Selector;
+use crate::rollout::observed::workload::{Workload, Workloads};
+use crate::rollout::observed::{Node, Observed};
+use crate::rollout::vendor::controller::Controller;
+use crate::rollout::vendor::generation::Generation;
+use crate::rollout::vendor::pass::Write;
+use crate::rollout::vendor::state::State;
+use crate::rollout::vendor::task::{Eviction, drain_ended, drain_selector, eviction, eviction_ended};
+use crate::rollout::vendor::users::{users, uses_gpu};
+
+use super::objects::{self, Fixed, Operand, at, milliseconds};
+use super::setup::Setup;
+use super::workers::Asked;
+use super::world::{Event, World};
+
+/// Milliseconds from a change to the pass that it makes the controller begin.
+const NOTICE: u64 = 20;
+/// Pause between two tries of evictions, in milliseconds, where the original has none.
+const RETRY: u64 = 500;
+
+/// The controller, and what it last saw of what it watches.
+pub(super) struct Vendor {
+    controller: Controller,
+    generation: Generation,
+    /// Counts its appointments.
+    appointment: u64,
+    runs_at: Option<u64>,
+    nodes: BTreeMap<String, Node>,
+    fixed: Fixed,
+    tasks: BTreeMap<String, Task>,
+    /// Counts the tasks.
+    begun: u64,
+}
+
+/// An eviction or a drain of one node.
+struct Task {
+    number: u64,
+    /// UIDs of the pods that were there when it began.
+    pods: Vec<String>,
+    /// Those whose eviction was granted.
+    granted: BTreeSet<String>,
+    /// When it is given up. `None`: never.
+    until: Option<u64>,
+    drains: bool,
+}
+
+impl Vendor {
+    /// The one of the setup's operator, if it does the upgrades.
+    pub(super) fn of(setup: &Setup, fixed: &Fixed) -> Option<Self> {
+        let generation = Generation::of(Driver::Gpu, setup.operator.as_deref())?;
+        Some(Self {
+            controller: Controller::new(Driver::Gpu, generation, None, at(0)),
+            generation,
+            appointment: 0,
+            runs_at: None,
+            nodes: BTreeMap::new(),
+            fixed: fixed.clone(),
+            tasks: BTreeMap::new(),
+            begun: 0,
+        })
+    }
+}
+
+/// What is seen of one node.
+fn one(name: &str, node: Option<&Node>) -> Observed {
+    let mut observed = Observed::default();
+    if let Some(node) = node {
+        observed.nodes.insert(name.to_owned(), node.clone());
+    }
+    observed
+}
+
+impl World<'_> {
+    /// The policy of the ClusterPolicy.
+    fn vendor_policy(&self) -> Policy {
+        objects::policy(self.setup)
+    }
+
+    /// A node has changed, came or went.
+    pub(super) fn vendor_hears_of(&mut self, name: &str) {
+        let Some(vendor) = &mut self.vendor else { return };
+        let after = self.hosts.get(name).map(|host| host.node.clone());
+        let before = match &after {
+            Some(node) => vendor.nodes.insert(name.to_owned(), node.clone()),
+            None => vendor.nodes.remove(name),
+        };
+        vendor.controller.notice(&one(name, before.as_ref()), &one(name, after.as_ref()), at(self.now + NOTICE));
+        self.vendor_due();
+    }
+
+    /// Something has changed that concerns the cluster as a whole.
+    pub(super) fn vendor_hears(&mut self) {
+        let Some(vendor) = &mut self.vendor else { return };
+        let (mut before, mut after) = (Observed::default(), Observed::default());
+        objects::fixed(&mut before, &vendor.fixed, self.setup);
+        objects::fixed(&mut after, &self.fixed, self.setup);
+        vendor.fixed = self.fixed.clone();
+        vendor.controller.notice(&before, &after, at(self.now + NOTICE));
+        self.vendor_due();
+    }
+
+    /// The operator's process is new: it knows nothing of evictions and drains that were begun.
+    pub(super) fn vendor_starts(&mut self) {
+        let now = self.now;
+        if let Some(vendor) = &mut self.vendor {
+            vendor.controller = Controller::new(Driver::Gpu, vendor.generation, None, at(now));
+            vendor.tasks.clear();
+            vendor.runs_at = None;
+        }
+        self.vendor_due();
+    }
+
+    fn vendor_due(&mut self) {
+        let Some(vendor) = &mut self.vendor else { return };
+        let Some(due) = vendor.controller.due().map(|due| milliseconds(due).max(self.now)) else { return };
+        if vendor.runs_at.is_none_or(|known| known > due) {
+            vendor.appointment += 1;
+            vendor.runs_at = Some(due);
+            let appointment = vendor.appointment;
+            self.queue_at(due, Event::VendorRuns(appointment));
+        }
+    }
+
+    pub(super) fn vendor_runs(&mut self, appointment: u64) {
+        if !self.fixed.operator_up || self.vendor.as_ref().is_none_or(|vendor| vendor.appointment != appointment) {
+            return;
+        }
+        let wait = self.vendor_policy().wait_for_completion;
+        let jobs: Option<Selector> = wait.and_then(|wait| wait.pod_selector.parse().ok());
+        let truth = self.truth(jobs.as_ref()).observed;
+        let now = at(self.now);
+        let Some(vendor) = &mut self.vendor else { return };
+        vendor.runs_at = None;
+        let mut writes = Vec::new();
+        let done = vendor.controller.run(&truth, now, &mut |write| {
+            writes.push(write.clone());
+            true
+        });
+        self.report.passes += 1;
+        if let Some(error) = done.error() {
+            let error = error.to_string();
+            self.tell(|| format!("operator: {error}"));
+        }
+        for write in writes {
+            self.vendor_writes(&write);
+        }
+        for node in done.cleaned {
+            self.vendor_labels(&node, State::Unknown);
+        }
+        self.vendor_due();
+    }
+
+    fn vendor_writes(&mut self, write: &Write) {
+        let node = write.node().to_owned();
+        match write {
+            Write::State { state, .. } => self.vendor_labels(&node, *state),
+            Write::Annotate { key, value, .. } => {
+                let Some(host) = self.hosts.get_mut(&node) else { return };
+                match value {
+                    Some(value) => drop(host.node.annotations.insert((*key).to_owned(), value.clone())),
+                    None => drop(host.node.annotations.remove(key)),
+                }
+                self.touch(&node);
+            }
+            Write::Cordon { .. } => self.vendor_cordons(&node, true),
+            Write::Uncordon { .. } => self.vendor_cordons(&node, false),
+            Write::DeletePod { uid, .. } => {
+                let there = self.hosts.get(&node).and_then(|host| host.operand(Operand::Driver)).is_some_and(|pod| pod.uid == *uid);
+                if there {
+                    self.check_vendor_deletes(&node);
+                    self.tell(|| format!("{node} driver pod deleted by the operator"));
+                    self.delete_operand(&node, Operand::Driver);
+                }
+            }
+            Write::Evict { .. } => self.vendor_evicts(&node),
+            Write::Drain { .. } => self.vendor_drains(&node),
+            // Without the maintenance-operator there are none of these.
+            Write::CreateMaintenance { .. }
+            | Write::JoinMaintenance { .. }
+            | Write::LeaveMaintenance { .. }
+            | Write::DeleteMaintenance { .. } => {}
+        }
+    }
+
+    fn vendor_labels(&mut self, node: &str, state: State) {
+        let key = Driver::Gpu.traits().state_label;
+        self.check_vendor_starts(node, state);
+        let Some(host) = self.hosts.get_mut(node) else { return };
+        if state == State::Unknown {
+            host.node.labels.remove(key);
+        } else {
+            host.node.labels.insert(key.to_owned(), state.label().to_owned());
+        }
+        let cordoned = host.node.unschedulable;
+        self.touch(node);
+        self.tell(|| format!("{node} operator: {state}"));
+        let shown = (!matches!(state, State::Unknown | State::Done)).then(|| state.label().to_owned());
+        self.report.enters(node, self.now, shown, cordoned);
+        let traits = Driver::Gpu.traits();
+        let busy = |node: &Node| {
+            let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
+            state.is_in_progress() && state != State::Failed
+        };
+        let busy = self.hosts.values().filter(|host| busy(&host.node)).count();
+        self.report.peak_in_progress = self.report.peak_in_progress.max(busy);
+    }
+
+    fn vendor_cordons(&mut self, node: &str, cordoned: bool) {
+        let Some(host) = self.hosts.get_mut(node).filter(|host| host.node.unschedulable != cordoned) else { return };
+        let ours = host.ours;
+        // A cordon that our record claims, and that our note makes the controller leave, is ours to take away.
+        let claimed = host.node.annotations.get(Driver::Gpu.traits().own_record).is_some_and(|text| text.contains("\"cordoned\":true"));
+        (host.node.unschedulable, host.ours) = (cordoned, cordoned && claimed);
+        if ours && !cordoned {
+            self.check_vendor_uncordons(node);
+        }
+        self.touch(node);
+        self.tell(|| format!("{node} {} by the operator", if cordoned { "cordoned" } else { "uncordoned" }));
+        let away = self.hosts.values().filter(|host| host.node.unschedulable).count();
+        self.report.peak_unavailable = self.report.peak_unavailable.max(away);
+        if !cordoned {
+            self.place();
+        }
+    }
+
+    fn pods_of(&self, node: &str) -> Vec<Workload> {
+        self.placed.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid)).cloned().collect()
+    }
+
+    fn vendor_evicts(&mut self, node: &str) {
+        let (policy, Some(generation)) = (self.vendor_policy(), self.vendor.as_ref().map(|vendor| vendor.generation)) else { return };
+        let deletion = policy.pod_deletion.clone().unwrap_or_default();
+        let workloads = Workloads { budgets: self.budgets(), ..Workloads::default() };
+        let here = self.pods_of(node);
+        match eviction(&users(&here, &workloads, &deletion, generation), &policy) {
+            Eviction::Ends(state) => self.vendor_task_ends(node, state),
+            Eviction::Runs => {
+                let wanted = here.into_iter().filter(|pod| uses_gpu(pod, &workloads, generation)).map(|pod| pod.uid).collect();
+                self.vendor_begins(node, wanted, deletion.timeout_seconds, false);
+            }
+        }
+    }
+
+    fn vendor_drains(&mut self, node: &str) {
+        self.vendor_cordons(node, true);
+        let Some(drain) = self.vendor_policy().drain else { return };
+        let selector: Option<Selector> = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label).parse().ok();
+        let own = self.hook.own_pod();
+        let of_daemon_set = |pod: &Workload| pod.controller.as_ref().is_some_and(|controller| controller.kind == "DaemonSet");
+        let here: Vec<Workload> = self
+            .pods_of(node)
+            .into_iter()
+            .filter(|pod| !of_daemon_set(pod) && !pod.mirror && (pod.namespace.clone(), pod.name.clone()) != own)
+            .filter(|pod| selector.as_ref().is_none_or(|selector| selector.matches(&pod.labels)))
+            .collect();
+        let may_not = |pod: &Workload| {
+            !pod.phase.is_finished()
+                && (pod.controller.is_none() && !drain.force || (pod.empty_dir || pod.memory_dir) && !drain.delete_empty_dir)
+        };
+        if here.iter().any(may_not) {
+            self.vendor_task_ends(node, drain_ended(false));
+            return;
+        }
+        self.vendor_begins(node, here.into_iter().map(|pod| pod.uid).collect(), drain.timeout_seconds, true);
+    }
+
+    fn vendor_begins(&mut self, node: &str, pods: Vec<String>, timeout_seconds: u64, drains: bool) {
+        let now = self.now;
+        let Some(vendor) = &mut self.vendor else { return };
+        vendor.begun += 1;
+        let number = vendor.begun;
+        let until = (timeout_seconds > 0).then(|| now + timeout_seconds * 1000);
+        vendor.tasks.insert(node.to_owned(), Task { number, pods, granted: BTreeSet::new(), until, drains });
+        self.vendor_task(node, number);
+    }
+
+    /// One round of a task: evictions that were refused are tried again, those that were granted are waited for.
+    pub(super) fn vendor_task(&mut self, node: &str, number: u64) {
+        let Some(mut task) = self.vendor.as_mut().and_then(|vendor| vendor.tasks.remove(node)) else { return };
+        if task.number != number {
+            // Another one has begun since then, of a new process.
+            if let Some(vendor) = &mut self.vendor {
+                vendor.tasks.insert(node.to_owned(), task);
+            }
+            return;
+        }
+        let policy = self.vendor_policy();
+        for uid in &task.pods {
+            let Some(pod) = self.pods.get(uid).filter(|_| !task.granted.contains(uid)).cloned() else { continue };
+            match self.ask_budgets(&pod) {
+                Asked::Granted => {
+                    task.granted.insert(uid.clone());
+                    self.report.pods_evicted += usize::from(pod.deleted_at.is_none());
+                    self.tell(|| format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name));
+                    self.delete_pod(uid);
+                }
+                Asked::Blocked | Asked::Error => self.report.refused_evictions += 1,
+            }
+        }
+        let left = task.pods.iter().any(|uid| self.pods.contains_key(uid));
+        let over = task.until.is_some_and(|until| until <= self.now);
+        if left && !over {
+            let pause = self
+                .vendor
+                .as_ref()
+                .map_or(RETRY, |vendor| u64::try_from(vendor.generation.features().eviction_retry.as_millis()).unwrap_or(RETRY).max(RETRY));
+            if let Some(vendor) = &mut self.vendor {
+                vendor.tasks.insert(node.to_owned(), task);
+            }
+            self.after(pause, Event::VendorTask(node.to_owned(), number));
+            return;
+        }
+        self.vendor_task_ends(node, if task.drains { drain_ended(!left) } else { eviction_ended(!left, &policy) });
+    }
+
+    fn vendor_task_ends(&mut self, node: &str, state: State) {
+        if let Some(vendor) = &mut self.vendor {
+            vendor.controller.ended(node);
+        }
+        self.vendor_labels(node, state);
+    }
+}
