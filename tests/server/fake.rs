@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) watch_seconds: Option<u64>,
     /// Every watch event comes twice.
     pub(crate) duplicate: bool,
+    /// Watches of these resources (all, if empty) tell everything so much later.
+    pub(crate) late: Option<(Vec<&'static str>, Duration)>,
 }
 
 impl State {
@@ -75,6 +77,12 @@ impl State {
             Some((resources, version)) if resources.is_empty() || resources.contains(&resource) => *version,
             Some(_) | None => self.store.version,
         }
+    }
+
+    /// How late watches of a resource are.
+    fn lag(&self, resource: &str) -> Option<Duration> {
+        let (resources, lag) = self.late.as_ref()?;
+        (resources.is_empty() || resources.contains(&resource)).then_some(*lag)
     }
 }
 
@@ -161,6 +169,7 @@ impl Server {
             compacted: 0,
             watch_seconds: None,
             duplicate: false,
+            late: None,
         };
         Self { state: Arc::new(Mutex::new(state)), clock, changed: watch::Sender::new(()), crashed: Arc::new(Notify::new()) }
     }
@@ -227,6 +236,14 @@ impl Server {
         if let Some(Effect::Status(code)) = effect {
             self.note(&request, code, false);
             return Ok(response(code, full(&failure(code, "injected"))));
+        }
+        if let Some(Effect::Busy(seconds)) = effect {
+            self.note(&request, 429, false);
+            let mut status = failure(429, "injected");
+            status["details"] = json!({ "retryAfterSeconds": seconds });
+            let mut answer = response(429, full(&status));
+            answer.headers_mut().insert("retry-after", seconds.into());
+            return Ok(answer);
         }
         if request.verb == "watch"
             && let Some(answer) = self.watch(&request)

@@ -7,6 +7,8 @@ use super::request::Request;
 pub(crate) enum Effect {
     /// It is answered with this status and has no effect.
     Status(u16),
+    /// It is answered with 429, and told to come again in so many seconds.
+    Busy(u32),
     /// It never arrives, and there is never an answer.
     Hang,
     /// It has its effect; there is never an answer.

@@ -80,9 +80,11 @@ impl State {
     fn review(&self, request: &Request) -> Answer {
         let attributes = &request.body["spec"]["resourceAttributes"];
         let part = |name: &str| attributes[name].as_str().unwrap_or_default();
-        let (verb, group, resource) = (part("verb"), part("group"), part("resource"));
+        let (verb, group) = (part("verb"), part("group"));
+        // As RBAC writes it.
+        let resource = [part("resource"), part("subresource")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
         let covers = |grant: &&super::Grant| {
-            grant.covers(verb, group, resource, part("namespace"), part("name")) && !self.denied.contains(&grant.short())
+            grant.covers(verb, group, &resource, part("namespace"), part("name")) && !self.denied.contains(&grant.short())
         };
         let mut answer = request.body.clone();
         answer["status"] = json!({"allowed": self.grants.iter().any(|grant| covers(&grant))});
