@@ -27,6 +27,10 @@ lint: ## format, clippy, rustdoc, shell scripts, charts, licenses, words
 e2e: ## real Helm, and the hook's image on a real API server (FILTER=… for some scenarios; needs Go)
 	scripts/e2e.sh $(E2E_PROFILE) $(FILTER)
 
+.PHONY: soak
+soak: ## the engine in ten thousand random worlds and in large fleets (RUNS=… worlds)
+	scripts/soak.sh
+
 .PHONY: bench
 bench: ## time, memory and sizes, measured here
 	scripts/bench.sh

@@ -1,5 +1,5 @@
-//! Embeds `bundles/`: writes a table of every recipe, component, values, schema and CRD file, sorted by path. What is large and
-//! rarely needed is packed; files with the same content are embedded once.
+//! Embeds `bundles/`: writes a list of every recipe, component, values, schema and CRD file, sorted by path. The tables of the catalog
+//! become JSON. What is large or rarely needed is packed; files with the same content are embedded once.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -30,7 +30,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             )?;
             continue;
         }
-        let content = fs::read(root.join(&file))?;
+        let (file, content) = if is_table(&file) {
+            as_json(&root, &file)?
+        } else {
+            let content = fs::read(root.join(&file))?;
+            (file, content)
+        };
         let next = packed.len();
         let number = *packed.entry(content.clone()).or_insert(next);
         if number == next {
@@ -45,15 +50,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Recipes, component descriptions and the table of what does not go together are small, and nearly every run reads some of them.
+/// Recipes are small, and nearly every run reads some of them; messages show their lines.
 fn is_plain(path: &str) -> bool {
-    path.starts_with("recipes/") || path.ends_with("/component.yaml") || path == "compatibility.yaml"
+    path.starts_with("recipes/")
+}
+
+/// Written here for people, and read by the program alone: component descriptions, and the table of what does not go together.
+fn is_table(path: &str) -> bool {
+    path.ends_with("/component.yaml") || path == "compatibility.yaml"
+}
+
+/// The same table as JSON, under a name that says so.
+fn as_json(root: &Path, file: &str) -> Result<(String, Vec<u8>), Box<dyn Error>> {
+    let options = serde_yaml::options! { legacy_octal_numbers: true };
+    let value: serde_json::Value = serde_yaml::from_str_with_options(&fs::read_to_string(root.join(file))?, options)
+        .map_err(|error| format!("bundles/{file}: {error}"))?;
+    Ok((file.replace(".yaml", ".json"), serde_json::to_vec(&value)?))
 }
 
 /// What is embedded beside them: CRDs, and default values and schemas as JSON (their YAML is only the source).
 fn is_embedded(path: &str) -> bool {
     let ends_in = |wanted: &str| Path::new(path).extension().is_some_and(|ending| ending == wanted);
-    ends_in("yaml") && (is_plain(path) || path.contains("/crds/"))
+    ends_in("yaml") && (is_plain(path) || is_table(path) || path.contains("/crds/"))
         || ends_in("json") && (path.ends_with("/values.json") || path.contains("/schemas/"))
 }
 

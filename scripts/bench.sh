@@ -2,7 +2,8 @@
 # `make bench`: what the program costs, measured here and now; prints, and judges nothing.
 #   1. sizes of the image and its binary (needs buildah; without it the binary alone is built)
 #   2. one call as a process, and many bundles in one: time and peak memory
-#   3. the hook on a real API server, 3 and 1,000 nodes: time with nothing to do, memory (needs what `make e2e` needs)
+#   3. what the hook holds of 10,000 nodes
+#   4. the hook on a real API server, 3 and 1,000 nodes: time with nothing to do, memory (needs what `make e2e` needs)
 # Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000)
 set -eu
 cd "$(dirname -- "$0")/.."
@@ -38,6 +39,9 @@ export GPU_ROLLOUT_PROGRAM
 
 title "one call as a process"
 measured bench-process.log ' rounds each' '^the binary' cargo test --locked --test cost -- --ignored --nocapture
+
+title "the hook's caches"
+measured bench-memory.log ' nodes of ' 'listed anew' cargo test --locked --test memory -- --ignored --nocapture
 
 title "the hook on a real API server"
 if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then

@@ -39,7 +39,7 @@ run_buildah() {
 # The time stamp is fixed: the same binary gives the same digest.
 run_buildah bud --quiet --isolation chroot --timestamp "${SOURCE_DATE_EPOCH:-0}" --build-arg BINARY=prebuilt \
   --build-arg VERSION="$version" --file Dockerfile --tag "gpu-rollout:$version" "$image/context" >/dev/null
-run_buildah push --quiet "gpu-rollout:$version" "oci:$image/oci:$version"
+run_buildah push --quiet --compression-format gzip --compression-level 9 "gpu-rollout:$version" "oci:$image/oci:$version"
 run_buildah rmi --all --force >/dev/null
 
 # The layers are the blobs that are compressed; manifest and configuration are JSON.

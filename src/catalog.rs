@@ -1,6 +1,6 @@
 //! The catalog: the components and recipes that are embedded in the binary, from `bundles/`. Data, no decisions.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ pub fn recipe_names() -> impl Iterator<Item = &'static str> {
 
 /// The names of the components, sorted.
 pub fn component_names() -> impl Iterator<Item = &'static str> {
-    embedded::paths().filter_map(|path| path.strip_prefix("components/")?.strip_suffix("/component.yaml"))
+    embedded::paths().filter_map(|path| path.strip_prefix("components/")?.strip_suffix("/component.json"))
 }
 
 /// The component with this name. Read when it is first asked for: a render needs a few of them, and every millisecond shows.
@@ -41,10 +41,9 @@ pub fn component_names() -> impl Iterator<Item = &'static str> {
 pub fn component(name: &str) -> Option<&'static Component> {
     static READ: [OnceLock<Component>; SLOTS] = [const { OnceLock::new() }; SLOTS];
     let slot = component_names().position(|known| known == name)?;
-    let text = file(&format!("components/{name}/component.yaml"))?;
-    Some(READ.get(slot)?.get_or_init(|| {
-        crate::contract::yaml::from_str(text).expect("embedded components are read by the test `every_component_is_readable`")
-    }))
+    let path = format!("components/{name}/component.json");
+    let read = || serde_json::from_str(file(&path)?).ok();
+    Some(READ.get(slot)?.get_or_init(|| read().expect("embedded components are read by the test `every_component_is_readable`")))
 }
 
 /// Room for components; a test fails before it runs out.
@@ -68,12 +67,14 @@ impl Component {
     }
 
     /// The chart's default values.
-    ///
-    /// # Panics
-    /// Never: a test reads all embedded values.
-    pub fn default_values(&self, version: &Version) -> Option<Map<String, Value>> {
-        let text = file(&format!("components/{}/{}/values.json", self.name, version.version))?;
-        Some(serde_json::from_str(text).expect("embedded values are read by the test `default_values_are_fresh`"))
+    pub fn default_values(&self, version: &Version) -> Option<&'static Map<String, Value>> {
+        embedded::json(&format!("components/{}/{}/values.json", self.name, version.version))?.as_object()
+    }
+
+    /// The chart's default values; none if the catalog does not know the version or its values.
+    pub fn defaults(&self, version: Option<&Version>) -> &'static Map<String, Value> {
+        static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        version.and_then(|version| self.default_values(version)).unwrap_or(&NONE)
     }
 
     /// The schema of `spec` of a custom resource, as OpenAPI has it.
@@ -90,8 +91,8 @@ impl Component {
         if version.nested.is_empty() {
             return Vec::new();
         }
-        let defaults = self.default_values(version).unwrap_or_default();
-        let is_on = |path: &String| is_on(values, &defaults, path);
+        let defaults = self.defaults(Some(version));
+        let is_on = |path: &String| is_on(values, defaults, path);
         version.nested.iter().filter(|nested| nested.conditions.iter().find_map(is_on).unwrap_or(true)).collect()
     }
 
@@ -102,8 +103,8 @@ impl Component {
         if version.optional_crds.is_empty() && version.shared_crds.is_empty() {
             return crds;
         }
-        let defaults = self.default_values(version).unwrap_or_default();
-        let is_on = |path: &String| is_on(values, &defaults, path);
+        let defaults = self.defaults(Some(version));
+        let is_on = |path: &String| is_on(values, defaults, path);
         for optional in version.optional_crds.iter().filter(|optional| is_on(&optional.condition) == Some(true)) {
             crds.extend(self.files(version, &optional.crds));
         }

@@ -11,6 +11,7 @@ pub mod format;
 pub mod hook;
 pub mod printer;
 pub mod recipe;
+pub mod simulate;
 
 /// Rolls GPU fleets out on Kubernetes: turns a recipe into a bundle for your deployer, and is the hook that every bundle carries.
 #[derive(Debug, Parser)]
@@ -26,6 +27,14 @@ enum Command {
     Recipe(recipe::Arguments),
     /// Render and verify bundles.
     Bundle(bundle::Arguments),
+    /// Show how an upgrade of the GPU driver would go: how long, how many nodes and pods are away, and what if.
+    ///
+    /// The recipe's own engine, limits and time budget drive an upgrade in a model of the world in virtual time: nodes whose drivers take
+    /// their time, training pods that are evicted and come back on other nodes, caches that lag behind. Everything follows from the seed: the
+    /// same on every machine. Times are drawn for each node by its name, so another policy meets the same nodes.
+    ///
+    /// What is simulated is the mode `drive`. In `observe`, `assist` and `steer` NVIDIA's controller does the work; those are refused.
+    Simulate(simulate::Arguments),
     /// Check configurations of NVIDIA's device plugin.
     DevicePlugin(device_plugin::Arguments),
     /// Print a script that lets a shell complete commands and options.
@@ -42,6 +51,7 @@ impl Arguments {
         match self.command {
             Command::Recipe(arguments) => arguments.run(printer),
             Command::Bundle(arguments) => arguments.run(printer),
+            Command::Simulate(arguments) => arguments.run(printer),
             Command::DevicePlugin(arguments) => arguments.run(printer),
             Command::Completions(arguments) => arguments.run(printer),
             Command::Hook(arguments) => arguments.run(printer),

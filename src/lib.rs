@@ -16,4 +16,5 @@ pub mod hook;
 pub mod recipe;
 pub mod release;
 pub mod rollout;
+pub mod simulate;
 pub mod text;

@@ -16,6 +16,7 @@ pub mod mirror;
 mod mode;
 pub mod model;
 pub mod namespaces;
+mod node_options;
 mod notes;
 pub mod order;
 pub mod plan;
@@ -26,6 +27,7 @@ pub mod values;
 
 pub use catalog::Embedded;
 pub use error::PlanError;
+pub use mode::upgrade;
 pub use model::{Chart, Kind, Plan, Release};
 pub use plan::{Options, plan};
 

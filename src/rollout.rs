@@ -1,6 +1,7 @@
 //! The upgrade engine. Pure: no I/O, no clock, no Kubernetes client. [`decide::decide`] takes what is observed, the settings and what
 //! is remembered, and answers with actions, waits and, at the end, a verdict. Decisions are on levels, never on edges.
 
+pub mod abort;
 pub mod action;
 pub mod decide;
 pub mod device_plugin;

@@ -125,6 +125,30 @@ fn schema() {
     assert!(said.starts_with("exit 0\n--- output\n{\n  \"$schema\":"), "{said}");
 }
 
+/// A run in the model follows from its seed, on every machine.
+#[test]
+fn simulate() {
+    let files = [("mine.yaml", MINE)];
+    let told = |options: &[&str]| {
+        let drive = ["simulate", "-r", "mine.yaml", "--nodes", "6", "--runs", "3", "--set", "rollout.gpuDriver.mode=drive"];
+        run(&[&drive, options].concat(), "", &files)
+    };
+    snapshot!("simulate", told(&[]));
+    let faster = ["--set", "rollout.gpuDriver.policy.maxParallelUpgrades=3", "--set", "rollout.gpuDriver.policy.maxUnavailable=50%"];
+    snapshot!("simulate-what-if", told(&faster));
+    snapshot!("simulate-fail", told(&["--fail", "30", "--seed", "7"]));
+    snapshot!(
+        "simulate-json",
+        run(
+            &["simulate", "-r", "mine.yaml", "--nodes", "2", "--runs", "1", "-o", "json", "--set", "rollout.gpuDriver.mode=drive"],
+            "",
+            &files
+        )
+    );
+    snapshot!("simulate-observe", run(&["simulate", "-r", "mine.yaml"], "", &files));
+    snapshot!("simulate-help", run(&["simulate", "--help"], "", &[]));
+}
+
 #[test]
 fn wrong_usage() {
     snapshot!("usage-set", run(&["recipe", "show", "base", "--set", "cluster.gpuNodes"], "", &[]));

@@ -11,6 +11,7 @@ use gpu_rollout::text::source::{Source, Sources};
 mod device_plugin {
     mod any_text;
     mod command;
+    mod library;
     mod rules;
     mod vectors;
 }

@@ -163,7 +163,7 @@ fn default_values_pass() {
     for name in catalog::component_names() {
         let component = catalog::component(name).unwrap();
         for version in &component.versions {
-            let Some(mut values) = component.default_values(version) else { continue };
+            let Some(mut values) = component.default_values(version).cloned() else { continue };
             for (path, _) in version.fixed_values() {
                 let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
                 let parent =

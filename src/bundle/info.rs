@@ -10,6 +10,7 @@ use crate::contract::digest::sha256;
 use crate::contract::yaml;
 use crate::deployer::layout::folders;
 use crate::deployer::{File, RenderError, Source};
+use crate::recipe::model::NodeScheduling;
 use crate::release::Plan;
 use crate::release::model::Kind;
 
@@ -49,6 +50,9 @@ pub struct Info {
     /// What `--image-pull-secret` named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<String>,
+    /// What `--system-node-…` and `--accelerated-node-…` named.
+    #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
+    pub node_scheduling: NodeScheduling,
     /// The releases in order.
     pub releases: Vec<ReleaseInfo>,
 }
@@ -61,6 +65,28 @@ pub struct RecipeInfo {
     pub name: String,
     /// SHA-256 of the file.
     pub sha256: String,
+}
+
+/// Which bundle it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The recipe's name.
+    pub recipe: String,
+    /// The deployer.
+    pub deployer: String,
+}
+
+impl Identity {
+    /// That of the bundle with this file; `None` if it cannot be read.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Head {
+            deployer: String,
+            recipe: RecipeInfo,
+        }
+        let Head { deployer, recipe } = yaml::from_str(text).ok()?;
+        Some(Self { recipe: recipe.name, deployer })
+    }
 }
 
 /// The recipe with everything that it extends and every `--set`.
@@ -121,6 +147,7 @@ pub(super) fn file(recipe: RecipeInfo, parts: Parts<'_>) -> Result<File, RenderE
         chart_repositories: options.chart_repositories.clone(),
         registry_mirrors: options.registry_mirrors.iter().map(ToString::to_string).collect(),
         image_pull_secrets: options.pull_secrets.clone(),
+        node_scheduling: options.node_scheduling.clone(),
         releases: releases(plan),
     };
     let text = yaml::to_string(&info).map_err(|_| RenderError::Yaml(INFO.to_owned()))?;

@@ -17,8 +17,8 @@ pub(super) struct Target {
     pub(super) staging: PathBuf,
     /// The old bundle, while it gives way.
     pub(super) backup: PathBuf,
-    /// Whether something stands there that has to give way.
-    pub(super) occupied: bool,
+    /// The `bundle-info.yaml` of what stands there and has to give way.
+    pub(super) occupied: Option<String>,
     _lock: File,
 }
 
@@ -100,12 +100,12 @@ fn recover(directory: &Path, staging: &Path, backup: &Path) -> Result<(), WriteE
     Ok(())
 }
 
-/// Whether something stands at `directory` that may be replaced; an error if it may not.
-fn examine(directory: &Path, force: bool) -> Result<bool, WriteError> {
+/// The `bundle-info.yaml` of the bundle at `directory`, if one stands there and may be replaced; an error if it may not.
+fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> {
     let error = |source| WriteError::Io { path: directory.to_owned(), source };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(other) => return Err(error(other)),
     };
     let mut names = Vec::new();
@@ -114,16 +114,16 @@ fn examine(directory: &Path, force: bool) -> Result<bool, WriteError> {
     }
     names.sort();
     if names.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
     if names.iter().any(|name| name == ".git") {
         return Err(WriteError::Repository(directory.to_owned()));
     }
     // An unreadable or foreign file of that name is no mark of ours.
-    let is_bundle = fs::read_to_string(directory.join(INFO)).is_ok_and(|text| text.lines().any(|line| line == MARK));
-    if !is_bundle {
+    let info = fs::read_to_string(directory.join(INFO)).ok().filter(|text| text.lines().any(|line| line == MARK));
+    let Some(info) = info else {
         return Err(WriteError::Foreign { directory: directory.to_owned(), names });
-    }
+    };
     if !force {
         let edits: Vec<String> = match verify(directory) {
             Ok(findings) => {
@@ -135,5 +135,5 @@ fn examine(directory: &Path, force: bool) -> Result<bool, WriteError> {
             return Err(WriteError::Edited { directory: directory.to_owned(), edits });
         }
     }
-    Ok(true)
+    Ok(Some(info))
 }

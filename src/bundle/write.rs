@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::Tree;
+use super::info::{INFO, Identity};
 use super::target::Target;
 use crate::deployer::File;
 
@@ -88,6 +89,8 @@ pub struct Written {
     pub directory: PathBuf,
     /// Whether a bundle stood there before.
     pub replaced: bool,
+    /// What that one was, if it was of another recipe or deployer.
+    pub other: Option<Identity>,
     /// The old bundle, if it could not be removed.
     pub left_over: Option<PathBuf>,
 }
@@ -108,7 +111,7 @@ pub(super) fn write_with(
     write_file: &mut dyn FnMut(&Path, &File) -> io::Result<()>,
 ) -> Result<Written, WriteError> {
     let target = Target::claim(output, force)?;
-    let result = fill(tree, &target, write_file).and_then(|()| swap(&target));
+    let result = fill(tree, &target, write_file).and_then(|()| swap(tree, &target));
     if result.is_err() {
         // The first error is the one to report; what stays behind is removed by the next run.
         let _ = fs::remove_dir_all(&target.staging);
@@ -135,19 +138,32 @@ fn write_file(root: &Path, file: &File) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(&file.content)
 }
 
-fn swap(target: &Target) -> Result<Written, WriteError> {
-    let Target { directory, staging, backup, occupied, .. } = target;
+fn swap(tree: &Tree, target: &Target) -> Result<Written, WriteError> {
+    let Target { directory, staging, backup, occupied: old, .. } = target;
+    let occupied = old.is_some();
     let error = |source| WriteError::Io { path: directory.clone(), source };
-    if *occupied {
+    if occupied {
         fs::rename(directory, backup).map_err(error)?;
     }
     if let Err(source) = fs::rename(staging, directory) {
-        if *occupied && let Err(second) = fs::rename(backup, directory) {
+        if occupied && let Err(second) = fs::rename(backup, directory) {
             let both = io::Error::new(second.kind(), format!("{source}; the old bundle is at `{}`: {second}", backup.display()));
             return Err(error(both));
         }
         return Err(error(source));
     }
-    let left_over = (*occupied && fs::remove_dir_all(backup).is_err()).then(|| backup.clone());
-    Ok(Written { directory: directory.clone(), replaced: *occupied, left_over })
+    let left_over = (occupied && fs::remove_dir_all(backup).is_err()).then(|| backup.clone());
+    let other = old.as_deref().and_then(|old| other(old, tree));
+    Ok(Written { directory: directory.clone(), replaced: occupied, other, left_over })
+}
+
+/// What the bundle with this `bundle-info.yaml` was, if `tree` is something else. Of an unreadable one nothing is known.
+fn other(old: &str, tree: &Tree) -> Option<Identity> {
+    let new = std::str::from_utf8(&tree.get(INFO)?.content).ok()?;
+    // The usual case, in which nothing has to be read.
+    if old == new {
+        return None;
+    }
+    let old = Identity::of(old)?;
+    (Some(&old) != Identity::of(new).as_ref()).then_some(old)
 }

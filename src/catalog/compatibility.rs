@@ -93,8 +93,8 @@ pub struct ComponentFact {
 pub fn rules() -> &'static [Rule] {
     static READ: OnceLock<Vec<Rule>> = OnceLock::new();
     READ.get_or_init(|| {
-        let text = super::file("compatibility.yaml").unwrap_or_default();
-        crate::contract::yaml::from_str(text).expect("the embedded table is read by the test `the_table_speaks_of_what_there_is`")
+        let text = super::file("compatibility.json").unwrap_or_default();
+        serde_json::from_str(text).expect("the embedded table is read by the test `the_table_speaks_of_what_there_is`")
     })
 }
 
@@ -137,9 +137,9 @@ mod tests {
                 all.into_iter().any(|open| path.starts_with(open.as_str()))
             };
             let has = |version: &crate::catalog::model::Version| {
-                let defaults = known.default_values(version).unwrap_or_default();
+                let defaults = known.defaults(Some(version));
                 let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
-                lookup(&defaults, path).is_some() || lookup(&defaults, parent).is_some_and(|map| map == &serde_json::json!({}))
+                lookup(defaults, path).is_some() || lookup(defaults, parent).is_some_and(|map| map == &serde_json::json!({}))
             };
             assert!(known.versions.iter().any(|version| has(version) || open(version)), "{rule}: {} has no `{path}`", fact.name);
         }

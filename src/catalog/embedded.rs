@@ -1,7 +1,9 @@
-//! The files of `bundles/` in the binary. Large ones are packed and are unpacked when they are first asked for: a render reads a few
-//! of them, and every millisecond shows.
+//! The files of `bundles/` in the binary; the catalog's tables are JSON here. All but recipes are packed and are unpacked when they are first asked for: a render
+//! reads a few of them, and every millisecond shows.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
+
+use serde_json::Value;
 
 include!(concat!(env!("OUT_DIR"), "/bundles.rs"));
 
@@ -45,6 +47,17 @@ pub(super) fn file(path: &str) -> Option<&'static str> {
     })
 }
 
+/// A JSON file as a value. Read once: a thousand recipes ask for the same few.
+///
+/// # Panics
+/// Never: a test reads every file.
+pub(super) fn json(path: &str) -> Option<&'static Value> {
+    static READ: LazyLock<Vec<OnceLock<Value>>> = LazyLock::new(|| FILES.iter().map(|_| OnceLock::new()).collect());
+    let index = FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok()?;
+    let read = || serde_json::from_str(file(path)?).ok();
+    Some(READ.get(index)?.get_or_init(|| read().expect("embedded files are read by the test `every_file_can_be_unpacked`")))
+}
+
 /// The paths of all files, sorted.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(path, _)| *path)
@@ -55,12 +68,25 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::contract::yaml;
 
     #[test]
     fn every_file_can_be_unpacked() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles");
         for path in paths() {
-            assert!(file(path).unwrap() == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
+            let embedded = file(path).unwrap();
+            let Some(stem) = path.strip_suffix(".json") else {
+                assert!(embedded == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
+                continue;
+            };
+            let value = json(path).unwrap();
+            let table = root.join(format!("{stem}.yaml"));
+            if root.join(path).exists() {
+                assert!(embedded == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
+            } else {
+                let yaml: Value = yaml::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
+                assert_eq!(*value, yaml, "{path} says what its YAML says to the program's own reader");
+            }
         }
         assert_eq!(file("components/gpu-operator/values.json"), None);
     }

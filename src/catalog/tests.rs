@@ -146,7 +146,7 @@ fn crds_of_a_sub_chart_come_along_unless_their_owner_does() {
 
 fn keys_of(component: &Component, version: &str) -> keys::Keys {
     let version = component.version(version).unwrap();
-    keys::Keys::of(version, &component.default_values(version).unwrap()).unwrap()
+    keys::Keys::of(version, component.default_values(version).unwrap()).unwrap()
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub enum Health {
 
 #[derive(Debug)]
 struct Content<V> {
-    items: BTreeMap<String, V>,
+    items: BTreeMap<String, Arc<V>>,
     health: Health,
 }
 
@@ -61,13 +61,24 @@ impl<V: Clone + PartialEq> Table<V> {
         self.lock().health.clone()
     }
 
-    /// Everything that it holds.
+    /// Copies of everything that it holds; for tables with few objects.
     pub fn values(&self) -> Vec<V> {
+        self.lock().items.values().map(|value| V::clone(value)).collect()
+    }
+
+    /// Everything that it holds.
+    pub fn shared(&self) -> Vec<Arc<V>> {
         self.lock().items.values().cloned().collect()
     }
 
+    /// The value under this key if it equals this one: while a list is read, the same is not held twice.
+    pub fn adopt(&self, key: &str, value: V) -> Arc<V> {
+        let known = self.lock().items.get(key).filter(|known| ***known == value).cloned();
+        known.unwrap_or_else(|| Arc::new(value))
+    }
+
     /// Replaces everything: a list is complete.
-    pub fn replace(&self, items: BTreeMap<String, V>) {
+    pub fn replace(&self, items: BTreeMap<String, Arc<V>>) {
         let mut content = self.lock();
         if content.items != items || content.health != Health::InStep {
             content.items = items;
@@ -79,9 +90,10 @@ impl<V: Clone + PartialEq> Table<V> {
     /// Takes over one object; `None`: it is gone, or not of interest any more.
     pub fn set(&self, key: String, value: Option<V>) {
         let mut content = self.lock();
-        let changed = content.items.get(&key) != value.as_ref();
+        let changed = content.items.get(&key).map(AsRef::as_ref) != value.as_ref();
         match value {
-            Some(value) => drop(content.items.insert(key, value)),
+            Some(_) if !changed => {}
+            Some(value) => drop(content.items.insert(key, Arc::new(value))),
             None => drop(content.items.remove(&key)),
         }
         if changed {

@@ -9,19 +9,22 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::rollout::observed::workload::Workload;
+use crate::rollout::pods::FOCUS_LIMIT;
 
 use super::cache::{Health, Table};
 use super::follow::{Selection, follow};
+use super::intern::Interner;
 use super::project;
 
 /// Nodes followed at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
 /// be thousands. The others' turn comes when one of these leaves the focus.
-pub const MOST_NODES: usize = 100;
+pub const MOST_NODES: usize = FOCUS_LIMIT;
 
 /// The pods of the nodes in focus.
 pub struct Focus {
     client: Client,
     changed: Arc<Notify>,
+    interner: Arc<Interner>,
     nodes: BTreeMap<String, Followed>,
     /// Ends the followers when it is dropped.
     followers: JoinSet<()>,
@@ -34,8 +37,8 @@ struct Followed {
 
 impl Focus {
     /// On no node. `changed` is told after every change.
-    pub fn new(client: &Client, changed: Arc<Notify>) -> Self {
-        Self { client: client.clone(), changed, nodes: BTreeMap::new(), followers: JoinSet::new() }
+    pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<Interner>) -> Self {
+        Self { client: client.clone(), changed, interner, nodes: BTreeMap::new(), followers: JoinSet::new() }
     }
 
     /// Follows the pods of these nodes, and of no others any more. Nodes that it is on already are not listed anew. RBAC: `list` and
@@ -57,7 +60,8 @@ impl Focus {
             if !self.nodes.contains_key(node) {
                 let pods = Table::new(Arc::clone(&self.changed));
                 let api = Api::<Pod>::all(self.client.clone());
-                let follower = self.followers.spawn(follow(api, Selection::on_node(node), pods.clone(), project::workload));
+                let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
+                let follower = self.followers.spawn(follow(api, Selection::on_node(node), pods.clone(), project));
                 self.nodes.insert(node.clone(), Followed { pods, follower });
             }
         }

@@ -3,17 +3,19 @@
 //! kube's own watcher waits for the answer to a list, or for the first byte of a watch, without any limit; here every step is bounded.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::api::{WatchEvent, WatchParams};
-use kube::{Api, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Api, Resource};
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
 use super::list::pages;
+use super::object::Object;
+use super::source::Source;
 
 /// How long one watch call lasts: it bounds how old a cache can unknowingly be when a connection silently dies.
 const WATCH_SECONDS: u32 = 60;
@@ -66,24 +68,26 @@ enum Broken {
 }
 
 /// One resource, and where it is followed into.
-struct Follower<K, V, P> {
-    api: Api<K>,
+struct Follower<T, V, P> {
+    source: Source,
     selection: Selection,
     table: Table<V>,
     project: P,
+    object: PhantomData<fn(T)>,
 }
 
-/// Follows until the task is dropped. `project` makes the view that is kept, or `None` for what is not of interest.
-pub async fn follow<K, V>(api: Api<K>, selection: Selection, table: Table<V>, project: impl Fn(&K) -> Option<V>)
+/// Follows until the task is dropped. `project` makes the view that is kept from what is decoded, or `None` for what is not of interest.
+pub async fn follow<K, T, V>(api: Api<K>, selection: Selection, table: Table<V>, project: impl Fn(&T) -> Option<V>)
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource,
+    T: Object,
     V: Clone + PartialEq,
 {
-    let follower = Follower { api, selection, table, project };
+    let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData };
     let mut pause = FIRST_PAUSE;
     loop {
         let Err(broken) = follower.list_and_watch(&mut pause).await;
-        tracing::debug!(url = follower.api.resource_url(), %broken, "listing anew");
+        tracing::debug!(path = follower.source.path(), %broken, "listing anew");
         follower.table.mark(sort(&broken));
         tokio::time::sleep(pause).await;
         // What the server does not know it will hardly learn in the next seconds.
@@ -92,11 +96,11 @@ where
     }
 }
 
-impl<K, V, P> Follower<K, V, P>
+impl<T, V, P> Follower<T, V, P>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: Object,
     V: Clone + PartialEq,
-    P: Fn(&K) -> Option<V>,
+    P: Fn(&T) -> Option<V>,
 {
     async fn list_and_watch(&self, pause: &mut Duration) -> Result<std::convert::Infallible, Broken> {
         let (listed, mut version) = self.list().await?;
@@ -117,18 +121,20 @@ where
         }
     }
 
-    async fn list(&self) -> Result<(BTreeMap<String, V>, String), Broken> {
+    async fn list(&self) -> Result<(BTreeMap<String, Arc<V>>, String), Broken> {
         let mut listed = BTreeMap::new();
-        let each = |object: K| {
+        let each = |object: T| {
             if let Some(view) = (self.project)(&object) {
-                listed.insert(key(&object), view);
+                let key = key(&object);
+                let view = self.table.adopt(&key, view);
+                listed.insert(key, view);
             }
         };
-        let version = pages(&self.api, &self.selection, each).await?;
+        let version = pages(&self.source, &self.selection, each).await?;
         Ok((listed, version))
     }
 
-    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin + use<K, V, P>, Broken> {
+    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, V, P>, Broken> {
         let parameters = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -136,17 +142,17 @@ where
             bookmarks: true,
             ..WatchParams::default()
         };
-        Ok(Box::pin(call(self.api.watch(&parameters, version)).await?))
+        Ok(Box::pin(call(self.source.watch(&parameters, version)).await?))
     }
 
-    fn apply(&self, event: kube::Result<WatchEvent<K>>, version: &mut String) -> Result<(), Broken> {
+    fn apply(&self, event: kube::Result<WatchEvent<T>>, version: &mut String) -> Result<(), Broken> {
         match event {
             Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                *version = object.resource_version().unwrap_or_default();
+                object.resource_version().unwrap_or_default().clone_into(version);
                 self.table.set(key(&object), (self.project)(&object));
             }
             Ok(WatchEvent::Deleted(object)) => {
-                *version = object.resource_version().unwrap_or_default();
+                object.resource_version().unwrap_or_default().clone_into(version);
                 self.table.set(key(&object), None);
             }
             Ok(WatchEvent::Bookmark(bookmark)) => *version = bookmark.metadata.resource_version,
@@ -157,8 +163,8 @@ where
     }
 }
 
-fn key<K: Resource>(object: &K) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+fn key(object: &impl Object) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name().unwrap_or_default())
 }
 
 /// What a failure says about the resource.

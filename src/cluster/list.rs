@@ -1,18 +1,21 @@
 //! Lists, page by page: what is not kept of a page is let go before the next one is asked for.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::rollout::observed::workload::Workload;
 
 use super::call::{CallError, call};
 use super::follow::Selection;
+use super::object::Pod;
 use super::project;
+use super::source::Source;
 
 /// Objects a page: bounds the memory that whole objects take before they are projected.
 const PAGE: u32 = 100;
@@ -21,14 +24,22 @@ const BEGINNINGS: u32 = 3;
 /// HTTP status of a page of a list that the server has forgotten.
 const EXPIRED: u16 = 410;
 
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    metadata: ListMeta,
+    items: Option<Vec<T>>,
+}
+
 /// Lists a resource; answers the version that the whole list is of.
 ///
 /// # Errors
 /// A page could not be had.
-pub(super) async fn pages<K>(api: &Api<K>, selection: &Selection, mut each: impl FnMut(K)) -> Result<String, CallError>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
+pub(super) async fn pages<T: DeserializeOwned>(
+    source: &Source,
+    selection: &Selection,
+    mut each: impl FnMut(T),
+) -> Result<String, CallError> {
     let mut parameters = ListParams {
         label_selector: selection.labels.clone(),
         field_selector: selection.fields.clone(),
@@ -36,8 +47,8 @@ where
         ..ListParams::default()
     };
     loop {
-        let page = call(api.list(&parameters)).await?;
-        page.items.into_iter().for_each(&mut each);
+        let page: Page<T> = call(source.list(&parameters)).await?;
+        page.items.into_iter().flatten().for_each(&mut each);
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {
             return Ok(page.metadata.resource_version.unwrap_or_default());
@@ -55,7 +66,7 @@ pub async fn list_workloads<T>(
     nodes: &BTreeSet<String>,
     keep: impl Fn(Workload) -> Option<T>,
 ) -> Result<Vec<T>, CallError> {
-    let api: Api<Pod> = Api::all(client.clone());
+    let pods = Source::of(Api::<core::Pod>::all(client.clone()));
     let mut beginning = 1;
     loop {
         let mut kept = Vec::new();
@@ -63,7 +74,7 @@ pub async fn list_workloads<T>(
             let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| nodes.contains(node));
             kept.extend(project::workload(&pod).filter(|_| bound).and_then(&keep));
         };
-        match pages(&api, &Selection::default(), each).await {
+        match pages(&pods, &Selection::default(), each).await {
             Ok(_) => return Ok(kept),
             Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => beginning += 1,
             Err(error) => return Err(error),

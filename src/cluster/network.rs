@@ -5,8 +5,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use crate::contract::names::{FIELD_MANAGER, NIC_CLUSTER_POLICY};
-use crate::rollout::keep::Kept;
-use crate::rollout::observed::Labels;
+use crate::rollout::keep::{Kept, Pairs};
 
 use super::call::{CallError, call};
 
@@ -40,7 +39,7 @@ pub async fn policy(client: &Client) -> Result<Option<Kept>, CallError> {
 ///
 /// # Errors
 /// The call failed; [`CallError::Conflict`]: it has changed in between.
-pub async fn annotate(client: &Client, policy: &Kept, annotations: &Labels) -> Result<(), CallError> {
+pub async fn annotate(client: &Client, policy: &Kept, annotations: &Pairs) -> Result<(), CallError> {
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": policy.version, "annotations": annotations}}));
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     call(api(client).patch(NIC_CLUSTER_POLICY, &parameters, &patch)).await.map(|_| ())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
@@ -18,6 +18,8 @@ use crate::rollout::observed::{
 };
 use crate::rollout::version::split_image;
 
+use super::object as api;
+
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -28,34 +30,30 @@ fn time(time: &Time) -> Timestamp {
     time.0
 }
 
-fn created(metadata: &ObjectMeta) -> Timestamp {
-    metadata.creation_timestamp.as_ref().map(time).unwrap_or_default()
+fn created(at: Option<&Time>) -> Timestamp {
+    at.map(time).unwrap_or_default()
 }
 
-fn controller(metadata: &ObjectMeta) -> Option<String> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+fn controller(owners: Option<&[OwnerReference]>) -> Option<&OwnerReference> {
+    owners?.iter().find(|owner| owner.controller == Some(true))
 }
 
-fn name(metadata: &ObjectMeta) -> String {
-    metadata.name.clone().unwrap_or_default()
-}
-
-fn uid(metadata: &ObjectMeta) -> String {
-    metadata.uid.clone().unwrap_or_default()
+fn filled(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_default()
 }
 
 /// A node. All its labels are kept: node selectors of DaemonSets may name any.
-pub fn node(object: &core::Node) -> Option<Node> {
+pub fn node(object: &api::Node) -> Option<Node> {
     let metadata = &object.metadata;
-    let ready = object.status.iter().flat_map(|status| status.conditions.iter().flatten()).find(|condition| condition.type_ == "Ready");
+    let ready = object.status.iter().flat_map(|status| status.conditions.iter().flatten()).find(|condition| condition.r#type == "Ready");
     Some(Node {
-        name: name(metadata),
-        uid: uid(metadata),
-        created: created(metadata),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        created: created(metadata.creation_timestamp.as_ref()),
         ready: ready.is_some_and(|condition| condition.status == "True"),
         ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
         unschedulable: object.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
-        labels: metadata.labels.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default().into(),
         annotations: metadata
             .annotations
             .iter()
@@ -94,23 +92,23 @@ pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
 }
 
 /// A DaemonSet.
-pub fn daemon_set(object: &apps::DaemonSet) -> Option<DaemonSet> {
+pub fn daemon_set(object: &api::DaemonSet) -> Option<DaemonSet> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let pod = spec.template.spec.as_ref()?;
     let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
     let status = object.status.as_ref();
     Some(DaemonSet {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: name(metadata),
-        uid: uid(metadata),
-        owner: controller(metadata),
+        namespace: filled(metadata.namespace.as_ref()),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
         observed: status.and_then(|status| status.observed_generation) >= metadata.generation,
-        on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete"),
+        on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete"),
         deleting: metadata.deletion_timestamp.is_some(),
         desired: status.map_or(0, |status| status.desired_number_scheduled),
-        template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default(),
-        node_selector: pod.node_selector.clone().unwrap_or_default(),
+        template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default().into(),
+        node_selector: pod.node_selector.clone().unwrap_or_default().into(),
         config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),
         images: containers.clone().map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
         config_digest: config_digest(pod),
@@ -123,7 +121,7 @@ pub fn daemon_set(object: &apps::DaemonSet) -> Option<DaemonSet> {
 }
 
 /// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's restart-only test).
-fn config_digest(pod: &core::PodSpec) -> Option<String> {
+fn config_digest(pod: &api::PodSpec) -> Option<String> {
     let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
     let variables = containers.flat_map(|container| container.env.iter().flatten());
     variables
@@ -137,28 +135,28 @@ pub fn config_map(object: &core::ConfigMap) -> Option<ConfigMap> {
     let about_data = |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
     Some(ConfigMap {
         digests: object.data.iter().flatten().map(|(key, text)| (key.clone(), sha256(text.as_bytes()))).collect(),
-        created: created(metadata),
+        created: created(metadata.creation_timestamp.as_ref()),
         // An entry's time also moves with its manager's other fields, such as a label: later than the data changed, never earlier.
         changed: metadata.managed_fields.iter().flatten().filter(about_data).filter_map(|entry| entry.time.as_ref()).map(time).max(),
     })
 }
 
 /// A ControllerRevision.
-pub fn revision(object: &apps::ControllerRevision) -> Option<Revision> {
+pub fn revision(object: &api::ControllerRevision) -> Option<Revision> {
     let metadata = &object.metadata;
     let hash = metadata.labels.as_ref()?.get("controller-revision-hash")?;
-    Some(Revision { owner: controller(metadata)?, revision: object.revision, hash: hash.clone() })
+    Some(Revision { owner: controller(metadata.owner_references.as_deref())?.uid.clone(), revision: object.revision, hash: hash.clone() })
 }
 
 /// A pod of driver, toolkit or DRA plugin.
-pub fn pod(object: &core::Pod) -> Option<Pod> {
+pub fn pod(object: &api::Pod) -> Option<Pod> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
-    let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.type_ == kind);
+    let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.r#type == kind);
     let ready = condition("Ready");
     let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False");
-    let by_name: BTreeMap<&str, &core::ContainerStatus> =
+    let by_name: BTreeMap<&str, &api::ContainerStatus> =
         status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
     let containers = spec.containers.iter().map(|container| {
         let status = by_name.get(container.name.as_str());
@@ -175,10 +173,10 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
     let kept =
         [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::DRIVER_TOOLKIT_LABEL, names::OFED_DRIVER_LABEL, names::OFED_OWNER_LABEL];
     Some(Pod {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: name(metadata),
-        uid: uid(metadata),
-        owner: controller(metadata),
+        namespace: filled(metadata.namespace.as_ref()),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
         node: spec.node_name.clone().or_else(|| affinity_node(spec)),
         unbound: spec.node_name.is_none(),
         revision: metadata.labels.as_ref().and_then(|labels| labels.get("controller-revision-hash")).cloned(),
@@ -193,7 +191,7 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
         running: status.phase.as_deref() == Some("Running"),
         ready: ready.is_some_and(|condition| condition.status == "True"),
         ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
-        created: created(metadata),
+        created: created(metadata.creation_timestamp.as_ref()),
         unschedulable: unscheduled.map(|condition| condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()),
         containers: containers.collect(),
         trouble: trouble(&status),
@@ -205,7 +203,7 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
 }
 
 /// The node that the DaemonSet controller made a pod for, while it is not bound: its required affinity names the node's field.
-fn affinity_node(spec: &core::PodSpec) -> Option<String> {
+fn affinity_node(spec: &api::PodSpec) -> Option<String> {
     let required = spec.affinity.as_ref()?.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()?;
     let fields = required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
     let field = fields.into_iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
@@ -213,7 +211,7 @@ fn affinity_node(spec: &core::PodSpec) -> Option<String> {
 }
 
 /// The first container state that is not part of a normal start.
-fn trouble(status: &core::PodStatus) -> Option<String> {
+fn trouble(status: &api::PodStatus) -> Option<String> {
     let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
     for container in all {
         let Some(state) = &container.state else { continue };
@@ -250,7 +248,7 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let labels = data.pointer("/spec/daemonsets/labels").and_then(Value::as_object);
     Some(ClusterPolicy {
-        uid: uid(&object.metadata),
+        uid: filled(object.metadata.uid.as_ref()),
         generation: object.metadata.generation.unwrap_or(0),
         driver_enabled: flag("/spec/driver/enabled", true),
         uses_nvidia_drivers: flag("/spec/driver/useNvidiaDriverCRD", false),
@@ -303,7 +301,7 @@ pub fn nic_cluster_policy(object: &DynamicObject) -> Option<NicClusterPolicy> {
         ImageSpec { repository: own.repository.or(global.repository), image: own.image, version: own.version.or(global.version) }
     });
     Some(NicClusterPolicy {
-        uid: uid(&object.metadata),
+        uid: filled(object.metadata.uid.as_ref()),
         generation: object.metadata.generation.unwrap_or(0),
         observed_generation: ready.and_then(|condition| condition["observedGeneration"].as_i64()),
         ofed,
@@ -325,8 +323,8 @@ fn field_manager(metadata: &ObjectMeta, pointer: &str) -> Option<String> {
 /// An NVIDIADriver (`nvidia.com/v1alpha1`).
 pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
     Some(NvidiaDriver {
-        name: name(&object.metadata),
-        uid: uid(&object.metadata),
+        name: filled(object.metadata.name.as_ref()),
+        uid: filled(object.metadata.uid.as_ref()),
         generation: object.metadata.generation.unwrap_or(0),
         deleting: object.metadata.deletion_timestamp.is_some(),
         driver: image(&object.data, "/spec"),

@@ -21,6 +21,7 @@ use super::cache::{Health, Table};
 use super::call::{CallError, call};
 use super::focus::Focus;
 use super::follow::{Selection, follow};
+use super::intern::Interner;
 use super::{network, project};
 
 mod workloads;
@@ -119,6 +120,8 @@ impl Watches {
     /// RBAC: `list` and `watch` as the duty table says.
     pub fn start(client: &Client, settings: &Settings, dra_namespaces: Vec<String>, slice_version: Option<&str>) -> Self {
         let changed = Arc::new(Notify::new());
+        let interner = Arc::new(Interner::default());
+        let pod = || interner.sharing(project::pod, |pod| &mut pod.labels);
         let mut followers: JoinSet<()> = JoinSet::new();
         let operator = settings.operator_namespace.as_str();
         let all = Selection::default;
@@ -152,7 +155,7 @@ impl Watches {
             ),
             daemon_sets: watch!(Api::<apps::DaemonSet>::namespaced(client.clone(), &plugin.namespace), all(), project::daemon_set),
             revisions: watch!(Api::<apps::ControllerRevision>::namespaced(client.clone(), &plugin.namespace), all(), project::revision),
-            pods: watch!(Api::<core::Pod>::namespaced(client.clone(), &plugin.namespace), all(), project::pod),
+            pods: watch!(Api::<core::Pod>::namespaced(client.clone(), &plugin.namespace), all(), pod()),
         });
         let dra = settings.has(Duty::Reroll).then(|| DraWatches {
             daemon_sets: dra_namespaces
@@ -161,7 +164,7 @@ impl Watches {
                 .collect(),
             pods: dra_namespaces
                 .iter()
-                .map(|namespace| watch!(Api::<core::Pod>::namespaced(client.clone(), namespace), all(), project::pod))
+                .map(|namespace| watch!(Api::<core::Pod>::namespaced(client.clone(), namespace), all(), pod()))
                 .collect(),
             slices: if let Some(version) = slice_version {
                 let slices = dynamic("resource.k8s.io", version, "ResourceSlice", "resourceslices");
@@ -176,7 +179,7 @@ impl Watches {
         let budgets = sees_budgets(settings);
         let jobs = job_selector(settings);
         let workloads = WorkloadWatches {
-            focus: Focus::new(client, Arc::clone(&changed)),
+            focus: Focus::new(client, Arc::clone(&changed), Arc::clone(&interner)),
             jobs: watch_if!(
                 jobs.is_some(),
                 Api::<core::Pod>::all(client.clone()),
@@ -196,7 +199,12 @@ impl Watches {
             ),
         };
         Self {
-            nodes: watch_if!(looks || restarts || settings.has(Duty::Hold), Api::<core::Node>::all(client.clone()), all(), project::node),
+            nodes: watch_if!(
+                looks || restarts || settings.has(Duty::Hold),
+                Api::<core::Node>::all(client.clone()),
+                all(),
+                interner.sharing(project::node, |node| &mut node.labels)
+            ),
             operator: watch_if!(
                 settles,
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
@@ -218,15 +226,10 @@ impl Watches {
             nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
             daemon_sets: watch_if!(looks, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
             revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
-            drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), project::pod),
-            toolkits: watch_if!(
-                settles && gpu,
-                pods(),
-                Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))),
-                project::pod
-            ),
+            drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), pod()),
+            toolkits: watch_if!(settles && gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), pod()),
             validators: match settings.driver.traits().validator {
-                Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), project::pod),
+                Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), pod()),
                 None => Table::absent(Arc::clone(&changed)),
             },
             dra,
@@ -295,20 +298,18 @@ impl Watches {
 
     /// What all caches hold.
     pub fn observed(&self) -> Observed {
-        let mut pods = self.drivers.values();
-        pods.extend(self.toolkits.values());
         Observed {
-            nodes: self.nodes.values().into_iter().map(|node| (node.name.clone(), node)).collect(),
+            nodes: self.nodes.shared().into_iter().map(|node| (node.name.clone(), node)).collect(),
             operator: self.operator.values().into_iter().next(),
-            cluster_policy: served(&self.cluster_policy, |policies| policies.into_iter().next()),
-            nic_cluster_policy: served(&self.nic_cluster_policy, |policies| policies.into_iter().next()),
-            nvidia_drivers: served(&self.nvidia_drivers, |drivers| drivers),
+            cluster_policy: served(&self.cluster_policy, first),
+            nic_cluster_policy: served(&self.nic_cluster_policy, first),
+            nvidia_drivers: served(&self.nvidia_drivers, copies),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),
-            pods,
+            pods: [&self.drivers, &self.toolkits].into_iter().flat_map(Table::shared).collect(),
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
             device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
-            validators: self.validators.values(),
+            validators: self.validators.shared().into_iter().collect(),
             workloads: self.workloads.observed(),
         }
     }
@@ -320,7 +321,7 @@ impl DevicePluginWatches {
             config: self.config.values().into_iter().next(),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),
-            pods: self.pods.values(),
+            pods: self.pods.shared().into_iter().collect(),
         }
     }
 }
@@ -330,15 +331,23 @@ impl DraWatches {
         observed::Dra {
             namespaces: self.namespaces.clone(),
             daemon_sets: self.daemon_sets.iter().flat_map(Table::values).collect(),
-            pods: self.pods.iter().flat_map(Table::values).collect(),
-            slices: served(&self.slices, |slices| slices),
+            pods: self.pods.iter().flat_map(Table::shared).collect(),
+            slices: served(&self.slices, |slices| slices.iter().cloned().collect()),
         }
     }
 }
 
-fn served<V: Clone + PartialEq, T>(table: &Table<V>, content: impl FnOnce(Vec<V>) -> T) -> observed::Api<T> {
+fn served<V: Clone + PartialEq, T>(table: &Table<V>, content: impl FnOnce(&[Arc<V>]) -> T) -> observed::Api<T> {
     match table.health() {
         Health::Absent => observed::Api::Absent,
-        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) => observed::Api::Served(content(table.values())),
+        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) => observed::Api::Served(content(&table.shared())),
     }
+}
+
+fn first<V: Clone>(views: &[Arc<V>]) -> Option<V> {
+    views.first().map(|view| V::clone(view))
+}
+
+fn copies<V: Clone>(views: &[Arc<V>]) -> Vec<V> {
+    views.iter().map(|view| V::clone(view)).collect()
 }

@@ -105,6 +105,8 @@ impl Strictness {
             Some(Level::Warn) => Some(Severity::Warning),
             Some(Level::Ignore) => None,
             None => Some(match check.normally() {
+                // There the operator goes on as it would without us.
+                _ if mode == Mode::Assist => Severity::Warning,
                 Normally::Blocks => Severity::Blocking,
                 Normally::BlocksDrive if mode == Mode::Drive => Severity::Blocking,
                 Normally::Warns | Normally::BlocksDrive => Severity::Warning,
@@ -330,7 +332,8 @@ mod tests {
         assert_eq!(severity(Check::EmptyDir), Some(Severity::Warning));
         assert_eq!(severity(Check::NotReadyNodes), Some(Severity::Blocking));
         assert_eq!(severity(Check::Leftovers), None);
-        assert_eq!(severity(Check::Actors), Some(Severity::Blocking));
+        assert_eq!(severity(Check::Actors), Some(Severity::Warning), "with assist the operator goes on without us");
+        assert_eq!(strictness.severity(Check::Actors, Mode::Steer), Some(Severity::Blocking));
         assert_eq!(severity(Check::TimeBudget), Some(Severity::Warning));
         assert_eq!(strictness.severity(Check::TimeBudget, Mode::Drive), Some(Severity::Blocking));
         assert!(serde_json::from_str::<Strictness>(r#"{"empty-dirs": "warn"}"#).is_err(), "no such check");

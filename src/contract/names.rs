@@ -25,6 +25,8 @@ pub const DRIVER_CONTAINER: &str = "nvidia-driver-ctr";
 pub const DEPLOY_DRIVER_LABEL: &str = "nvidia.com/gpu.deploy.driver";
 /// The container toolkit DaemonSet's node selector.
 pub const DEPLOY_TOOLKIT_LABEL: &str = "nvidia.com/gpu.deploy.container-toolkit";
+/// The validator DaemonSet's node selector.
+pub const DEPLOY_VALIDATOR_LABEL: &str = "nvidia.com/gpu.deploy.operator-validator";
 /// `false`: the user keeps all operands off the node.
 pub const DEPLOY_OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
 /// What a node's GPUs are for (`container`, `vm-passthrough`, `vm-vgpu`): only containers get the driver DaemonSet.
@@ -87,6 +89,10 @@ pub const ARGO_OPTIONS_ANNOTATION: &str = "argocd.argoproj.io/sync-options";
 pub const ARGO_NO_PRUNE: &str = "Prune=false";
 /// The label and value by which Helm marks what it manages.
 pub const HELM_MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
+
+/// The label by which charts tell the objects of one Helm release from those of others. Argo CD may set it to another value on an
+/// object itself, but not in its pod template.
+pub const HELM_INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
 /// DRA driver name under which GPUs are published.
 pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";

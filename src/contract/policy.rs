@@ -95,7 +95,7 @@ impl Default for Drain {
 pub struct Upgrade {
     /// The recipe's policy.
     pub policy: Policy,
-    /// How many nodes may fail until no other node is started.
+    /// How many nodes may fail; with one more no other node is started.
     pub failure_budget: Count,
     /// How often one node is tried for one cause under one trigger digest.
     pub attempts: u32,

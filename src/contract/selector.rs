@@ -6,7 +6,16 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The labels of an object.
-type Labels = BTreeMap<String, String>;
+pub trait Labeled {
+    /// The value of a label, if it is there.
+    fn label(&self, key: &str) -> Option<&str>;
+}
+
+impl Labeled for BTreeMap<String, String> {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.get(key).map(String::as_str)
+    }
+}
 
 /// A label selector: all its requirements hold. Without any it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,8 +58,8 @@ pub struct SelectorError {
 }
 
 impl Requirement {
-    fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
+    fn matches(&self, labels: &impl Labeled) -> bool {
+        let value = labels.label(&self.key);
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.operator {
             Operator::In(values) => value.is_some_and(|value| values.contains(value)),
@@ -70,7 +79,7 @@ impl Selector {
     }
 
     /// Whether these labels are selected.
-    pub fn matches(&self, labels: &Labels) -> bool {
+    pub fn matches(&self, labels: &impl Labeled) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
@@ -209,7 +218,7 @@ impl fmt::Display for Requirement {
 mod tests {
     use super::*;
 
-    fn labels(text: &str) -> Labels {
+    fn labels(text: &str) -> BTreeMap<String, String> {
         text.split_whitespace().filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 

@@ -13,7 +13,17 @@ use super::policy::Upgrade;
 
 pub use super::mode::Mode;
 
-/// The format version of settings, run record and everything else that two versions of the program may share.
+/// The format version of settings, run record and everything else that two versions of the program may share. Version 1 is what the first
+/// release writes.
+///
+/// Settings are made by a chart for the image of its own version. A key that is not known is refused whatever the number says, so keys may
+/// be added without a new one; a higher number only makes the refusal clearer ([`super::exit::ExitCode::NewerFormat`]).
+///
+/// The run record is read by whatever image comes next. A higher number is refused with the same code, before anything is written. With
+/// the same number, or a lower one, keys that are not known are passed over and missing ones have defaults. So a key may be added without
+/// a new number if a reader that passes over it does nothing wrong. A new number is needed for a key that changes its meaning or its type,
+/// or goes away, and for a new word where there is a list of them ([`super::record::Plugin`], [`super::record::Outcome`]): to an older
+/// reader the whole node's record would count as absent, and the node's pods could be replaced once more.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// What the Job waits for before it says success. Only `settled` is built.
@@ -184,6 +194,9 @@ pub struct DraSettings {
 pub struct DevicePluginSettings {
     /// Where they run.
     pub namespace: String,
+    /// The Helm release that brings the stand-alone plugin. `None`: nobody says, so whatever stands alone in the namespace counts.
+    #[serde(default)]
+    pub release: Option<String>,
     /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart restarts them when it changes.
     #[serde(default)]
     pub config_map: Option<String>,
@@ -206,6 +219,7 @@ impl Default for DevicePluginSettings {
     fn default() -> Self {
         Self {
             namespace: String::new(),
+            release: None,
             config_map: None,
             default: None,
             fallbacks: Vec::new(),

@@ -15,6 +15,7 @@ use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::decide;
+use crate::rollout::hold::missing;
 use crate::rollout::keep::{Keeping, keeping};
 use crate::rollout::memory::Memory;
 use crate::rollout::spec::fingerprint;
@@ -25,6 +26,10 @@ use super::{Ended, Hook};
 pub(super) struct Start {
     /// The caches, in step a moment ago.
     pub(super) watches: Watches,
+    /// The namespaces of the DRA driver that there are.
+    pub(super) namespaces: Vec<String>,
+    /// The version of `resource.k8s.io` that is read.
+    pub(super) version: Option<&'static str>,
     /// The run record.
     pub(super) store: RecordStore,
     /// When the run must have ended.
@@ -80,7 +85,9 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         let ended = if settings.watches() {
             nothing_to_do(hook, &record, &watches, deadline)
         } else if looks {
-            looked_before(hook, &record)
+            let observed = watches.observed();
+            let held = !settings.has(Duty::Hold) || missing(&observed, settings.driver).is_empty();
+            looked_before(hook, &record).filter(|_| held)
         } else {
             Some(nothing(why))
         };
@@ -89,7 +96,7 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         }
     }
     rights(hook, deadline, &namespaces).await?;
-    Ok(Start { watches, store, deadline })
+    Ok(Start { watches, namespaces, version, store, deadline })
 }
 
 /// Reads the record, as long as it takes to reach the server.
@@ -177,7 +184,7 @@ async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String]) -> Resu
 }
 
 /// Waits until all caches are in step.
-async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<(), Ended> {
+pub(super) async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<(), Ended> {
     loop {
         match watches.sync() {
             Sync::InStep => return Ok(()),

@@ -20,7 +20,7 @@ use crate::rollout::memory::Memory;
 use crate::rollout::observed::Observed;
 use crate::rollout::spec::fingerprint;
 
-use super::begin::{Start, read, record_missing};
+use super::begin::{Start, in_step, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
@@ -45,6 +45,8 @@ const TOLD_NODES: usize = 50;
 struct Drive<'a> {
     hook: &'a Hook,
     watches: Watches,
+    namespaces: Vec<String>,
+    version: Option<&'static str>,
     store: RecordStore,
     recorder: Recorder,
     run: Run,
@@ -71,7 +73,10 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
             Err(ended) => return ended,
         };
         let loaded = tokio::select! {
-            loaded = drive.load() => Some(loaded),
+            loaded = async {
+                drive.look_anew().await?;
+                drive.load().await
+            } => Some(loaded),
             () = held.lost() => None,
             () = hook.shutdown.requested() => Some(Err(interrupted())),
         };
@@ -124,6 +129,8 @@ impl<'a> Drive<'a> {
         Self {
             hook,
             watches: start.watches,
+            namespaces: start.namespaces,
+            version: start.version,
             store: start.store,
             recorder: Recorder::new(&hook.client, &settings.namespace, &settings.release, &hook.identity.job, &hook.identity.pod),
             run: Run {
@@ -185,6 +192,17 @@ impl<'a> Drive<'a> {
         Err(Ended::new(ended, message))
     }
 
+    /// Begins all caches anew, where limits are kept by what is seen: another hook may have started nodes up to the moment at which it let go
+    /// of the Lease, and what tells of them may not be here yet.
+    async fn look_anew(&mut self) -> Result<(), Ended> {
+        let settings = &self.hook.settings;
+        if !settings.mode.decides() {
+            return Ok(());
+        }
+        self.watches = Watches::start(&self.hook.client, settings, self.namespaces.clone(), self.version);
+        in_step(self.hook, &self.watches, self.memory.deadline).await
+    }
+
     /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered.
     async fn load(&mut self) -> Result<(), Ended> {
         let record = read(self.hook, &mut self.store, self.memory.deadline).await?;
@@ -202,6 +220,7 @@ impl<'a> Drive<'a> {
             self.run.started_at = self.memory.started_at;
         }
         self.memory.configs = configs;
+        self.memory.taken_up = self.now();
         self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
         self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
         Ok(())

@@ -119,7 +119,7 @@ fn default(loaded: &Loaded, path: &Path) -> Option<(&'static str, String)> {
         let written = loaded.recipe.components.iter().find(|component| component.name == *name)?.version.as_deref();
         let version = component.version(written.unwrap_or(&component.default_version))?;
         let defaults = component.default_values(version)?;
-        let value = catalog::lookup_keys(&defaults, rest.iter().map(String::as_str))?;
+        let value = catalog::lookup_keys(defaults, rest.iter().map(String::as_str))?;
         return Some(("default of the chart", value.to_string()));
     }
     let recipe = serde_json::to_value(&loaded.recipe).ok()?;

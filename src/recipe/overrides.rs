@@ -181,9 +181,9 @@ impl Typed<'_> {
         let Some(component) = keys.get(1).and_then(|name| catalog::component(name)) else { return false };
         let written = self.merged.at_keys(&["components", &component.name, "version"]).and_then(Node::text);
         let Some(version) = component.version(written.unwrap_or(&component.default_version)) else { return false };
-        let defaults = component.default_values(version).unwrap_or_default();
+        let defaults = component.defaults(Some(version));
         let default_is_text =
-            catalog::lookup_keys(&defaults, keys[3..].iter().map(String::as_str)).is_some_and(serde_json::Value::is_string);
+            catalog::lookup_keys(defaults, keys[3..].iter().map(String::as_str)).is_some_and(serde_json::Value::is_string);
         default_is_text || matches!(self.each.path.last(), Some("version" | "tag"))
     }
 }

@@ -97,7 +97,7 @@ struct Known<'a> {
     version: Option<&'static Version>,
     values: Option<&'a Node>,
     /// The chart's own values; empty if the catalog does not know them.
-    defaults: Map<String, Value>,
+    defaults: &'static Map<String, Value>,
 }
 
 impl<'a> Known<'a> {
@@ -105,7 +105,7 @@ impl<'a> Known<'a> {
         let entry = catalog::component(&component.name)?;
         let number = component.version.as_deref().unwrap_or(&entry.default_version);
         let version = entry.version(number);
-        let defaults = version.and_then(|version| entry.default_values(version)).unwrap_or_default();
+        let defaults = entry.defaults(version);
         let values = tree.at_keys(&["components", &component.name, "values"]);
         Some(Self { name: &component.name, entry, number, version, values, defaults })
     }
@@ -113,7 +113,7 @@ impl<'a> Known<'a> {
     /// The value that the chart will see: the recipe's, else the default.
     fn value(&self, path: &[&str]) -> Option<Value> {
         let written = self.values.and_then(|values| values.at_keys(path)).map(Node::to_json);
-        written.or_else(|| catalog::lookup(&self.defaults, &path.join(".")).cloned())
+        written.or_else(|| catalog::lookup(self.defaults, &path.join(".")).cloned())
     }
 
     /// Whether a switch is on, as far as that is known.

@@ -30,6 +30,14 @@ impl<'a> Choice<'a> {
     pub(super) fn hooks(&self) -> &'a Hooks {
         self.known.hooks_in(self.version)
     }
+
+    /// The keys of the sub-charts that its values switch off.
+    pub(super) fn off(&self) -> Vec<&'a str> {
+        let known: &'a Component = self.known;
+        let like = known.like(self.version);
+        let on: Vec<&str> = known.nested(like, &self.values).into_iter().map(|nested| nested.key.as_str()).collect();
+        like.nested.iter().map(|nested| nested.key.as_str()).filter(|key| !on.contains(key)).collect()
+    }
 }
 
 /// The recipe's components in the order in which they are deployed.
@@ -64,9 +72,7 @@ pub(super) fn choose<'a>(recipe: &'a Recipe, catalog: &'a impl Catalog) -> Resul
     let mut chosen: Vec<Choice<'a>> = order::sort(known)?.into_iter().map(choice).collect::<Result<_, PlanError>>()?;
     run_once(&mut chosen)?;
     for choice in &mut chosen {
-        let like = choice.known.like(choice.version);
-        let on: Vec<&str> = choice.known.nested(like, &choice.values).into_iter().map(|nested| nested.key.as_str()).collect();
-        let off = like.nested.iter().map(|nested| nested.key.as_str()).filter(|key| !on.contains(key)).collect::<Vec<_>>();
+        let off = choice.off();
         values::schedule(choice.asked, &choice.known.node_scheduling, &off, &mut choice.values)?;
     }
     Ok(chosen)

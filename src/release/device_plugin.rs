@@ -49,8 +49,8 @@ pub(super) fn release(component: &Component, namespace: &str, needs: &[String]) 
 pub fn target(component: &str, version: &str, values: &Map<String, Value>) -> Option<Target> {
     let chart: Chart = component.parse().ok()?;
     let known = catalog::component(component);
-    let defaults = known.and_then(|known| known.default_values(known.version(version)?)).unwrap_or_default();
-    let value = |path: &str| lookup(values, path).or_else(|| lookup(&defaults, path)).cloned();
+    let default = |path: &str| known.and_then(|known| lookup(known.defaults(known.version(version)), path));
+    let value = |path: &str| lookup(values, path).or_else(|| default(path)).cloned();
     let version = PluginVersion::deployed(chart, version, &value).unwrap_or_else(|error| PluginVersion::nearest(&error));
     Some(Target { version, environment: chart.environment(version, &value) })
 }

@@ -99,6 +99,10 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
         put("upgrade", values);
     }
     put("dra", dra(&parts));
+    if parts.duties.contains(&Duty::RestartPlugins) {
+        // A bundle's releases are called as their components.
+        put("devicePlugin", json!({"release": parts.component}));
+    }
     Hook {
         component: parts.component.to_owned(),
         version: parts.version.to_owned(),

@@ -64,7 +64,7 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Found
         found.unknown.push(format!("{name} {version}: the catalog does not have the chart's default values"));
         return found;
     };
-    let all = over(&defaults, values);
+    let all = over(defaults, values);
     found.images = of_component(component, version, &all);
     for nested in &details.nested {
         let is_on = nested.conditions.iter().find_map(|condition| lookup(&all, condition)).and_then(Value::as_bool).unwrap_or(false);
@@ -73,7 +73,7 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Found
         let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
         let images = sub.and_then(|(component, version)| {
             let below = all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
-            Some(of_component(component, &version.version, &over(&component.default_values(version)?, &below)))
+            Some(of_component(component, &version.version, &over(component.default_values(version)?, &below)))
         });
         match images {
             _ if !is_on => {}

@@ -112,7 +112,7 @@ impl AirGap<'_> {
             .collect();
         let known = catalog::component(name).and_then(|component| Some((component, component.version(&upstream.version)?)));
         let Some((component, details)) = known else { return notes };
-        let all = over(&component.default_values(details).unwrap_or_default(), &upstream.values);
+        let all = over(component.defaults(Some(details)), &upstream.values);
         for image in &images {
             notes.extend(self.rewrite(image, &all, &mut upstream.values));
         }

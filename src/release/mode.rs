@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::values::{gpu, ofed};
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
+use crate::contract::duration::Duration;
 use crate::contract::policy::{self, Policy, Upgrade};
 use crate::contract::settings::Mode;
 use crate::recipe::model::{Rollout, UpgradePolicy};
@@ -28,7 +29,7 @@ pub(super) fn in_force(
 
 /// What we go by where we decide: the recipe's policy, with the operators' own defaults where it says nothing. The network operator has
 /// no `maxUnavailable`; ours is the same for both drivers, as they share one budget.
-pub(super) fn upgrade(rollout: &Rollout, driver: Driver) -> Upgrade {
+pub fn upgrade(rollout: &Rollout, driver: Driver) -> Upgrade {
     let asked = match driver {
         Driver::Gpu => rollout.gpu_driver.policy.clone(),
         Driver::Ofed => rollout.ofed_driver.as_ref().map(|driver| driver.policy.common()).unwrap_or_default(),
@@ -38,12 +39,12 @@ pub(super) fn upgrade(rollout: &Rollout, driver: Driver) -> Upgrade {
         policy: limits(&asked, driver),
         failure_budget: asked.failure_budget.unwrap_or(default.failure_budget),
         attempts: asked.attempts.unwrap_or(default.attempts),
-        soak_seconds: asked.soak.map_or(default.soak_seconds, |soak| soak.as_secs()),
+        soak_seconds: asked.soak.map_or(default.soak_seconds, Duration::as_secs),
         topology: asked.topology,
         foreign_cordon: asked.foreign_cordon.unwrap_or(default.foreign_cordon),
         extra_consumers: asked.extra_consumers,
-        start_seconds: asked.driver_start.map_or(default.start_seconds, |limit| limit.as_secs()),
-        validation_seconds: asked.validation.map_or(default.validation_seconds, |limit| limit.as_secs()),
+        start_seconds: asked.driver_start.map_or(default.start_seconds, Duration::as_secs),
+        validation_seconds: asked.validation.map_or(default.validation_seconds, Duration::as_secs),
     }
 }
 
@@ -63,17 +64,17 @@ fn limits(asked: &UpgradePolicy, driver: Driver) -> Policy {
         max_unavailable: asked.max_unavailable.or(default.max_unavailable),
         wait_for_completion: asked.wait_for_completion.as_ref().map(|wait| policy::WaitForCompletion {
             pod_selector: wait.pod_selector.clone(),
-            timeout_seconds: wait.timeout.map_or(0, |timeout| timeout.as_secs()),
+            timeout_seconds: wait.timeout.map_or(0, Duration::as_secs),
         }),
         pod_deletion: evicts.then(|| policy::PodDeletion {
             force: deletion.force.unwrap_or_default(),
-            timeout_seconds: deletion.timeout.map_or(seconds, |timeout| timeout.as_secs()),
+            timeout_seconds: deletion.timeout.map_or(seconds, Duration::as_secs),
             delete_empty_dir: deletion.delete_empty_dir.unwrap_or_default(),
         }),
         drain: drain.map(|drain| policy::Drain {
             force: drain.force.unwrap_or_default(),
             pod_selector: drain.pod_selector.clone().unwrap_or_default(),
-            timeout_seconds: drain.timeout.map_or(policy::Drain::default().timeout_seconds, |timeout| timeout.as_secs()),
+            timeout_seconds: drain.timeout.map_or(policy::Drain::default().timeout_seconds, Duration::as_secs),
             delete_empty_dir: drain.delete_empty_dir.unwrap_or_default(),
         }),
     }

@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::choose::Choice;
 use super::hook::DRA_DRIVER;
 use super::plan::GPU_OPERATOR;
-use super::values::gpu::DRIVER_VERSION;
+use super::values::gpu::{self, DRIVER_VERSION};
 use crate::catalog::lookup;
+use crate::contract::settings::Mode;
 use crate::recipe::model::{Recipe, UpgradePolicy};
 
 /// The notes, in the order of the components.
@@ -21,6 +22,13 @@ pub(super) fn of(recipe: &Recipe, chosen: &[Choice<'_>]) -> Vec<String> {
         notes.push(format!(
             "the recipe has no {DRA_DRIVER}, so its hook has no duty `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
         ));
+    }
+    let is_driven = |choice: &Choice<'_>| choice.name() == GPU_OPERATOR && gpu::mode(driver, &choice.values) == Mode::Drive;
+    if chosen.iter().any(is_driven) {
+        notes.push(
+            "mode `drive`: where the GPU driver was in another mode before, every driver pod is replaced once, node by node, as its template changes"
+                .to_owned(),
+        );
     }
     for choice in chosen {
         let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));

@@ -12,13 +12,13 @@ use super::hook::{self, DRA_DRIVER};
 use super::hook_image::HookImage;
 use super::mirror::{AirGap, Mirror};
 use super::model::{Crd, Crds, Kind, Plan, Release, Upstream};
-use super::{crds, device_plugin, mode, namespaces, notes, resources, sources, time};
+use super::{crds, device_plugin, mode, namespaces, node_options, notes, resources, sources, time};
 use crate::catalog::lookup;
 use crate::catalog::model::Hooks;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::settings::{Gate, Required};
-use crate::recipe::model::{Recipe, WaitForCompletion};
+use crate::recipe::model::{NodeScheduling, Recipe, WaitForCompletion};
 
 /// The component whose chart carries the GPU driver's upgrade policy.
 pub const GPU_OPERATOR: &str = "gpu-operator";
@@ -38,6 +38,8 @@ pub struct Options {
     pub registry_mirrors: Vec<Mirror>,
     /// Names of Secrets to pull images with, in the namespace of each release.
     pub pull_secrets: Vec<String>,
+    /// Node selectors and tolerations that are added to those of all components.
+    pub node_scheduling: NodeScheduling,
 }
 
 /// Turns a recipe into releases.
@@ -47,7 +49,8 @@ pub struct Options {
 pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Result<Plan, PlanError> {
     check(recipe)?;
     let catalog = &Described::new(recipe, catalog);
-    let chosen = choose(recipe, catalog)?;
+    let mut chosen = choose(recipe, catalog)?;
+    let unscheduled = node_options::add(&options.node_scheduling, &mut chosen);
     check_repositories(catalog, options)?;
     let mut planner = Planner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };
     planner.namespaces();
@@ -56,6 +59,7 @@ pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Resul
     }
     check_names(&planner.releases)?;
     let mut plan = Plan { releases: planner.releases, notes: notes::of(recipe, &chosen) };
+    plan.notes.extend(unscheduled);
     AirGap { mirrors: &options.registry_mirrors, pull_secrets: &options.pull_secrets }.apply(&mut plan);
     let image = plan.image_note().map(str::to_owned);
     plan.notes.extend(image);
@@ -255,7 +259,7 @@ impl<C: Catalog> Planner<'_, C> {
             None => self.catalog.component(component).map_or(component, |operator| operator.namespace.as_str()),
         };
         let timeout_seconds = budget.timeout_seconds();
-        let hook = hook::of(hook::Parts {
+        let mut hook = hook::of(hook::Parts {
             recipe: self.recipe,
             component: choice.name(),
             version: choice.version,
@@ -272,6 +276,8 @@ impl<C: Catalog> Planner<'_, C> {
             dra_namespace: duties.contains(&Duty::Reroll).then(|| find(DRA_DRIVER).map(|dra| dra.namespace)).flatten(),
             image: self.options.hook_image.as_ref(),
         });
+        let pod = node_options::of_hook(&self.options.node_scheduling.system);
+        hook.settings.extend(pod.map(|pod| ("pod".to_owned(), pod)));
         Ok(Release {
             name: format!("{}{suffix}", choice.name()),
             namespace: choice.namespace.to_owned(),

@@ -26,6 +26,8 @@ mod replace;
 mod restart;
 mod steer;
 
+pub use assist::WAKE_VALUE;
+
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -53,6 +55,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it is done even when the run is over: a patch that starts nothing.
+    fn is_last(&self) -> bool {
+        matches!(self, Self::PatchNode(patch) if patch.unschedulable != Some(true))
+    }
+
     /// The node that it is about. Actions of one node are done in order, and one that fails stops those behind it.
     pub fn node(&self) -> &str {
         match self {
@@ -96,6 +103,8 @@ struct Deciding<'a> {
     memory: Memory,
     actions: Vec<Action>,
     focus: BTreeSet<String>,
+    /// A node that the vendor's controller gave up is tried again with this decision: one at a time.
+    retried: bool,
     /// Pods that have to go, before it is chosen which are asked for now.
     evictions: Vec<Eviction>,
     waits: Vec<Wait>,
@@ -119,6 +128,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         memory: memory.clone(),
         actions: Vec::new(),
         focus: BTreeSet::new(),
+        retried: false,
         evictions: Vec::new(),
         waits: Vec::new(),
         outcomes: BTreeMap::new(),
@@ -133,7 +143,10 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
     let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
     let has_plugin = |node: &Node| !devices.pods_on(node).is_empty() || memory.has_device_plugin_away(node);
-    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || has_plugin(node)).collect();
+    // A node that lost its device in the middle of its upgrade is to be given back.
+    let traits = settings.driver.traits();
+    let is_ours = |node: &Node| node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);
+    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || has_plugin(node) || is_ours(node)).collect();
     if let Err(reason) = deciding.settles(drivers) {
         // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
         deciding.fleet_waits(reason);

@@ -47,11 +47,15 @@ pub struct Stale {
 }
 
 impl<'a> DevicePlugins<'a> {
-    /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart. The latter share selector and labels, and
-    /// their names follow the release, so containers tell what all of them are.
+    /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart, as far as the settings' release brings
+    /// them. The latter share selector and labels, and their names follow the release, so containers tell what all of them are.
     pub fn new(observed: &'a Observed, settings: &'a DevicePluginSettings) -> Self {
         let seen = &observed.device_plugin;
-        let of_interest = |daemon_set: &&DaemonSet| is_known(daemon_set) && (uses_config(daemon_set, settings) || stands_alone(daemon_set));
+        let of_interest = |daemon_set: &&DaemonSet| {
+            is_known(daemon_set)
+                && (uses_config(daemon_set, settings) || stands_alone(daemon_set))
+                && !is_of_another_release(daemon_set, settings)
+        };
         let daemon_sets: Vec<&DaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
         let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         for pod in &seen.pods {
@@ -175,6 +179,12 @@ fn uses_config(daemon_set: &DaemonSet, settings: &DevicePluginSettings) -> bool 
 /// Device plugin, GPU feature discovery or MPS daemon: others may mount the ConfigMap too, and are not ours to restart.
 fn is_known(daemon_set: &DaemonSet) -> bool {
     names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+}
+
+/// Whether a chart made it in another release than the settings name: that one has its own hook, or none on purpose.
+fn is_of_another_release(daemon_set: &DaemonSet, settings: &DevicePluginSettings) -> bool {
+    let instance = daemon_set.template_labels.get(names::HELM_INSTANCE_LABEL);
+    stands_alone(daemon_set) && settings.release.as_ref().is_some_and(|release| instance != Some(release))
 }
 
 /// Made by a chart and not by the operator.

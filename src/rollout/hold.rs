@@ -25,7 +25,7 @@ pub fn can_be_held(node: &Node, driver: Driver) -> bool {
     let traits = driver.traits();
     let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
     let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
-    let idle = matches!(state, State::Unknown | State::Done | State::UpgradeRequired);
+    let idle = matches!(state, State::Unknown | State::Done | State::UpgradeRequired | State::Failed);
     free && idle && !node.annotations.contains_key(traits.own_record)
 }
 

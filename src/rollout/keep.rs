@@ -2,9 +2,12 @@
 //! the one that an older chart made, and with it the drivers and every secondary network. The chart has a hook of its own against that,
 //! which does nothing where hooks are switched off, and nothing against Argo CD's pruning.
 
+use std::collections::BTreeMap;
+
 use crate::contract::names;
 
-use super::observed::Labels;
+/// Labels or annotations.
+pub type Pairs = BTreeMap<String, String>;
 
 /// The first chart that renders no NicClusterPolicy.
 const LETS_GO: (u32, u32) = (24, 10);
@@ -15,9 +18,9 @@ pub struct Kept {
     /// `metadata.resourceVersion`: what was read is what is changed.
     pub version: String,
     /// Its labels.
-    pub labels: Labels,
+    pub labels: Pairs,
     /// Its annotations.
-    pub annotations: Labels,
+    pub annotations: Pairs,
     /// Being deleted.
     pub deleting: bool,
 }
@@ -28,7 +31,7 @@ pub enum Keeping {
     /// Nothing, and why.
     Nothing(&'static str),
     /// These annotations are missing.
-    Annotate(Labels),
+    Annotate(Pairs),
     /// It is being deleted: no annotation helps any more.
     Lost,
 }
@@ -56,8 +59,8 @@ pub fn release(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn missing(annotations: &Labels) -> Labels {
-    let mut missing = Labels::new();
+fn missing(annotations: &Pairs) -> Pairs {
+    let mut missing = Pairs::new();
     let (policy, keep) = names::HELM_POLICY_ANNOTATION;
     if annotations.get(policy).is_none_or(|found| found != keep) {
         missing.insert(policy.to_owned(), keep.to_owned());
@@ -77,7 +80,7 @@ fn missing(annotations: &Labels) -> Labels {
 mod tests {
     use super::*;
 
-    fn pairs(pairs: &[(&str, &str)]) -> Labels {
+    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
@@ -97,7 +100,7 @@ mod tests {
         assert!(nothing(Some(&helms(&[])), Some("24.7.1")));
         assert!(nothing(Some(&helms(&both)), Some("25.1.0")));
         assert!(nothing(Some(&Kept { labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]), ..helms(&[]) }), None));
-        assert!(nothing(Some(&Kept { labels: Labels::new(), ..helms(&[]) }), None));
+        assert!(nothing(Some(&Kept { labels: Pairs::new(), ..helms(&[]) }), None));
         assert_eq!(keeping(Some(&Kept { deleting: true, ..helms(&both) }), None), Keeping::Lost);
     }
 

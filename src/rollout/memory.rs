@@ -17,6 +17,8 @@ use super::reason::Reason;
 pub struct Memory {
     /// When the run began: nodes that joined later are reported, not waited for.
     pub started_at: Timestamp,
+    /// When this process took the run up: nothing was done for nodes before.
+    pub taken_up: Timestamp,
     /// When the run must have ended.
     pub deadline: Timestamp,
     /// The nodes that the run is about, by name: those that were out of date at some moment, or whose plugin was replaced.
@@ -61,6 +63,7 @@ impl Memory {
     pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
         Self {
             started_at,
+            taken_up: started_at,
             deadline,
             nodes: BTreeMap::new(),
             configs: BTreeMap::new(),

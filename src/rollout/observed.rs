@@ -6,10 +6,12 @@ use jiff::Timestamp;
 
 use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
 
+mod labels;
+mod views;
 pub mod workload;
 
-/// Labels, annotations, selectors.
-pub type Labels = BTreeMap<String, String>;
+pub use labels::{Label, Labels};
+pub use views::{Named, Views};
 
 /// An API that a server may not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +37,7 @@ impl<T> Api<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// All nodes by name.
-    pub nodes: BTreeMap<String, Node>,
+    pub nodes: Named<Node>,
     /// The operator's Deployment.
     pub operator: Option<Deployment>,
     /// The ClusterPolicy that the settings name.
@@ -49,13 +51,13 @@ pub struct Observed {
     /// ControllerRevisions in the operator's namespace.
     pub revisions: Vec<Revision>,
     /// Pods of driver (and toolkit) in the operator's namespace.
-    pub pods: Vec<Pod>,
+    pub pods: Views<Pod>,
     /// The DRA driver.
     pub dra: Dra,
     /// The device plugin.
     pub device_plugin: DevicePlugin,
     /// Pods of the operator's validator, in its namespace.
-    pub validators: Vec<Pod>,
+    pub validators: Views<Pod>,
     /// Workloads, where a duty moves them.
     pub workloads: workload::Workloads,
 }
@@ -70,7 +72,7 @@ pub struct DevicePlugin {
     /// ControllerRevisions in it.
     pub revisions: Vec<Revision>,
     /// Pods in it.
-    pub pods: Vec<Pod>,
+    pub pods: Views<Pod>,
 }
 
 /// A ConfigMap.
@@ -92,9 +94,9 @@ pub struct Dra {
     /// DaemonSets in them.
     pub daemon_sets: Vec<DaemonSet>,
     /// Pods in them.
-    pub pods: Vec<Pod>,
+    pub pods: Views<Pod>,
     /// ResourceSlices of NVIDIA's DRA drivers.
-    pub slices: Api<Vec<Slice>>,
+    pub slices: Api<Views<Slice>>,
 }
 
 /// A node.

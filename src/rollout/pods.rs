@@ -14,6 +14,9 @@ pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
+/// How many nodes' pods can be followed at once.
+pub const FOCUS_LIMIT: usize = 100;
+
 /// How many objects a text names before it only counts the rest.
 const NAMED: usize = 5;
 

@@ -7,6 +7,7 @@ use crate::contract::settings::{Mode, Settings};
 
 use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, NvidiaDriver, Observed, UpgradePolicy};
 use super::reason::Reason;
+use super::vendor::generation::Generation;
 use super::version::split_image;
 
 mod ofed;
@@ -150,11 +151,7 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
 
 /// Where we drive, the vendor's controller must not; where it does, it must be on.
 fn one_actor(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
-    let expected = match settings.mode {
-        Mode::Observe => return Ok(()),
-        Mode::Assist | Mode::Steer => true,
-        Mode::Drive => false,
-    };
+    let Some(expected) = expected_auto_upgrade(settings.mode) else { return Ok(()) };
     let wrong = |kind, manager| Reason::Precondition {
         kind,
         field: "spec.driver.upgradePolicy.autoUpgrade",
@@ -162,16 +159,46 @@ fn one_actor(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -
         found: (!expected).to_string(),
         manager,
     };
-    if policy.uses_nvidia_drivers {
-        // An NVIDIADriver without a policy upgrades by itself from v26.7 on; before, all of them went by the ClusterPolicy's.
-        let drivers = observed.nvidia_drivers.served().into_iter().flatten();
-        let mut policies = drivers.filter_map(|driver| driver.upgrade_policy.stated.then_some(driver.upgrade_policy.auto_upgrade));
-        return if policies.any(|auto| auto != expected) { Err(wrong("NVIDIADriver", None)) } else { Ok(()) };
+    let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
+    // Before v26.7 the ClusterPolicy's policy was that of all NVIDIADrivers; a version that cannot be told is taken for a new one.
+    let own_policies = Generation::of(Driver::Gpu, version).is_none_or(|generation| generation.features().policy_per_driver);
+    if policy.uses_nvidia_drivers && own_policies {
+        let mut drivers = observed.nvidia_drivers.served().into_iter().flatten();
+        return if drivers.any(|driver| driver.upgrade_policy.auto_upgrade != expected) {
+            Err(wrong("NVIDIADriver", None))
+        } else {
+            Ok(())
+        };
     }
-    if policy.upgrade_policy.auto_upgrade == expected {
+    if policy.upgrade_policy.auto_upgrade != expected {
+        return Err(wrong(Driver::Gpu.traits().policy_kind, policy.driver_field_manager.clone()));
+    }
+    one_at_a_time(&policy.upgrade_policy, settings, policy.driver_field_manager.as_deref())
+}
+
+/// What `autoUpgrade` must be in a mode. `None`: the vendor's controller is as the user has it; where that is off, nobody is assisted.
+fn expected_auto_upgrade(mode: Mode) -> Option<bool> {
+    match mode {
+        Mode::Observe | Mode::Assist => None,
+        Mode::Steer => Some(true),
+        Mode::Drive => Some(false),
+    }
+}
+
+/// With `steer` the vendor's own limit is one node: what is left if every hold is lost.
+fn one_at_a_time(live: &UpgradePolicy, settings: &Settings, manager: Option<&str>) -> Result<(), Reason> {
+    let found = live.max_parallel.unwrap_or(1);
+    if settings.mode != Mode::Steer || found == 1 {
         return Ok(());
     }
-    Err(wrong(Driver::Gpu.traits().policy_kind, policy.driver_field_manager.clone()))
+    let traits = settings.driver.traits();
+    Err(Reason::Precondition {
+        kind: traits.policy_kind,
+        field: "maxParallelUpgrades of its upgradePolicy",
+        expected: "1".to_owned(),
+        found: found.to_string(),
+        manager: manager.map(str::to_owned),
+    })
 }
 
 /// The driver manager's own evictions are off in every driver template.

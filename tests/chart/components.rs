@@ -40,6 +40,7 @@ fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
         settings(&format!("{MAP}devicePlugin: {{config: {{name: plugins, default: shared}}}}\nrollout: {{operatorNamespace: nvidia}}\n"));
     let expected = DevicePluginSettings {
         namespace: "nvidia".to_owned(),
+        release: None,
         config_map: Some("plugins".to_owned()),
         default: Some("shared".to_owned()),
         fallbacks: vec![Fallback::Empty],
@@ -62,9 +63,11 @@ fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
-    let component = "rollout: {component: {name: nvidia-device-plugin}, operatorNamespace: nvidia, devicePlugin: {maxUnavailable: 2}}\n";
+    let component =
+        "rollout: {component: {name: nvidia-device-plugin}, operatorNamespace: nvidia, devicePlugin: {maxUnavailable: 2, release: nvdp}}\n";
     let found = settings(&format!("{MAP}config: {{name: plugins}}\n{component}")).device_plugin;
-    assert_eq!((found.namespace.as_str(), found.fallbacks), ("gpu-operator", vec![Fallback::Named, Fallback::Single]));
+    assert_eq!((found.namespace.as_str(), found.release.as_deref()), ("gpu-operator", Some("nvdp")));
+    assert_eq!(found.fallbacks, [Fallback::Named, Fallback::Single]);
     assert_eq!((found.digests, found.default, found.max_unavailable), (Some(digests()), None, Count::Number(2)));
     let own = settings(&format!("config: {{name: plugins, fallbackStrategies: [empty]}}\n{component}")).device_plugin;
     assert_eq!(own.fallbacks, [Fallback::Empty]);
@@ -77,7 +80,7 @@ fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
 #[ignore = "needs helm (make e2e)"]
 fn the_network_operators_policy_is_what_is_expected() {
     let network = |version: &str| {
-        format!("rollout: {{driver: ofed, duties: [settle], component: {{name: network-operator, version: \"{version}\"}}}}\n")
+        format!("rollout: {{driver: ofed, duties: [settle, wake], component: {{name: network-operator, version: \"{version}\"}}}}\n")
     };
     let policy = "
 objects:

@@ -4,12 +4,41 @@ use super::helm::{refusal, run};
 
 /// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and what is expected there.
 const REFUSALS: &[(&[&str], &[&str])] = &[
-    (&["--set", "rollout.mode=drive"], &["/rollout/mode", "'observe'"]),
+    (&["--set", "rollout.mode=drove"], &["/rollout/mode", "'observe', 'assist', 'steer', 'drive'"]),
+    (
+        &["--set", "rollout.mode=observe"],
+        &[
+            "`wake`, which mode `observe` does not have (only assist, steer)",
+            "hint: rollout.duties: [settle, reroll], or another rollout.mode",
+        ],
+    ),
+    (&["--set", "rollout.mode=drive"], &["`wake`, which mode `drive` does not have", "hint: rollout.duties: [settle, drive, reroll]"]),
+    (
+        &["--set", "rollout.mode=steer"],
+        &["rollout.mode is `steer` and rollout.duties has no `steer`", "hint: rollout.duties: [settle, wake, steer, reroll]"],
+    ),
+    (&["--set-json", r#"rollout.duties=["settle","reroll"]"#], &["rollout.mode is `assist` and rollout.duties has no `wake`"]),
+    (&["--set-json", r#"rollout.duties=["settle","hold"]"#], &["`hold`, which mode `assist` does not have (only steer)"]),
+    (&["--set-json", r#"rollout.duties=["wake"]"#], &["`wake` without `settle`", "hint: rollout.duties: [settle, wake, reroll]"]),
+    (&["--set", "rollout.upgrade.attempts=0"], &["/rollout/upgrade/attempts", "want 1"]),
+    (&["--set", "rollout.upgrade.soak=5"], &["/rollout/upgrade'", "'soak' not allowed"]),
+    (&["--set-string", "rollout.upgrade.failureBudget=0%"], &["/rollout/upgrade/failureBudget", "does not match pattern"]),
+    (&["--set", "rollout.upgrade.topology.label=a b"], &["/rollout/upgrade/topology/label", "does not match pattern"]),
+    (&["--set", "rollout.upgrade.policy.drain.timeoutSeconds=0"], &["/rollout/upgrade/policy/drain/timeoutSeconds", "want 1"]),
+    (
+        &[
+            "--set",
+            "rollout.mode=drive,rollout.upgrade.policy.waitForCompletion.podSelector=a",
+            "--set-json",
+            r#"rollout.duties=["settle","drive"]"#,
+        ],
+        &["waitForCompletion waits for ever", "hint: set timeoutSeconds"],
+    ),
     (&["--set", "rollout.gate=canary"], &["/rollout/gate", "'settled'"]),
     (&["--set", "rollout.budgetSecond=60"], &["/rollout'", "'budgetSecond' not allowed"]),
     (&["--set", "rollout.dra.retry=true"], &["/rollout/dra'", "'retry' not allowed"]),
-    (&["--set-json", "rollout.duties=[]"], &["rollout.duties is empty", "hint: rollout.duties: [settle, reroll]"]),
-    (&["--set-json", r#"rollout.duties=["drive"]"#], &["/rollout/duties/0", "'settle', 'reroll'"]),
+    (&["--set-json", "rollout.duties=[]"], &["rollout.duties is empty", "hint: rollout.duties: [settle, wake, reroll]"]),
+    (&["--set-json", r#"rollout.duties=["drove"]"#], &["/rollout/duties/0", "'settle', 'wake', 'steer', 'drive', 'reroll'"]),
     (&["--set", "rollout.driver=mofed"], &["/rollout/driver", "'gpu', 'ofed'"]),
     (&["--set", "rollout.driver=ofed"], &["`reroll` and rollout.driver is ofed", "hint: rollout.driver: gpu"]),
     (
@@ -35,7 +64,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         ],
         &["ofedDriver.version: expected a string, found 25.1"],
     ),
-    (&["--set-json", r#"rollout.duties=["reroll"]"#], &["`reroll` without `settle`", "hint: rollout.duties: [settle, reroll]"]),
+    (&["--set-json", r#"rollout.duties=["reroll"]"#], &["`reroll` without `settle`", "hint: rollout.duties: [settle, wake, reroll]"]),
     (&["--set-json", "rollout.dra.namespaces=[]"], &["rollout.dra.namespaces is empty", "hint: name its namespace"]),
     (&["--set-json", r#"rollout.dra.namespaces=["A b"]"#], &["/rollout/dra/namespaces/0", "does not match pattern"]),
     (&["--set", "rollout.budgetSeconds=60"], &["rollout.budgetSeconds is 60", "hint: at least 106"]),

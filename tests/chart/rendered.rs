@@ -6,6 +6,7 @@ use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{self, Duty, Scope};
+use gpu_rollout::contract::policy::{Drain, ForeignCordon, Policy, Topology, Upgrade, WaitForCompletion};
 use gpu_rollout::contract::settings::{Expected, FORMAT_VERSION, Gate, Mode, Required, Reroll};
 use serde_json::{Value, json};
 
@@ -20,9 +21,10 @@ fn the_program_reads_the_default_settings() {
     assert_eq!((settings.component.as_str(), settings.component_version.as_deref()), ("gpu-operator", None));
     assert_eq!(
         (settings.duties.as_slice(), settings.mode, settings.gate),
-        (&[Duty::Settle, Duty::Reroll][..], Mode::Observe, Gate::Settled)
+        (&[Duty::Settle, Duty::Wake, Duty::Reroll][..], Mode::Assist, Gate::Settled)
     );
     assert_eq!(settings.operator_namespace, "gpu-operator");
+    assert_eq!(settings.upgrade, Upgrade::default(), "one set of defaults");
     assert_eq!(settings.tolerate_not_ready, Count::Number(0));
     assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Auto, Required::Auto));
     assert_eq!(settings.dra.namespaces, gpu_rollout::contract::names::DRA_NAMESPACES);
@@ -38,6 +40,7 @@ fn the_program_reads_every_form_of_the_settings() {
 toolkit: {version: v1.18.0-ubuntu20.04}
 rollout:
   component: {version: v26.3.1}
+  mode: observe
   duties: [settle]
   budgetSeconds: 2000000
   quietSeconds: 0
@@ -62,6 +65,47 @@ rollout:
         ..Expected::default()
     };
     assert_eq!(settings.expected, expected);
+
+    let file = values(
+        "rollout:
+  mode: drive
+  duties: [settle, drive]
+  upgrade:
+    policy:
+      maxParallelUpgrades: 0
+      maxUnavailable: 3
+      waitForCompletion: {podSelector: app=train, timeoutSeconds: 7200}
+      podDeletion: {enable: false}
+      drain: {enable: true, force: true, podSelector: \"a in (b,c)\", timeoutSeconds: 60, deleteEmptyDir: true}
+    failureBudget: 10%
+    attempts: 3
+    soakSeconds: 2000000
+    topology: {label: nvidia.com/gpu.clique, maxUnavailable: 50%}
+    foreignCordon: include
+    extraConsumers: [app=dcgm]
+    startSeconds: 10
+    validationSeconds: 20
+",
+    );
+    let settings = template(&["--values", file.to_str().unwrap()]).settings();
+    let upgrade = Upgrade {
+        policy: Policy {
+            max_parallel_upgrades: 0,
+            max_unavailable: Some(Count::Number(3)),
+            wait_for_completion: Some(WaitForCompletion { pod_selector: "app=train".into(), timeout_seconds: 7200 }),
+            pod_deletion: None,
+            drain: Some(Drain { force: true, pod_selector: "a in (b,c)".into(), timeout_seconds: 60, delete_empty_dir: true }),
+        },
+        failure_budget: Count::Percent(10),
+        attempts: 3,
+        soak_seconds: 2_000_000,
+        topology: Some(Topology { label: "nvidia.com/gpu.clique".into(), max_unavailable: Count::Percent(50) }),
+        foreign_cordon: ForeignCordon::Include,
+        extra_consumers: vec!["app=dcgm".into()],
+        start_seconds: 10,
+        validation_seconds: 20,
+    };
+    assert_eq!((settings.mode, settings.upgrade), (Mode::Drive, upgrade));
 
     // Another component's `driver` is none of our business, whatever its type.
     let other = template(&["--set", "rollout.component.name=nvidia-dra-driver-gpu,driver.version=3"]);
@@ -107,21 +151,31 @@ fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&s
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_rights_are_those_of_the_duties() {
-    let cases: [(Driver, &[Duty]); 6] = [
-        (Driver::Gpu, &[Duty::Settle, Duty::Reroll]),
-        (Driver::Gpu, &[Duty::Settle]),
-        (Driver::Gpu, &[Duty::Settle, Duty::Reroll, Duty::RestartPlugins]),
-        (Driver::Gpu, &[Duty::RestartPlugins]),
-        (Driver::Ofed, &[Duty::Settle]),
-        (Driver::Ofed, &[Duty::PrepareNetwork]),
+    let cases: [(Driver, Mode, &[Duty]); 12] = [
+        (Driver::Gpu, Mode::Observe, &[Duty::Settle, Duty::Reroll]),
+        (Driver::Gpu, Mode::Observe, &[Duty::Settle]),
+        (Driver::Gpu, Mode::Assist, &[Duty::Settle, Duty::Wake, Duty::Reroll, Duty::RestartPlugins]),
+        (Driver::Gpu, Mode::Assist, &[Duty::RestartPlugins]),
+        (Driver::Gpu, Mode::Assist, &[Duty::Preflight]),
+        (Driver::Gpu, Mode::Steer, &[Duty::Preflight, Duty::Hold]),
+        (Driver::Gpu, Mode::Steer, &[Duty::Settle, Duty::Wake, Duty::Steer, Duty::Reroll]),
+        (Driver::Gpu, Mode::Drive, &[Duty::Settle, Duty::Drive]),
+        (Driver::Ofed, Mode::Observe, &[Duty::Settle]),
+        (Driver::Ofed, Mode::Assist, &[Duty::PrepareNetwork, Duty::Preflight]),
+        (Driver::Ofed, Mode::Steer, &[Duty::Settle, Duty::Wake, Duty::Steer]),
+        (Driver::Ofed, Mode::Drive, &[Duty::Settle, Duty::Drive]),
     ];
-    for (driver, duties) in cases {
+    for (driver, mode, duties) in cases {
         let names: Vec<&str> = duties.iter().map(|duty| duty.name()).collect();
         let objects = template(&[
             "--set-json",
             &format!("rollout.duties={}", json!(names)),
             "--set",
-            &format!("rollout.driver={},rollout.operatorNamespace=nvidia,devicePlugin.config.name=plugins", driver.traits().name),
+            &format!(
+                "rollout.driver={},rollout.mode={},rollout.operatorNamespace=nvidia,devicePlugin.config.name=plugins",
+                driver.traits().name,
+                mode.name()
+            ),
         ]);
         for scope in Scope::ALL {
             let expected: BTreeSet<String> = duty::rights(driver, duties)
@@ -133,7 +187,7 @@ fn the_rights_are_those_of_the_duties() {
             let wanted: &[&str] = match scope {
                 Scope::Release => &["gpu-operator"],
                 Scope::Default => &["default"],
-                Scope::Operator if duties.contains(&Duty::Settle) => &["nvidia"],
+                Scope::Operator if duties.contains(&Duty::Settle) || duties.contains(&Duty::Preflight) => &["nvidia"],
                 Scope::Dra if duties.contains(&Duty::Reroll) => &gpu_rollout::contract::names::DRA_NAMESPACES,
                 Scope::DevicePlugin if duties.contains(&Duty::RestartPlugins) => &["nvidia"],
                 Scope::Cluster | Scope::Operator | Scope::Dra | Scope::DevicePlugin => &[],

@@ -13,7 +13,7 @@ const HEAD: &str = "# What a preflight looks at
 Before anything is cordoned, the live cluster is held against what a rollout needs: its pods, PodDisruptionBudgets and ResourceClaims, its nodes and driver
 DaemonSets, and who else is at work. Only nodes with the device count. Each finding names the nodes and pods that it concerns, and what to do.
 
-A finding that *blocks* keeps the rollout from beginning; one that *warns* is told and nothing else. Each check can be turned: `block`, `warn`, or `ignore`.
+A finding that *blocks* keeps the rollout from beginning; one that *warns* is told and nothing else. In mode `assist` all of them only warn: the operator would go on without us.
 
 | Check | Normally | What it finds | What to do |
 |---|---|---|---|

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Mode;
 use gpu_rollout::rollout::action::NodePatch;
 use gpu_rollout::rollout::decide::{Action, Decision};
@@ -11,7 +12,7 @@ use gpu_rollout::rollout::observed::workload::{Controller, Phase, Workload};
 use gpu_rollout::rollout::observed::{Container, Pod};
 use gpu_rollout::rollout::pods::pace::{Answer, History};
 
-use crate::fleet::{Fleet, NEW, at, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, waits};
 
 /// A fleet that is driven, second by second.
 pub(crate) struct Driven {
@@ -50,6 +51,7 @@ impl Driven {
         let names: Vec<String> = fleet.observed.nodes.keys().cloned().collect();
         for node in &names {
             fleet.driver_pod(node).containers_ready = true;
+            fleet.node(node).labels.insert(names::DEPLOY_VALIDATOR_LABEL.into(), "true".into());
             fleet.observed.validators.push(Pod {
                 name: format!("validator-{node}"),
                 node: Some(node.clone()),
@@ -315,4 +317,68 @@ fn no_eviction_is_late_that_was_not_asked_for() {
         driven.fleet.memory.evictions.insert(pod.uid.clone(), History::after(None, at(400), Answer::Blocked { retry_after: None }));
     }
     assert_eq!(evicts(&driven.fleet.decide(406)), ["patches"], "now it is");
+}
+
+#[test]
+fn a_template_that_changes_after_a_restart_only_start_evicts_before_the_driver_goes() {
+    let mut driven = Driven::new(1);
+    driven.fleet.driver_pod("gpu-0").config_digest = Some("same".into());
+    driver_set(&mut driven).config_digest = Some("same".into());
+    driven.training("gpu-0");
+    let decision = driven.fleet.decide(0);
+    driven.perform(&decision.actions[0]);
+    driver_set(&mut driven).config_digest = Some("another".into());
+    let story = driven.run();
+    let of = |what: &str| story.lines().position(|line| line.contains(what));
+    assert!(of("evict").is_some() && of("evict") < of("delete driver"), "{story}");
+}
+
+fn driver_set(driven: &mut Driven) -> &mut gpu_rollout::rollout::observed::DaemonSet {
+    driven.fleet.observed.daemon_sets.iter_mut().find(|set| set.uid == "driver-ds").expect("the driver's DaemonSet")
+}
+
+#[test]
+fn a_node_that_loses_its_device_in_the_middle_is_given_back() {
+    let mut driven = Driven::new(2);
+    driven.tick();
+    assert!(driven.fleet.node("gpu-0").unschedulable, "it is being upgraded");
+    let node = driven.fleet.node("gpu-0");
+    for label in [names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, "feature.node.kubernetes.io/pci-10de.present"] {
+        node.labels.remove(label);
+    }
+    driven.fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-0"));
+    driven.starting.remove("gpu-0");
+    driven.touch("gpu-0");
+    let story = driven.run();
+    assert!(!driven.fleet.node("gpu-0").unschedulable, "{story}");
+    assert!(driven.fleet.node("gpu-0").annotations.is_empty(), "{story}");
+}
+
+#[test]
+fn a_node_that_joined_with_the_old_driver_is_waited_for_once_it_is_begun_with() {
+    let mut driven = Driven::new(1);
+    driven.fleet.join("gpu-9", 1);
+    driven.fleet.driver("gpu-9", "old", OLD, -5);
+    driven.fleet.driver_pod("gpu-9").containers_ready = true;
+    driven.fleet.toolkit("gpu-9", -4);
+    driven.fleet.plugin("gpu-9", -3, OLD);
+    driven.touch("gpu-9");
+    let story = driven.run();
+    assert!(!driven.fleet.node("gpu-9").unschedulable, "{story}");
+    assert_eq!(driven.fleet.driver_pod("gpu-9").revision.as_deref(), Some("new"), "{story}");
+}
+
+#[test]
+fn what_another_drivers_hook_left_on_a_node_is_not_given_back_by_this_one() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.settings.mode = Mode::Assist;
+    fleet.settings.duties = vec![Duty::Settle, Duty::Wake, Duty::Reroll];
+    fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.7.0".into());
+    let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
+    let node = fleet.node("gpu-0");
+    node.annotations.insert("gpu-rollout.dev/ofed-driver-upgrade".into(), record.into());
+    node.labels.insert("gpu-rollout.dev/ofed-driver-upgrade-state".into(), "upgrade-failed".into());
+    node.unschedulable = true;
+    let decision = fleet.decide(0);
+    assert!(!decision.actions.iter().any(|action| matches!(action, Action::PatchNode(_))), "{:?}", decision.actions);
 }

@@ -7,7 +7,7 @@ use gpu_rollout::contract::settings::Settings;
 use gpu_rollout::rollout::decide::{Action, Decision, decide};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{
-    Api, ClusterPolicy, Container, DaemonSet, Deployment, ImageSpec, Node, Observed, Pod, Revision, Slice, UpgradePolicy,
+    Api, ClusterPolicy, Container, DaemonSet, Deployment, ImageSpec, Labels, Node, Observed, Pod, Revision, Slice, UpgradePolicy, Views,
 };
 use jiff::Timestamp;
 
@@ -21,7 +21,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
 }
 
-fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -90,7 +90,7 @@ impl Fleet {
             images: BTreeMap::from([("gpus".to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned())]),
             ..DaemonSet::default()
         }];
-        fleet.observed.dra.slices = Api::Served(Vec::new());
+        fleet.observed.dra.slices = Api::Served(Views::new());
         fleet.operator_observes();
         fleet.revision("driver-ds", 1, "old");
         fleet.revision("toolkit-ds", 1, "toolkit");

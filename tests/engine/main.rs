@@ -3,14 +3,23 @@
 #[path = "../fixture/settings.rs"]
 mod settings;
 
+mod chance;
 mod conformance;
 mod drive;
 mod fleet;
 mod foreign;
+mod makespan;
+mod mutations;
 mod ofed;
+mod parameters;
+mod plugin_releases;
 mod plugins;
 mod regressions;
 mod restarts;
+mod scenarios;
+mod script;
+mod search;
+mod seeds;
 mod settle;
 mod simulation;
 mod traces;

@@ -10,7 +10,7 @@ use gpu_rollout::contract::record::Outcome;
 use gpu_rollout::rollout::estimate;
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{
-    Api, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, Observed, Pod, Revision, UpgradePolicy,
+    Api, Container, DaemonSet, Deployment, ImageSpec, Labels, NicClusterPolicy, Node, Observed, Pod, Revision, UpgradePolicy,
 };
 
 use crate::fleet::{Fleet, at, waits};
@@ -19,7 +19,7 @@ use crate::settings::settings;
 const OLD: &str = "24.10-0.7.0.0-0";
 const NEW: &str = "25.01-0.6.0.0-0";
 
-fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 

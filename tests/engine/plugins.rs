@@ -6,6 +6,7 @@ use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::Outcome;
 use gpu_rollout::contract::settings::{Required, Reroll};
 use gpu_rollout::rollout::memory::Memory;
+use gpu_rollout::rollout::observed::{Api, Views};
 
 use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
@@ -218,8 +219,8 @@ fn a_required_driver_must_serve_every_gpu_node() {
 #[test]
 fn a_plugin_without_published_devices_does_not_serve() {
     let mut fleet = Fleet::at_rest(1);
-    fleet.observed.dra.slices = gpu_rollout::rollout::observed::Api::Served(Vec::new());
+    fleet.observed.dra.slices = Api::Served(Views::new());
     assert_eq!(waits(&fleet.decide(0)), ["gpu-0:SliceMissing"]);
-    fleet.observed.dra.slices = gpu_rollout::rollout::observed::Api::Absent;
+    fleet.observed.dra.slices = Api::Absent;
     assert!(fleet.decide(1).well, "a server without the API has none to show");
 }

@@ -1,7 +1,5 @@
 //! Which pods of the device plugin are restarted, when, and how often.
 
-use std::collections::BTreeMap;
-
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
@@ -16,7 +14,7 @@ use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
-fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub(crate) fn pairs<Map: FromIterator<(String, String)>>(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -81,13 +79,10 @@ fn add_plugin(fleet: &mut Fleet, nodes: usize) {
     configure(fleet, "shared", "a", -9000);
     for index in 0..nodes {
         let name = format!("gpu-{index}");
-        fleet.observed.nodes.entry(name.clone()).or_insert_with(|| Node {
-            name: name.clone(),
-            uid: name.clone(),
-            created: at(-9000),
-            ready: true,
-            ..Node::default()
-        });
+        if !fleet.observed.nodes.contains_key(&name) {
+            let node = Node { name: name.clone(), uid: name.clone(), created: at(-9000), ready: true, ..Node::default() };
+            fleet.observed.nodes.insert(name.clone(), node);
+        }
         pod(fleet, &name, "plugin", -5000);
         pod(fleet, &name, "discovery", -5000);
     }

@@ -1,5 +1,6 @@
 //! `gpu-rollout bundle` as a process: exit codes, what is said where, and that nothing is half-written.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -69,12 +70,40 @@ fn render_then_verify_then_edit() {
     seen += &scene.seen("bundle verify out");
     seen += &scene.seen("bundle render -r base -d helm -o out");
     let script = scene.path().join("out/deploy.sh");
-    fs::write(&script, fs::read_to_string(&script).unwrap().replace(" v26.3.1 crds-elsewhere", " v26.7.0 crds-elsewhere")).unwrap();
+    fs::write(&script, fs::read_to_string(&script).unwrap().replace(" v26.7.0 crds-elsewhere", " v26.7.1 crds-elsewhere")).unwrap();
     seen += &scene.seen("bundle verify out");
     seen += &scene.seen("bundle render -r base -d helm -o out --force --set cluster.gpuNodes=8");
     seen += &scene.seen("bundle verify out");
     snapshot!("command-render-verify-edit", seen);
     assert_eq!(scene.names(), ["out"]);
+}
+
+#[test]
+fn another_bundle_gives_way_with_a_note_and_an_edited_one_only_by_force() {
+    let scene = Scene::new();
+    scene.run("bundle render -r kind-dev -d helm -o out");
+    let notes = |arguments: &str| {
+        let output = scene.run(&format!("bundle render {arguments} -o out"));
+        let real = fs::canonicalize(scene.path()).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap().replace(real.to_str().unwrap(), "DIRECTORY");
+        let lines = said
+            .lines()
+            .filter(|line| ["replaced", "note: a bundle", "error", "  changed", "hint"].iter().any(|start| line.starts_with(start)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let mut seen = vec![notes("-r kind-dev -d helm"), notes("-r kind-dev -d helm --set cluster.gpuNodes=3")];
+    assert!(seen.iter().all(|said| said.lines().count() == 1), "the same recipe in another state is no other bundle: {seen:?}");
+    seen.push(notes("-r base -d helm"));
+    seen.push(notes("-r base -d helmfile"));
+    let values = scene.path().join("out/004-gpu-operator/values.yaml");
+    fs::write(&values, fs::read_to_string(&values).unwrap().replace("580.126.20", "580.173.02")).unwrap();
+    seen.push(notes("-r kind-dev -d helmfile"));
+    seen.push(notes("-r kind-dev -d helmfile --force"));
+    snapshot!("command-another-bundle", seen.join("\n"));
+    let output = scene.run("bundle render -r base -d helmfile -o out --format json");
+    let entries: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = "a bundle of recipe `kind-dev` for helmfile stood in `out`; it gave way to this one of `base` for helmfile";
+    assert!(entries[0]["notes"].as_array().unwrap().contains(&expected.into()), "{entries:#}");
 }
 
 #[test]
@@ -126,6 +155,34 @@ fn images_can_come_from_a_mirror() {
 }
 
 #[test]
+fn nodes_can_be_chosen_for_all_components() {
+    let scene = Scene::new();
+    let own = r#"--set components.cert-manager.values.nodeSelector.pool=mine --set components.gpu-operator.nodeScheduling.accelerated.tolerations=[{"key":"mine","operator":"Exists"}]"#;
+    let nodes = "--system-node-selector pool=system --system-node-toleration dedicated=system:NoSchedule --accelerated-node-selector example.com/gpu=yes --accelerated-node-toleration dedicated=gpu --accelerated-node-toleration spot:NoSchedule";
+    let mut seen = scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {own} {nodes}"));
+    for (file, parts) in [
+        ("bundle-info.yaml", &["nodeScheduling"][..]),
+        ("002-cert-manager/values.yaml", &["nodeSelector", "webhook"]),
+        ("005-gpu-operator/values.yaml", &["operator", "daemonsets", "node-feature-discovery"]),
+        ("006-gpu-operator-post/rollout.yaml", &["rollout"]),
+        ("008-nvidia-dra-driver-gpu/values.yaml", &["controller", "kubeletPlugin"]),
+    ] {
+        let text = fs::read_to_string(scene.path().join("out").join(file)).unwrap();
+        let values: serde_json::Value = gpu_rollout::contract::yaml::from_str(&text).unwrap();
+        let values = values.get("rollout").unwrap_or(&values);
+        for part in parts.iter().map(|part| if *part == "rollout" { "pod" } else { part }) {
+            writeln!(seen, "{file}: {part}: {}", values[part]).unwrap();
+        }
+    }
+    assert!(scene.run("bundle verify out").status.success());
+    seen += &scene.seen("bundle render -r device-plugin-only -d helm -o alone --system-node-toleration dedicated=system");
+    seen += &scene.seen("bundle render -r base -d helm -o none --system-node-selector pool=a --system-node-selector pool=b");
+    seen += &scene.seen("bundle render -r base -d helm -o none --accelerated-node-toleration dedicated=gpu:NoShedule");
+    snapshot!("command-nodes", seen);
+    snapshot!("command-render-help", scene.seen("bundle render --help"));
+}
+
+#[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
     let scene = Scene::new();
     fs::create_dir(scene.path().join("foreign")).unwrap();
@@ -168,6 +225,9 @@ fn wrong_usage_is_another_exit_code() {
         "bundle render -r base -d flux -o out --repo https://a --revision 0123abc",
         "bundle render -r base -d argocd -o out --repo https://a --revision 0123456789abcdef0123456789abcdef01234567",
         "bundle render -r base -d argocd-helm -o out --repo https://a --revision 0123456789abcdef0123456789abcdef01234567",
+        "bundle render -r base -d helm -o out --system-node-selector pool",
+        "bundle render -r base -d helm -o out --accelerated-node-selector=-pool=gpu",
+        "bundle render -r base -d helm -o out --system-node-toleration a=b/c",
         "bundle render -r base -d helm",
         "bundle verify",
     ] {
@@ -216,7 +276,7 @@ fn charts_and_image_can_come_from_elsewhere() {
     let lines: Vec<&str> = script.lines().filter(|line| line.starts_with("upstream ")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     upstream 002-cert-manager cert-manager 600 v1.17.2 crds-in-chart oci://example.com/mirror/cert-manager
-    upstream 005-gpu-operator gpu-operator 600 v26.3.1 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
+    upstream 005-gpu-operator gpu-operator 600 v26.7.0 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
     upstream 008-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
     ");
     let settings = fs::read_to_string(scene.path().join("out/006-gpu-operator-post/rollout.yaml")).unwrap();

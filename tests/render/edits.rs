@@ -25,14 +25,15 @@ extends: [rdma, dra]
 components:
   - {name: cert-manager, version: v1.17.2}
 ";
-const HOOKS: [&str; 4] = ["gpu-operator-post", "network-operator-post", "network-operator-pre", "nvidia-dra-driver-gpu-post"];
+const HOOKS: [&str; 5] =
+    ["gpu-operator-post", "gpu-operator-pre", "network-operator-post", "network-operator-pre", "nvidia-dra-driver-gpu-post"];
 
 /// Of a release's file: text that stands in it once, and the text that takes its place.
 type Edit = (&'static str, &'static str, &'static str);
 
 /// What is edited at once, and the hooks that must fire.
 const COMMITS: &[(&[Edit], &[&str])] = &[
-    (&[("gpu-operator/values.yaml", "version: \"580.126.20\"", "version: \"580.126.16\"")], &["gpu-operator-post"]),
+    (&[("gpu-operator/values.yaml", "version: \"580.126.20\"", "version: \"580.126.16\"")], &["gpu-operator-post", "gpu-operator-pre"]),
     (
         &[("network-operator-resources/values.yaml", "maxParallelUpgrades: 1", "maxParallelUpgrades: 2")],
         &["network-operator-post", "network-operator-pre"],

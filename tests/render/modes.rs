@@ -55,7 +55,7 @@ fn values_and_settings_of_each_mode() {
             };
             let path = format!("{folder}/{file}");
             let content = std::str::from_utf8(&tree.get(&path).unwrap().content).unwrap();
-            text += &format!("# file: {path}\n{content}\n");
+            text.extend(["# file: ", &path, "\n", content, "\n"]);
         }
         let snapshot = format!("mode-{}", recipe(name).metadata.name);
         insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {

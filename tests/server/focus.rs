@@ -31,7 +31,7 @@ impl Case {
         let rig = Rig::new();
         rig.pod("serve-0", "node-2");
         let changed = Arc::new(Notify::new());
-        Self { focus: Focus::new(&rig.client, Arc::clone(&changed)), rig, changed }
+        Self { focus: Focus::new(&rig.client, Arc::clone(&changed), Arc::default()), rig, changed }
     }
 
     /// Pod names by node.

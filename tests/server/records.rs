@@ -46,6 +46,21 @@ async fn a_newer_version_that_takes_over_in_between_is_left_alone() {
     assert_eq!(world.get("configmaps", OPERATOR, RECORD)["data"]["run"], r#"{"formatVersion": 2}"#);
 }
 
+/// What the format promises to readers of the same number.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn keys_that_were_added_to_the_format_are_passed_over() {
+    let mut world = World::at_rest(1);
+    world.upgrade(&[0]);
+    let run = json!({
+        "formatVersion": 1, "digest": "d", "job": "job-1", "startedAt": "2023-11-14T22:00:00Z", "weather": {"sunny": true},
+        "verdict": {"code": "dra-missing", "message": "by an earlier pod", "at": "2023-11-14T22:10:00Z", "mood": "sad"},
+    });
+    data(&world, "run", &run.to_string());
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::DraMissing, "by an earlier pod"));
+    assert!(world.writes("pod-a").is_empty());
+}
+
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn what_cannot_be_read_counts_as_absent() {
     let texts =

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use gpu_rollout::contract::duty::{RIGHTS, rights};
+use gpu_rollout::cluster::access::missing_rights;
+use gpu_rollout::contract::duty::{Duty, RIGHTS, rights};
 use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::contract::settings::Mode;
 
 use crate::fake::fault::Break;
 use crate::fake::rights::grants;
@@ -52,6 +54,20 @@ async fn all_missing_rights_are_named_in_one_message() {
         }
         assert!(!ended.message.contains("in namespace `nvidia-dra-driver`"), "an absent namespace needs no rights");
         assert!(world.writes("pod-a").is_empty());
+    }
+}
+
+/// The API server takes a sub-resource as a field of its own.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_right_on_a_sub_resource_is_asked_for_as_one() {
+    for denied in [None, Some("create pods/eviction")] {
+        let mut world = World::at_rest(1);
+        world.settings.mode = Mode::Drive;
+        world.settings.duties = vec![Duty::Settle, Duty::Drive];
+        world.server.change(|state| state.grants = grants(&world.settings));
+        deny(&world, denied.as_slice());
+        let missing = missing_rights(&world.server.client("pod-a"), &world.settings, &[]).await.unwrap();
+        assert_eq!(missing, denied.as_slice());
     }
 }
 

@@ -1,8 +1,9 @@
-//! What is seen of workloads, and in which mode it is asked for at all.
+//! What is seen of workloads, and for which duties it is asked for at all.
 
 use std::collections::BTreeSet;
 
 use gpu_rollout::cluster::watches::{Sync, Watches, slice_version};
+use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::policy::WaitForCompletion;
 use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::rollout::observed::Api;
@@ -31,7 +32,8 @@ fn rig() -> Rig {
 }
 
 fn driving() -> Settings {
-    let mut settings = Settings { mode: Mode::Drive, ..settings() };
+    let duties = vec![Duty::Settle, Duty::Drive, Duty::Reroll];
+    let mut settings = Settings { mode: Mode::Drive, duties, ..settings() };
     let wait = WaitForCompletion { pod_selector: "app=train".into(), timeout_seconds: 0 };
     settings.upgrade.policy.wait_for_completion = Some(wait);
     settings
@@ -100,21 +102,20 @@ async fn what_the_server_does_not_serve_is_absent() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_mode_asks_for_no_more_than_it_needs() {
+async fn a_duty_asks_for_no_more_than_it_needs() {
     let all = ["nodemaintenances", "poddisruptionbudgets", "pods", "resourceclaims"].as_slice();
-    for (mode, wait, expected) in [
-        (Mode::Observe, true, [].as_slice()),
-        (Mode::Assist, true, [].as_slice()),
-        (Mode::Steer, true, ["nodemaintenances"].as_slice()),
-        (Mode::Drive, false, ["nodemaintenances", "poddisruptionbudgets", "resourceclaims"].as_slice()),
-        (Mode::Drive, true, all),
+    for (duties, wait, expected) in [
+        ([Duty::Settle, Duty::Reroll].as_slice(), true, [].as_slice()),
+        (&[Duty::Settle, Duty::Steer], true, &["nodemaintenances"]),
+        (&[Duty::Settle, Duty::Drive], false, &["nodemaintenances", "poddisruptionbudgets", "resourceclaims"]),
+        (&[Duty::Settle, Duty::Drive], true, all),
     ] {
         let rig = rig();
-        let mut settings = Settings { mode, ..driving() };
+        let mut settings = Settings { duties: duties.to_vec(), ..driving() };
         if !wait {
             settings.upgrade.policy.wait_for_completion = None;
         }
         let _watches = watching(&rig, &settings).await;
-        assert_eq!(asked(&rig), expected.iter().map(|resource| (*resource).to_owned()).collect(), "{mode:?} {wait}");
+        assert_eq!(asked(&rig), expected.iter().map(|resource| (*resource).to_owned()).collect(), "{duties:?} {wait}");
     }
 }

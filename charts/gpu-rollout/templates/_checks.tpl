@@ -5,7 +5,7 @@
 {{- $own := get $contract.modeDuties $rollout.mode -}}
 {{- $after := list "settle" -}}
 {{- range $own }}{{ if not (has . $contract.steps) }}{{ $after = append $after . }}{{ end }}{{ end -}}
-{{- $usual := append $after "reroll" | join ", " -}}
+{{- $usual := ternary (append $after "reroll") $after (eq $rollout.driver "gpu") | join ", " -}}
 {{- if not $rollout.duties -}}
 {{- fail (printf "\n\nrollout.duties is empty: the hook would have nothing to do\nhint: rollout.duties: [%s]\n" $usual) -}}
 {{- end -}}

@@ -101,6 +101,7 @@ itself when `config.map` changes, and looks at nothing else.
   "maxUnavailable" (ternary $unavailable (int64 $unavailable) (kindIs "string" $unavailable))
   "replacementSeconds" (int64 .Values.rollout.devicePlugin.replacementSeconds)
 -}}
+{{- with .Values.rollout.devicePlugin.release }}{{ $_ := set $settings "release" . }}{{ end -}}
 {{- with $config.name }}{{ $_ := set $settings "configMap" . }}{{ end -}}
 {{- with $config.default }}{{ $_ := set $settings "default" . }}{{ end -}}
 {{- if hasKey $config "data" -}}

@@ -17,6 +17,7 @@ use crate::release::mirror::Mirror;
 use crate::release::{Options, sources};
 
 mod json;
+mod nodes;
 mod outcome;
 mod parallel;
 mod recipes;
@@ -36,6 +37,9 @@ Many at once: each bundle is DIR/<recipe's name>/<deployer>. A recipe that fails
   gpu-rollout bundle render -r fleet/ -d all -o bundles --repo https://git.example.com/fleet.git --path bundles
 
 A directory stands for its *.yaml and *.yml files; recipes that others extend have their place in a subdirectory.
+
+Nodes of their own for operators, and a taint on those with GPUs:
+  gpu-rollout bundle render -r base -d helm -o bundle --system-node-selector pool=system --accelerated-node-toleration dedicated=gpu:NoSchedule
 
 What there is now, for a program to read:
   gpu-rollout bundle render -r fleet/ -d helm -o bundles --format json | jq -r '.[] | select(.error) | .file'";
@@ -75,6 +79,8 @@ pub struct Arguments {
     /// How to say what was written: `text` for people, on standard error; `json` for programs, on standard output
     #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true, value_name = "text|json")]
     format: Format,
+    #[command(flatten)]
+    nodes: nodes::Nodes,
     #[command(flatten)]
     repository: Repository,
 }
@@ -169,6 +175,7 @@ impl Arguments {
             hook_image,
             registry_mirrors,
             pull_secrets,
+            nodes,
             repository,
             force,
             format: _,
@@ -184,6 +191,7 @@ impl Arguments {
         let deployers: Vec<Deployer> =
             DEPLOYERS.iter().copied().filter(|deployer| is_all || deployers.iter().any(|name| name == deployer.name)).collect();
         let source = repository.source(&deployers)?;
+        let node_scheduling = nodes.scheduling()?;
         let recipes = recipes::list(&recipes)?;
         if is_many && output.join(crate::bundle::info::INFO).exists() {
             return Err(Refusal {
@@ -198,7 +206,7 @@ impl Arguments {
             output,
             is_many,
             overrides,
-            options: Options { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets },
+            options: Options { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets, node_scheduling },
             source,
             force,
         })

@@ -125,9 +125,10 @@ fn claims_of_templates_have_their_names_from_the_status() {
         {"name": "late", "resourceClaimTemplateName": "t"},
         {"name": "none", "resourceClaimTemplateName": "t"},
     ]});
-    let status = json!({"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "a-made-x"}, {"name": "none"}]});
+    let status = json!({"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "a-made-x"}, {"name": "none"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "a-extended-x"}});
     let seen = workload(&object(pod(&spec, &status))).expect("bound to a node");
-    assert_eq!(seen.claims, [Some("shared".to_owned()), Some("a-made-x".to_owned()), None]);
+    assert_eq!(seen.claims, [Some("shared".to_owned()), Some("a-made-x".to_owned()), None, Some("a-extended-x".to_owned())]);
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1 as policy;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -13,16 +12,13 @@ use crate::contract::names;
 use crate::contract::selector::{Operator, Requirement, Selector};
 use crate::rollout::observed::workload::{Budget, Claim, Controller, Job, Maintenance, Phase, Workload};
 
-use super::{created, name, text, time, uid};
+use super::{controller, created, filled, text, time};
+use crate::cluster::object as api;
 
 /// `spec.terminationGracePeriodSeconds` of pods that do not say (Kubernetes `DefaultTerminationGracePeriodSeconds`).
 const GRACE_SECONDS: u64 = 30;
 
-fn namespace(metadata: &ObjectMeta) -> String {
-    metadata.namespace.clone().unwrap_or_default()
-}
-
-fn phase(object: &core::Pod) -> Phase {
+fn phase(object: &api::Pod) -> Phase {
     match object.status.as_ref().and_then(|status| status.phase.as_deref()) {
         Some("Running") => Phase::Running,
         Some("Succeeded") => Phase::Succeeded,
@@ -33,29 +29,34 @@ fn phase(object: &core::Pod) -> Phase {
 }
 
 /// A pod that is bound to a node.
-pub fn workload(object: &core::Pod) -> Option<Workload> {
+pub fn workload(object: &api::Pod) -> Option<Workload> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let annotated = |key: &str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key));
     let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let volumes = || spec.volumes.iter().flatten();
-    let in_memory = |volume: &core::EmptyDirVolumeSource| {
+    let in_memory = |volume: &api::EmptyDirVolumeSource| {
         volume.medium.as_deref().is_some_and(|medium| medium == "Memory" || medium.starts_with("HugePages"))
     };
     let sidecars = || spec.init_containers.iter().flatten().filter(|container| container.restart_policy.as_deref() == Some("Always"));
     Some(Workload {
-        namespace: namespace(metadata),
-        name: name(metadata),
-        uid: uid(metadata),
+        namespace: filled(metadata.namespace.as_ref()),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
         node: spec.node_name.clone().filter(|node| !node.is_empty())?,
-        labels: metadata.labels.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default().into(),
         phase: phase(object),
-        ready: conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-        created: created(metadata),
+        ready: conditions.into_iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+        created: created(metadata.creation_timestamp.as_ref()),
         deleted_at: metadata.deletion_timestamp.as_ref().map(time),
         finalizers: metadata.finalizers.clone().unwrap_or_default(),
         grace_seconds: spec.termination_grace_period_seconds.map_or(GRACE_SECONDS, |seconds| u64::try_from(seconds).unwrap_or(0)),
-        controller: controller(metadata),
+        controller: controller(metadata.owner_references.as_deref()).map(|owner| Controller {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        }),
         mirror: annotated(names::MIRROR_ANNOTATION),
         empty_dir: volumes().filter_map(|volume| volume.empty_dir.as_ref()).any(|volume| !in_memory(volume)),
         memory_dir: volumes().filter_map(|volume| volume.empty_dir.as_ref()).any(in_memory),
@@ -68,50 +69,52 @@ pub fn workload(object: &core::Pod) -> Option<Workload> {
     })
 }
 
-fn controller(metadata: &ObjectMeta) -> Option<Controller> {
-    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
-    Some(Controller { api_version: owner.api_version.clone(), kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() })
-}
-
 /// Resources that somebody else than Kubernetes defines: their names have a domain that is not its own (`IsExtendedResourceName`).
-fn extended_resources(container: &core::Container) -> BTreeSet<String> {
+fn extended_resources(container: &api::Container) -> BTreeSet<String> {
     let resources = container.resources.iter().flat_map(|resources| [&resources.limits, &resources.requests]);
     let names = resources.flatten().flat_map(|list| list.keys());
     names.filter(|name| name.contains('/') && !name.contains("kubernetes.io/")).cloned().collect()
 }
 
-/// The claims that a pod uses. One from a template has its name in the status; an entry without a name there needed no claim.
-fn claims(object: &core::Pod) -> Vec<Option<String>> {
+/// The claims that a pod uses. One from a template has its name in the status; an entry without a name there needed no claim. Kubernetes
+/// makes one more for extended resources of which a DRA driver takes care.
+fn claims(object: &api::Pod) -> Vec<Option<String>> {
     let statuses = || object.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
     let asked = object.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
-    let named = |claim: &core::PodResourceClaim| match &claim.resource_claim_name {
+    let named = |claim: &api::PodResourceClaim| match &claim.resource_claim_name {
         Some(name) => Some(Some(name.clone())),
         None => match statuses().find(|status| status.name == claim.name) {
             Some(status) => status.resource_claim_name.clone().map(Some),
             None => Some(None),
         },
     };
-    asked.filter_map(named).collect()
+    let extended = object.status.iter().filter_map(|status| status.extended_resource_claim_status.as_ref());
+    asked.filter_map(named).chain(extended.map(|extended| Some(extended.resource_claim_name.clone()))).collect()
 }
 
 /// A hostPath below `/dev/nvidia`, or `/dev` in a privileged container.
-fn host_devices(spec: &core::PodSpec) -> bool {
+fn host_devices(spec: &api::PodSpec) -> bool {
     let paths = || {
         let volumes = spec.volumes.iter().flatten();
         volumes.filter_map(|volume| Some((volume.name.as_str(), volume.host_path.as_ref()?.path.trim_end_matches('/'))))
     };
     let all: BTreeSet<&str> = paths().filter(|(_, path)| *path == "/dev").map(|(name, _)| name).collect();
     let privileged =
-        |container: &&core::Container| container.security_context.as_ref().and_then(|context| context.privileged).unwrap_or(false);
+        |container: &&api::Container| container.security_context.as_ref().and_then(|context| context.privileged).unwrap_or(false);
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     let mut mounts = containers.filter(privileged).flat_map(|container| container.volume_mounts.iter().flatten());
     paths().any(|(_, path)| path.starts_with("/dev/nvidia")) || mounts.any(|mount| all.contains(mount.name.as_str()))
 }
 
 /// A pod that `waitForCompletion` waits for. One that is bound to no node is in nobody's way.
-pub fn job(object: &core::Pod) -> Option<Job> {
+pub fn job(object: &api::Pod) -> Option<Job> {
     let node = object.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty())?;
-    Some(Job { namespace: namespace(&object.metadata), name: name(&object.metadata), node, phase: phase(object) })
+    Some(Job {
+        namespace: filled(object.metadata.namespace.as_ref()),
+        name: filled(object.metadata.name.as_ref()),
+        node,
+        phase: phase(object),
+    })
 }
 
 /// A PodDisruptionBudget (`policy/v1`).
@@ -123,8 +126,8 @@ pub fn budget(object: &policy::PodDisruptionBudget) -> Option<Budget> {
     let spec = object.spec.clone().unwrap_or_default();
     let status = object.status.clone().unwrap_or_default();
     Some(Budget {
-        namespace: namespace(&object.metadata),
-        name: name(&object.metadata),
+        namespace: filled(object.metadata.namespace.as_ref()),
+        name: filled(object.metadata.name.as_ref()),
         selector: spec.selector.as_ref().map(selector),
         min_available: spec.min_available.as_ref().map(written),
         max_unavailable: spec.max_unavailable.as_ref().map(written),
@@ -167,8 +170,8 @@ pub fn claim(object: &DynamicObject) -> Option<Claim> {
     let fields: Vec<Value> = terms.iter().flat_map(|term| list(term, "/matchFields")).collect();
     let node = fields.iter().find(|field| field["key"] == "metadata.name" && field["operator"] == "In");
     Some(Claim {
-        namespace: namespace(&object.metadata),
-        name: name(&object.metadata),
+        namespace: filled(object.metadata.namespace.as_ref()),
+        name: filled(object.metadata.name.as_ref()),
         drivers: results.iter().filter(|result| result["adminAccess"] != true).filter_map(|result| text(result, "/driver")).collect(),
         node: node.and_then(|field| text(field, "/values/0")),
         reserved_for: list(data, "/status/reservedFor")
@@ -186,8 +189,8 @@ pub fn maintenance(object: &DynamicObject) -> Option<Maintenance> {
     let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     Some(Maintenance {
-        namespace: namespace(&object.metadata),
-        name: name(&object.metadata),
+        namespace: filled(object.metadata.namespace.as_ref()),
+        name: filled(object.metadata.name.as_ref()),
         node: text(data, "/spec/nodeName")?,
         requestor: text(data, "/spec/requestorID").unwrap_or_default(),
         additional: data

@@ -4,7 +4,7 @@ use crate::contract::duty::Duty;
 use crate::contract::settings::Settings;
 use crate::rollout::observed::workload::{Budget, Claim, Job, Maintenance, Workloads};
 
-use super::served;
+use super::{copies, served};
 use crate::cluster::cache::{Health, Table};
 use crate::cluster::focus::Focus;
 
@@ -53,8 +53,8 @@ impl WorkloadWatches {
             pods: self.focus.pods(),
             jobs: self.jobs.values(),
             budgets: self.budgets.values(),
-            claims: served(&self.claims, |claims| claims),
-            maintenances: served(&self.maintenances, |maintenances| maintenances),
+            claims: served(&self.claims, copies),
+            maintenances: served(&self.maintenances, copies),
         }
     }
 }

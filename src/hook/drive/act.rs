@@ -110,12 +110,6 @@ impl Drive<'_> {
     /// A later decision repeats it.
     fn failed(&mut self, action: &Action, error: &CallError) -> Result<(), Ended> {
         tracing::warn!(node = action.node(), what = ?kind(action), %error, "unable to write; trying again");
-        if let Action::PatchNode(patch) = action {
-            // It may be issued again as soon as the node is seen as it is now.
-            if matches!(error, CallError::Conflict(_)) {
-                self.memory.patched.remove(&patch.node);
-            }
-        }
         self.unwritable(kind(action), error).map_or(Ok(()), Err)
     }
 }

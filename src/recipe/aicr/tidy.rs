@@ -37,8 +37,7 @@ pub fn tidy(mut tree: Node, sources: &Sources, options: &Options, findings: &mut
             let Some(values) = get_mut(item, "values") else { continue };
             let known = catalog::component(&name);
             let version = known.and_then(|known| known.version(written.as_deref().unwrap_or(&known.default_version)));
-            let defaults = known.zip(version).and_then(|(known, version)| known.default_values(version)).unwrap_or_default();
-            let keys = version.and_then(|version| Keys::of(version, &defaults));
+            let keys = known.zip(version).and_then(|(known, version)| Keys::of(version, known.defaults(Some(version))));
             let mut component = Component { name: &name, version, keys: keys.as_ref(), sources, options, findings, moves: &mut moves };
             component.map(&Path::default(), values, keys.as_ref());
         }

@@ -21,7 +21,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         let settings = driver.get("nvidiaDriverCRD").map(Node::entries).unwrap_or_default();
         let is_default = |entry: &Entry| {
             let path = format!("driver.nvidiaDriverCRD.{}", entry.key);
-            lookup(&operator.defaults, &path).is_some_and(|default| entry.node.to_json() == *default)
+            lookup(operator.defaults, &path).is_some_and(|default| entry.node.to_json() == *default)
         };
         for entry in settings.iter().filter(|entry| OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)) {
             findings.push(

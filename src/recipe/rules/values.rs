@@ -28,7 +28,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         }
         let Some(version) = component.version else { continue };
         bundle_values(subject, component, findings);
-        match Keys::of(version, &component.defaults) {
+        match Keys::of(version, component.defaults) {
             Some(keys) => {
                 let severity = if version.keys_complete { Severity::Error } else { Severity::Warning };
                 let mut check = Check { subject, component, all: &keys, severity, findings };

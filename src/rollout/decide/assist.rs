@@ -11,11 +11,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::driver::Traits;
-use crate::rollout::node::Operands;
+use crate::contract::duty::Duty;
+use crate::rollout::node::{Operands, is_driver_node};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::spec::upgrade_policy;
 use crate::rollout::upgrade::cause::pause;
+use crate::rollout::upgrade::record::{Found, read};
+use crate::rollout::upgrade::state::State::Lifted;
 use crate::rollout::vendor::explain::{Waiting, explain};
 use crate::rollout::vendor::generation::Generation;
 use crate::rollout::vendor::operator::work;
@@ -23,6 +27,7 @@ use crate::rollout::vendor::pass::Options;
 use crate::rollout::vendor::predict::{Move, would_move};
 use crate::rollout::vendor::state::State;
 use crate::rollout::vendor::wake::Change;
+use crate::rollout::{abort, hold};
 
 use super::drive::patch_of;
 use super::{Deciding, Fleet};
@@ -34,7 +39,7 @@ const MOST_WAKES: u32 = 3;
 /// Seconds between two such wakes: the first, doubled each time. A pass over a thousand nodes takes ten.
 const WAKE_SECONDS: u64 = 5;
 /// The value of a skip label that is ours begins with it. Only `true` skips.
-const WAKE_VALUE: &str = "gpu-rollout-wake-";
+pub const WAKE_VALUE: &str = "gpu-rollout-wake-";
 /// The format of [`Retries`].
 const RETRIES_VERSION: u32 = 1;
 
@@ -71,7 +76,8 @@ impl Deciding<'_> {
                 Some(Reason::UpgradeFailed { .. }) => self.retry(node, fleet.operands.as_ref(), traits),
                 Some(_) | None => None,
             };
-            retried.or(reason).or_else(|| self.clean(node, traits))
+            let released = self.released(node);
+            released.or(retried).or(reason).or_else(|| self.clean(node, traits)).or_else(|| self.left_behind(node))
         };
         nodes.iter().zip(reasons).map(explained).collect()
     }
@@ -87,6 +93,28 @@ impl Deciding<'_> {
         nodes.iter().zip(reasons).map(explained).collect()
     }
 
+    /// A hold that mode `steer` left on the node: nobody would let go of it.
+    fn released(&mut self, node: &Node) -> Option<Reason> {
+        if self.settings.has(Duty::Steer) || !node.annotations.contains_key(self.settings.driver.traits().hold) {
+            return None;
+        }
+        let mut patch = patch_of(node);
+        hold::release(node, self.settings.driver, &mut patch);
+        self.issue(patch, false);
+        Some(Reason::Upgrading(Upgrading::GivingBack))
+    }
+
+    /// What another mode left on the node.
+    fn left_behind(&mut self, node: &Node) -> Option<Reason> {
+        if self.settings.has(Duty::Steer) {
+            return None;
+        }
+        // What stands there for another driver is that one's hook's.
+        let patch = abort::of_driver(node, self.settings.driver)?;
+        self.issue(patch, false);
+        Some(Reason::Upgrading(Upgrading::GivingBack))
+    }
+
     fn generation(&self) -> Option<Generation> {
         let version = self.observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
         Generation::of(self.settings.driver, version)
@@ -99,7 +127,10 @@ impl Deciding<'_> {
         let (mut moves, mut waits) = (Vec::new(), Vec::new());
         for part in &work.parts {
             let options = Options::of(generation, self.now).seen_from_outside(&part.snapshot);
-            moves.extend(would_move(&part.snapshot, &part.rules, &options));
+            // Where the jobs are not watched, nobody can tell whether they have ended.
+            let blind = part.rules.policy.wait_for_completion.is_some();
+            let may = |one: &Move| !(blind && one.from == State::WaitForJobsRequired);
+            moves.extend(would_move(&part.snapshot, &part.rules, &options).into_iter().filter(may));
             waits.extend(explain(&part.snapshot, &part.rules, &options, Some(asleep_since)));
         }
         (moves, waits)
@@ -134,6 +165,7 @@ impl Deciding<'_> {
             let since = self.memory.pending.get(&key).copied().unwrap_or(self.now);
             pending.insert(key, since);
         }
+        self.memory.wakes.retain(|key, _| pending.contains_key(key));
         self.memory.pending = pending;
         let due: Vec<(String, &'static str)> = self
             .memory
@@ -175,6 +207,7 @@ impl Deciding<'_> {
         let driven: std::collections::BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         let bystander = self.observed.nodes.values().find(|node| {
             !driven.contains(node.name.as_str())
+                && !is_driver_node(node, self.settings.driver)
                 && (!node.labels.contains_key(traits.state_label) || node.annotations.contains_key(traits.wake))
         });
         if let Some(node) = bystander {
@@ -215,7 +248,11 @@ impl Deciding<'_> {
         let observed = self.observed;
         for node in observed.nodes.values().filter(|node| node.annotations.contains_key(traits.wake)) {
             let mut patch = patch_of(node);
-            patch.labels.insert(traits.state_label.to_owned(), None);
+            let ours = node.labels.get(traits.state_label).is_some_and(|state| state == State::Done.label());
+            // A node that has become one of the controller's keeps what that says of it.
+            if ours && !is_driver_node(node, self.settings.driver) {
+                patch.labels.insert(traits.state_label.to_owned(), None);
+            }
             patch.annotations.insert(traits.wake.to_owned(), None);
             self.issue(patch, false);
         }
@@ -224,6 +261,14 @@ impl Deciding<'_> {
     /// A node that the controller gave up while its old driver ran on. The label begins its upgrade anew; times that it noted for the
     /// last one would end the next at once.
     fn retry(&mut self, node: &Node, operands: Option<&Operands<'_>>, traits: &Traits) -> Option<Reason> {
+        // Under `steer` only a node that we have let go of under this digest is tried again by its label.
+        let lifted = match read(node, traits) {
+            Found::Record(record) => record.state == Lifted && record.digest == self.settings.digest,
+            Found::Nothing | Found::Newer(_) | Found::Broken => false,
+        };
+        if self.settings.has(Duty::Steer) && !lifted {
+            return None;
+        }
         let untouched = operands.and_then(|operands| operands.driver_pod(node)).is_some_and(|pod| !pod.newest && !pod.pod.deleting);
         if !untouched {
             return None;
@@ -240,7 +285,12 @@ impl Deciding<'_> {
         let reason = Upgrading::Retry { message: message.to_owned(), attempts, limit, at: Timestamp::MIN };
         let failed_since = self.memory.waits(Some(&node.name), &Reason::Upgrading(reason), self.now);
         let at = failed_since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
-        if at <= self.now {
+        // Its cordon would let it pass the controller's limits.
+        let busy = self.observed.nodes.values().filter(|node| is_busy(node, traits)).count();
+        let limit_now = upgrade_policy(self.observed, self.settings.driver).and_then(|policy| policy.max_parallel).unwrap_or(1);
+        let room = limit_now == 0 || busy < limit_now as usize;
+        if at <= self.now && room && !self.retried {
+            self.retried = true;
             let retries = Retries { version: RETRIES_VERSION, digest: self.settings.digest.clone(), attempts, at: self.now };
             let mut patch = patch_of(node);
             patch.labels.insert(traits.state_label.to_owned(), Some(State::UpgradeRequired.label().to_owned()));
@@ -252,9 +302,15 @@ impl Deciding<'_> {
                 }
             }
             self.issue(patch, false);
-        } else {
+        } else if at > self.now {
             self.wake_at = self.wake_at.min(at);
         }
         Some(Reason::Upgrading(Upgrading::Retry { message: message.to_owned(), attempts, limit, at }))
     }
+}
+
+/// Whether the vendor's controller is at work on the node.
+fn is_busy(node: &Node, traits: &Traits) -> bool {
+    let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
+    state.is_in_progress() && state != State::Failed
 }

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
 use crate::contract::policy::ForeignCordon;
-use crate::contract::record::Replacement;
+use crate::contract::record::{NodeRecord, Outcome, Replacement};
 use crate::rollout::action::{News, NodePatch};
+use crate::rollout::hold;
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -70,13 +71,17 @@ impl Deciding<'_> {
         let members: BTreeMap<&str, Member> = subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
         let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
+        let mut ends = false;
         for (at, subject) in subjects.iter().enumerate() {
             let turn = self.turn(subject);
             if let Turn::Candidate(again) = turn {
                 candidates.push((again, at));
             }
             reasons.push(match turn {
-                Turn::Over => None,
+                Turn::Over => {
+                    ends |= self.is_under_way(subject.node);
+                    None
+                }
                 Turn::Waits(reason) => Some(reason),
                 Turn::Candidate(_) => subject.left.clone(),
             });
@@ -84,10 +89,10 @@ impl Deciding<'_> {
         // Nodes that were tried before come last: they must not keep the others from their turn.
         candidates.sort_unstable();
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for (again, at) in candidates {
             let subject = &subjects[at];
-            let refused = barrier.clone().or_else(|| self.refused(subject.node, &mut throttle, &members));
+            let refused = self.refused(subject.node, barrier.as_ref(), &mut throttle, &members);
             reasons[at] = Some(Reason::Upgrading(match refused {
                 Some(reason) => reason,
                 None => self.start(subject, again, traits),
@@ -110,23 +115,33 @@ impl Deciding<'_> {
         }
     }
 
-    /// Which limit forbids the node's start. A node whose start was asked for has its slot already: it must not wait for itself when the
+    /// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself when the
     /// server did not take the patch.
     pub(super) fn refused<'m>(
         &self,
         node: &Node,
+        barrier: Option<&Upgrading>,
         throttle: &mut Throttle<'m>,
         members: &'m BTreeMap<&'m str, Member>,
     ) -> Option<Upgrading> {
         if self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts) {
             return None;
         }
+        if let Some(barrier) = barrier {
+            return Some(barrier.clone());
+        }
         let (name, member) = members.get_key_value(node.name.as_str())?;
         throttle.start(name, member).err().map(Upgrading::Refused)
     }
 
-    /// What forbids every start.
-    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>]) -> Option<Upgrading> {
+    /// Whether the run has waited for the node so far.
+    pub(super) fn is_under_way(&self, node: &Node) -> bool {
+        let is_open = |record: &NodeRecord| record.uid == node.uid && record.outcome.is_none();
+        node.created <= self.memory.started_at && self.memory.nodes.get(&node.name).is_some_and(is_open)
+    }
+
+    /// What forbids every start. `ends`: a node comes to its end in this very decision.
+    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>], ends: bool) -> Option<Upgrading> {
         let failed: Vec<String> = subjects
             .iter()
             .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
@@ -141,8 +156,10 @@ impl Deciding<'_> {
             return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node });
         }
         let soak = self.settings.upgrade.soak_seconds;
-        let ended = self.memory.nodes.values().filter(|record| record.outcome.is_some()).filter_map(|record| record.since);
-        let last = ended.filter(|since| *since >= self.memory.started_at).max()?;
+        // Nodes that are left alone were not upgraded.
+        let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(Outcome::Done | Outcome::Failed));
+        let ended = self.memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
+        let last = ended.filter(|since| *since >= self.memory.started_at).chain(ends.then_some(self.now)).max()?;
         let until = super::after(last, soak);
         (soak > 0 && !self.passed(last, soak)).then_some(Upgrading::Soak { until })
     }
@@ -189,7 +206,7 @@ impl Deciding<'_> {
             return Turn::Waits(Reason::Upgrading(Upgrading::GivingBack));
         };
         let current = subject.pod.as_ref().is_some_and(|pod| pod.newest && pod.pod.containers_ready && !pod.pod.deleting);
-        if current && !failure.cause.is_before_restart() && subject.left.is_none() && self.validation(subject, record).is_none() {
+        if current && subject.left.is_none() && self.validation(subject, record).is_none() {
             return self.give_back(subject, record);
         }
         let same = record.digest == self.settings.digest;
@@ -217,7 +234,8 @@ impl Deciding<'_> {
     /// What forbids the node's start, limits apart.
     fn forbidden(&mut self, subject: &Subject<'_>) -> Option<Reason> {
         let (node, traits) = (subject.node, self.settings.driver.traits());
-        if node.labels.get(traits.skip_label).is_some_and(|value| value == "true") {
+        let skipped = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
+        if skipped && !hold::is_held(node, self.settings.driver) {
             return Some(Reason::Skipped { label: traits.skip_label });
         }
         self.forbidden_by_others(subject)
@@ -240,6 +258,7 @@ impl Deciding<'_> {
 
     /// Starts a node: cordon, state and record in one patch. `again`: it failed before, and this is one more attempt.
     fn start(&mut self, subject: &Subject<'_>, again: u32, traits: &Traits) -> Upgrading {
+        let requested = asked_for(subject.node, traits);
         let restart_only = again == 0 && is_restart_only(subject, traits);
         let before = subject.record().filter(|record| record.digest == self.settings.digest);
         let policy = &self.settings.upgrade.policy;
@@ -266,6 +285,7 @@ impl Deciding<'_> {
             recordoned: 0,
             steps: BTreeMap::from([(state, self.now)]),
             restart_only,
+            requested,
             attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
             failure: None,
         };
@@ -274,6 +294,7 @@ impl Deciding<'_> {
         if subject.node.annotations.contains_key(traits.requested) {
             patch.annotations.insert(traits.requested.to_owned(), None);
         }
+        hold::release(subject.node, self.settings.driver, &mut patch);
         patch.unschedulable = (!subject.node.unschedulable).then_some(true);
         self.issue(patch, true);
         Upgrading::Cordoning
@@ -331,6 +352,7 @@ impl Deciding<'_> {
         if record.cordoned && subject.node.unschedulable {
             patch.unschedulable = Some(false);
         }
+        take_note(&mut patch, subject.node, record, self.settings.driver.traits());
         let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
         let plugins = self.memory.nodes.get(&subject.node.name).filter(|known| known.uid == subject.node.uid);
         let since = |one: &&Replacement| one.at >= record.started;
@@ -362,6 +384,7 @@ impl Deciding<'_> {
         let mut patch = patch_of(subject.node);
         if cause.is_before_restart() && record.cordoned {
             failed.cordoned = false;
+            take_note(&mut patch, subject.node, record, traits);
             patch.unschedulable = subject.node.unschedulable.then_some(false);
         }
         put(&mut patch, &failed, traits);
@@ -413,6 +436,13 @@ pub(super) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
     patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
 }
 
+/// Takes the note away by which the vendor's controller leaves our cordon, where we let go of the node with it.
+fn take_note(patch: &mut NodePatch, node: &Node, record: &Record, traits: &Traits) {
+    if record.steps.contains_key(&State::Lifted) && node.annotations.contains_key(traits.initially_unschedulable) {
+        patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
+    }
+}
+
 /// Takes both away.
 fn remove(patch: &mut NodePatch, traits: &Traits) {
     patch.labels.insert(traits.own_state_label.to_owned(), None);
@@ -436,7 +466,7 @@ fn asked_for(node: &Node, traits: &Traits) -> bool {
 }
 
 /// Whether the driver's installation is the same in the old pod and in the new template: workloads can stay.
-fn is_restart_only(subject: &Subject<'_>, traits: &Traits) -> bool {
+pub(super) fn is_restart_only(subject: &Subject<'_>, traits: &Traits) -> bool {
     let Some(pod) = subject.pod.as_ref().filter(|pod| !pod.newest && !pod.pod.orphaned) else { return false };
     let same = pod.pod.config_digest.is_some() && pod.pod.config_digest == pod.template_digest;
     same && !asked_for(subject.node, traits)

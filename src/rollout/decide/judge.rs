@@ -14,7 +14,7 @@ use crate::rollout::observed::Node;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
 
-use super::{Deciding, Decision, Fleet, after};
+use super::{Action, Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
@@ -33,7 +33,7 @@ impl Deciding<'_> {
     pub(super) fn each_node(&mut self, nodes: &[&Node], fleet: &Fleet<'_>) {
         self.gone();
         self.close_replacements(fleet);
-        let members: Vec<&Node> = nodes.iter().copied().filter(|node| node.created <= self.memory.started_at).collect();
+        let members: Vec<&Node> = nodes.iter().copied().filter(|node| self.is_member(node)).collect();
         let mut not_ready = 0;
         let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
         let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
@@ -47,8 +47,7 @@ impl Deciding<'_> {
             self.explained(nodes, reasons)
         };
         for (node, reason) in nodes.iter().zip(reasons) {
-            let member = node.created <= self.memory.started_at;
-            if !member {
+            if !self.is_member(node) {
                 continue;
             }
             match reason {
@@ -62,6 +61,13 @@ impl Deciding<'_> {
             self.notes
                 .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
         }
+    }
+
+    /// Whether the run is about the node: it was there when the run began, or its upgrade is ours.
+    fn is_member(&self, node: &Node) -> bool {
+        let ours = node.annotations.contains_key(self.settings.driver.traits().own_record);
+        let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
+        node.created <= self.memory.started_at || ours || started
     }
 
     /// What the node still waits for.
@@ -119,6 +125,10 @@ impl Deciding<'_> {
     /// What a reason has become after so long; `None`: it is still waited for.
     fn outcome_of(&mut self, node: &Node, reason: &Reason, since: Timestamp, not_ready: &mut usize, tolerated: usize) -> Option<Outcome> {
         let per_node = self.settings.per_node_seconds;
+        if let Reason::Upgrading(Upgrading::OtherDriver { ours: true, .. }) = reason {
+            // While we hold the one Lease nobody works on it: waiting would not help.
+            return Some(Outcome::Deferred);
+        }
         let left_alone =
             matches!(reason, Reason::Skipped { .. } | Reason::Upgrading(Upgrading::ForeignCordon | Upgrading::FailureBudget { .. }));
         if left_alone {
@@ -130,6 +140,12 @@ impl Deciding<'_> {
         if let Reason::UpgradeFailed { .. } = reason {
             // The time that a healthy node would have taken is over.
             return self.passed(since, per_node).then_some(Outcome::Failed);
+        }
+        if let Reason::NodeNotReady { .. } = reason
+            && node.annotations.contains_key(self.settings.driver.traits().own_record)
+        {
+            // What our upgrade took down is not tolerated: it comes back, or it has failed.
+            return None;
         }
         if let Reason::NodeNotReady { since: down } = reason {
             let long = self.passed(down.unwrap_or(since), per_node);
@@ -204,7 +220,9 @@ impl Deciding<'_> {
     pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
         // What is tried again on a node that has failed does not keep the run from ending.
         let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
-        let pending = self.actions.iter().any(|action| !failed_nodes.iter().any(|failed| *failed == action.node()));
+        let tried_again =
+            |action: &Action| !matches!(action, Action::PatchNode(_)) && failed_nodes.iter().any(|failed| *failed == action.node());
+        let pending = self.actions.iter().any(|action| !tried_again(action));
         let well = self.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
         let mut verdict = None;
@@ -234,11 +252,16 @@ impl Deciding<'_> {
         if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
             verdict = Some(self.out_of_time());
         }
+        if nearly && self.now >= self.memory.deadline {
+            // The deadline is behind us: what is left to wait for is the end of the quiet period.
+            self.wake_at = self.memory.well.as_ref().map_or(self.wake_at, |(_, since)| after(*since, quiet));
+        }
         let failed = !self.failures.is_empty();
         Decision {
             well: well && !failed,
             memory: self.memory,
-            actions: if verdict.is_some() { Vec::new() } else { self.actions },
+            // With the last word nothing is begun; what gives nodes back, or says what became of them, is still written.
+            actions: if verdict.is_some() { self.actions.into_iter().filter(Action::is_last).collect() } else { self.actions },
             focus: self.focus,
             waits: self.waits,
             outcomes: self.outcomes,

@@ -10,7 +10,7 @@ use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::Cause;
-use crate::rollout::upgrade::record::{Found, Record, VERSION};
+use crate::rollout::upgrade::record::{Failure, Found, Record, VERSION};
 use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 use crate::rollout::vendor::state::State as VendorState;
@@ -46,9 +46,13 @@ impl Deciding<'_> {
             .collect();
         let mut reasons = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
+        let mut ends = false;
         for (at, subject) in subjects.iter().enumerate() {
             reasons.push(match self.steered(subject, traits) {
-                Turn::Over => None,
+                Turn::Over => {
+                    ends |= self.is_under_way(subject.node);
+                    None
+                }
                 Turn::Waits(reason) => Some(reason),
                 Turn::Candidate => {
                     candidates.push(at);
@@ -57,10 +61,10 @@ impl Deciding<'_> {
             });
         }
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects) };
+        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
         for at in candidates {
             let subject = &subjects[at];
-            let refused = barrier.clone().or_else(|| self.refused(subject.node, &mut throttle, &members));
+            let refused = self.refused(subject.node, barrier.as_ref(), &mut throttle, &members);
             let reason = refused.unwrap_or_else(|| self.lift(subject, traits));
             reasons[at] = Some(Reason::Upgrading(reason));
         }
@@ -71,6 +75,11 @@ impl Deciding<'_> {
         match &subject.found {
             Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
             Found::Broken => {
+                self.clear_away(subject);
+                Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
+            }
+            Found::Record(record) if record.state == State::UpgradeFailed && record.digest != self.settings.digest && !record.cordoned => {
+                // It failed for what was deployed before: it is held, and gets its turn like any other.
                 self.clear_away(subject);
                 Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
             }
@@ -89,6 +98,12 @@ impl Deciding<'_> {
         if matches!(vendor, VendorState::Unknown | VendorState::Done) && current {
             if let Some(trouble) = self.validation(subject, record) {
                 let until = self.validation_limit(subject, record).unwrap_or(self.memory.deadline);
+                if until <= self.now {
+                    return match &record.failure {
+                        Some(failure) => self.failed_reason(record, failure),
+                        None => self.failed_for(subject, record, Cause::ValidationTimeout, trouble),
+                    };
+                }
                 self.wake_at = self.wake_at.min(until);
                 return Reason::Upgrading(Upgrading::Validating { trouble, until });
             }
@@ -109,15 +124,18 @@ impl Deciding<'_> {
             return self.failed_for(subject, &given_up, cause, message);
         }
         if let Some(failure) = record.failure.as_ref().filter(|_| record.state == State::UpgradeFailed) {
-            let attempts = record.attempts(failure.cause, &self.settings.digest);
-            return Reason::Upgrading(Upgrading::Failed {
-                cause: failure.cause,
-                message: failure.message.clone(),
-                attempts,
-                cordoned: record.cordoned,
-            });
+            return self.failed_reason(record, failure);
         }
         subject.left.clone().unwrap_or(Reason::Upgrading(Upgrading::Cordoning))
+    }
+
+    fn failed_reason(&self, record: &Record, failure: &Failure) -> Reason {
+        Reason::Upgrading(Upgrading::Failed {
+            cause: failure.cause,
+            message: failure.message.clone(),
+            attempts: record.attempts(failure.cause, &self.settings.digest),
+            cordoned: record.cordoned,
+        })
     }
 
     /// A node that we have not let go of.
@@ -156,6 +174,7 @@ impl Deciding<'_> {
             recordoned: 0,
             steps: BTreeMap::from([(State::Lifted, self.now)]),
             restart_only: false,
+            requested: false,
             attempts: BTreeMap::new(),
             failure: None,
         };
@@ -164,6 +183,10 @@ impl Deciding<'_> {
         put(&mut patch, &record, traits);
         patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
         patch.unschedulable = (!node.unschedulable).then_some(true);
+        if vendor_state(node, traits) == VendorState::Failed {
+            // The controller gave it up before; its label begins anew.
+            patch.labels.insert(traits.state_label.to_owned(), Some(VendorState::UpgradeRequired.label().to_owned()));
+        }
         self.issue(patch, true);
         Upgrading::Cordoning
     }

@@ -8,7 +8,7 @@ use crate::contract::selector::Selector;
 
 use super::{Api, Labels};
 
-/// What is seen of workloads. Pods are only known on nodes in focus ([`crate::rollout::upgrade::Decision::focus`]): all pods of a large
+/// What is seen of workloads. Pods are only known on nodes in focus ([`crate::rollout::decide::Decision::focus`]): all pods of a large
 /// cluster would not fit into a hook Job's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {

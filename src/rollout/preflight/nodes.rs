@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::contract::check::Check;
 use crate::contract::driver::Driver;
 use crate::contract::names;
-use crate::rollout::observed::Node;
+use crate::rollout::observed::{Labels, Node};
 use crate::rollout::pods::listed;
 use crate::rollout::upgrade::record::{Found, read};
 
@@ -99,7 +99,7 @@ fn maintenances(view: &View<'_>) -> Option<Draft> {
 
 fn paused(view: &View<'_>) -> Option<Draft> {
     let (key, value) = view.input.settings.driver.traits().label;
-    let of_driver = |labels: &BTreeMap<String, String>| labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
+    let of_driver = |labels: &Labels| labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
     // While a driver pod starts or is replaced, the labels are as they should be.
     let state = |node: &Node| node.labels.get(view.input.settings.driver.traits().state_label).cloned();
     let starting = |node: &Node| {

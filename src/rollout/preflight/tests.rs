@@ -7,6 +7,7 @@ mod pods;
 mod scene;
 
 use crate::contract::check::{Check, Level, Severity, Strictness};
+use crate::contract::mode::Mode;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::pods::fixture::{bare, gpu_pod};
 
@@ -21,6 +22,7 @@ fn a_healthy_fleet_has_no_findings() {
 #[test]
 fn blocking_findings_come_first_and_a_user_may_turn_each() {
     let mut scene = Scene::new(4);
+    scene.settings.mode = Mode::Steer;
     scene.node("gpu-0").ready = false;
     scene.pods[0].empty_dir = true;
     let turned = |levels: &[(Check, Level)]| {

@@ -54,6 +54,8 @@ pub enum Upgrading {
         driver: Driver,
         /// How far it is.
         state: String,
+        /// It was left so by a hook of ours.
+        ours: bool,
     },
     /// The node is being cordoned.
     Cordoning,
@@ -201,7 +203,7 @@ impl fmt::Display for Upgrading {
             Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
             Self::Maintenance { name, requestor } => write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)"),
             Self::Requestor => write!(out, "the vendor's controller has handed the node to the maintenance-operator"),
-            Self::OtherDriver { driver, state } => write!(out, "the {} driver of the node is at `{state}`", driver.traits().name),
+            Self::OtherDriver { driver, state, .. } => write!(out, "the {} driver of the node is at `{state}`", driver.traits().name),
             Self::Cordoning => write!(out, "the node is being cordoned"),
             Self::Jobs { jobs, until: at } => write!(out, "{} jobs run on the node: {}{}", jobs.len(), names(jobs), until(at.as_ref())),
             Self::Listing => write!(out, "the node's pods are being listed"),

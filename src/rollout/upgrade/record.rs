@@ -41,6 +41,9 @@ pub struct Record {
     /// The driver's installation does not change: workloads stay, and only the pod is replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_only: bool,
+    /// Somebody asked for it, though its driver may have been in sync.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requested: bool,
     /// How often the node was tried under this digest, by what it failed for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<Cause, u32>,

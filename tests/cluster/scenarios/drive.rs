@@ -1,14 +1,16 @@
 //! Mode `drive`: the hook does the whole upgrade, with workloads in the way.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::harness::apply::Applier;
 use crate::harness::audit::Request;
 use crate::harness::fleet::NEW;
 use crate::harness::helm::Said;
@@ -17,8 +19,10 @@ use crate::harness::rights;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version};
+use crate::harness::wait::until;
 use crate::harness::workloads::NAMESPACE;
 
+const LIMIT: Duration = Duration::from_mins(3);
 const STATE: &str = "gpu-rollout.dev/gpu-driver-upgrade-state";
 const RECORD: &str = "gpu-rollout.dev/gpu-driver-upgrade";
 
@@ -83,6 +87,42 @@ fn requests_a_node(hook: &HookRelease<'_>, since: Timestamp, nodes: usize) -> Re
     Ok((requests.len().div_ceil(nodes), writes.div_ceil(nodes)))
 }
 
+/// Somebody else has a node in maintenance.
+struct Maintenance {
+    node: &'static str,
+    objects: Api<DynamicObject>,
+}
+
+impl Maintenance {
+    async fn of(stack: &Stack, node: &'static str) -> Result<Self> {
+        let crd = include_str!(
+            "../../../bundles/components/network-operator/26.4.1/crds/maintenance/maintenance.nvidia.com_nodemaintenances.yaml"
+        );
+        let applier = Applier::new(&stack.client);
+        applier.apply_crd(&gpu_rollout::contract::yaml::from_str::<Value>(crd)?).await?;
+        let object = json!({
+            "apiVersion": "maintenance.nvidia.com/v1alpha1", "kind": "NodeMaintenance",
+            "metadata": {"name": "others", "namespace": "default"}, "spec": {"nodeName": node, "requestorID": "somebody.else"},
+        });
+        applier.apply(&object, "default").await?;
+        let kind = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk("maintenance.nvidia.com", "v1alpha1", "NodeMaintenance"),
+            "nodemaintenances",
+        );
+        Ok(Self { node, objects: Api::namespaced_with(stack.client.clone(), "default", &kind) })
+    }
+
+    /// The node is left alone until then.
+    async fn ends_when_the_others_are_done(self, stack: &Stack) -> Result<()> {
+        until("the other nodes to be done", LIMIT, async || Ok(check_done(stack, &[self.node]).await.is_ok().then_some(()))).await?;
+        let nodes = nodes(stack).await?;
+        let theirs = nodes.get(self.node).context("the node")?;
+        ensure!(!is_cordoned(theirs) && !theirs.labels().contains_key(STATE), "{} is not ours: {theirs:?}", self.node);
+        self.objects.delete("others", &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn workloads_leave_within_their_budgets_and_every_node_is_given_back() -> Result<()> {
@@ -93,9 +133,13 @@ async fn workloads_leave_within_their_budgets_and_every_node_is_given_back() -> 
         // One may be away at a time: evictions are refused until a replacement is ready elsewhere.
         stack.serve("serve", 6, Some(5)).await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
+        let maintenance = Maintenance::of(stack, "gpu-3").await?;
 
         let begin = Timestamp::now();
-        let said = upgrade(stack, &hook, &settings(2, 240)).await?;
+        let settings = settings(2, 240);
+        let (said, ended) = tokio::join!(upgrade(stack, &hook, &settings), maintenance.ends_when_the_others_are_done(stack));
+        let said = said?;
+        ended?;
 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
         check_done(stack, &[]).await?;

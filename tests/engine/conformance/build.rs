@@ -1,7 +1,5 @@
 //! Lines 1 to 12: what the controller sees.
 
-use std::collections::BTreeMap;
-
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::rollout::observed::workload::Maintenance;
 use gpu_rollout::rollout::observed::{Api, ClusterPolicy, DaemonSet, Labels, Node, Observed, Pod, Revision as ControllerRevision};
@@ -12,7 +10,7 @@ use gpu_rollout::rollout::vendor::{Rules, Snapshot, State, pass};
 use super::fixture::{options, rules};
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 const APP: (&str, &str) = ("app", "nvidia-driver-daemonset");

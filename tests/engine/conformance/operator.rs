@@ -139,7 +139,7 @@ fn line_148_state_and_skip_labels_wake_it_and_others_do_not() {
 fn a_driver_that_becomes_ready_wakes_the_network_operator_only() {
     let mut before = Observed { cluster_policy: Api::Served(Some(ClusterPolicy::default())), ..Observed::default() };
     for (labels, driver) in [(("app", "nvidia-driver-daemonset"), Driver::Gpu), ((names::OFED_DRIVER_LABEL, ""), Driver::Ofed)] {
-        before.pods = vec![Pod { uid: "p".into(), labels: [(labels.0.to_owned(), labels.1.to_owned())].into(), ..Pod::default() }];
+        before.pods = vec![Pod { uid: "p".into(), labels: [(labels.0.to_owned(), labels.1.to_owned())].into(), ..Pod::default() }].into();
         let mut after = before.clone();
         after.pods[0].ready = true;
         assert!(changes(&before, &after, driver).contains(&Change::DaemonSetStatus));

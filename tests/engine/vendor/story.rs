@@ -138,7 +138,7 @@ fn complete(mut observed: Observed, views: &BTreeMap<String, Value>, digests: &m
 
 fn job(object: &Value, selector: &Selector) -> Option<Job> {
     let metadata = &object["metadata"];
-    let labels = serde_json::from_value(metadata["labels"].clone()).ok()?;
+    let labels: BTreeMap<String, String> = serde_json::from_value(metadata["labels"].clone()).ok()?;
     let phase = match object["status"]["phase"].as_str()? {
         "Running" => Phase::Running,
         "Pending" => Phase::Pending,

@@ -93,10 +93,10 @@ fn every_chart_is_pushed_once_and_then_the_bundle() {
     helm <package> <STAGE/gpu-rollout-namespaces> <--destination> <STAGE>
       packed ./Chart.yaml
     helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+d3feaecc01cd8.tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.3.1+d88b58938b9f6>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d572035cc647b>
     helm <package> <STAGE/gpu-operator-crds> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/gpu-operator-crds-26.3.1+d88b58938b9f6.tgz> <oci://registry.example.com/gpu/charts>
+    helm <push> <STAGE/gpu-operator-crds-26.7.0+d572035cc647b.tgz> <oci://registry.example.com/gpu/charts>
     helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout> <--version> <[version of charts/gpu-rollout]>
     helm <package> <STAGE/gpu-rollout> <--destination> <STAGE>
       packed ./.helmignore

@@ -43,9 +43,9 @@ fn a_version_that_was_changed_alone_is_found_with_every_deployer() {
         ("argocd-helm", "templates/005-gpu-operator.yaml"),
     ] {
         // The version of the CRDs is another word of the script.
-        let (from, to) = if deployer == "helm" { ("600 v26.3.1", "600 v26.7.0") } else { ("v26.3.1", "v26.7.0") };
+        let (from, to) = if deployer == "helm" { ("600 v26.7.0", "600 v26.7.1") } else { ("v26.7.0", "v26.7.1") };
         let found = broken(deployer, &[(path, from, to)]);
-        let expected = ["its hook gpu-operator-post is made for v26.3.1", "with the CRDs of version v26.3.1", "says gpu-operator v26.3.1"];
+        let expected = ["its hook gpu-operator-post is made for v26.7.0", "with the CRDs of version v26.7.0", "says gpu-operator v26.7.0"];
         assert!(says(&found, &expected), "{deployer}: {found:?}");
     }
 }

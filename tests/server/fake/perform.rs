@@ -81,8 +81,12 @@ impl State {
         let attributes = &request.body["spec"]["resourceAttributes"];
         let part = |name: &str| attributes[name].as_str().unwrap_or_default();
         let (verb, group) = (part("verb"), part("group"));
-        // As RBAC writes it.
-        let resource = [part("resource"), part("subresource")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+        // As RBAC writes it: behind a slash. A name that has one itself is nobody's right.
+        let resource = match (part("resource"), part("subresource")) {
+            (resource, _) if resource.contains('/') => String::new(),
+            (resource, "") => resource.to_owned(),
+            (resource, subresource) => format!("{resource}/{subresource}"),
+        };
         let covers = |grant: &&super::Grant| {
             grant.covers(verb, group, &resource, part("namespace"), part("name")) && !self.denied.contains(&grant.short())
         };

@@ -46,8 +46,6 @@ pub(super) fn print(outcomes: &[Outcome], printer: &mut Printer) -> ExitCode {
 fn entry<'a>(outcome: &'a Outcome, bundle: &'a Bundle) -> Entry<'a> {
     let written = bundle.result.as_ref().and_then(|result| result.as_ref().ok());
     let failure = outcome.failure.as_ref().or_else(|| bundle.result.as_ref()?.as_ref().err());
-    let left_over = written.and_then(|written| written.left_over.as_ref());
-    let left_over = left_over.map(|path| format!("the old bundle could not be removed: `{}`", path.display()));
     Entry {
         file: &outcome.file,
         recipe: outcome.name.as_deref(),
@@ -55,7 +53,7 @@ fn entry<'a>(outcome: &'a Outcome, bundle: &'a Bundle) -> Entry<'a> {
         directory: written.map(|_| bundle.directory.as_path()),
         replaced: written.is_some_and(|written| written.replaced),
         releases: &outcome.releases,
-        notes: outcome.notes.iter().cloned().chain(left_over).collect(),
+        notes: outcome.notes.iter().cloned().chain(bundle.notes(outcome.label())).collect(),
         findings: (!outcome.findings.is_empty()).then(|| outcome.findings.render_plain()),
         error: failure.map(|Failure { message, hint, .. }| Error { message, hint: hint.as_deref() }),
     }

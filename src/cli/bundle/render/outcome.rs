@@ -45,6 +45,22 @@ pub(super) struct Failure {
     pub(super) code: ExitCode,
 }
 
+impl Bundle {
+    /// What is to be known of the bundle that stood there before.
+    pub(super) fn notes(&self, recipe: &str) -> Vec<String> {
+        let Some(Ok(written)) = &self.result else { return Vec::new() };
+        let other = written.other.as_ref().map(|old| {
+            let (old, name, deployer) = (&old.recipe, &old.deployer, self.deployer);
+            format!(
+                "a bundle of recipe `{old}` for {name} stood in `{}`; it gave way to this one of `{recipe}` for {deployer}",
+                self.directory.display()
+            )
+        });
+        let left_over = written.left_over.as_ref().map(|path| format!("the old bundle could not be removed: `{}`", path.display()));
+        other.into_iter().chain(left_over).collect()
+    }
+}
+
 impl Outcome {
     /// Everything that failed: the recipe, else some of its bundles.
     pub(super) fn failures(&self) -> impl Iterator<Item = &Failure> {

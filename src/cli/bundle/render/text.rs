@@ -20,8 +20,8 @@ pub(super) fn one(outcomes: &[Outcome], request: &Request, printer: &mut Printer
                 Some(Ok(written)) => {
                     printer.note(&format!("{} `{}`: {} releases", verb(written), bundle.directory.display(), outcome.releases.len()));
                     releases(outcome, printer);
-                    notes("note", outcome, printer);
-                    left_over(written, printer);
+                    notes("note", &outcome.notes, printer);
+                    notes("note", &bundle.notes(outcome.label()), printer);
                     next(outcome, bundle, request, printer);
                 }
             }
@@ -40,11 +40,11 @@ pub(super) fn many(outcomes: &[Outcome], printer: &mut Printer) {
                 Some(Err(failure)) => error(failure, printer),
                 Some(Ok(written)) => {
                     printer.note(&format!("  {} `{}`", verb(written), bundle.directory.display()));
-                    left_over(written, printer);
+                    notes("  note", &bundle.notes(outcome.label()), printer);
                 }
             }
         }
-        notes("  note", outcome, printer);
+        notes("  note", &outcome.notes, printer);
     }
     summary(outcomes, printer);
 }
@@ -83,15 +83,9 @@ fn releases(outcome: &Outcome, printer: &mut Printer) {
     }
 }
 
-fn notes(word: &str, outcome: &Outcome, printer: &mut Printer) {
-    for note in &outcome.notes {
+fn notes(word: &str, list: &[String], printer: &mut Printer) {
+    for note in list {
         printer.note(&format!("{word}: {note}"));
-    }
-}
-
-fn left_over(written: &Written, printer: &mut Printer) {
-    if let Some(left_over) = &written.left_over {
-        printer.note(&format!("note: the old bundle could not be removed: `{}`", left_over.display()));
     }
 }
 

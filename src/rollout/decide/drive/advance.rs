@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::contract::exit::ExitCode;
+use crate::contract::names;
 use crate::rollout::action::PodDeletion;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -47,6 +48,10 @@ impl Deciding<'_> {
         if !subject.node.unschedulable && record.state <= State::PodRestartRequired {
             // Somebody took the cordon away: nothing is evicted or deleted on a node that takes new pods.
             return self.cordon_again(subject, next);
+        }
+        if record.state.is_before_restart() && !record.requested && is_current(subject) {
+            // What was asked for was taken back, or was never so: there is nothing to evict anybody for.
+            return self.give_back(subject, record);
         }
         let mut actions = Vec::new();
         let reason = loop {
@@ -156,7 +161,8 @@ impl Deciding<'_> {
     /// The driver pod. A pod that is in sync is not replaced.
     fn restart(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
         let limit = self.settings.upgrade.start_seconds;
-        let late = self.passed(record.since, limit);
+        // Nobody looked while there was no process.
+        let late = self.passed(record.since.max(self.memory.taken_up), limit);
         let Some(driver) = &subject.pod else {
             return if late { not_in_time("no driver pod came", limit) } else { Step::Stays(Reason::DriverPodMissing) };
         };
@@ -210,8 +216,7 @@ impl Deciding<'_> {
 
     /// What stands on the driver: validator, toolkit, plugins.
     fn validate(&mut self, subject: &Subject<'_>, record: &Record) -> Step {
-        let current = subject.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready);
-        if !current {
+        if !is_current(subject) {
             // The driver fell back, or a newer one was asked for meanwhile.
             return Step::To(State::PodRestartRequired);
         }
@@ -224,29 +229,27 @@ impl Deciding<'_> {
             self.wake_at = self.wake_at.min(until);
             return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
         }
-        if !subject.node.ready {
-            return Step::Stays(Reason::NodeNotReady { since: subject.node.ready_since });
-        }
-        match &subject.left {
+        let not_ready = (!subject.node.ready).then_some(Reason::NodeNotReady { since: subject.node.ready_since });
+        match not_ready.as_ref().or(subject.left.as_ref()) {
             None => Step::Done,
             Some(reason) if self.tolerates(reason) => Step::Done,
-            Some(reason) => self.plugin(subject.node, reason),
+            Some(reason) => self.unfinished(subject.node, reason),
         }
     }
 
-    /// A plugin that does not come back must not hold a slot for ever.
-    fn plugin(&mut self, node: &Node, reason: &Reason) -> Step {
+    /// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
+    fn unfinished(&mut self, node: &Node, reason: &Reason) -> Step {
         let code = reason.exit_code();
-        let limit = if code == ExitCode::DraNotServing {
-            self.settings.dra.replacement_seconds
+        let (cause, limit) = if code == ExitCode::DraNotServing {
+            (Cause::PluginNotServing, self.settings.dra.replacement_seconds)
         } else if code == ExitCode::PluginsNotServing {
-            self.settings.device_plugin.replacement_seconds
+            (Cause::PluginNotServing, self.settings.device_plugin.replacement_seconds)
         } else {
-            return Step::Stays(reason.clone());
+            (Cause::DriverTimeout, self.settings.upgrade.start_seconds)
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
         let over = !reason.resolves_itself() || self.passed(since, limit);
-        if over { Step::Fails(Cause::PluginNotServing, reason.to_string()) } else { Step::Stays(reason.clone()) }
+        if over { Step::Fails(cause, reason.to_string()) } else { Step::Stays(reason.clone()) }
     }
 
     /// When the validator's time is over: it begins when the driver is ready.
@@ -258,6 +261,11 @@ impl Deciding<'_> {
     /// What is wrong with the validator; `None`: it succeeded, or the driver has none.
     pub(in super::super) fn validation(&self, subject: &Subject<'_>, _: &Record) -> Option<String> {
         self.settings.driver.traits().validator?;
+        // The operator brings a validator only to nodes with this label; the driver manager pauses it meanwhile.
+        let label = subject.node.labels.get(names::DEPLOY_VALIDATOR_LABEL).map(String::as_str).unwrap_or_default();
+        if matches!(label, "" | "false") {
+            return None;
+        }
         let mut found = false;
         for pod in self.observed.validators.iter().filter(|pod| pod.node.as_deref() == Some(subject.node.name.as_str())) {
             if pod.deleting {
@@ -277,6 +285,11 @@ impl Deciding<'_> {
         let waits = subject.node.annotations.get(traits.safe_load).is_some_and(|value| !value.is_empty());
         waits && subject.node.unschedulable && subject.pod.as_ref().is_some_and(|driver| driver.newest)
     }
+}
+
+/// The node's driver pod is the newest one, and works.
+fn is_current(subject: &Subject<'_>) -> bool {
+    subject.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready)
 }
 
 fn not_in_time(what: &str, limit: u64) -> Step {

@@ -11,18 +11,21 @@ use crate::rollout::pods::budgets::{Budgets, Never, Standing};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Terms, drain_selector};
 use crate::rollout::pods::holders::{Holders, Rules, consumers};
 use crate::rollout::pods::plan::{Plan, Progress};
-use crate::rollout::pods::{full_name, listed, pace};
+use crate::rollout::pods::{FOCUS_LIMIT, full_name, listed, pace};
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::record::Record;
 use crate::rollout::upgrade::state::State;
 
 use super::super::{Action, Deciding, after};
-use super::Subject;
 use super::advance::Step;
+use super::{Subject, is_restart_only};
 
 /// Seconds beyond its grace period that a pod may take until its node has reported it gone.
 const GRACE_MARGIN_SECONDS: u64 = 30;
+
+/// Seconds in which a node's pods must have been listed.
+const LISTING_SECONDS: u64 = 120;
 
 /// How far a node is with its pods.
 pub(super) enum Clearing {
@@ -47,7 +50,15 @@ impl Deciding<'_> {
     pub(super) fn clear(&mut self, node: &Node, record: &Record) -> Clearing {
         self.focus.insert(node.name.clone());
         let observed = self.observed;
-        let Some(pods) = observed.workloads.pods.get(&node.name) else { return Clearing::Waits(Upgrading::Listing) };
+        let Some(pods) = observed.workloads.pods.get(&node.name) else {
+            // A watch of one node that does not come about must not hold a slot for ever.
+            let since = self.memory.waits(Some(&node.name), &Reason::Upgrading(Upgrading::Listing), self.now);
+            // Where as many nodes are followed as can be, its turn comes later.
+            let full = self.observed.workloads.pods.len() >= FOCUS_LIMIT;
+            let late = self.passed(since, LISTING_SECONDS) && !full;
+            let message = || format!("its pods could not be listed within {LISTING_SECONDS} s");
+            return if late { Clearing::TimedOut(message()) } else { Clearing::Waits(Upgrading::Listing) };
+        };
         let plan = self.plan(pods, record.state);
         let limit = limit(&self.settings.upgrade.policy, record.state);
         match plan.progress() {
@@ -60,9 +71,11 @@ impl Deciding<'_> {
         if let Some(message) = self.never_yields(&plan) {
             return Clearing::Blocked(message);
         }
+        // Nobody asked for evictions while there was no process.
+        let since = record.since.max(self.memory.taken_up);
         // Whoever is given time to end uses it; only then does it count as late.
         let graceful = plan.leaving.iter().map(|leaving| after(leaving.due, GRACE_MARGIN_SECONDS)).max();
-        let until = (limit > 0).then(|| graceful.map_or(after(record.since, limit), |graceful| graceful.max(after(record.since, limit))));
+        let until = (limit > 0).then(|| graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit))));
         let names = self.going(&plan);
         if let Some(until) = until {
             // A process that died, or a server that was away, has asked nobody: each pod is asked before it counts as late.
@@ -89,7 +102,9 @@ impl Deciding<'_> {
     /// A driver pod is only deleted when the pods that the policy sees to have left: one may have come since.
     pub(super) fn protect(&mut self, subject: &Subject<'_>, record: &Record) -> Option<Step> {
         let policy = &self.settings.upgrade.policy;
-        if record.restart_only || policy.pod_deletion.is_none() && policy.drain.is_none() {
+        // Another template may have come since the node was started.
+        let restart_only = record.restart_only && is_restart_only(subject, self.settings.driver.traits());
+        if restart_only || policy.pod_deletion.is_none() && policy.drain.is_none() {
             return None;
         }
         self.focus.insert(subject.node.name.clone());

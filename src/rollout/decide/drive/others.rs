@@ -23,20 +23,21 @@ impl Deciding<'_> {
         if is_active(state) {
             return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
         }
-        self.other_driver(node).map(|(driver, state)| Reason::Upgrading(Upgrading::OtherDriver { driver, state: state.to_owned() }))
+        self.other_driver(node)
+            .map(|(driver, state, ours)| Reason::Upgrading(Upgrading::OtherDriver { driver, state: state.to_owned(), ours }))
     }
 
-    /// Another driver of the node that is being upgraded, or has to be before this one: network before GPU.
-    pub(super) fn other_driver<'n>(&self, node: &'n Node) -> Option<(Driver, &'n str)> {
+    /// Another driver of the node that is being upgraded, or has to be before this one: network before GPU. And whether its record is ours.
+    pub(super) fn other_driver<'n>(&self, node: &'n Node) -> Option<(Driver, &'n str, bool)> {
         Driver::ALL.into_iter().filter(|driver| *driver != self.settings.driver).find_map(|driver| {
             let traits = driver.traits();
             let state = |label: &str| node.labels.get(label).map(String::as_str).filter(|state| !state.is_empty());
             if let Some(own) = state(traits.own_state_label) {
-                return Some((driver, own));
+                return Some((driver, own, true));
             }
             let theirs = state(traits.state_label)?;
             let first = driver == Driver::Ofed && theirs == "upgrade-required";
-            (is_active(theirs) || first).then_some((driver, theirs))
+            (is_active(theirs) || first).then_some((driver, theirs, false))
         })
     }
 }

@@ -102,7 +102,7 @@ fn a_budget_that_the_live_fleet_does_not_fit_into_is_named_with_the_number_to_se
     scene.coming.budget_seconds = Some(8100);
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.settings.upgrade.soak_seconds = 60;
-    assert!(scene.texts()[0].contains("660 s each, need a budget of 8820 s"), "{:?}", scene.texts());
+    assert!(scene.texts()[0].contains("need a budget of 8760 s"), "{:?}", scene.texts());
     scene.policy.max_parallel_upgrades = 0;
     assert_eq!(scene.texts(), Vec::<String>::new(), "three at a time: 25%");
 }

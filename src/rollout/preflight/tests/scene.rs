@@ -1,7 +1,5 @@
 //! The fleet that the tests change.
 
-use std::collections::BTreeMap;
-
 use crate::contract::check::Strictness;
 use crate::contract::names;
 use crate::contract::policy::Policy;
@@ -85,7 +83,7 @@ impl Scene {
             uid: format!("driver-{name}"),
             owner: Some("driver".into()),
             node: Some(name.into()),
-            labels: BTreeMap::from([(names::DRIVER_COMPONENT.0.to_owned(), names::DRIVER_COMPONENT.1.to_owned())]),
+            labels: [(names::DRIVER_COMPONENT.0.to_owned(), names::DRIVER_COMPONENT.1.to_owned())].into(),
             running: true,
             ready: true,
             ..Pod::default()

@@ -1,0 +1,66 @@
+//! DaemonSets and their revisions.
+
+use serde::Deserialize;
+
+use super::Metadata;
+use super::pod::PodSpec;
+
+/// A DaemonSet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DaemonSet {
+    /// Metadata.
+    pub metadata: Metadata,
+    /// What is wanted.
+    pub spec: Option<DaemonSetSpec>,
+    /// What is.
+    pub status: Option<DaemonSetStatus>,
+}
+
+/// `spec` of a DaemonSet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetSpec {
+    /// How its pods are replaced.
+    pub update_strategy: Option<UpdateStrategy>,
+    /// What its pods are made from.
+    pub template: PodTemplateSpec,
+}
+
+/// How pods are replaced.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct UpdateStrategy {
+    /// `OnDelete` or `RollingUpdate`.
+    pub r#type: Option<String>,
+}
+
+/// What pods are made from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodTemplateSpec {
+    /// Metadata.
+    pub metadata: Option<Metadata>,
+    /// `spec`
+    pub spec: Option<PodSpec>,
+}
+
+/// `status` of a DaemonSet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetStatus {
+    /// The number of the spec that it is about.
+    pub observed_generation: Option<i64>,
+    /// How many pods are wanted.
+    pub desired_number_scheduled: i32,
+}
+
+/// A ControllerRevision, without the template that it holds.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ControllerRevision {
+    /// Metadata.
+    pub metadata: Metadata,
+    /// Its number; the highest is the newest.
+    pub revision: i64,
+}

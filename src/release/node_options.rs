@@ -1,0 +1,210 @@
+//! Node selectors and tolerations for all components at once: added to every place that their charts have for them.
+//!
+//! Added, not set: a selector's labels are merged by Helm anyway, and a list that took the place of the chart's own would lose the
+//! taints that its pods tolerate already.
+
+use serde_json::{Map, Value, json};
+
+use super::choose::Choice;
+use super::values::set;
+use crate::catalog::model::{Nested, NodeScheduling as Known, Places};
+use crate::catalog::{self, lookup};
+use crate::recipe::model::{NodeScheduling, Scheduling, Toleration};
+
+/// The places of one group of pods.
+type PlacesOf = fn(&Known) -> &Places;
+
+/// One option: what it adds, and which places of a chart it is for.
+struct Row<'a> {
+    flag: &'static str,
+    wanted: Wanted<'a>,
+    places: PlacesOf,
+}
+
+enum Wanted<'a> {
+    Labels(&'a Map<String, Value>),
+    Tolerations(&'a [Toleration]),
+}
+
+impl Wanted<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Labels(labels) => labels.is_empty(),
+            Self::Tolerations(tolerations) => tolerations.is_empty(),
+        }
+    }
+
+    fn paths<'p>(&self, places: &'p Places) -> &'p [String] {
+        match self {
+            Self::Labels(_) => &places.node_selector,
+            Self::Tolerations(_) => &places.tolerations,
+        }
+    }
+}
+
+fn rows(wanted: &NodeScheduling) -> [Row<'_>; 4] {
+    let NodeScheduling { system, accelerated } = wanted;
+    let (of_system, of_accelerated): (PlacesOf, PlacesOf) = (|known| &known.system, |known| &known.accelerated);
+    [
+        Row { flag: "--system-node-selector", wanted: Wanted::Labels(&system.node_selector), places: of_system },
+        Row { flag: "--system-node-toleration", wanted: Wanted::Tolerations(&system.tolerations), places: of_system },
+        Row { flag: "--accelerated-node-selector", wanted: Wanted::Labels(&accelerated.node_selector), places: of_accelerated },
+        Row { flag: "--accelerated-node-toleration", wanted: Wanted::Tolerations(&accelerated.tolerations), places: of_accelerated },
+    ]
+}
+
+/// Adds `wanted` to the values of all components that have a place for it; what stays as it is becomes a note.
+pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [Choice<'_>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for row in rows(wanted).iter().filter(|row| !row.wanted.is_empty()) {
+        let mut is_taken = false;
+        let mut without: Vec<&str> = Vec::new();
+        for choice in chosen.iter_mut() {
+            let places = (row.places)(&choice.known.node_scheduling);
+            let paths = row.wanted.paths(places);
+            is_taken |= !paths.is_empty();
+            // A chart without any place for such pods has none of them, unless nobody knows.
+            let has_such_pods = !places.node_selector.is_empty() || !places.tolerations.is_empty() || choice.asked.chart.is_some();
+            if paths.is_empty() && has_such_pods {
+                without.push(choice.name());
+            }
+            notes.extend(one(row, paths, choice));
+        }
+        if !without.is_empty() {
+            notes.push(format!("`{}` does not reach {}: no place for it in the chart is known", row.flag, without.join(", ")));
+        } else if !is_taken {
+            notes.push(format!("`{}` has no effect: no component of the recipe has such pods", row.flag));
+        }
+    }
+    notes.extend(chosen.iter().filter_map(|choice| made_by_the_operator(wanted, choice)));
+    notes
+}
+
+/// One option and one component.
+fn one(row: &Row<'_>, paths: &[String], choice: &mut Choice<'_>) -> Vec<String> {
+    let off = choice.off();
+    let defaults = Defaults::of(choice);
+    let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
+    let mut notes = Vec::new();
+    for path in paths.iter().filter(|path| !is_off(path)) {
+        let left = match row.wanted {
+            Wanted::Labels(labels) => add_labels(&mut choice.values, path, labels),
+            Wanted::Tolerations(tolerations) => add_tolerations(&mut choice.values, defaults.list(path), path, tolerations),
+        };
+        let note = |left| format!("`{}`: `{left}` of {} stays as the recipe has it", row.flag, choice.known.name);
+        notes.extend(left.into_iter().map(note));
+    }
+    notes
+}
+
+/// What a chart says where the recipe says nothing, as far as the catalog has it.
+struct Defaults<'a> {
+    own: &'static Map<String, Value>,
+    /// Of the charts inside it, by their keys.
+    nested: Vec<(&'a str, &'static Map<String, Value>)>,
+}
+
+impl<'a> Defaults<'a> {
+    fn of(choice: &Choice<'a>) -> Self {
+        let own = choice.known.defaults(choice.details);
+        // Which version is inside is known of CRDs alone; the catalog's own is near enough for what its pods tolerate.
+        let inside = |nested: &'a Nested| {
+            let component = catalog::component(&nested.component)?;
+            Some((nested.key.as_str(), component.default_values(component.version(&component.default_version)?)?))
+        };
+        Self { own, nested: choice.known.like(choice.version).nested.iter().filter_map(inside).collect() }
+    }
+
+    fn list(&self, path: &str) -> &[Value] {
+        let mut below = self.nested.iter().filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
+        let found = lookup(self.own, path).or_else(|| below.next());
+        found.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Puts labels into the map at `path`; the paths that the recipe has filled otherwise.
+fn add_labels(values: &mut Map<String, Value>, path: &str, labels: &Map<String, Value>) -> Vec<String> {
+    let mut map = match lookup(values, path) {
+        None => Map::new(),
+        Some(Value::Object(map)) => map.clone(),
+        Some(_) => return vec![format!("values.{path}")],
+    };
+    let mut left = Vec::new();
+    for (key, value) in labels {
+        if map.entry(key.clone()).or_insert_with(|| value.clone()) != value {
+            left.push(format!("values.{path}.{key}"));
+        }
+    }
+    left.extend(set(values, path, Value::Object(map)).err().map(|path| format!("values.{path}")));
+    left
+}
+
+/// Puts tolerations behind those at `path`, or behind the chart's own; the path if the recipe has filled it otherwise.
+fn add_tolerations(values: &mut Map<String, Value>, defaults: &[Value], path: &str, tolerations: &[Toleration]) -> Vec<String> {
+    let mut list = match lookup(values, path) {
+        Some(Value::Array(list)) => list.clone(),
+        None => defaults.to_vec(),
+        Some(Value::Null) => Vec::new(),
+        Some(_) => return vec![format!("values.{path}")],
+    };
+    let new: Vec<Value> = tolerations.iter().map(|toleration| json!(toleration)).filter(|toleration| !list.contains(toleration)).collect();
+    if new.is_empty() {
+        return Vec::new();
+    }
+    list.extend(new);
+    set(values, path, Value::Array(list)).err().map(|path| format!("values.{path}")).into_iter().collect()
+}
+
+/// What an operator makes from a custom resource follows that resource, not the chart.
+fn made_by_the_operator(wanted: &NodeScheduling, choice: &Choice<'_>) -> Option<String> {
+    let kinds: Vec<&str> = choice.asked.custom_resources.keys().map(String::as_str).collect();
+    (!wanted.accelerated.is_empty() && !kinds.is_empty()).then(|| {
+        format!(
+            "the node options do not reach what {} makes from {}: set `tolerations` and `nodeAffinity` in its `customResources`",
+            choice.name(),
+            kinds.join(", ")
+        )
+    })
+}
+
+/// The hook chart's `pod` for these nodes: its Job is one of the pods that may run on any node.
+pub(super) fn of_hook(system: &Scheduling) -> Option<Value> {
+    let mut pod = Map::new();
+    if !system.node_selector.is_empty() {
+        pod.insert("nodeSelector".to_owned(), json!(system.node_selector));
+    }
+    if !system.tolerations.is_empty() {
+        pod.insert("tolerations".to_owned(), json!(system.tolerations));
+    }
+    (!pod.is_empty()).then_some(Value::Object(pod))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_stays_and_the_rest_is_added() {
+        let taint = |key: &str| json!({"key": key, "operator": "Exists"});
+        let asked = ["a", "b"].map(|key| serde_json::from_value::<Toleration>(taint(key)).unwrap());
+        for (values, expected) in [
+            (json!({}), json!([taint("chart"), taint("a"), taint("b")])),
+            (json!({"t": []}), json!([taint("a"), taint("b")])),
+            (json!({"t": null}), json!([taint("a"), taint("b")])),
+            (json!({"t": [taint("b")]}), json!([taint("b"), taint("a")])),
+        ] {
+            let mut values = values.as_object().unwrap().clone();
+            assert_eq!(add_tolerations(&mut values, &[taint("chart")], "t", &asked), [""; 0]);
+            assert_eq!(values["t"], expected);
+        }
+        let mut same = Map::new();
+        let left = add_tolerations(&mut same, &[taint("a"), taint("b")], "t", &asked);
+        assert_eq!((left, same.len()), (Vec::new(), 0), "nothing is new, so nothing is written");
+        let mut odd = json!({"t": "none", "n": {"pool": "a", "zone": "b"}, "x": null}).as_object().unwrap().clone();
+        assert_eq!(add_tolerations(&mut odd, &[], "t", &asked), ["values.t"]);
+        let labels = json!({"pool": "b", "zone": "b", "team": "c"}).as_object().unwrap().clone();
+        assert_eq!(add_labels(&mut odd, "n", &labels), ["values.n.pool"]);
+        assert_eq!(add_labels(&mut odd, "x", &labels), ["values.x"]);
+        assert_eq!(json!(odd), json!({"t": "none", "n": {"pool": "a", "zone": "b", "team": "c"}, "x": null}));
+    }
+}

@@ -1,0 +1,31 @@
+//! A model of the world in virtual time, in which the engine drives upgrades: nodes, their kubelets, the DaemonSets of the operator,
+//! workloads with PodDisruptionBudgets, the hook process with caches that lag behind, and faults. It is the test bed of the engine and the
+//! base of `gpu-rollout simulate`.
+//!
+//! Everything follows from [`setup::Setup`] and its seed: the same on every machine. Times are drawn for each node by its name, so that another
+//! policy meets the same nodes.
+
+pub mod fault;
+pub mod random;
+pub mod report;
+pub mod setup;
+pub mod timeline;
+
+mod check;
+mod hook;
+mod objects;
+mod operands;
+mod others;
+mod server;
+mod view;
+mod workers;
+mod world;
+
+use report::Report;
+use setup::Setup;
+use world::World;
+
+/// Runs the world until the hook comes to a verdict.
+pub fn simulate(setup: &Setup) -> Report {
+    World::new(setup).run()
+}

@@ -1,0 +1,249 @@
+//! What must always hold, judged from outside of the engine.
+//!
+//! What the hook could not know yet (its caches lag behind) is no violation: it is counted as a race.
+
+use std::collections::BTreeSet;
+
+use crate::rollout::action::{Eviction, NodePatch, PodDeletion};
+use crate::rollout::decide::{Action, Decision};
+use crate::rollout::node::is_driver_node;
+use crate::rollout::observed::Node;
+use crate::rollout::observed::workload::{Phase, Workload};
+use crate::rollout::upgrade::record::{Found, Record, read};
+use crate::rollout::upgrade::state::State;
+
+use super::objects::Operand;
+use super::world::World;
+
+impl World<'_> {
+    fn violates(&mut self, what: &str) {
+        self.report.violation(self.now, what);
+    }
+
+    /// A violation, unless the hook could not know.
+    fn violates_if_known(&mut self, known: bool, what: &str) {
+        if known {
+            self.violates(what);
+        } else {
+            self.report.races += 1;
+        }
+    }
+
+    fn record(&self, node: &Node) -> Option<Record> {
+        match read(node, self.setup.settings.driver.traits()) {
+            Found::Record(record) => Some(*record),
+            Found::Nothing | Found::Newer(_) | Found::Broken => None,
+        }
+    }
+
+    pub(super) fn in_progress(&self, node: &Node) -> bool {
+        self.record(node).is_some_and(|record| record.state.is_in_progress())
+    }
+
+    /// A patch, before it is applied.
+    pub(super) fn check_patch(&mut self, patch: &NodePatch) {
+        let Some(host) = self.hosts.get(&patch.node) else { return };
+        if patch.unschedulable == Some(false) && host.node.unschedulable && !host.ours {
+            self.violates(&format!("{}: somebody else's cordon is removed", patch.node));
+        }
+        let traits = self.setup.settings.driver.traits();
+        let ours = [traits.own_state_label, traits.own_record, traits.requested, traits.safe_load];
+        let foreign = patch.labels.keys().chain(patch.annotations.keys()).find(|key| !ours.contains(&key.as_str()));
+        if let Some(key) = foreign.cloned() {
+            self.violates(&format!("{}: {key} is not ours to write", patch.node));
+        }
+    }
+
+    /// A node after it was patched.
+    pub(super) fn check_node(&mut self, node: &str) {
+        let Some(host) = self.hosts.get(node) else { return };
+        if host.ours && !self.record(&host.node).is_some_and(|record| record.cordoned) {
+            self.violates(&format!("{node}: cordoned by us, and no record says so"));
+        }
+        let Some(host) = self.hosts.get(node) else { return };
+        if !host.node.unschedulable && self.record(&host.node).is_some_and(|record| record.state <= State::PodRestartRequired) {
+            self.violates(&format!("{node}: it is in progress, and takes new pods"));
+        }
+    }
+
+    /// The limits, after a patch that starts a node. One that was in progress takes nothing from the others.
+    pub(super) fn check_fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
+        let in_progress: Vec<&str> =
+            self.hosts.values().filter(|host| self.in_progress(&host.node)).map(|host| host.node.name.as_str()).collect();
+        let ours = self.hosts.values().filter(|host| host.ours).count();
+        self.report.peak_in_progress = self.report.peak_in_progress.max(in_progress.len());
+        self.report.peak_unavailable = self.report.peak_unavailable.max(ours);
+        let starts = patch.unschedulable == Some(true) || patch.annotations.values().flatten().any(|text| text.contains("\"started\""));
+        if !starts || was_in_progress || !self.hosts.get(&patch.node).is_some_and(|host| self.in_progress(&host.node)) {
+            return;
+        }
+        let upgrade = &self.hook.settings.upgrade;
+        // A node that left may not be known of yet, nor one that joined.
+        let total = self.hosts.len().max(self.hook.view.observed.nodes.len());
+        let parallel = upgrade.policy.max_parallel_upgrades as usize;
+        let mut wrong = Vec::new();
+        if parallel > 0 && in_progress.len() > parallel {
+            wrong.push(format!("{} nodes are in progress and {parallel} may be: {}", in_progress.len(), in_progress.join(", ")));
+        }
+        let limit = upgrade.policy.max_unavailable.map_or(total, |count| count.of(total));
+        if patch.unschedulable == Some(true) && ours > limit {
+            wrong.push(format!("{ours} nodes are cordoned by us and {limit} may be unavailable"));
+        }
+        if let Some(topology) = upgrade.topology.as_ref().filter(|_| patch.unschedulable == Some(true)) {
+            let group = |name: &str| self.hosts.get(name).and_then(|host| host.node.labels.get(&topology.label));
+            let own = group(&patch.node);
+            let members = self.hosts.values().filter(|host| own.is_some() && host.node.labels.get(&topology.label) == own);
+            let (size, away) = members.fold((0, 0), |(size, away), host| (size + 1, away + usize::from(host.ours)));
+            let limit = topology.max_unavailable.of(size);
+            if own.is_some() && away > limit {
+                wrong.push(format!("{away} nodes of group {} are cordoned by us and {limit} may be", own.map_or("", String::as_str)));
+            }
+        }
+        for what in wrong {
+            self.violates(&format!("{}: {what}", patch.node));
+        }
+    }
+
+    /// A decision, held against what the hook sees.
+    pub(super) fn check_decision(&mut self, decision: &Decision) {
+        let view = &self.hook.view.observed;
+        let mut away: BTreeSet<&str> = BTreeSet::new();
+        let members = view.nodes.values().filter(|node| is_driver_node(node, self.hook.settings.driver));
+        let mut total = 0;
+        for node in members {
+            total += 1;
+            let started = self.hosts.get(&node.name).is_some_and(|host| self.in_progress(&host.node));
+            if node.unschedulable || !node.ready || started || self.in_progress(node) {
+                away.insert(&node.name);
+            }
+        }
+        let limit = self.hook.settings.upgrade.policy.max_unavailable.map_or(total, |count| count.of(total));
+        let mut wrong = Vec::new();
+        for action in &decision.actions {
+            let node = view.nodes.get(action.node());
+            match action {
+                Action::PatchNode(patch) => {
+                    // One that had our cordon already takes nothing from the others.
+                    let again = node.is_some_and(|node| self.in_progress(node));
+                    if patch.unschedulable == Some(true) && !again && away.insert(&patch.node) && away.len() > limit {
+                        wrong.push(format!("{}: {} nodes would be unavailable and {limit} may be", patch.node, away.len()));
+                    }
+                }
+                Action::Evict(_) | Action::DeleteDriver(_) => {
+                    if node.is_none_or(|node| !node.unschedulable) {
+                        wrong.push(format!("{}: it takes new pods, and {action:?}", action.node()));
+                    }
+                }
+                Action::ReplacePlugin { .. } => {}
+            }
+        }
+        if decision.verdict.is_some() || self.setup.nodes <= 50 {
+            wrong.extend(self.unexplained(decision));
+        }
+        for what in wrong {
+            self.violates(&what);
+        }
+    }
+
+    /// A node that neither has an outcome nor a reason to wait, while nothing concerns the fleet as a whole.
+    fn unexplained(&self, decision: &Decision) -> Option<String> {
+        let view = &self.hook.view.observed;
+        let waits: BTreeSet<&str> = decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
+        let fleet = decision.waits.iter().any(|wait| wait.node.is_none());
+        let of_run = |node: &&Node| node.created <= decision.memory.started_at && is_driver_node(node, self.hook.settings.driver);
+        let silent = |node: &&Node| !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name);
+        let found = view.nodes.values().filter(of_run).find(silent).filter(|_| !fleet)?;
+        Some(format!("{}: it does not move, and nobody says why", found.name))
+    }
+
+    pub(super) fn check_eviction(&mut self, eviction: &Eviction) {
+        let node = &eviction.node;
+        let open = self.hosts.get(node).is_some_and(|host| !host.node.unschedulable);
+        if open {
+            self.violates_if_known(self.knows_node(node), &format!("{node}: {} is evicted from a node that takes new pods", eviction.pod));
+        }
+        if (eviction.namespace.clone(), eviction.pod.clone()) == self.hook.own_pod() {
+            self.violates(&format!("{node}: the hook evicts its own pod"));
+        }
+        let policy = &self.hook.settings.upgrade.policy;
+        let force = policy.drain.as_ref().is_some_and(|drain| drain.force) || policy.pod_deletion.as_ref().is_some_and(|step| step.force);
+        let empties = policy.drain.as_ref().is_some_and(|drain| drain.delete_empty_dir)
+            || policy.pod_deletion.as_ref().is_some_and(|step| step.delete_empty_dir);
+        let pod = self.pods.get(&eviction.uid).filter(|pod| pod.deleted_at.is_none());
+        if pod.is_some_and(|pod| pod.controller.is_none() && !force || (pod.empty_dir || pod.memory_dir) && !empties) {
+            self.violates(&format!("{node}: {} may not be evicted by this policy", eviction.pod));
+        }
+    }
+
+    pub(super) fn check_driver(&mut self, deletion: &PodDeletion) {
+        let node = &deletion.node;
+        let Some(host) = self.hosts.get(node) else { return };
+        let record = self.record(&host.node);
+        if !host.node.unschedulable {
+            self.violates_if_known(self.knows_node(node), &format!("{node}: its driver is deleted while it takes new pods"));
+        }
+        let Some(host) = self.hosts.get(node) else { return };
+        let current = host.operand(Operand::Driver).is_some_and(|pod| pod.revision.as_deref() == Some(self.newest()));
+        let again = record.as_ref().is_some_and(|record| !record.attempts.is_empty());
+        if current && !again {
+            self.violates_if_known(self.knows_revision(), &format!("{node}: its driver is in sync, and is deleted"));
+        }
+        let policy = &self.hook.settings.upgrade.policy;
+        if policy.pod_deletion.is_none() && policy.drain.is_none() || record.is_some_and(|record| record.restart_only) {
+            return;
+        }
+        let drains = policy.drain.is_some();
+        let own = self.hook.own_pod();
+        let protected = |pod: &&Workload| {
+            let daemon = pod.controller.as_ref().is_some_and(|controller| controller.kind == "DaemonSet");
+            let runs = matches!(pod.phase, Phase::Running | Phase::Pending | Phase::Unknown);
+            runs && !pod.resources.is_empty() && !(daemon && drains) && (pod.namespace.clone(), pod.name.clone()) != own
+        };
+        let found = self.placed.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid)).find(protected);
+        if let Some(pod) = found {
+            let (uid, name) = (pod.uid.clone(), pod.name.clone());
+            self.violates_if_known(self.knows_pod(node, &uid), &format!("{node}: its driver is deleted while {name} uses the GPU"));
+        }
+    }
+
+    pub(super) fn check_plugin(&mut self, node: &str) {
+        let key = (node.to_owned(), self.identity(node));
+        let count = self.report.replaced.entry(key).or_default();
+        *count += 1;
+        if *count > 1 {
+            self.violates(&format!("{node}: its plugin is replaced twice for the same driver"));
+        }
+    }
+
+    /// What holds when the run is over.
+    pub(super) fn finish(&mut self) {
+        let Some(verdict) = self.report.verdict.clone() else {
+            if !self.report.is_hopeless() {
+                self.violates("nothing happens any more, and there is no verdict");
+            }
+            return;
+        };
+        let names: Vec<String> = self.hosts.keys().cloned().collect();
+        for name in names {
+            if self.outcome(&name) != Some(crate::contract::record::Outcome::Done) {
+                continue;
+            }
+            let Some(host) = self.hosts.get(&name) else { continue };
+            let traits = self.setup.settings.driver.traits();
+            let left = host.node.labels.contains_key(traits.own_state_label) || host.node.annotations.contains_key(traits.own_record);
+            let driver = host.operand(Operand::Driver);
+            let current = driver.is_some_and(|pod| pod.revision.as_deref() == Some(self.newest()) && pod.containers_ready);
+            let (ours, known) = (host.ours, self.knows_node(&name) && self.knows_revision());
+            if left || ours {
+                self.violates_if_known(known, &format!("{name}: it is done, and something of ours is left on it"));
+            }
+            if !current {
+                self.violates_if_known(known, &format!("{name}: it is done, and its driver is not the newest"));
+            }
+        }
+        let known = self.knows_revision() && self.hosts.keys().all(|name| self.knows_node(name));
+        if verdict.code == crate::contract::exit::ExitCode::Success && known {
+            self.run_again();
+        }
+    }
+}

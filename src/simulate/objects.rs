@@ -1,0 +1,253 @@
+//! The objects of a cluster with the GPU operator, as the engine sees them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::driver::Driver;
+use crate::contract::names;
+use crate::rollout::observed::{
+    Api, ClusterPolicy, Container, DaemonSet, Deployment, Dra, ImageSpec, Labels, Node, Observed, Pod, Revision, Slice, UpgradePolicy,
+};
+
+use super::setup::Setup;
+
+/// When a simulated run begins: 2026-01-01T00:00:00Z.
+const EPOCH_SECONDS: i64 = 1_767_225_600;
+
+/// UID of the driver's DaemonSet.
+const DRIVER: &str = "driver-daemonset";
+/// UID of the toolkit's.
+const TOOLKIT: &str = "toolkit-daemonset";
+/// UID of the DRA plugin's.
+const PLUGIN: &str = "plugin-daemonset";
+/// Where the DRA driver is.
+const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
+
+/// The moment so many milliseconds after the beginning.
+pub(super) fn at(milliseconds: u64) -> Timestamp {
+    let since = i64::try_from(milliseconds).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond((EPOCH_SECONDS * 1000).saturating_add(since)).unwrap_or(Timestamp::MAX)
+}
+
+/// The same as objects have it: whole seconds.
+pub(super) fn second(milliseconds: u64) -> Timestamp {
+    at(milliseconds / 1000 * 1000)
+}
+
+/// Milliseconds from the beginning; 0 for what was before it.
+pub(super) fn milliseconds(moment: Timestamp) -> u64 {
+    u64::try_from(moment.as_millisecond() - EPOCH_SECONDS * 1000).unwrap_or(0)
+}
+
+/// What runs on every node for the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operand {
+    Driver,
+    Toolkit,
+    Validator,
+    Plugin,
+}
+
+impl Operand {
+    pub(super) const ALL: [Self; 4] = [Self::Driver, Self::Toolkit, Self::Validator, Self::Plugin];
+
+    /// Its place in a list of all.
+    pub(super) fn index(self) -> usize {
+        match self {
+            Self::Driver => 0,
+            Self::Toolkit => 1,
+            Self::Validator => 2,
+            Self::Plugin => 3,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Toolkit => "toolkit",
+            Self::Validator => "validator",
+            Self::Plugin => "plugin",
+        }
+    }
+
+    fn label(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Driver => names::DRIVER_COMPONENT,
+            Self::Toolkit => names::TOOLKIT_APP,
+            Self::Validator => ("app", "nvidia-operator-validator"),
+            Self::Plugin => ("app", "dra-plugin"),
+        }
+    }
+
+    fn owner(self) -> &'static str {
+        match self {
+            Self::Driver => DRIVER,
+            Self::Toolkit => TOOLKIT,
+            Self::Validator => "validator-daemonset",
+            Self::Plugin => PLUGIN,
+        }
+    }
+
+    fn container_name(self) -> &'static str {
+        match self {
+            Self::Driver => Driver::Gpu.traits().container,
+            Self::Toolkit => "nvidia-container-toolkit-ctr",
+            Self::Validator => "nvidia-operator-validator",
+            Self::Plugin => "gpus",
+        }
+    }
+}
+
+/// What the operator has made for the cluster as a whole.
+#[derive(Clone, Debug)]
+pub(super) struct Fixed {
+    pub(super) operator_up: bool,
+    /// The version that the ClusterPolicy asks for.
+    pub(super) asked: String,
+    /// The version that the DaemonSet's template has.
+    pub(super) template: String,
+    /// Versions of the driver's revisions; the last one is the newest. A version that comes back takes its old hash with it.
+    pub(super) revisions: Vec<String>,
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn image(name: &str, version: &str) -> ImageSpec {
+    ImageSpec { repository: Some("nvcr.io/nvidia".to_owned()), image: Some(name.to_owned()), version: Some(version.to_owned()) }
+}
+
+fn driver_image(version: &str) -> String {
+    format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04")
+}
+
+/// The digest of the driver's configuration.
+fn config_digest(setup: &Setup, version: &str) -> String {
+    if setup.same_config { "config".to_owned() } else { format!("config-{version}") }
+}
+
+/// Writes what the operator has made into a view.
+pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
+    let available = i32::from(fixed.operator_up);
+    let toolkit = ("nvidia-container-toolkit-ctr".to_owned(), "nvcr.io/nvidia/container-toolkit:v1.18.1".to_owned());
+    let manager = (names::DRIVER_MANAGER_CONTAINER.to_owned(), "nvcr.io/nvidia/k8s-driver-manager:v0.9.1".to_owned());
+    let driver = (Driver::Gpu.traits().container.to_owned(), driver_image(&fixed.template));
+    view.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available, observed: true, version: None });
+    view.cluster_policy = Api::Served(Some(ClusterPolicy {
+        uid: "policy".to_owned(),
+        generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),
+        driver_enabled: true,
+        driver: image("driver", &fixed.asked),
+        driver_manager: image("k8s-driver-manager", "v0.9.1"),
+        toolkit_enabled: true,
+        toolkit: image("container-toolkit", "v1.18.1"),
+        upgrade_policy: UpgradePolicy { stated: true, auto_upgrade: false, ..UpgradePolicy::default() },
+        state: Some("ready".to_owned()),
+        ready_reason: Some("Reconciled".to_owned()),
+        ..ClusterPolicy::default()
+    }));
+    view.nvidia_drivers = Api::Served(Vec::new());
+    let of = |operand: Operand, selector: &str| DaemonSet {
+        namespace: setup.settings.operator_namespace.clone(),
+        name: format!("nvidia-{}", operand.name()),
+        uid: operand.owner().to_owned(),
+        owner: Some("policy".to_owned()),
+        observed: true,
+        template_labels: labels(&[operand.label()]),
+        node_selector: labels(&[(selector, "true")]),
+        ..DaemonSet::default()
+    };
+    view.daemon_sets = vec![
+        DaemonSet {
+            on_delete: true,
+            images: BTreeMap::from([driver, manager]),
+            config_digest: Some(config_digest(setup, &fixed.template)),
+            manager_environment: labels(&[("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")]),
+            ..of(Operand::Driver, names::DEPLOY_DRIVER_LABEL)
+        },
+        DaemonSet { images: BTreeMap::from([toolkit]), ..of(Operand::Toolkit, names::DEPLOY_TOOLKIT_LABEL) },
+    ];
+    let revision = |(index, version): (usize, &String)| Revision {
+        owner: DRIVER.to_owned(),
+        revision: i64::try_from(index).unwrap_or(i64::MAX),
+        hash: version.clone(),
+    };
+    // A version that comes back has its old revision under a new number.
+    let last_of = |index: usize, version: &String| !fixed.revisions[index + 1..].contains(version);
+    view.revisions = fixed.revisions.iter().enumerate().filter(|(index, version)| last_of(*index, version)).map(revision).collect();
+    view.revisions.push(Revision { owner: TOOLKIT.to_owned(), revision: 1, hash: "only".to_owned() });
+    if setup.dra {
+        let plugin = ("gpus".to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned());
+        view.dra = Dra {
+            namespaces: vec![DRA_NAMESPACE.to_owned()],
+            daemon_sets: vec![DaemonSet {
+                namespace: DRA_NAMESPACE.to_owned(),
+                name: "dra-plugin".to_owned(),
+                uid: PLUGIN.to_owned(),
+                observed: true,
+                desired: 1,
+                images: BTreeMap::from([plugin]),
+                ..DaemonSet::default()
+            }],
+            pods: std::mem::take(&mut view.dra.pods),
+            slices: Api::Served(view.dra.slices.served().cloned().unwrap_or_default()),
+        };
+    }
+}
+
+/// A node with a GPU, labeled by the operator.
+pub(super) fn node(name: &str, uid: String, created: Timestamp, group: Option<(String, String)>) -> Node {
+    let mut labels = labels(&[
+        (names::GPU_PRESENT_LABEL, "true"),
+        (names::DEPLOY_DRIVER_LABEL, "true"),
+        (names::DEPLOY_TOOLKIT_LABEL, "true"),
+        (names::DEPLOY_VALIDATOR_LABEL, "true"),
+        ("feature.node.kubernetes.io/pci-10de.present", "true"),
+    ]);
+    labels.extend(group);
+    Node { name: name.to_owned(), uid, created, ready: true, ready_since: Some(created), labels, ..Node::default() }
+}
+
+/// A new pod of an operand, not started.
+pub(super) fn operand(operand: Operand, node: &str, uid: String, revision: &str, now: u64, setup: &Setup) -> Pod {
+    let is_driver = operand == Operand::Driver;
+    Pod {
+        namespace: if operand == Operand::Plugin { DRA_NAMESPACE.to_owned() } else { setup.settings.operator_namespace.clone() },
+        name: format!("{}-{uid}", operand.name()),
+        uid,
+        owner: Some(operand.owner().to_owned()),
+        node: Some(node.to_owned()),
+        revision: Some(revision.to_owned()),
+        labels: labels(&[operand.label()]),
+        created: second(now),
+        containers: vec![Container {
+            name: operand.container_name().to_owned(),
+            image: if is_driver { driver_image(revision) } else { String::new() },
+            started: None,
+            restarts: 0,
+        }],
+        config_digest: is_driver.then(|| config_digest(setup, revision)),
+        ..Pod::default()
+    }
+}
+
+/// The pod's containers run since then, and are ready.
+pub(super) fn is_ready(pod: &mut Pod, started: u64, now: u64) {
+    (pod.running, pod.ready, pod.containers_ready) = (true, true, true);
+    (pod.ready_since, pod.unready_restarts, pod.trouble) = (Some(second(now)), 0, None);
+    for container in &mut pod.containers {
+        container.started = Some(second(started));
+    }
+}
+
+/// What the node's plugin has published.
+pub(super) fn slice(node: &str, version: &str) -> Slice {
+    Slice { driver: names::DRA_GPU_DRIVER.to_owned(), node: node.to_owned(), driver_version: Some(version.to_owned()), devices: 8 }
+}
+
+/// The container by which an operand's pod is known.
+pub(super) fn container(operand: Operand) -> &'static str {
+    operand.container_name()
+}

@@ -1,0 +1,80 @@
+//! What others do to the world.
+
+use super::fault::Fault;
+use super::world::{Event, Watch, World};
+
+impl World<'_> {
+    pub(super) fn fault(&mut self, fault: Fault) {
+        self.tell(|| format!("* {fault}"));
+        match fault {
+            Fault::NotReady(node, milliseconds) => self.stops(&node, milliseconds),
+            Fault::NodeGone(node) => {
+                let hosts_hook = self.setup.hook_node.as_ref() == Some(&node);
+                self.leaves(&node);
+                if hosts_hook {
+                    self.kill(30_000);
+                }
+            }
+            Fault::NodeJoins(node) => self.add_host(&node),
+            Fault::Cordon(node) => {
+                let traits = self.setup.settings.driver.traits();
+                let Some(host) = self.hosts.get_mut(&node).filter(|host| !host.node.unschedulable) else { return };
+                // A cordon that our record claims cannot be told from our own.
+                let claimed = host.node.annotations.get(traits.own_record).is_some_and(|text| text.contains("\"cordoned\":true"));
+                (host.node.unschedulable, host.ours) = (true, claimed);
+                self.touch(&node);
+            }
+            Fault::Uncordon(node) => {
+                let Some(host) = self.hosts.get_mut(&node).filter(|host| host.node.unschedulable) else { return };
+                (host.node.unschedulable, host.ours) = (false, false);
+                self.touch(&node);
+                self.after(10, Event::Place);
+            }
+            Fault::Label(node, key, value) => {
+                let Some(host) = self.hosts.get_mut(&node) else { return };
+                match value {
+                    Some(value) => drop(host.node.labels.insert(key, value)),
+                    None => drop(host.node.labels.remove(&key)),
+                }
+                self.touch(&node);
+            }
+            Fault::Annotate(node, key, value) => {
+                let record = self.setup.settings.driver.traits().own_record;
+                let Some(host) = self.hosts.get_mut(&node) else { return };
+                // Without its record nobody can tell whose a cordon is.
+                host.ours &= key != record;
+                match value {
+                    Some(value) => drop(host.node.annotations.insert(key, value)),
+                    None => drop(host.node.annotations.remove(&key)),
+                }
+                self.touch(&node);
+            }
+            Fault::DriverFails(node, times) => {
+                if let Some(host) = self.hosts.get_mut(&node) {
+                    host.driver_fails = times;
+                }
+            }
+            Fault::PluginFails(node, milliseconds) => self.plugin_breaks(&node, milliseconds),
+            Fault::HoldBudget(workers, milliseconds) => self.hold_budget(&workers, milliseconds),
+            Fault::KillHook(milliseconds) | Fault::LoseLease(milliseconds) => self.kill(milliseconds),
+            Fault::OperatorDown(milliseconds) => {
+                self.fixed.operator_up = false;
+                self.publish(Watch::Operator, None);
+                self.after(milliseconds, Event::OperatorUp);
+            }
+            Fault::Template(version) => {
+                self.fixed.asked = version;
+                self.publish(Watch::Operator, None);
+                let made = self.draw(self.setup.times.operator, "operator", "");
+                self.after(made, Event::TemplateMade);
+            }
+            Fault::Deploy(count) => self.deploy(count),
+            Fault::Maintenance(node, milliseconds) => {
+                self.maintenances.insert(node.clone());
+                self.publish(Watch::Operator, None);
+                self.after(milliseconds, Event::MaintenanceOver(node));
+            }
+            Fault::PodComes(workers, node) => self.pod_bound(&workers, &node),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What became of a run: numbers, story, time line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::contract::record::{Outcome, Verdict};
+use crate::rollout::reason::Wait;
+
+/// From so many violations on a run is not gone on with.
+const MOST_VIOLATIONS: usize = 10;
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed that it follows from.
+    pub seed: u64,
+    /// How it ended.
+    pub verdict: Option<Verdict>,
+    /// When, in milliseconds from its beginning.
+    pub duration: u64,
+    /// When the last node was given back.
+    pub last_node: u64,
+    /// How many nodes were cordoned by us at once.
+    pub peak_unavailable: usize,
+    /// How many were in progress at once.
+    pub peak_in_progress: usize,
+    /// Evictions that were granted.
+    pub pods_evicted: usize,
+    /// Evictions that were not.
+    pub refused_evictions: usize,
+    /// Patches that were refused because the node had changed.
+    pub conflicts: usize,
+    /// LISTs of a node's pods.
+    pub lists: usize,
+    /// How often was decided.
+    pub decisions: usize,
+    /// Writes by kind.
+    pub writes: BTreeMap<&'static str, usize>,
+    /// Writes by node, evictions apart.
+    pub writes_by_node: BTreeMap<String, usize>,
+    /// How it ended for each node.
+    pub outcomes: BTreeMap<String, Outcome>,
+    /// What was waited for last.
+    pub waits: Vec<Wait>,
+    /// What happened, with its time, if the setup tells.
+    pub story: Vec<(u64, String)>,
+    /// When each node entered which state (`None`: none), and whether it was cordoned then.
+    pub states: BTreeMap<String, Vec<(u64, Option<String>, bool)>>,
+    /// How long each node's last driver took to start, in milliseconds.
+    pub driver_times: BTreeMap<String, u64>,
+    /// What must not be.
+    pub violations: Vec<String>,
+    /// What would be one if the hook could have known.
+    pub races: usize,
+    pub(super) replaced: BTreeMap<(String, String), usize>,
+    hopeless: bool,
+}
+
+impl Report {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            verdict: None,
+            duration: 0,
+            last_node: 0,
+            peak_unavailable: 0,
+            peak_in_progress: 0,
+            pods_evicted: 0,
+            refused_evictions: 0,
+            conflicts: 0,
+            lists: 0,
+            decisions: 0,
+            writes: BTreeMap::new(),
+            writes_by_node: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            waits: Vec::new(),
+            story: Vec::new(),
+            states: BTreeMap::new(),
+            driver_times: BTreeMap::new(),
+            violations: Vec::new(),
+            races: 0,
+            replaced: BTreeMap::new(),
+            hopeless: false,
+        }
+    }
+
+    pub(super) fn violation(&mut self, now: u64, what: &str) {
+        self.violations.push(format!("{}: {what}", Seconds(now)));
+    }
+
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.hopeless || self.violations.len() >= MOST_VIOLATIONS
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.hopeless = true;
+    }
+
+    pub(super) fn wrote(&mut self, node: &str, kind: &'static str) {
+        *self.writes.entry(kind).or_default() += 1;
+        if kind != "eviction" {
+            *self.writes_by_node.entry(node.to_owned()).or_default() += 1;
+        }
+    }
+
+    pub(super) fn enters(&mut self, node: &str, now: u64, state: Option<String>, cordoned: bool) {
+        if state.is_none() {
+            self.last_node = now;
+        }
+        let states = self.states.entry(node.to_owned()).or_default();
+        if states.last().is_none_or(|(_, last, was)| *last != state || *was != cordoned) {
+            states.push((now, state, cordoned));
+        }
+    }
+
+    pub(super) fn ends(&mut self, now: u64, verdict: Verdict, outcomes: BTreeMap<String, Outcome>, waits: &[Wait]) {
+        self.duration = now;
+        self.verdict = Some(verdict);
+        self.outcomes = outcomes;
+        self.waits = waits.to_vec();
+    }
+
+    /// The most writes on one node, evictions apart.
+    pub fn most_writes(&self) -> usize {
+        self.writes_by_node.values().copied().max().unwrap_or(0)
+    }
+
+    /// The story as lines.
+    pub fn told(&self) -> String {
+        let line = |(at, what): &(u64, String)| format!("{:>8} {what}", Seconds(*at).to_string());
+        let lines: Vec<String> = self.story.iter().map(line).collect();
+        lines.join("\n") + "\n"
+    }
+}
+
+/// Milliseconds as seconds with one digit behind the point.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds(pub u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.0 + 50) / 100;
+        write!(out, "{}.{}s", tenths / 10, tenths % 10)
+    }
+}

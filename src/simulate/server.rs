@@ -1,0 +1,122 @@
+//! The API server, as far as the hook writes to it.
+
+use crate::rollout::action::{Eviction, NodePatch, PodDeletion};
+use crate::rollout::decide::Action;
+use crate::rollout::observed::Labels;
+use crate::rollout::pods::pace::{Answer, History};
+
+use super::objects::{Operand, at};
+use super::workers::Asked;
+use super::world::World;
+
+impl World<'_> {
+    /// Performs one action; `false`: it failed.
+    pub(super) fn perform(&mut self, action: &Action) -> bool {
+        match action {
+            Action::PatchNode(patch) => self.patch(patch),
+            Action::Evict(eviction) => self.evict(eviction),
+            Action::DeleteDriver(deletion) => self.delete_driver(deletion),
+            Action::ReplacePlugin { node, uid, .. } => self.delete_plugin(node, uid),
+        }
+    }
+
+    fn patch(&mut self, patch: &NodePatch) -> bool {
+        self.report.wrote(&patch.node, "patch");
+        let Some(host) = self.hosts.get(&patch.node) else { return false };
+        if host.node.uid != patch.uid || host.node.version != patch.version {
+            self.report.conflicts += 1;
+            return false;
+        }
+        let was_in_progress = self.in_progress(&host.node);
+        self.check_patch(patch);
+        let Some(host) = self.hosts.get_mut(&patch.node) else { return false };
+        let change = |found: &mut Labels, key: &String, value: &Option<String>| match value {
+            Some(value) => drop(found.insert(key.clone(), value.clone())),
+            None => drop(found.remove(key)),
+        };
+        for (key, value) in &patch.labels {
+            change(&mut host.node.labels, key, value);
+        }
+        for (key, value) in &patch.annotations {
+            change(&mut host.node.annotations, key, value);
+        }
+        if let Some(unschedulable) = patch.unschedulable {
+            host.node.unschedulable = unschedulable;
+            host.ours = unschedulable;
+        }
+        let freed = patch.unschedulable == Some(false);
+        let label = self.setup.settings.driver.traits().own_state_label;
+        let (state, cordoned) = (host.node.labels.get(label).cloned(), host.node.unschedulable);
+        self.touch(&patch.node);
+        let shown = state.clone().unwrap_or_else(|| "-".to_owned());
+        let cordon = if cordoned { "cordoned" } else { "schedulable" };
+        self.tell(|| format!("{} {shown}, {cordon}", patch.node));
+        self.report.enters(&patch.node, self.now, state, cordoned);
+        self.check_node(&patch.node);
+        self.check_fleet(patch, was_in_progress);
+        if freed {
+            self.place();
+        }
+        true
+    }
+
+    fn evict(&mut self, eviction: &Eviction) -> bool {
+        self.report.wrote(&eviction.node, "eviction");
+        self.check_eviction(eviction);
+        let Some(pod) = self.pods.get(&eviction.uid).filter(|pod| pod.name == eviction.pod).cloned() else {
+            // 404: it is gone.
+            return true;
+        };
+        let answer = match self.ask_budgets(&pod) {
+            Asked::Granted => Answer::Accepted,
+            Asked::Blocked => Answer::Blocked { retry_after: None },
+            Asked::Error => Answer::Refused,
+        };
+        let before = self.hook.memory.evictions.get(&eviction.uid);
+        let first = before.is_none();
+        let history = History::after(before, at(self.now), answer);
+        self.hook.memory.evictions.insert(eviction.uid.clone(), history);
+        let name = || format!("{}/{}", pod.namespace, pod.name);
+        match answer {
+            Answer::Accepted => {
+                if pod.deleted_at.is_none() {
+                    self.report.pods_evicted += 1;
+                }
+                self.tell(|| format!("{} {} evicted", eviction.node, name()));
+                self.delete_pod(&eviction.uid);
+            }
+            Answer::Blocked { .. } | Answer::Refused | Answer::Lost => {
+                self.report.refused_evictions += 1;
+                if first {
+                    self.tell(|| format!("{} {} may not be evicted: {answer}", eviction.node, name()));
+                }
+            }
+        }
+        // Whatever the answer is, it was one: it stops nothing behind it.
+        true
+    }
+
+    fn delete_driver(&mut self, deletion: &PodDeletion) -> bool {
+        self.report.wrote(&deletion.node, "driver");
+        let Some(pod) = self.hosts.get(&deletion.node).and_then(|host| host.operand(Operand::Driver)) else { return true };
+        if pod.uid != deletion.uid || pod.deleting {
+            return true;
+        }
+        self.check_driver(deletion);
+        self.tell(|| format!("{} driver pod deleted", deletion.node));
+        self.delete_operand(&deletion.node, Operand::Driver);
+        true
+    }
+
+    fn delete_plugin(&mut self, node: &str, uid: &str) -> bool {
+        self.report.wrote(node, "plugin");
+        let Some(pod) = self.hosts.get(node).and_then(|host| host.operand(Operand::Plugin)) else { return true };
+        if pod.uid != uid || pod.deleting {
+            return true;
+        }
+        self.check_plugin(node);
+        self.tell(|| format!("{node} DRA plugin replaced"));
+        self.delete_operand(node, Operand::Plugin);
+        true
+    }
+}

@@ -1,0 +1,171 @@
+//! What is simulated: the fleet, how long things take, what runs on it, what goes wrong.
+
+use crate::contract::count::Count;
+use crate::contract::settings::Settings;
+use crate::rollout::observed::Labels;
+
+use super::fault::Scheduled;
+use super::random::Spread;
+
+/// Everything that a run follows from.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What the hook is told.
+    pub settings: Settings,
+    /// How many nodes there are, `gpu-0` and on.
+    pub nodes: usize,
+    /// How many nodes share a value of the topology label; 0: they have none.
+    pub group_size: usize,
+    /// Where all random numbers come from.
+    pub seed: u64,
+    /// How long things take.
+    pub times: Times,
+    /// What runs on the nodes.
+    pub workers: Vec<Workers>,
+    /// GPUs of each node: no more pods are placed on it.
+    pub gpus: usize,
+    /// What goes wrong, and when.
+    pub faults: Vec<Scheduled>,
+    /// The driver's version before.
+    pub from: String,
+    /// The version that is asked for.
+    pub to: String,
+    /// Both are installed from the same configuration: the pod has only to be restarted.
+    pub same_config: bool,
+    /// The node that the hook's own pod runs on.
+    pub hook_node: Option<String>,
+    /// There is a DRA driver.
+    pub dra: bool,
+    /// Whether each thing that happens is written down.
+    pub tells: bool,
+    /// A rule that is broken on purpose, to see that it is found.
+    pub mutation: Option<Mutation>,
+}
+
+/// Changes what the engine decided: a broken engine, made on purpose.
+pub type Mutation = fn(&mut crate::rollout::decide::Decision, &crate::rollout::observed::Observed);
+
+/// How long things take, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// Until a deleted operand's pod is gone.
+    pub operand_end: Spread,
+    /// Until a DaemonSet has brought a new pod.
+    pub recreate: Spread,
+    /// From a driver pod's creation to its readiness.
+    pub driver: Spread,
+    /// From the driver's readiness to the toolkit's.
+    pub toolkit: Spread,
+    /// From the toolkit's readiness to the validator's.
+    pub validator: Spread,
+    /// From a DRA plugin pod's creation to its readiness.
+    pub plugin: Spread,
+    /// From its readiness to the published ResourceSlice.
+    pub publish: Spread,
+    /// Until a workload's pod that was lost is made anew.
+    pub replace: Spread,
+    /// Until a placed pod is ready.
+    pub pod_start: Spread,
+    /// Which share of its grace period a pod takes to end, in percent.
+    pub grace_percent: Spread,
+    /// How far caches lag behind.
+    pub watch: Spread,
+    /// One request to the API server.
+    pub call: Spread,
+    /// Until the disruption controller has looked at pods again.
+    pub disruption: Spread,
+    /// Until the operator has made its objects from a new spec.
+    pub operator: Spread,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            operand_end: Spread::Uniform(2_000, 8_000),
+            recreate: Spread::Uniform(100, 500),
+            driver: Spread::Uniform(90_000, 180_000),
+            toolkit: Spread::Uniform(3_000, 8_000),
+            validator: Spread::Uniform(5_000, 15_000),
+            plugin: Spread::Uniform(2_000, 5_000),
+            publish: Spread::Uniform(200, 1_000),
+            replace: Spread::Uniform(100, 1_000),
+            pod_start: Spread::Uniform(2_000, 30_000),
+            grace_percent: Spread::Uniform(5, 90),
+            watch: Spread::Uniform(20, 120),
+            call: Spread::Constant(10),
+            disruption: Spread::Uniform(20, 200),
+            operator: Spread::Constant(1_000),
+        }
+    }
+}
+
+/// What controls pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Lost pods come back on other nodes.
+    ReplicaSet,
+    /// The same until they have ended by themselves.
+    Job,
+    /// Nothing: lost pods are lost.
+    Bare,
+    /// They come back on the same node, cordoned or not.
+    DaemonSet,
+}
+
+/// Where pods are at the beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// So many on each node.
+    Each(usize),
+    /// One on each of these nodes.
+    On(Vec<String>),
+}
+
+/// Pods of one kind.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    /// Their name; the namespace is `ml`.
+    pub name: String,
+    /// What controls them.
+    pub kind: Kind,
+    /// Where they are.
+    pub placement: Placement,
+    /// Their labels, beside `app: <name>`.
+    pub labels: Labels,
+    /// They use a GPU.
+    pub gpu: bool,
+    /// They have an emptyDir on disk.
+    pub empty_dir: bool,
+    /// Their grace period in seconds.
+    pub grace_seconds: u64,
+    /// When a job has ended, in milliseconds from its start.
+    pub ends: Spread,
+    /// Their PodDisruptionBudgets.
+    pub budgets: Vec<Protection>,
+}
+
+impl Workers {
+    /// Pods with a GPU each, of a ReplicaSet.
+    pub fn new(name: &str, placement: Placement) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: Kind::ReplicaSet,
+            placement,
+            labels: Labels::new(),
+            gpu: true,
+            empty_dir: false,
+            grace_seconds: 30,
+            ends: Spread::Constant(600_000),
+            budgets: Vec::new(),
+        }
+    }
+}
+
+/// What a PodDisruptionBudget asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// So many must be ready.
+    MinAvailable(Count),
+    /// So many may be away.
+    MaxUnavailable(Count),
+}

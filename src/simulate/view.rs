@@ -1,0 +1,157 @@
+//! What the hook sees: its caches, which lag behind the world.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::contract::selector::Selector;
+use crate::rollout::observed::workload::{Budget, Job, Maintenance, Workload};
+use crate::rollout::observed::{Api, Node, Observed, Pod, Slice, Views};
+
+use super::objects::{self, Fixed, Operand};
+use super::setup::Setup;
+
+/// One change of the world, as a watch tells it.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Node(String, Option<Box<Node>>),
+    Operand(String, Operand, Option<Box<Pod>>),
+    Slice(String, Option<Slice>),
+    /// UID and the pod.
+    Pod(String, Option<Box<Workload>>),
+    Budgets(Vec<Budget>),
+    /// What the operator has made, and nodes in maintenance.
+    Fixed(Box<Fixed>, BTreeSet<String>),
+}
+
+/// The caches.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) observed: Observed,
+    /// Where the pod of an operand stands in its list.
+    places: BTreeMap<(Operand, String), usize>,
+    slices: BTreeMap<String, usize>,
+    /// Of which version the list of a node's pods is.
+    pub(super) listed: BTreeMap<String, u64>,
+    jobs: BTreeMap<String, Job>,
+    /// The number of driver revisions that it knows of.
+    pub(super) revisions: usize,
+}
+
+impl View {
+    pub(super) fn apply(&mut self, change: Change, version: u64, jobs: Option<&Selector>, setup: &Setup) {
+        match change {
+            Change::Node(name, Some(node)) => self.observed.nodes.insert(name, *node),
+            Change::Node(name, None) => self.observed.nodes.remove(&name),
+            Change::Operand(node, operand, pod) => self.operand(node, operand, pod.map(|pod| *pod)),
+            Change::Slice(node, slice) => self.slice(node, slice),
+            Change::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version, jobs),
+            Change::Budgets(budgets) => self.observed.workloads.budgets = budgets,
+            Change::Fixed(fixed, maintenances) => {
+                self.revisions = fixed.revisions.len();
+                objects::fixed(&mut self.observed, &fixed, setup);
+                let of = |node: &String| Maintenance {
+                    namespace: "default".to_owned(),
+                    name: format!("others-{node}"),
+                    node: node.clone(),
+                    requestor: "others".to_owned(),
+                    state: None,
+                    ..Maintenance::default()
+                };
+                self.observed.workloads.maintenances = Api::Served(maintenances.iter().map(of).collect());
+            }
+        }
+    }
+
+    fn pods(&mut self, operand: Operand) -> &mut Views<Pod> {
+        match operand {
+            Operand::Driver | Operand::Toolkit => &mut self.observed.pods,
+            Operand::Validator => &mut self.observed.validators,
+            Operand::Plugin => &mut self.observed.dra.pods,
+        }
+    }
+
+    fn operand(&mut self, node: String, operand: Operand, pod: Option<Pod>) {
+        let place = self.places.get(&(operand, node.clone())).copied();
+        let pods = self.pods(operand);
+        match (place, pod) {
+            (Some(place), Some(pod)) => pods[place] = pod,
+            (None, Some(pod)) => {
+                let place = pods.len();
+                pods.push(pod);
+                self.places.insert((operand, node), place);
+            }
+            (Some(place), None) => {
+                pods.swap_remove(place);
+                let moved = pods.get(place).map(|pod| (pod.node.clone().unwrap_or_default(), pod.containers[0].name.clone()));
+                self.places.remove(&(operand, node));
+                if let Some((node, container)) = moved {
+                    let of = |place: &&Operand| objects::container(**place) == container;
+                    let moved = Operand::ALL.iter().find(of).copied().unwrap_or(operand);
+                    self.places.insert((moved, node), place);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn slice(&mut self, node: String, slice: Option<Slice>) {
+        let place = self.slices.get(&node).copied();
+        let Api::Served(slices) = &mut self.observed.dra.slices else { return };
+        match (place, slice) {
+            (Some(place), Some(slice)) => slices[place] = slice,
+            (None, Some(slice)) => {
+                self.slices.insert(node, slices.len());
+                slices.push(slice);
+            }
+            (Some(place), None) => {
+                slices.swap_remove(place);
+                self.slices.remove(&node);
+                if let Some(moved) = slices.get(place) {
+                    self.slices.insert(moved.node.clone(), place);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn pod(&mut self, uid: &str, pod: Option<&Workload>, version: u64, selector: Option<&Selector>) {
+        if let Some(selector) = selector {
+            let job = pod.filter(|pod| selector.matches(&pod.labels) && !pod.node.is_empty());
+            let changed = match job {
+                Some(pod) => {
+                    let job = Job { namespace: pod.namespace.clone(), name: pod.name.clone(), node: pod.node.clone(), phase: pod.phase };
+                    self.jobs.insert(uid.to_owned(), job.clone()) != Some(job)
+                }
+                None => self.jobs.remove(uid).is_some(),
+            };
+            if changed {
+                self.observed.workloads.jobs = self.jobs.values().cloned().collect();
+            }
+        }
+        for (node, pods) in &mut self.observed.workloads.pods {
+            // What is older than the list is in it.
+            if self.listed.get(node).is_some_and(|listed| *listed >= version) {
+                continue;
+            }
+            let place = pods.iter().position(|known| known.uid == uid);
+            match (place, pod.filter(|pod| pod.node == *node)) {
+                (Some(place), Some(pod)) => pods[place] = pod.clone(),
+                (None, Some(pod)) => pods.push(pod.clone()),
+                (Some(place), None) => drop(pods.remove(place)),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// The pods of a node are known from now on.
+    pub(super) fn list(&mut self, node: &str, pods: Vec<Workload>, version: u64) {
+        self.listed.insert(node.to_owned(), version);
+        self.observed.workloads.pods.insert(node.to_owned(), pods);
+    }
+
+    /// Forgets the pods of nodes that are not in focus any more; answers those that are to be listed.
+    pub(super) fn focus(&mut self, focus: &BTreeSet<String>, asked: &BTreeSet<String>) -> Vec<String> {
+        self.observed.workloads.pods.retain(|node, _| focus.contains(node));
+        self.listed.retain(|node, _| focus.contains(node));
+        focus.iter().filter(|node| !self.listed.contains_key(*node) && !asked.contains(*node)).cloned().collect()
+    }
+}

@@ -1,0 +1,386 @@
+//! Everything that is in the world, the events that are to come, and how they are told to the hook.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::contract::record::Outcome;
+use crate::rollout::observed::workload::Workload;
+use crate::rollout::observed::{Node, Pod, Slice};
+
+use super::fault::Fault;
+use super::hook::Hook;
+use super::objects::{self, Fixed, Operand, at};
+use super::random::{Random, Spread};
+use super::report::Report;
+use super::setup::{Placement, Setup};
+use super::view::Change;
+use super::workers::Crew;
+
+/// Virtual time after which a run without a verdict is given up: 60 days.
+const HORIZON: u64 = 60 * 24 * 3_600_000;
+
+/// What is to happen.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A pod of an operand is gone.
+    OperandGone(String, Operand, String),
+    /// Its DaemonSet brings a new one.
+    OperandComes(String, Operand),
+    /// Its containers are ready.
+    OperandReady(String, Operand, String),
+    /// Its container fails.
+    OperandCrashes(String, Operand, String),
+    /// The plugin has published.
+    Published(String, String),
+    /// A pod of these workers is made anew.
+    PodComes(usize),
+    /// Pods that wait for a place look for one.
+    Place,
+    PodReady(String),
+    PodEnds(String),
+    PodGone(String),
+    /// The disruption controller looks at its budgets.
+    Budgets,
+    /// Something from outside.
+    Fault(Fault),
+    /// A node's kubelet is back.
+    Recovers(String),
+    /// A plugin pod that never became ready is deleted by hand.
+    PluginRepaired(String),
+    BudgetYields(usize),
+    OperatorUp,
+    TemplateMade,
+    MaintenanceOver(String),
+    /// A watch tells the hook of a change: process, version.
+    Told(u32, u64, Box<Change>),
+    /// A LIST of a node's pods is answered.
+    Listed(u32, String),
+    /// The hook decides: process, and which of its appointments.
+    Decide(u32, u64),
+    /// A call of the hook reaches the server: process, number of the action.
+    Call(u32, usize),
+    HookStarts(u32),
+}
+
+/// A node and what runs on it for the operator.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) node: Node,
+    /// The hook has cordoned it.
+    pub(super) ours: bool,
+    pub(super) operands: [Option<Pod>; 4],
+    pub(super) slice: Option<Slice>,
+    /// What its kubelet has to do when it is back.
+    pub(super) frozen: Vec<Event>,
+    /// At how many starts its driver still fails; `None`: at every one.
+    pub(super) driver_fails: Option<u32>,
+    pub(super) plugin_fails: bool,
+}
+
+impl Host {
+    pub(super) fn operand(&self, operand: Operand) -> Option<&Pod> {
+        self.operands[operand.index()].as_ref()
+    }
+}
+
+/// The watches of the hook: each one tells in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Watch {
+    Nodes,
+    Operands,
+    Slices,
+    Pods,
+    Budgets,
+    Operator,
+}
+
+pub(super) struct World<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) now: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    sequence: u64,
+    pub(super) versions: u64,
+    pub(super) hosts: BTreeMap<String, Host>,
+    pub(super) fixed: Fixed,
+    pub(super) pods: BTreeMap<String, Workload>,
+    /// UIDs of pods by node.
+    pub(super) placed: BTreeMap<String, BTreeSet<String>>,
+    pub(super) crews: Vec<Crew>,
+    /// Nodes that others have in maintenance.
+    pub(super) maintenances: BTreeSet<String>,
+    pub(super) hook: Hook,
+    pub(super) report: Report,
+    told_until: BTreeMap<Watch, u64>,
+    drawn: BTreeMap<(&'static str, String), u64>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(setup: &'a Setup) -> Self {
+        let mut world = Self {
+            setup,
+            now: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            versions: 0,
+            hosts: BTreeMap::new(),
+            fixed: Fixed { operator_up: true, asked: setup.to.clone(), template: setup.from.clone(), revisions: vec![setup.from.clone()] },
+            pods: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            crews: Vec::new(),
+            maintenances: BTreeSet::new(),
+            hook: Hook::new(setup),
+            report: Report::new(setup.seed),
+            told_until: BTreeMap::new(),
+            drawn: BTreeMap::new(),
+        };
+        for index in 0..setup.nodes {
+            world.host_at_rest(&format!("gpu-{index}"), index);
+        }
+        for workers in &setup.workers {
+            world.crew(workers);
+        }
+        world.hook_pod();
+        world.look_at_budgets();
+        world.fixed.operator_up = true;
+        world.after(setup.times.operator.draw(&mut Random::of(setup.seed, "operator", 0)), Event::TemplateMade);
+        for scheduled in &setup.faults {
+            world.queue_at(scheduled.at, Event::Fault(scheduled.fault.clone()));
+        }
+        world.queue_at(0, Event::HookStarts(0));
+        world
+    }
+
+    /// A node as it is before the rollout.
+    fn host_at_rest(&mut self, name: &str, index: usize) {
+        let uid = self.uid();
+        let topology = self.setup.settings.upgrade.topology.as_ref();
+        let group = (self.setup.group_size > 0).then(|| topology.map(|topology| topology.label.clone())).flatten();
+        let group = group.map(|label| (label, format!("group-{}", index / self.setup.group_size.max(1))));
+        let day = jiff::SignedDuration::from_hours(24);
+        let created = at(0).saturating_sub(day).unwrap_or(at(0));
+        let mut host = Host {
+            node: objects::node(name, uid, created, group),
+            ours: false,
+            operands: [None, None, None, None],
+            slice: None,
+            frozen: Vec::new(),
+            driver_fails: Some(0),
+            plugin_fails: false,
+        };
+        for operand in Operand::ALL {
+            if operand == Operand::Plugin && !self.setup.dra {
+                continue;
+            }
+            let revision = if operand == Operand::Driver { self.setup.from.as_str() } else { "only" };
+            let mut pod = objects::operand(operand, name, self.uid(), revision, 0, self.setup);
+            objects::is_ready(&mut pod, 0, 0);
+            // One after the other, long ago: the plugin is not stale.
+            let age = jiff::SignedDuration::from_secs(3600 - 60 * i64::try_from(operand.index()).unwrap_or(0));
+            let since = at(0).saturating_sub(age).unwrap_or(at(0));
+            (pod.created, pod.ready_since) = (since, Some(since));
+            for container in &mut pod.containers {
+                container.started = Some(since);
+            }
+            host.operands[operand.index()] = Some(pod);
+        }
+        host.slice = self.setup.dra.then(|| objects::slice(name, &self.setup.from));
+        self.hosts.insert(name.to_owned(), host);
+        self.touch(name);
+    }
+
+    /// The hook's own pod, where the setup says so.
+    fn hook_pod(&mut self) {
+        let Some(node) = self.setup.hook_node.clone().filter(|node| self.hosts.contains_key(node)) else { return };
+        let uid = self.uid();
+        let (namespace, name) = self.hook.own_pod();
+        let pod = Workload {
+            namespace,
+            name,
+            uid,
+            node,
+            phase: crate::rollout::observed::workload::Phase::Running,
+            ready: true,
+            created: at(0),
+            grace_seconds: 30,
+            controller: Some(super::workers::controller("batch/v1", "Job", "gpu-rollout")),
+            ..Workload::default()
+        };
+        self.put_pod(pod);
+    }
+
+    pub(super) fn uid(&mut self) -> String {
+        self.sequence += 1;
+        format!("u{}", self.sequence)
+    }
+
+    /// A time drawn for a node, whatever is drawn for others.
+    pub(super) fn draw(&mut self, spread: Spread, what: &'static str, name: &str) -> u64 {
+        let count = self.drawn.entry((what, name.to_owned())).or_default();
+        *count += 1;
+        spread.draw(&mut Random::of(self.setup.seed, &format!("{what}/{name}"), *count))
+    }
+
+    pub(super) fn queue_at(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), event);
+    }
+
+    pub(super) fn after(&mut self, milliseconds: u64, event: Event) {
+        self.queue_at(self.now.saturating_add(milliseconds), event);
+    }
+
+    /// Whether anything is to come that is not the hook's own.
+    pub(super) fn tell(&mut self, what: impl FnOnce() -> String) {
+        if self.setup.tells {
+            self.report.story.push((self.now, what()));
+        }
+    }
+
+    /// Runs until there is a verdict.
+    pub(super) fn run(mut self) -> Report {
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            if at > HORIZON {
+                self.report.violation(self.now, "no verdict within 60 days");
+                break;
+            }
+            self.now = at;
+            self.happen(event);
+            if self.report.verdict.is_some() || self.report.is_hopeless() {
+                break;
+            }
+        }
+        self.finish();
+        self.report
+    }
+
+    pub(super) fn happen(&mut self, event: Event) {
+        match event {
+            Event::OperandGone(node, operand, uid) => self.operand_gone(&node, operand, &uid),
+            Event::OperandComes(node, operand) => self.operand_comes(&node, operand),
+            Event::OperandReady(node, operand, uid) => self.operand_ready(&node, operand, &uid),
+            Event::OperandCrashes(node, operand, uid) => self.operand_crashes(&node, operand, &uid),
+            Event::Published(node, uid) => self.published(&node, &uid),
+            Event::PodComes(crew) => self.pod_comes(crew),
+            Event::Place => self.place(),
+            Event::PodReady(uid) => self.pod_ready(&uid),
+            Event::PodEnds(uid) => self.pod_ends(&uid),
+            Event::PodGone(uid) => self.pod_gone(&uid),
+            Event::Budgets => self.look_at_budgets(),
+            Event::Fault(fault) => self.fault(fault),
+            Event::Recovers(node) => self.recovers(&node),
+            Event::PluginRepaired(node) => self.plugin_repaired(&node),
+            Event::BudgetYields(crew) => self.budget_yields(crew),
+            Event::OperatorUp => {
+                self.fixed.operator_up = true;
+                self.tell(|| "the operator is available".to_owned());
+                self.publish(Watch::Operator, None);
+            }
+            Event::TemplateMade => self.template_made(),
+            Event::MaintenanceOver(node) => {
+                self.maintenances.remove(&node);
+                self.tell(|| format!("{node} maintenance is over"));
+                self.publish(Watch::Operator, None);
+            }
+            Event::Told(process, version, change) => self.told(process, version, *change),
+            Event::Listed(process, node) => self.listed(process, &node),
+            Event::Decide(process, appointment) => self.decide(process, appointment),
+            Event::Call(process, index) => self.call(process, index),
+            Event::HookStarts(process) => self.hook_starts(process),
+        }
+    }
+
+    fn template_made(&mut self) {
+        self.fixed.template.clone_from(&self.fixed.asked);
+        if self.fixed.revisions.last() != Some(&self.fixed.asked) {
+            self.fixed.revisions.push(self.fixed.asked.clone());
+        }
+        self.publish(Watch::Operator, None);
+    }
+
+    /// The newest driver revision that there is.
+    pub(super) fn newest(&self) -> &str {
+        self.fixed.revisions.last().map_or("", String::as_str)
+    }
+
+    /// The hook's watch tells of a change after a while, in order. `None`: the operator's own objects, as they are now.
+    pub(super) fn publish(&mut self, watch: Watch, change: Option<Change>) {
+        self.versions += 1;
+        if !self.hook.is_alive() {
+            return;
+        }
+        let change = change.unwrap_or_else(|| Change::Fixed(Box::new(self.fixed.clone()), self.maintenances.clone()));
+        let lag = self.draw(self.setup.times.watch, "watch", "");
+        let until = self.told_until.entry(watch).or_default();
+        *until = (*until).max(self.now + lag);
+        let (at, process, version) = (*until, self.hook.process, self.versions);
+        self.queue_at(at, Event::Told(process, version, Box::new(change)));
+    }
+
+    /// The node has changed.
+    pub(super) fn touch(&mut self, name: &str) {
+        let version = (self.versions + 1).to_string();
+        let Some(host) = self.hosts.get_mut(name) else { return };
+        host.node.version = version;
+        let node = host.node.clone();
+        self.publish(Watch::Nodes, Some(Change::Node(name.to_owned(), Some(Box::new(node)))));
+    }
+
+    pub(super) fn touch_operand(&mut self, name: &str, operand: Operand) {
+        let pod = self.hosts.get(name).and_then(|host| host.operand(operand)).cloned().map(Box::new);
+        self.publish(Watch::Operands, Some(Change::Operand(name.to_owned(), operand, pod)));
+    }
+
+    pub(super) fn touch_slice(&mut self, name: &str) {
+        let slice = self.hosts.get(name).and_then(|host| host.slice.clone());
+        self.publish(Watch::Slices, Some(Change::Slice(name.to_owned(), slice)));
+    }
+
+    /// What a kubelet is to do is done now, or when it is back. `false`: not now.
+    pub(super) fn kubelet_does(&mut self, node: &str, event: Event) -> bool {
+        match self.hosts.get_mut(node) {
+            Some(host) if host.node.ready => true,
+            Some(host) => {
+                host.frozen.push(event);
+                false
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn add_host(&mut self, name: &str) {
+        if self.hosts.contains_key(name) {
+            return;
+        }
+        let index = self.hosts.len();
+        self.host_at_rest(name, index);
+        let now = self.now;
+        if let Some(host) = self.hosts.get_mut(name) {
+            host.operands = [None, None, None, None];
+            host.slice = None;
+            (host.node.created, host.node.ready_since) = (objects::second(now), Some(objects::second(now)));
+        }
+        self.touch(name);
+        for operand in Operand::ALL {
+            self.touch_operand(name, operand);
+        }
+        self.touch_slice(name);
+        self.after(500, Event::OperandComes(name.to_owned(), Operand::Driver));
+        let daemons: Vec<usize> = (0..self.crews.len()).filter(|index| self.crews[*index].is_daemon_set()).collect();
+        for crew in daemons {
+            self.daemon_on(crew, name);
+        }
+        self.after(500, Event::Place);
+    }
+
+    /// All nodes on which the setup's placement puts pods.
+    pub(super) fn places(&self, placement: &Placement) -> Vec<String> {
+        match placement {
+            Placement::Each(count) => self.hosts.keys().flat_map(|name| std::iter::repeat_n(name.clone(), *count)).collect(),
+            Placement::On(nodes) => nodes.iter().filter(|node| self.hosts.contains_key(*node)).cloned().collect(),
+        }
+    }
+
+    /// How a node ended, as the hook says.
+    pub(super) fn outcome(&self, node: &str) -> Option<Outcome> {
+        self.report.outcomes.get(node).copied()
+    }
+}

@@ -1,0 +1,61 @@
+//! The configurations of the recipe library.
+
+use gpu_rollout::catalog::{self, lookup};
+use gpu_rollout::contract::yaml;
+use gpu_rollout::device_plugin::check::Verdict;
+use gpu_rollout::device_plugin::effective::{Effective, SharingStrategy};
+use gpu_rollout::device_plugin::environment::Chart;
+use gpu_rollout::device_plugin::version::PluginVersion;
+use gpu_rollout::recipe::load::load;
+use gpu_rollout::recipe::model::Component;
+use gpu_rollout::recipe::read::Files;
+
+use crate::check;
+
+/// What this version of the plugin starts with.
+fn started(component: &Component, name: &str, version: PluginVersion) -> Effective {
+    let text = yaml::to_string(&component.device_plugin_config.as_ref().unwrap().configs[name]).unwrap();
+    let chart: Chart = component.name.parse().unwrap();
+    let (report, _) = check(&text, version, chart.environment(version, &|path| lookup(&component.values, path).cloned()));
+    assert!(report.findings.is_empty(), "{name} at {version}: {:?}", report.findings);
+    let Verdict::Ok(effective) = report.verdict else { panic!("{name} at {version}: {:?}", report.verdict) };
+    *effective
+}
+
+fn component(recipe: &str) -> Component {
+    let components = load(recipe, &[], &mut Files).unwrap().recipe.components;
+    components.into_iter().find(|component| component.device_plugin_config.is_some()).unwrap()
+}
+
+/// Recipes outlive the plugin that their chart brings.
+#[test]
+fn every_proven_plugin_starts_with_every_configuration_and_nothing_is_to_be_said() {
+    let mut seen = Vec::new();
+    for recipe in catalog::recipe_names() {
+        for component in load(recipe, &[], &mut Files).unwrap().recipe.components {
+            for name in component.device_plugin_config.iter().flat_map(|config| config.configs.keys()) {
+                seen.push(format!("{recipe}/{name}"));
+                for version in PluginVersion::PROVEN {
+                    started(&component, name, version);
+                }
+            }
+        }
+    }
+    assert!(["l40s-mps/shared", "l40s-time-slicing/shared"].iter().all(|wanted| seen.iter().any(|one| one == wanted)), "{seen:?}");
+}
+
+/// Shared in time or in space, it is four shares of another name, of which a container gets one.
+#[test]
+fn both_ways_of_sharing_offer_the_same() {
+    for (recipe, strategy) in [("l40s-mps", SharingStrategy::Mps), ("l40s-time-slicing", SharingStrategy::TimeSlicing)] {
+        let component = component(recipe);
+        for version in PluginVersion::PROVEN {
+            let shared = started(&component, "shared", version);
+            assert_eq!((shared.sharing_strategy, shared.fail_requests_greater_than_one), (strategy, Some(true)), "{recipe} at {version}");
+            let [advertised] = shared.advertised.as_slice() else { panic!("{:?}", shared.advertised) };
+            let expected = ("nvidia.com/gpu", "nvidia.com/gpu.shared", 4);
+            assert_eq!((advertised.from.as_str(), advertised.name.as_str(), advertised.replicas), expected, "{recipe} at {version}");
+            assert_eq!(started(&component, "whole", version).sharing_strategy, SharingStrategy::None);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The language of `tests/engine/scenarios/*.txt`: what is given, line by line, and what goes wrong when.
+
+use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::policy::Upgrade;
+use gpu_rollout::contract::settings::{Mode, Settings};
+use gpu_rollout::simulate::fault::{Fault, Scheduled};
+use gpu_rollout::simulate::random::Spread;
+use gpu_rollout::simulate::setup::{Kind, Placement, Protection, Setup, Times, Workers};
+
+use crate::fleet::{NEW, OLD};
+use crate::settings::settings;
+
+/// What every story begins with: one driver bump, driven by us.
+pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
+    Setup {
+        settings: Settings {
+            mode: Mode::Drive,
+            duties: vec![Duty::Settle, Duty::Drive, Duty::Reroll],
+            budget_seconds: 4 * 3600,
+            per_node_seconds: 300,
+            ..settings()
+        },
+        nodes,
+        group_size: 0,
+        seed,
+        times: Times::default(),
+        workers: Vec::new(),
+        gpus: 8,
+        faults: Vec::new(),
+        from: OLD.to_owned(),
+        to: NEW.to_owned(),
+        same_config: false,
+        hook_node: None,
+        dra: true,
+        tells: true,
+        mutation: None,
+    }
+}
+
+/// Milliseconds: `250ms`, `90s`, `5m`, `2h`.
+fn time(text: &str) -> u64 {
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or_else(|| panic!("`{text}` has no unit"));
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => panic!("`{text}` is no time"),
+    };
+    number.parse::<u64>().unwrap_or_else(|_| panic!("`{text}` is no time")) * factor
+}
+
+fn forever(text: Option<&str>) -> Option<u64> {
+    text.map(|text| time(text.trim()))
+}
+
+/// `30s`, `30s..90s`, `heavy 30s..900s`.
+fn spread(text: &str) -> Spread {
+    let (heavy, text) = text.strip_prefix("heavy ").map_or((false, text), |rest| (true, rest));
+    match text.split_once("..") {
+        Some((least, most)) if heavy => Spread::HeavyTail { least: time(least), most: time(most) },
+        Some((least, most)) => Spread::Uniform(time(least), time(most)),
+        None => Spread::Constant(time(text)),
+    }
+}
+
+fn count(text: &str) -> Count {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// `NAME KIND [each N | on NODE,NODE] [grace TIME] [emptyDir] [noGpu] [minAvailable N] [maxUnavailable N] [ends TIME] [label KEY=VALUE]`
+fn workers(text: &str) -> Workers {
+    let mut words = text.split_whitespace();
+    let mut next = |what: &str| words.next().unwrap_or_else(|| panic!("workers {text}: {what} is missing")).to_owned();
+    let mut workers = Workers::new(&next("the name"), Placement::Each(1));
+    workers.kind = match next("the kind").as_str() {
+        "replicaset" => Kind::ReplicaSet,
+        "job" => Kind::Job,
+        "bare" => Kind::Bare,
+        "daemonset" => Kind::DaemonSet,
+        kind => panic!("workers {text}: no kind `{kind}`"),
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().unwrap_or_else(|| panic!("workers {text}: a value is missing"));
+        match word {
+            "each" => workers.placement = Placement::Each(value().parse().expect("a number of pods")),
+            "on" => workers.placement = Placement::On(value().split(',').map(str::to_owned).collect()),
+            "grace" => workers.grace_seconds = time(value()) / 1000,
+            "emptyDir" => workers.empty_dir = true,
+            "noGpu" => workers.gpu = false,
+            "minAvailable" => workers.budgets.push(Protection::MinAvailable(count(value()))),
+            "maxUnavailable" => workers.budgets.push(Protection::MaxUnavailable(count(value()))),
+            "ends" => workers.ends = spread(value()),
+            "label" => {
+                let (key, value) = value().split_once('=').expect("KEY=VALUE");
+                workers.labels.insert(key.to_owned(), value.to_owned());
+            }
+            _ => panic!("workers {text}: `{word}`?"),
+        }
+    }
+    workers
+}
+
+fn fault(text: &str) -> Fault {
+    let (text, period) = text.split_once(" for ").map_or((text, None), |(text, period)| (text, Some(period)));
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let own = |text: &str| text.to_owned();
+    let set = |value: &str| (value != "-").then(|| value.to_owned());
+    let some = || time(period.unwrap_or_else(|| panic!("`{text}`: for how long?")));
+    match words.as_slice() {
+        ["not-ready", node] => Fault::NotReady(own(node), forever(period)),
+        ["gone", node] => Fault::NodeGone(own(node)),
+        ["joins", node] => Fault::NodeJoins(own(node)),
+        ["cordon", node] => Fault::Cordon(own(node)),
+        ["uncordon", node] => Fault::Uncordon(own(node)),
+        ["label", node, key, value] => Fault::Label(own(node), own(key), set(value)),
+        ["annotate", node, key, value] => Fault::Annotate(own(node), own(key), set(value)),
+        ["driver-fails", node, "ever"] => Fault::DriverFails(own(node), None),
+        ["driver-fails", node, times] => Fault::DriverFails(own(node), Some(times.parse().expect("a number of starts"))),
+        ["plugin-fails", node] => Fault::PluginFails(own(node), forever(period)),
+        ["hold-budget", workers] => Fault::HoldBudget(own(workers), forever(period)),
+        ["kill-hook"] => Fault::KillHook(some()),
+        ["lose-lease"] => Fault::LoseLease(some()),
+        ["operator-down"] => Fault::OperatorDown(some()),
+        ["template", version] => Fault::Template(own(version)),
+        ["deploy", limit] => Fault::Deploy(count(limit)),
+        ["maintenance", node] => Fault::Maintenance(own(node), some()),
+        ["pod-comes", workers, node] => Fault::PodComes(own(workers), own(node)),
+        _ => panic!("no fault `{text}`"),
+    }
+}
+
+/// Reads what is given.
+pub(crate) fn read(text: &str) -> Setup {
+    let mut setup = given(3, 1);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let rest = rest.trim();
+        match word {
+            "nodes" => setup.nodes = rest.parse().expect("a number of nodes"),
+            "seed" => setup.seed = rest.parse().expect("a seed"),
+            "upgrade" => setup.settings.upgrade = yaml::<Upgrade>(rest),
+            "groups" => setup.group_size = rest.parse().expect("nodes in a group"),
+            "budget" => setup.settings.budget_seconds = time(rest) / 1000,
+            "per-node" => setup.settings.per_node_seconds = time(rest) / 1000,
+            "tolerate-not-ready" => setup.settings.tolerate_not_ready = count(rest),
+            "driver" => setup.times.driver = spread(rest),
+            "driver-ends" => setup.times.operand_end = spread(rest),
+            "watch" => setup.times.watch = spread(rest),
+            "workers" => setup.workers.push(workers(rest)),
+            "gpus" => setup.gpus = rest.parse().expect("a number of GPUs"),
+            "hook-on" => setup.hook_node = Some(rest.to_owned()),
+            "same-config" => setup.same_config = true,
+            "no-dra" => setup.dra = false,
+            "at" => {
+                let (at, what) = rest.split_once(' ').expect("at TIME FAULT");
+                setup.faults.push(Scheduled { at: time(at), fault: fault(what.trim()) });
+            }
+            _ => panic!("`{line}`?"),
+        }
+    }
+    setup
+}
+
+/// YAML in one line, without the engine's own reader of recipes.
+fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    serde_yaml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}

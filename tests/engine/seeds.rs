@@ -1,0 +1,95 @@
+//! Seeded worlds: whatever happens, the invariants hold and the run comes to an end that says why.
+
+use std::time::Instant;
+
+use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::simulate::fault::Fault;
+use gpu_rollout::simulate::report::Report;
+use gpu_rollout::simulate::setup::Setup;
+use gpu_rollout::simulate::simulate;
+
+use crate::chance::drawn;
+use crate::parameters::{number, show};
+
+/// What is wrong with a run.
+pub(crate) fn wrong(setup: &Setup, report: &Report) -> Option<String> {
+    if !report.violations.is_empty() {
+        return Some(report.violations.join("\n  "));
+    }
+    let verdict = report.verdict.as_ref()?;
+    // The time budget is a week: whatever ends by itself has ended.
+    let traits = setup.settings.driver.traits();
+    // A cordon of others may hold the only place for as long as nobody takes it away; so does one of which nobody knows any more whose it is.
+    let stays =
+        |fault: &Fault| matches!(fault, Fault::Cordon(_)) || matches!(fault, Fault::Annotate(_, key, _) if key == traits.own_record);
+    let for_ever = setup.faults.iter().any(|scheduled| stays(&scheduled.fault) || scheduled.fault.is_for_ever());
+    (verdict.code == ExitCode::Budget && !for_ever).then(|| format!("it does not settle: {}", verdict.message))
+}
+
+/// Runs seeds and says which ones are wrong, and how to see one again.
+fn seeds(from: u64, count: u64, most_nodes: u64) {
+    let mut found = Vec::new();
+    let (mut decisions, mut races) = (0, 0);
+    let began = Instant::now();
+    for seed in from..from + count {
+        let setup = drawn(seed, most_nodes);
+        let report = simulate(&setup);
+        decisions += report.decisions;
+        races += report.races;
+        if let Some(wrong) = wrong(&setup, &report) {
+            found.push(format!(
+                "seed {seed}: {wrong}\n  to see it: SEED={seed} NODES={most_nodes} cargo test --test engine replay -- --ignored --nocapture"
+            ));
+        }
+    }
+    show(&format!(
+        "{count} seeds of up to {most_nodes} nodes: {decisions} decisions, {races} races, {:.1} s",
+        began.elapsed().as_secs_f64()
+    ));
+    assert!(
+        found.is_empty(),
+        "{} of {count}:\n{}",
+        found.len(),
+        found.iter().take(12).map(|text| text.chars().take(700).collect::<String>()).collect::<Vec<_>>().join("\n")
+    );
+}
+
+#[test]
+fn a_hundred_worlds_keep_every_promise() {
+    seeds(0, 100, 10);
+}
+
+#[test]
+#[ignore = "`make soak`"]
+fn soak_ten_thousand_worlds() {
+    seeds(1_000, number("RUNS", 10_000), 12);
+}
+
+#[test]
+#[ignore = "`make soak`"]
+fn soak_larger_worlds() {
+    seeds(500_000, 100, 200);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed| {
+        let mut setup = drawn(seed, 6);
+        setup.tells = true;
+        simulate(&setup).told()
+    };
+    for seed in 0..10 {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}
+
+#[test]
+#[ignore = "shows one seed: SEED=… NODES=…"]
+fn replay() {
+    let mut setup = drawn(number("SEED", 0), number("NODES", 10));
+    setup.tells = true;
+    let report = simulate(&setup);
+    show(&format!("{:#?}\n{:#?}\n{}", setup.settings.upgrade, setup.workers, report.told()));
+    show(&format!("{:?}\n{:#?}\n{:#?}", report.verdict, report.waits, report.violations));
+    assert_eq!(wrong(&setup, &report), None);
+}
