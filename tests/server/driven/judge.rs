@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
 use serde_json::{Value, json};
 
 use super::objects::{FOREIGN, Kind};
@@ -36,6 +37,11 @@ fn node_of(pod: &Value) -> &str {
     pod["spec"]["nodeName"].as_str().unwrap_or_default()
 }
 
+/// The record of a driver on a node.
+fn record(driver: Driver, node: &Value) -> Option<Value> {
+    serde_json::from_str(node["metadata"]["annotations"][driver.traits().own_record].as_str()?).ok()
+}
+
 fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
@@ -64,25 +70,22 @@ impl Driven {
     /// Of a node what must be the same however often the process died.
     fn lasting(&self, node: &Value) -> Value {
         let mut annotations = node["metadata"]["annotations"].clone();
-        if let Some(record) = self.record(node) {
-            let causes: Vec<&String> = record["attempts"].as_object().into_iter().flatten().map(|(cause, _)| cause).collect();
-            annotations[self.driver.traits().own_record] =
-                json!([record["state"], record["failure"]["cause"], record["attempts"], causes, record["cordoned"]]);
+        for driver in &self.drivers {
+            if let Some(record) = record(*driver, node) {
+                annotations[driver.traits().own_record] =
+                    json!([record["state"], record["failure"]["cause"], record["attempts"], record["cordoned"]]);
+            }
         }
         json!([node["metadata"]["labels"], annotations, node["spec"]["unschedulable"]])
-    }
-
-    fn record(&self, node: &Value) -> Option<Value> {
-        serde_json::from_str(node["metadata"]["annotations"][self.driver.traits().own_record].as_str()?).ok()
     }
 
     /// In words, how a node is left: nothing if it is as any other that is done.
     pub(crate) fn left(&self, node: &str) -> String {
         let node = self.world.get("nodes", "", node);
-        let record = self.record(&node).unwrap_or_default();
+        let record = record(self.driver(), &node).unwrap_or_default();
         let cause = record["failure"]["cause"].as_str().unwrap_or_default();
         let attempts = record["attempts"][cause].as_u64().map(|attempts| attempts.to_string()).unwrap_or_default();
-        let state = node["metadata"]["labels"][self.driver.traits().own_state_label].as_str().unwrap_or_default();
+        let state = node["metadata"]["labels"][self.driver().traits().own_state_label].as_str().unwrap_or_default();
         let cordon = if node["spec"]["unschedulable"] == true { "cordoned" } else { "" };
         [state, cause, &attempts, cordon].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     }
@@ -155,6 +158,7 @@ impl Moment<'_> {
     fn passes(&mut self, change: &Change) {
         let key = (change.key.namespace.clone(), change.key.name.clone());
         match change.key.resource.as_str() {
+            "nodes" if change.kind == "DELETED" => drop(self.nodes.remove(&change.key.name)),
             "nodes" => self.node(change),
             "pods" if change.kind == "DELETED" => drop(self.pods.remove(&key)),
             "pods" => {
@@ -178,10 +182,18 @@ impl Moment<'_> {
         if before.is_some_and(|before| foreign(&before) && cordoned(&before)) && foreign(&change.object) && !cordoned(&change.object) {
             self.breaks(change, "lost the cordon that somebody else had put on it");
         }
-        let traits = self.fleet.driver.traits();
-        let state = |node: &&Value| node["metadata"]["labels"][traits.own_state_label].as_str().map(str::to_owned);
-        let in_progress = self.nodes.values().filter(|node| state(node).is_some_and(|state| state != "upgrade-failed")).count();
-        let ours = |node: &&Value| cordoned(node) && self.fleet.record(node).is_some_and(|record| record["cordoned"] == true);
+        let drivers = &self.fleet.drivers;
+        let under_way = |node: &Value| {
+            let state = |driver: &Driver| node["metadata"]["labels"][driver.traits().own_state_label].as_str().map(str::to_owned);
+            drivers.iter().filter_map(state).filter(|state| state != "upgrade-failed").count()
+        };
+        if under_way(&change.object) > 1 {
+            self.breaks(change, "has two drivers replaced at once");
+        }
+        let in_progress = self.nodes.values().filter(|node| under_way(node) > 0).count();
+        let ours = |node: &&Value| {
+            cordoned(node) && drivers.iter().any(|driver| record(*driver, node).is_some_and(|record| record["cordoned"] == true))
+        };
         let unavailable = self.nodes.values().filter(ours).count();
         let policy = &self.fleet.world.settings.upgrade.policy;
         let limit = policy.max_unavailable.unwrap_or(Count::Percent(100)).of(NODES);
@@ -204,12 +216,19 @@ impl Moment<'_> {
         if !kind.is_some_and(Kind::is_driver) {
             return;
         }
+        let network = |other: &&Value| Kind::of(other) == Some(Kind::Mofed) && node_of(other) == name_of(&node);
+        if kind == Some(Kind::Driver)
+            && self.pods.values().find(network).is_some_and(|mofed| mofed["metadata"]["labels"]["controller-revision-hash"] != "new")
+        {
+            self.breaks(change, "was replaced before the network's driver");
+        }
         let policy = &self.fleet.world.settings.upgrade.policy;
-        let drains = policy.drain.is_some();
+        // Where pod deletion comes first, a drain is only for the nodes on which it did not get through.
+        let (deletes, drains) = (policy.pod_deletion.is_some(), policy.drain.is_some());
         let protects = |other: &&Value| {
             let holds = other["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].is_string();
             let over = matches!(other["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-            Kind::of(other).is_none() && node_of(other) == name_of(&node) && !over && (drains || holds && policy.pod_deletion.is_some())
+            Kind::of(other).is_none() && node_of(other) == name_of(&node) && !over && (drains && !deletes || holds && deletes)
         };
         let there: BTreeSet<&str> = self.pods.values().filter(protects).map(name_of).collect();
         if !there.is_empty() {

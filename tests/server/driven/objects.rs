@@ -27,11 +27,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What stands on the nodes of a driver's fleet.
-    pub(crate) fn all(driver: Driver) -> &'static [Self] {
-        match driver {
-            Driver::Gpu => &[Self::Driver, Self::Toolkit, Self::Validator, Self::Plugin],
-            Driver::Ofed => &[Self::Mofed],
+    /// What stands on the nodes of a fleet with these drivers.
+    pub(crate) fn all(drivers: &[Driver]) -> Vec<Self> {
+        let of = |driver: &Driver| match driver {
+            Driver::Gpu => vec![Self::Driver, Self::Toolkit, Self::Validator, Self::Plugin],
+            Driver::Ofed => vec![Self::Mofed],
+        };
+        drivers.iter().flat_map(of).collect()
+    }
+
+    /// Which driver it is, if it is one.
+    pub(crate) fn installs(self) -> Option<Driver> {
+        match self {
+            Self::Driver => Some(Driver::Gpu),
+            Self::Mofed => Some(Driver::Ofed),
+            Self::Toolkit | Self::Validator | Self::Plugin => None,
         }
     }
 
@@ -43,7 +53,7 @@ impl Kind {
     }
 
     pub(crate) fn is_driver(self) -> bool {
-        matches!(self, Self::Driver | Self::Mofed)
+        self.installs().is_some()
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -150,12 +160,18 @@ impl Kind {
     }
 }
 
-pub(crate) fn node(name: &str, driver: Driver) -> Value {
+pub(crate) fn node(name: &str, drivers: &[Driver]) -> Value {
     let since = text(at(-100_000));
-    let labels = match driver {
-        Driver::Gpu => json!({names::GPU_PRESENT_LABEL: "true", names::DEPLOY_DRIVER_LABEL: "true", names::DEPLOY_TOOLKIT_LABEL: "true"}),
-        Driver::Ofed => json!({names::NIC_PRESENT_LABEL: "true"}),
-    };
+    let mut labels = json!({});
+    for driver in drivers {
+        let present: &[&str] = match driver {
+            Driver::Gpu => &[names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, names::DEPLOY_TOOLKIT_LABEL],
+            Driver::Ofed => &[names::NIC_PRESENT_LABEL],
+        };
+        for label in present {
+            labels[*label] = json!("true");
+        }
+    }
     json!({
         "kind": "Node", "apiVersion": "v1", "metadata": {"name": name, "creationTimestamp": since, "labels": labels}, "spec": {},
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]},

@@ -30,6 +30,8 @@ pub(crate) struct Script {
     pub(crate) safe_load: bool,
     /// Seconds until a pod of a workload is ready, where it is not two.
     pub(crate) slow: BTreeMap<&'static str, u64>,
+    /// Nodes that are taken out of the cluster a moment after they were cordoned.
+    pub(crate) leaving: BTreeSet<&'static str>,
     /// What people do, and at which second of the story.
     pub(crate) people: Vec<(u64, Deed)>,
 }
@@ -42,13 +44,13 @@ enum Event {
     Runs(Key),
     Crashes(Key, usize),
     Ready(Key),
+    Leaves(String),
     People(Deed),
 }
 
 /// Everybody else.
 pub(crate) struct Play {
     server: Server,
-    driver: Driver,
     script: Script,
     due: BTreeMap<(Instant, u64), Event>,
     count: u64,
@@ -61,12 +63,13 @@ pub(crate) struct Play {
 const CRASH_SECONDS: u64 = 2;
 /// How many there are: the hook gives up above ten.
 const CRASHES: usize = 14;
+/// How long after its cordon a node leaves: its driver is on its way then.
+const LEAVE_SECONDS: u64 = 6;
 
 impl Play {
-    pub(crate) fn new(server: &Server, driver: Driver, script: Script) -> Self {
+    pub(crate) fn new(server: &Server, script: Script) -> Self {
         let mut play = Self {
             server: server.clone(),
-            driver,
             script,
             due: BTreeMap::new(),
             count: 0,
@@ -131,7 +134,12 @@ impl Play {
                 match (key.resource.as_str(), kind) {
                     ("pods", "DELETED") => self.gone(&object),
                     ("pods", _) => self.leaves(&key, &object),
-                    ("nodes", _) => self.loads(&key.name),
+                    ("nodes", "MODIFIED") => {
+                        self.loads(&key.name);
+                        if object["spec"]["unschedulable"] == true && self.script.leaving.remove(key.name.as_str()) {
+                            self.after(LEAVE_SECONDS, Event::Leaves(key.name));
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -168,13 +176,14 @@ impl Play {
 
     /// A driver pod that waits may load as soon as the annotation is gone.
     fn loads(&mut self, node: &str) {
-        let annotation = self.driver.traits().safe_load;
-        let object = self.server.state().store.objects[&Key::new("nodes", "", node)].clone();
-        if !self.script.safe_load || object["metadata"]["annotations"][annotation].is_string() {
+        let Some(object) = self.server.state().store.objects.get(&Key::new("nodes", "", node)).cloned() else { return };
+        let waits = |driver: Driver| object["metadata"]["annotations"][driver.traits().safe_load].is_string();
+        if !self.script.safe_load {
             return;
         }
         let waiting = self.pods(|pod| {
-            Kind::of(pod).is_some_and(Kind::is_driver) && pod["spec"]["nodeName"] == node && pod["status"]["phase"] == "Pending"
+            let driver = Kind::of(pod).and_then(Kind::installs);
+            driver.is_some_and(|driver| !waits(driver)) && pod["spec"]["nodeName"] == node && pod["status"]["phase"] == "Pending"
         });
         for (key, _) in waiting {
             if self.loading.insert(key.clone()) {
@@ -245,26 +254,50 @@ impl Play {
                 let now = self.server.clock.now();
                 edit(&self.server, &key, |pod| pod["status"] = objects::running(pod, now));
             }
+            Event::Leaves(node) => self.leaves_cluster(&node),
             Event::People(deed) => deed(&self.server),
+        }
+    }
+
+    /// The machine is gone: its Node object, what stood on it, and its place in the DaemonSets' status.
+    fn leaves_cluster(&self, node: &str) {
+        self.server.change(|state| state.store.remove(&Key::new("nodes", "", node)));
+        for (key, _) in self.pods(|pod| pod["spec"]["nodeName"] == node) {
+            self.server.change(|state| state.store.remove(&key));
+        }
+        let slice = Key::new("resourceslices", "", slice(node, NEW)["metadata"]["name"].as_str().unwrap());
+        self.server.change(|state| state.store.remove(&slice));
+        let sets: Vec<Key> = {
+            let state = self.server.state();
+            state.store.objects.keys().filter(|key| key.resource == "daemonsets").cloned().collect()
+        };
+        for key in sets {
+            edit(&self.server, &key, |set| {
+                for count in ["desiredNumberScheduled", "currentNumberScheduled", "numberReady"] {
+                    let fewer = set["status"][count].as_u64().unwrap() - 1;
+                    set["status"][count] = json!(fewer);
+                }
+            });
         }
     }
 
     fn create(&mut self, kind: Kind, node: &str) {
         let there = self.pods(|pod| Kind::of(pod) == Some(kind) && pod["spec"]["nodeName"] == node);
-        if !there.is_empty() {
+        if !there.is_empty() || !self.server.state().store.objects.contains_key(&Key::new("nodes", "", node)) {
             return;
         }
         let key = create(&self.server, kind, node, "new", NEW);
         match kind {
-            Kind::Driver | Kind::Mofed => self.driver_starts(&key, node),
+            Kind::Driver => self.driver_starts(&key, node, Driver::Gpu),
+            Kind::Mofed => self.driver_starts(&key, node, Driver::Ofed),
             Kind::Toolkit | Kind::Plugin => self.after(1, Event::Runs(key)),
             Kind::Validator => self.after(2, Event::Runs(key)),
         }
     }
 
     /// The driver manager takes what stands on the driver away, and the driver loads.
-    fn driver_starts(&mut self, key: &Key, node: &str) {
-        if self.driver == Driver::Gpu {
+    fn driver_starts(&mut self, key: &Key, node: &str, driver: Driver) {
+        if driver == Driver::Gpu {
             edit(&self.server, &Key::new("nodes", "", node), |object| {
                 object["metadata"]["labels"][names::DEPLOY_TOOLKIT_LABEL] = json!("paused-for-driver-upgrade");
             });
@@ -277,7 +310,7 @@ impl Play {
         if self.script.failing.contains(node) || self.script.failing_once.remove(node) {
             self.after(CRASH_SECONDS, Event::Crashes(key.clone(), 0));
         } else if self.script.safe_load {
-            let annotation = self.driver.traits().safe_load;
+            let annotation = driver.traits().safe_load;
             edit(&self.server, &Key::new("nodes", "", node), |object| object["metadata"]["annotations"][annotation] = json!("true"));
         } else {
             self.after(self.script.driver_seconds, Event::Runs(key.clone()));

@@ -37,7 +37,7 @@ impl Story {
     }
 }
 
-fn gpu(change: impl FnOnce(&mut Settings)) -> Driven {
+fn gpu(change: impl Fn(&mut Settings)) -> Driven {
     Driven::new(Driver::Gpu, change)
 }
 
@@ -61,6 +61,9 @@ fn tried_once(settings: &mut Settings) {
 fn room_for_another(settings: &mut Settings) {
     settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
 }
+
+/// Patches of a node that is done at its second attempt, or failed at it.
+pub(crate) const TRIED_TWICE: usize = 5;
 
 /// Well upgraded, all of them.
 const WELL: Story = Story {
@@ -138,7 +141,7 @@ pub(crate) const STORIES: &[Story] = &[
         name: "a job that is waited for",
         make: || {
             let wait = WaitForCompletion { pod_selector: "app=train".into(), timeout_seconds: 0 };
-            let fleet = gpu(|settings| settings.upgrade.policy.wait_for_completion = Some(wait));
+            let fleet = gpu(|settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
             fleet.works(("Job", "train"), "gpu-1", 1, true).with(|script| script.people.push((50, job_ends)))
         },
         ..WELL
@@ -153,6 +156,27 @@ pub(crate) const STORIES: &[Story] = &[
         ..WELL
     },
     Story {
+        name: "pod deletion that does not get through, then drain",
+        make: || {
+            let fleet = gpu(|settings| {
+                draining(settings);
+                settings.upgrade.policy.pod_deletion = Some(PodDeletion { timeout_seconds: 10, ..PodDeletion::default() });
+            });
+            let fleet = fleet.serves("serve", "gpu-0", 2, true).serves("web", "gpu-0", 1, false).protected("serve", 1);
+            fleet.with(|script| script.slow = [("serve", 30)].into())
+        },
+        patches: [4, 4, 3],
+        evictions: 5,
+        ..WELL
+    },
+    Story {
+        name: "a node that leaves",
+        make: || gpu(|_| {}).with(|script| script.leaving = ["gpu-1"].into()),
+        says: "settled: 2 of ",
+        patches: [3, 2, 3],
+        ..WELL
+    },
+    Story {
         name: "a driver that fails",
         make: || gpu(tried_once).with(|script| script.failing = ["gpu-1"].into()),
         code: ExitCode::NodesFailed,
@@ -163,19 +187,35 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "a driver that starts at the second attempt",
         make: || gpu(|_| {}).with(|script| script.failing_once = ["gpu-1"].into()),
-        patches: [3, 5, 3],
+        patches: [3, TRIED_TWICE, 3],
         drivers: [1, 2, 1],
+        ..WELL
+    },
+    Story {
+        name: "a driver that fails at every attempt",
+        make: || {
+            let fleet = gpu(|settings| {
+                tried_once(settings);
+                settings.upgrade.attempts = 2;
+            });
+            fleet.with(|script| script.failing = ["gpu-1"].into())
+        },
+        code: ExitCode::NodesFailed,
+        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (2 attempts); it stays cordoned",
+        patches: [3, TRIED_TWICE, 3],
+        drivers: [1, 2, 1],
+        left: &[("gpu-1", "upgrade-failed driver-failing 2 cordoned")],
         ..WELL
     },
     Story {
         name: "evictions that need a second attempt",
         make: || {
             let deletion = PodDeletion { timeout_seconds: 10, ..PodDeletion::default() };
-            let fleet = gpu(|settings| settings.upgrade.policy.pod_deletion = Some(deletion));
+            let fleet = gpu(|settings| settings.upgrade.policy.pod_deletion = Some(deletion.clone()));
             let fleet = fleet.serves("serve", "gpu-1", 2, true).protected("serve", 1);
             fleet.with(|script| script.slow = [("serve", 50)].into())
         },
-        patches: [3, 5, 3],
+        patches: [3, TRIED_TWICE, 3],
         evictions: 2,
         ..WELL
     },
@@ -227,6 +267,23 @@ pub(crate) const STORIES: &[Story] = &[
         says: "settled: 3 of 3 nodes done",
         patches: [4; 3],
         evictions: 4,
+        ..WELL
+    },
+    Story {
+        name: "a network device whose node leaves",
+        make: || Driven::new(Driver::Ofed, |_| {}).with(|script| script.leaving = ["gpu-2"].into()),
+        says: "settled: 2 of ",
+        patches: [3, 3, 2],
+        ..WELL
+    },
+    Story {
+        name: "OFED, then GPU on the same nodes",
+        make: || {
+            let fleet = Driven::of(&[Driver::Ofed, Driver::Gpu], draining).serves("serve", "gpu-0", 2, true).protected("serve", 1);
+            fleet.with(|script| script.driver_seconds = 4)
+        },
+        patches: [6; 3],
+        evictions: 7,
         ..WELL
     },
 ];

@@ -13,6 +13,10 @@ pub(crate) enum Effect {
     Hang,
     /// It has its effect; there is never an answer.
     LoseAnswer,
+    /// It arrives so many seconds later, when nobody waits for its answer any more; the test is told when it is sent.
+    Late(u64),
+    /// It goes as any other, and the test is told.
+    Tell,
     /// As `Hang`, and the test is told: the process dies before its request is sent.
     CrashBefore,
     /// As `LoseAnswer`, and the test is told: the process dies before it sees the answer.

@@ -114,19 +114,23 @@ impl Watch {
                 visible = visible.min(change.version - 1);
             }
         }
-        let mut text = Vec::new();
+        let mut lines: Vec<Vec<u8>> = Vec::new();
         // Each change raises the version by one, so versions are positions.
         let (from, to) = (usize::try_from(self.cursor).unwrap(), usize::try_from(visible.max(self.cursor)).unwrap());
         for change in &state.store.history[from..to] {
             if self.request.selects(&change.key, &change.object) {
                 let object = super::convert(&self.request, &change.object);
-                text.extend(line(change.kind, &object));
+                lines.push(line(change.kind, &object));
                 if state.duplicate && change.kind != "DELETED" {
-                    text.extend(line("MODIFIED", &object));
+                    lines.push(line("MODIFIED", &object));
                 }
             }
         }
         self.cursor = self.cursor.max(visible);
+        if state.reversed {
+            lines.reverse();
+        }
+        let text = lines.concat();
         if !text.is_empty() {
             return Next::Item(Ok(text));
         }
