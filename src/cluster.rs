@@ -10,6 +10,7 @@ pub mod focus;
 pub mod follow;
 pub mod intern;
 pub mod job;
+mod joined;
 pub mod lease;
 pub mod list;
 pub mod network;

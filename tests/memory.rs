@@ -3,22 +3,15 @@
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use gpu_rollout::cluster::watches::{Sync, Watches};
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::rollout::decide::decide;
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::Observed;
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::Timestamp;
-use kube::Client;
-use tokio::sync::watch;
-use tower::BoxError;
 
 #[path = "fixture/settings.rs"]
 mod settings;
@@ -26,61 +19,15 @@ mod settings;
 #[path = "memory/objects.rs"]
 mod objects;
 
+#[path = "memory/server.rs"]
+mod server;
+
+use server::Server;
+
 /// Nodes of the fleet.
 const NODES: usize = 10_000;
 /// What a hook Job may hold at most: the aim for 10,000 nodes.
 const LIMIT_MIB: f64 = 128.0;
-
-type Body = UnsyncBoxBody<Bytes, BoxError>;
-
-/// The server; clones are the same one.
-#[derive(Clone)]
-struct Server {
-    nodes: usize,
-    /// How often all watches have been ended: every time they have to be listed anew.
-    endings: watch::Sender<u64>,
-    /// MiB that were sent.
-    sent: Arc<Mutex<f64>>,
-}
-
-fn response(body: Body) -> http::Response<Body> {
-    http::Response::builder().header("content-type", "application/json").body(body).unwrap()
-}
-
-impl Server {
-    fn answer(&self, request: &http::Request<kube::client::Body>) -> http::Response<Body> {
-        let uri = request.uri().clone();
-        let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let parameter = |key: &str| pairs.clone().find(|(name, _)| *name == key).map(|(_, value)| value);
-        if parameter("watch").is_some() {
-            return self.watch();
-        }
-        let (mut items, begin) = (Vec::new(), parameter("continue").map_or(0, |text| text.parse().unwrap()));
-        let end = begin + parameter("limit").unwrap().parse::<usize>().unwrap();
-        let selector = parameter("labelSelector").unwrap_or_default();
-        let total = objects::count(uri.path(), selector, self.nodes);
-        for index in begin..end.min(total) {
-            items.push(objects::object(uri.path(), selector, index));
-        }
-        let next = if end < total { end.to_string() } else { String::new() };
-        let metadata = format!(r#"{{"resourceVersion":"1","continue":"{next}"}}"#);
-        let text = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{metadata},"items":[{}]}}"#, items.join(","));
-        *self.sent.lock().unwrap() += f64::from(u32::try_from(text.len()).unwrap()) / f64::from(1 << 20);
-        response(Full::new(Bytes::from(text)).map_err(Into::into).boxed_unsync())
-    }
-
-    /// A watch that says nothing until all are ended with an error.
-    fn watch(&self) -> http::Response<Body> {
-        let mut endings = self.endings.subscribe();
-        let body = futures::stream::once(async move {
-            endings.changed().await.unwrap();
-            let status =
-                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
-            Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n"))))
-        });
-        response(StreamBody::new(body).map_err(|never| match never {}).boxed_unsync())
-    }
-}
 
 /// A figure of `/proc/self/status` in MiB.
 fn status(figure: &str) -> f64 {
@@ -106,10 +53,8 @@ async fn in_step(watches: &Watches) {
 #[tokio::test(flavor = "current_thread")]
 #[ignore = "a measurement: make bench"]
 async fn ten_thousand_nodes_fit_into_a_hook_job() {
-    let server = Server { nodes: NODES, endings: watch::Sender::new(0), sent: Arc::default() };
-    let answering = server.clone();
-    let service = tower::service_fn(move |request| std::future::ready(Ok::<_, Infallible>(answering.answer(&request))));
-    let client = Client::new(service, "default");
+    let server = Server::new(NODES);
+    let client = server.client();
     let duties = vec![Duty::Settle, Duty::Drive, Duty::Reroll];
     let settings = Settings { mode: Mode::Drive, duties, ..settings::settings() };
     let size = objects::object("/api/v1/nodes", "", 0).len();

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::rollout::observed::{Named, Views};
+
 /// How a watch stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Health {
@@ -25,6 +27,16 @@ pub enum Health {
 struct Content<V> {
     items: BTreeMap<String, Arc<V>>,
     health: Health,
+    /// All of them, as they were last asked for. `None`: they have changed since then.
+    snapshot: Option<Views<V>>,
+    /// The same by name.
+    named: Option<Named<V>>,
+}
+
+impl<V> Content<V> {
+    fn new(health: Health) -> Mutex<Self> {
+        Mutex::new(Self { items: BTreeMap::new(), health, snapshot: None, named: None })
+    }
 }
 
 /// The cache of one watch. Clones share the content.
@@ -43,12 +55,12 @@ impl<V> Clone for Table<V> {
 impl<V: Clone + PartialEq> Table<V> {
     /// An empty cache. `changed` is told after every change; many changes before it is looked at are one.
     pub fn new(changed: Arc<Notify>) -> Self {
-        Self { content: Arc::new(Mutex::new(Content { items: BTreeMap::new(), health: Health::Starting })), changed }
+        Self { content: Arc::new(Content::new(Health::Starting)), changed }
     }
 
     /// One that nothing fills.
     pub fn absent(changed: Arc<Notify>) -> Self {
-        Self { content: Arc::new(Mutex::new(Content { items: BTreeMap::new(), health: Health::Absent })), changed }
+        Self { content: Arc::new(Content::new(Health::Absent)), changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, Content<V>> {
@@ -66,9 +78,18 @@ impl<V: Clone + PartialEq> Table<V> {
         self.lock().items.values().map(|value| V::clone(value)).collect()
     }
 
-    /// Everything that it holds.
-    pub fn shared(&self) -> Vec<Arc<V>> {
-        self.lock().items.values().cloned().collect()
+    /// Everything that it holds; the same list as before, if nothing has changed.
+    pub fn snapshot(&self) -> Views<V> {
+        let mut content = self.lock();
+        let Content { items, snapshot, .. } = &mut *content;
+        snapshot.get_or_insert_with(|| items.values().cloned().collect()).clone()
+    }
+
+    /// The same by name.
+    pub fn named(&self, name: fn(&V) -> &str) -> Named<V> {
+        let mut content = self.lock();
+        let Content { items, named, .. } = &mut *content;
+        named.get_or_insert_with(|| items.values().map(|value| (name(value).to_owned(), Arc::clone(value))).collect()).clone()
     }
 
     /// The value under this key if it equals this one: while a list is read, the same is not held twice.
@@ -82,6 +103,7 @@ impl<V: Clone + PartialEq> Table<V> {
         let mut content = self.lock();
         if content.items != items || content.health != Health::InStep {
             content.items = items;
+            (content.snapshot, content.named) = (None, None);
             content.health = Health::InStep;
             self.changed.notify_one();
         }
@@ -97,6 +119,7 @@ impl<V: Clone + PartialEq> Table<V> {
             None => drop(content.items.remove(&key)),
         }
         if changed {
+            (content.snapshot, content.named) = (None, None);
             self.changed.notify_one();
         }
     }
@@ -107,6 +130,7 @@ impl<V: Clone + PartialEq> Table<V> {
         if content.health != health {
             if health == Health::Absent {
                 content.items.clear();
+                (content.snapshot, content.named) = (None, None);
             }
             content.health = health;
             self.changed.notify_one();

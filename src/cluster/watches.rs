@@ -15,13 +15,14 @@ use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::names;
 use crate::contract::settings::Settings;
-use crate::rollout::observed::{self, Observed};
+use crate::rollout::observed::{self, Observed, Views};
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
 use super::focus::Focus;
 use super::follow::{Selection, follow};
 use super::intern::Interner;
+use super::joined::Joined;
 use super::{network, project};
 
 mod workloads;
@@ -52,6 +53,8 @@ pub struct Watches {
     drivers: Table<observed::Pod>,
     toolkits: Table<observed::Pod>,
     validators: Table<observed::Pod>,
+    /// Pods of driver and toolkit.
+    operands: Joined<observed::Pod>,
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
     workloads: WorkloadWatches,
@@ -63,6 +66,7 @@ struct DraWatches {
     namespaces: Vec<String>,
     daemon_sets: Vec<Table<observed::DaemonSet>>,
     pods: Vec<Table<observed::Pod>>,
+    joined: Joined<observed::Pod>,
     slices: Table<observed::Slice>,
 }
 
@@ -166,6 +170,7 @@ impl Watches {
                 .iter()
                 .map(|namespace| watch!(Api::<core::Pod>::namespaced(client.clone(), namespace), all(), pod()))
                 .collect(),
+            joined: Joined::default(),
             slices: if let Some(version) = slice_version {
                 let slices = dynamic("resource.k8s.io", version, "ResourceSlice", "resourceslices");
                 watch!(Api::<DynamicObject>::all_with(client.clone(), &slices), all(), project::slice)
@@ -232,6 +237,7 @@ impl Watches {
                 Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), pod()),
                 None => Table::absent(Arc::clone(&changed)),
             },
+            operands: Joined::default(),
             dra,
             device_plugin,
             workloads,
@@ -299,17 +305,17 @@ impl Watches {
     /// What all caches hold.
     pub fn observed(&self) -> Observed {
         Observed {
-            nodes: self.nodes.shared().into_iter().map(|node| (node.name.clone(), node)).collect(),
+            nodes: self.nodes.named(|node| &node.name),
             operator: self.operator.values().into_iter().next(),
             cluster_policy: served(&self.cluster_policy, first),
             nic_cluster_policy: served(&self.nic_cluster_policy, first),
             nvidia_drivers: served(&self.nvidia_drivers, copies),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),
-            pods: [&self.drivers, &self.toolkits].into_iter().flat_map(Table::shared).collect(),
+            pods: self.operands.of([&self.drivers, &self.toolkits]),
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
             device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
-            validators: self.validators.shared().into_iter().collect(),
+            validators: self.validators.snapshot(),
             workloads: self.workloads.observed(),
         }
     }
@@ -321,7 +327,7 @@ impl DevicePluginWatches {
             config: self.config.values().into_iter().next(),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),
-            pods: self.pods.shared().into_iter().collect(),
+            pods: self.pods.snapshot(),
         }
     }
 }
@@ -331,23 +337,23 @@ impl DraWatches {
         observed::Dra {
             namespaces: self.namespaces.clone(),
             daemon_sets: self.daemon_sets.iter().flat_map(Table::values).collect(),
-            pods: self.pods.iter().flat_map(Table::shared).collect(),
-            slices: served(&self.slices, |slices| slices.iter().cloned().collect()),
+            pods: self.joined.of(&self.pods),
+            slices: served(&self.slices, Views::clone),
         }
     }
 }
 
-fn served<V: Clone + PartialEq, T>(table: &Table<V>, content: impl FnOnce(&[Arc<V>]) -> T) -> observed::Api<T> {
+fn served<V: Clone + PartialEq, T>(table: &Table<V>, content: impl FnOnce(&Views<V>) -> T) -> observed::Api<T> {
     match table.health() {
         Health::Absent => observed::Api::Absent,
-        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) => observed::Api::Served(content(&table.shared())),
+        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) => observed::Api::Served(content(&table.snapshot())),
     }
 }
 
-fn first<V: Clone>(views: &[Arc<V>]) -> Option<V> {
-    views.first().map(|view| V::clone(view))
+fn first<V: Clone>(views: &Views<V>) -> Option<V> {
+    views.first().cloned()
 }
 
-fn copies<V: Clone>(views: &[Arc<V>]) -> Vec<V> {
-    views.iter().map(|view| V::clone(view)).collect()
+fn copies<V: Clone>(views: &Views<V>) -> Vec<V> {
+    views.iter().cloned().collect()
 }

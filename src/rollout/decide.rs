@@ -142,7 +142,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
     let has_driver = |node: &Node| settings.has(Duty::Settle) && is_driver_node(node, settings.driver);
     let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
-    let has_plugin = |node: &Node| !devices.pods_on(node).is_empty() || memory.has_device_plugin_away(node);
+    let has_plugin = |node: &Node| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);
     // A node that lost its device in the middle of its upgrade is to be given back.
     let traits = settings.driver.traits();
     let is_ours = |node: &Node| node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);

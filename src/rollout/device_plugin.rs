@@ -10,10 +10,10 @@ use crate::contract::record::Config;
 use crate::contract::settings::{DevicePluginSettings, Fallback};
 
 use super::node::Base;
-use super::observed::{ClusterPolicy, ConfigMap, DaemonSet, Node, Observed, Pod};
+use super::observed::{ClusterPolicy, ConfigMap, DaemonSet, Node, Observed, Pod, Views};
 use super::spec::carries_labels;
 
-/// The device plugin of a cluster, looked up by node once for a whole fleet.
+/// The device plugin of a cluster.
 #[derive(Debug)]
 pub struct DevicePlugins<'a> {
     settings: &'a DevicePluginSettings,
@@ -21,7 +21,7 @@ pub struct DevicePlugins<'a> {
     policy: Option<&'a ClusterPolicy>,
     daemon_sets: Vec<&'a DaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
-    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    pods: &'a Views<Pod>,
 }
 
 /// Which configuration a node uses.
@@ -57,13 +57,6 @@ impl<'a> DevicePlugins<'a> {
                 && !is_of_another_release(daemon_set, settings)
         };
         let daemon_sets: Vec<&DaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
-        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        for pod in &seen.pods {
-            let owned = daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
-            if let Some(node) = pod.node.as_deref().filter(|_| owned) {
-                pods.entry(node).or_default().push(pod);
-            }
-        }
         let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
         for revision in &seen.revisions {
             let newest = numbers.entry(&revision.owner).or_insert((i64::MIN, ""));
@@ -73,7 +66,7 @@ impl<'a> DevicePlugins<'a> {
         }
         let newest = numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect();
         let policy = observed.cluster_policy.served().and_then(Option::as_ref);
-        Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest, pods }
+        Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest, pods: &seen.pods }
     }
 
     /// The ConfigMap, if it is there.
@@ -92,14 +85,15 @@ impl<'a> DevicePlugins<'a> {
     }
 
     /// All their pods on a node.
-    pub fn pods_on(&self, node: &Node) -> &[&'a Pod] {
-        self.pods.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default()
+    pub fn pods_on(&self, node: &Node) -> impl Iterator<Item = &'a Pod> {
+        let owned = |pod: &&Pod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+        self.pods.on(&node.name).filter(owned)
     }
 
     /// The pod of one DaemonSet on a node: while it is replaced two stand there, and the one that stays counts.
     pub fn pod(&self, node: &Node, daemon_set: &DaemonSet) -> Option<&'a Pod> {
-        let owned = |pod: &&&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
-        self.pods_on(node).iter().filter(owned).max_by_key(|pod| (!pod.deleting, pod.created)).copied()
+        let owned = |pod: &&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
+        self.pods.on(&node.name).filter(owned).max_by_key(|pod| (!pod.deleting, pod.created))
     }
 
     /// Whether the DaemonSet replaces the pod by itself, because its template has changed, or may be about to: its controller, or the

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
 
-use super::observed::{DaemonSet, Labels, Node, Observed, Pod};
+use super::observed::{DaemonSet, Labels, Node, Observed, Pod, Views};
 use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use super::version::DriverVersion;
@@ -40,15 +40,15 @@ pub enum Status {
     Waiting(Reason),
 }
 
-/// Pods and DaemonSets of driver and toolkit, looked up by node once for a whole fleet.
+/// Pods and DaemonSets of driver and toolkit.
 #[derive(Debug)]
 pub struct Operands<'a> {
     driver: Driver,
     drivers: Vec<&'a DaemonSet>,
     toolkits: Vec<&'a DaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
-    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
-    /// How many pods each DaemonSet has.
+    pods: &'a Views<Pod>,
+    /// How many pods each DaemonSet has, where that counts.
     owned: BTreeMap<&'a str, i32>,
     /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
     asked: Asked,
@@ -77,7 +77,7 @@ enum Asked {
 }
 
 impl<'a> Operands<'a> {
-    /// Sorts what is observed by node.
+    /// Finds them in what is observed.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
         let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
         for revision in &observed.revisions {
@@ -86,15 +86,9 @@ impl<'a> Operands<'a> {
                 *newest = (revision.revision, &revision.hash);
             }
         }
-        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         let mut owned: BTreeMap<&str, i32> = BTreeMap::new();
-        for pod in &observed.pods {
-            if let Some(owner) = &pod.owner {
-                *owned.entry(owner).or_default() += 1;
-            }
-            if let Some(node) = &pod.node {
-                pods.entry(node).or_default().push(pod);
-            }
+        for owner in observed.pods.iter().filter(|_| driver == Driver::Ofed).filter_map(|pod| pod.owner.as_deref()) {
+            *owned.entry(owner).or_default() += 1;
         }
         let drivers = driver_daemon_sets(observed, driver);
         Self {
@@ -103,7 +97,7 @@ impl<'a> Operands<'a> {
             drivers,
             toolkits: if driver == Driver::Gpu { toolkit_daemon_sets(observed).collect() } else { Vec::new() },
             newest: numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect(),
-            pods,
+            pods: &observed.pods,
             owned,
         }
     }
@@ -133,8 +127,7 @@ impl<'a> Operands<'a> {
         match self.driver {
             Driver::Gpu => selecting.next().is_some(),
             Driver::Ofed => selecting.any(|daemon_set| {
-                let owned = |pod: &&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
-                let here = self.pods.get(node.name.as_str()).into_iter().flatten().any(owned);
+                let here = self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
                 let all = self.owned.get(daemon_set.uid.as_str()).copied().unwrap_or(0);
                 here || daemon_set.desired > all
             }),
@@ -142,9 +135,9 @@ impl<'a> Operands<'a> {
     }
 
     fn pod(&self, node: &Node, (key, value): (&str, Option<&str>)) -> Option<&'a Pod> {
-        let of_kind = |pod: &&&Pod| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
+        let of_kind = |pod: &&Pod| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
         // While a pod is replaced two stand there: the one that stays counts.
-        self.pods.get(node.name.as_str())?.iter().filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created)).copied()
+        self.pods.on(&node.name).filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created))
     }
 
     /// How far the node is.

@@ -11,7 +11,7 @@ mod views;
 pub mod workload;
 
 pub use labels::{Label, Labels};
-pub use views::{Named, Views};
+pub use views::{Named, OnNode, Views};
 
 /// An API that a server may not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -366,4 +366,16 @@ pub struct Slice {
     pub driver_version: Option<String>,
     /// How many devices it holds.
     pub devices: usize,
+}
+
+impl OnNode for Pod {
+    fn on_node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+}
+
+impl OnNode for Slice {
+    fn on_node(&self) -> Option<&str> {
+        Some(&self.node)
+    }
 }

@@ -1,24 +1,21 @@
 //! The DRA kubelet plugin: which DaemonSets are one, and how it stands on each node.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use crate::contract::names;
 use crate::contract::settings::Reroll;
 
 use super::node::{Base, selects};
-use super::observed::{DaemonSet, Node, Observed, Pod, Slice};
+use super::observed::{DaemonSet, Node, Observed, Pod, Slice, Views};
 use super::reason::Reason;
 use super::stale::{outdated_slice, staleness};
 
-/// The DRA driver of a cluster, looked up by node once for a whole fleet.
+/// The DRA driver of a cluster.
 #[derive(Debug)]
 pub struct Plugins<'a> {
     daemon_sets: Vec<&'a DaemonSet>,
-    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
-    slices: BTreeMap<&'a str, Vec<&'a Slice>>,
-    slices_served: bool,
+    pods: &'a Views<Pod>,
+    slices: Option<&'a Views<Slice>>,
 }
 
 /// How one DaemonSet's plugin stands on a node.
@@ -46,18 +43,7 @@ impl<'a> Plugins<'a> {
             |daemon_set: &&DaemonSet| names::DRA_CONTAINERS.iter().any(|(container, _)| daemon_set.images.contains_key(*container));
         let daemon_sets: Vec<&DaemonSet> =
             observed.dra.daemon_sets.iter().filter(is_plugin).filter(|daemon_set| !daemon_set.deleting).collect();
-        let mut pods: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        for pod in &observed.dra.pods {
-            let owned = daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
-            if let Some(node) = pod.node.as_deref().filter(|_| owned) {
-                pods.entry(node).or_default().push(pod);
-            }
-        }
-        let mut slices: BTreeMap<&str, Vec<&Slice>> = BTreeMap::new();
-        for slice in observed.dra.slices.served().into_iter().flatten() {
-            slices.entry(&slice.node).or_default().push(slice);
-        }
-        Self { daemon_sets, pods, slices, slices_served: observed.dra.slices.served().is_some() }
+        Self { daemon_sets, pods: &observed.dra.pods, slices: observed.dra.slices.served() }
     }
 
     /// Whether there is a DRA driver at all.
@@ -66,8 +52,9 @@ impl<'a> Plugins<'a> {
     }
 
     /// All plugin pods on a node.
-    pub fn pods_on(&self, node: &Node) -> &[&'a Pod] {
-        self.pods.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default()
+    pub fn pods_on(&self, node: &Node) -> impl Iterator<Item = &'a Pod> {
+        let owned = |pod: &&Pod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+        self.pods.on(&node.name).filter(owned)
     }
 
     /// The plugin's DaemonSets.
@@ -86,9 +73,8 @@ impl<'a> Plugins<'a> {
         reroll: Reroll,
         now: Timestamp,
     ) -> Option<Status<'a>> {
-        let of_daemon_set = |pod: &&&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
-        let pods = self.pods_on(node);
-        let Some(pod) = pods.iter().filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created)).copied() else {
+        let of_daemon_set = |pod: &&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
+        let Some(pod) = self.pods.on(&node.name).filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created)) else {
             // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
             // pod on is remembered by the run record.
             return (!daemon_set.node_selector.is_empty() && selects(&daemon_set.node_selector, &node.labels))
@@ -118,7 +104,7 @@ impl<'a> Plugins<'a> {
         for driver in published_drivers(daemon_set) {
             let published = slices.iter().any(|slice| slice.driver == driver && slice.devices > 0);
             // A server without the API shows none at all: nothing to hold against the plugin.
-            if !published && self.slices_served {
+            if !published && self.slices.is_some() {
                 return Err(Reason::SliceMissing { driver: driver.to_owned() });
             }
         }
@@ -130,9 +116,8 @@ impl<'a> Plugins<'a> {
     }
 
     fn slices_of(&self, node: &Node, daemon_set: &DaemonSet) -> Vec<&'a Slice> {
-        let slices = self.slices.get(node.name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let drivers: Vec<&str> = published_drivers(daemon_set).collect();
-        slices.iter().filter(|slice| drivers.contains(&slice.driver.as_str())).copied().collect()
+        let published = |slice: &&Slice| published_drivers(daemon_set).any(|driver| driver == slice.driver);
+        self.slices.into_iter().flat_map(|slices| slices.on(&node.name)).filter(published).collect()
     }
 }
 

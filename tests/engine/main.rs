@@ -8,6 +8,7 @@ mod conformance;
 mod drive;
 mod fleet;
 mod foreign;
+mod kills;
 mod makespan;
 mod mutations;
 mod ofed;

@@ -162,15 +162,21 @@ impl Deciding<'_> {
 
     /// Whether the pod whose replacement is recorded still stands there undeleted. If its deletion was lost (the process ended between
     /// record and deletion, or the API server refused), it is done again: the same pod, so still only once.
-    pub(super) fn repeat(&mut self, node: &Node, daemon_set: &DaemonSet, pods: &[&Pod], plugin: Plugin) -> bool {
+    pub(super) fn repeat<'p>(
+        &mut self,
+        node: &Node,
+        daemon_set: &DaemonSet,
+        mut pods: impl Iterator<Item = &'p Pod>,
+        plugin: Plugin,
+    ) -> bool {
         let Some(record) = self.memory.nodes.get(&node.name) else { return false };
-        let recorded = |pod: &&&Pod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && record.replaced.contains_key(&pod.uid);
-        let Some(pod) = pods.iter().find(recorded).map(|pod| (*pod).clone()) else { return false };
+        let recorded = |pod: &&Pod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && record.replaced.contains_key(&pod.uid);
+        let Some(pod) = pods.find(recorded) else { return false };
         let cause = record.replaced[&pod.uid].cause.clone();
         match self.memory.issued.get(&pod.uid).copied() {
             // The deletion is under way; its watch event is not here yet.
             Some(issued) if !self.passed(issued, REPEAT_SECONDS) => {}
-            Some(_) | None => self.delete(node, &pod, cause, plugin),
+            Some(_) | None => self.delete(node, pod, cause, plugin),
         }
         true
     }

@@ -1,22 +1,63 @@
-//! Collections of views whose clones cost a pointer a view: caches, snapshots and what a snapshot is compared with hold each view once.
-//! A view that is changed in one clone is copied first.
+//! Collections of views whose clones cost a pointer: caches, snapshots and what a snapshot is compared with hold each view once, and a
+//! list that did not change once as a whole. What is changed in one clone is copied first.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Index, IndexMut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A list of views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Views<T> {
-    views: Vec<Arc<T>>,
+    list: Arc<List<T>>,
 }
 
 /// Views by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named<T> {
-    views: BTreeMap<String, Arc<T>>,
+    views: Arc<BTreeMap<String, Arc<T>>>,
 }
+
+/// A view of something that is on a node.
+pub trait OnNode {
+    /// The node's name, once it is known.
+    fn on_node(&self) -> Option<&str>;
+}
+
+#[derive(Debug)]
+struct List<T> {
+    views: Vec<Arc<T>>,
+    /// Places by node, made when they are first asked for.
+    by_node: OnceLock<HashMap<Box<str>, Places>>,
+}
+
+/// Nearly always there is one.
+#[derive(Debug)]
+struct Places {
+    first: u32,
+    more: Vec<u32>,
+}
+
+impl<T> List<T> {
+    fn new(views: Vec<Arc<T>>) -> Self {
+        Self { views, by_node: OnceLock::new() }
+    }
+}
+
+impl<T> Clone for List<T> {
+    /// To be changed: what is known of the places is not taken along.
+    fn clone(&self) -> Self {
+        Self::new(self.views.clone())
+    }
+}
+
+impl<T: PartialEq> PartialEq for List<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.views == other.views
+    }
+}
+
+impl<T: Eq> Eq for List<T> {}
 
 /// The views of [`Views`].
 pub struct Iter<'a, T> {
@@ -63,13 +104,13 @@ impl<'a, T> Iterator for NamedIter<'a, T> {
 
 impl<T> Default for Views<T> {
     fn default() -> Self {
-        Self { views: Vec::new() }
+        Self { list: Arc::new(List::new(Vec::new())) }
     }
 }
 
 impl<T> Default for Named<T> {
     fn default() -> Self {
-        Self { views: BTreeMap::new() }
+        Self { views: Arc::default() }
     }
 }
 
@@ -81,64 +122,106 @@ impl<T> Views<T> {
 
     /// All, in their order.
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter { views: self.views.iter() }
+        Iter { views: self.list.views.iter() }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.views.len()
+        self.list.views.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.views.is_empty()
+        self.list.views.is_empty()
     }
 
     /// The first.
     pub fn first(&self) -> Option<&T> {
-        self.views.first().map(AsRef::as_ref)
+        self.list.views.first().map(AsRef::as_ref)
     }
 
     /// The one at a place.
     pub fn get(&self, place: usize) -> Option<&T> {
-        self.views.get(place).map(AsRef::as_ref)
+        self.list.views.get(place).map(AsRef::as_ref)
     }
 
     /// Removes the one at a place; the last one comes there.
     pub fn swap_remove(&mut self, place: usize) {
-        self.views.swap_remove(place);
+        self.changed().swap_remove(place);
     }
 
     /// Adds one at the end.
     pub fn push(&mut self, view: T) {
-        self.views.push(Arc::new(view));
+        self.changed().push(Arc::new(view));
     }
 
     /// Keeps those that pass.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.views.retain(|view| keep(view));
+        self.changed().retain(|view| keep(view));
     }
 
     /// Removes all.
     pub fn clear(&mut self) {
-        self.views.clear();
+        self.changed().clear();
     }
+
+    /// Whether it is the very list of another one: neither has changed since they were one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.list, &other.list)
+    }
+
+    /// One list after the other.
+    #[must_use]
+    pub fn joined(lists: &[Self]) -> Self {
+        match lists {
+            [one] => Self { list: Arc::clone(&one.list) },
+            several => several.iter().flat_map(|views| views.list.views.iter().cloned()).collect(),
+        }
+    }
+
+    /// The list of this clone alone, to be changed.
+    fn changed(&mut self) -> &mut Vec<Arc<T>> {
+        let list = Arc::make_mut(&mut self.list);
+        list.by_node = OnceLock::new();
+        &mut list.views
+    }
+}
+
+impl<T: OnNode> Views<T> {
+    /// Those on a node, in the order of the list.
+    pub fn on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
+        let places = self.list.by_node.get_or_init(|| by_node(&self.list.views)).get(node);
+        let all = places.into_iter().flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
+        all.filter_map(|place| self.get(place as usize))
+    }
+}
+
+fn by_node<T: OnNode>(views: &[Arc<T>]) -> HashMap<Box<str>, Places> {
+    let mut all: HashMap<Box<str>, Places> = HashMap::with_capacity(views.len());
+    for (place, view) in (0_u32..).zip(views) {
+        let Some(node) = view.on_node() else { continue };
+        match all.get_mut(node) {
+            Some(places) => places.more.push(place),
+            None => drop(all.insert(node.into(), Places { first: place, more: Vec::new() })),
+        }
+    }
+    all
 }
 
 impl<T: Clone> Views<T> {
     /// All, to be changed.
     pub fn iter_mut(&mut self) -> IterMut<'_, T> {
-        self.views.iter_mut().map(Arc::make_mut)
+        self.changed().iter_mut().map(Arc::make_mut)
     }
 
     /// Removes and answers the one at a place.
     pub fn remove(&mut self, place: usize) -> T {
-        Arc::unwrap_or_clone(self.views.remove(place))
+        Arc::unwrap_or_clone(self.changed().remove(place))
     }
 
     /// The last, to be changed.
     pub fn last_mut(&mut self) -> Option<&mut T> {
-        self.views.last_mut().map(Arc::make_mut)
+        self.changed().last_mut().map(Arc::make_mut)
     }
 }
 
@@ -150,19 +233,19 @@ impl<T> From<Vec<T>> for Views<T> {
 
 impl<T> FromIterator<T> for Views<T> {
     fn from_iter<I: IntoIterator<Item = T>>(views: I) -> Self {
-        Self { views: views.into_iter().map(Arc::new).collect() }
+        views.into_iter().map(Arc::new).collect()
     }
 }
 
 impl<T> FromIterator<Arc<T>> for Views<T> {
     fn from_iter<I: IntoIterator<Item = Arc<T>>>(views: I) -> Self {
-        Self { views: views.into_iter().collect() }
+        Self { list: Arc::new(List::new(views.into_iter().collect())) }
     }
 }
 
 impl<T> Extend<T> for Views<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, views: I) {
-        self.views.extend(views.into_iter().map(Arc::new));
+        self.changed().extend(views.into_iter().map(Arc::new));
     }
 }
 
@@ -188,13 +271,13 @@ impl<T> Index<usize> for Views<T> {
     type Output = T;
 
     fn index(&self, place: usize) -> &T {
-        &self.views[place]
+        &self.list.views[place]
     }
 }
 
 impl<T: Clone> IndexMut<usize> for Views<T> {
     fn index_mut(&mut self, place: usize) -> &mut T {
-        Arc::make_mut(&mut self.views[place])
+        Arc::make_mut(&mut self.changed()[place])
     }
 }
 
@@ -242,29 +325,29 @@ impl<T> Named<T> {
 
     /// Adds one, or takes the place of the one of that name.
     pub fn insert(&mut self, name: String, view: T) {
-        self.views.insert(name, Arc::new(view));
+        Arc::make_mut(&mut self.views).insert(name, Arc::new(view));
     }
 
     /// Removes the one of a name.
     pub fn remove(&mut self, name: &str) {
-        self.views.remove(name);
+        Arc::make_mut(&mut self.views).remove(name);
     }
 
     /// Removes all.
     pub fn clear(&mut self) {
-        self.views.clear();
+        self.views = Arc::default();
     }
 }
 
 impl<T: Clone> Named<T> {
     /// The one of a name, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        self.views.get_mut(name).map(Arc::make_mut)
+        Arc::make_mut(&mut self.views).get_mut(name).map(Arc::make_mut)
     }
 
     /// All, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.views.values_mut().map(Arc::make_mut)
+        Arc::make_mut(&mut self.views).values_mut().map(Arc::make_mut)
     }
 }
 
@@ -276,13 +359,13 @@ impl<const N: usize, T> From<[(String, T); N]> for Named<T> {
 
 impl<T> FromIterator<(String, T)> for Named<T> {
     fn from_iter<I: IntoIterator<Item = (String, T)>>(views: I) -> Self {
-        Self { views: views.into_iter().map(|(name, view)| (name, Arc::new(view))).collect() }
+        views.into_iter().map(|(name, view)| (name, Arc::new(view))).collect()
     }
 }
 
 impl<T> FromIterator<(String, Arc<T>)> for Named<T> {
     fn from_iter<I: IntoIterator<Item = (String, Arc<T>)>>(views: I) -> Self {
-        Self { views: views.into_iter().collect() }
+        Self { views: Arc::new(views.into_iter().collect()) }
     }
 }
 
@@ -320,5 +403,22 @@ mod tests {
         let before = named.clone();
         named.get_mut("n").expect("it is there").push('x');
         assert_eq!((named["n"].as_str(), before["n"].as_str()), ("ax", "a"));
+    }
+
+    impl OnNode for (&str, u32) {
+        fn on_node(&self) -> Option<&str> {
+            (!self.0.is_empty()).then_some(self.0)
+        }
+    }
+
+    #[test]
+    fn what_is_on_a_node_is_found_after_a_change_too() {
+        let mut views: Views<(&str, u32)> = vec![("a", 1), ("", 2), ("b", 3), ("a", 4)].into();
+        let on = |views: &Views<(&str, u32)>, node: &str| views.on(node).map(|view| view.1).collect::<Vec<_>>();
+        assert_eq!((on(&views, "a"), on(&views, "b"), on(&views, "c")), (vec![1, 4], vec![3], vec![]));
+        let before = views.clone();
+        views.push(("c", 5));
+        views.swap_remove(0);
+        assert_eq!((on(&views, "a"), on(&views, "c"), on(&before, "a")), (vec![4], vec![5], vec![1, 4]));
     }
 }

@@ -1,0 +1,36 @@
+//! The content of several caches as one list, which stays the same list while none of them changes.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::rollout::observed::Views;
+
+use super::cache::Table;
+
+/// What was last made of them.
+#[derive(Debug)]
+pub(super) struct Joined<V> {
+    last: Mutex<(Vec<Views<V>>, Views<V>)>,
+}
+
+impl<V> Default for Joined<V> {
+    fn default() -> Self {
+        Self { last: Mutex::default() }
+    }
+}
+
+impl<V: Clone + PartialEq> Joined<V> {
+    /// Everything that these hold.
+    pub(super) fn of<'a>(&self, tables: impl IntoIterator<Item = &'a Table<V>>) -> Views<V>
+    where
+        V: 'a,
+    {
+        let parts: Vec<Views<V>> = tables.into_iter().map(Table::snapshot).collect();
+        // Nothing panics while this is held.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.0.len() == parts.len() && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
+        if !same {
+            *last = (parts.clone(), Views::joined(&parts));
+        }
+        last.1.clone()
+    }
+}

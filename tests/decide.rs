@@ -1,0 +1,157 @@
+//! What one decision costs in a large fleet when one node has changed. Ignored by `cargo test`: time is for `make bench` (a build as it is shipped).
+#![expect(clippy::print_stdout, reason = "the table is the output")]
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use gpu_rollout::cluster::watches::{Sync, Watches};
+use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::settings::{Mode, Settings};
+use gpu_rollout::rollout::action::NodePatch;
+use gpu_rollout::rollout::decide::{Action, decide};
+use gpu_rollout::rollout::memory::Memory;
+use gpu_rollout::rollout::observed::{Labels, Node, Observed};
+use jiff::Timestamp;
+
+#[path = "fixture/settings.rs"]
+mod settings;
+
+#[path = "memory/objects.rs"]
+mod objects;
+
+#[path = "memory/server.rs"]
+mod server;
+
+use server::Server;
+
+/// Nodes of the fleet.
+const NODES: usize = 10_000;
+/// Decisions that are timed.
+const ROUNDS: usize = 51;
+/// Nodes that are upgraded beside each other.
+const PARALLEL: u32 = 25;
+
+/// The fleet as the hook's own caches show it: each page goes through its decoding.
+async fn seen(settings: &Settings) -> (Watches, Observed) {
+    let client = Server::new(NODES).client();
+    let watches = Watches::start(&client, settings, vec![settings::DRA.into()], Some("v1"));
+    while watches.sync() != Sync::InStep {
+        watches.changed().await;
+    }
+    let observed = watches.observed();
+    (watches, observed)
+}
+
+fn set(entries: &mut Labels, changes: &BTreeMap<String, Option<String>>) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => entries.insert(key.clone(), value.clone()),
+            None => entries.remove(key),
+        };
+    }
+}
+
+/// What a patch does to a node.
+fn patch(node: &mut Node, patch: &NodePatch) {
+    set(&mut node.labels, &patch.labels);
+    set(&mut node.annotations, &patch.annotations);
+    node.unschedulable = patch.unschedulable.unwrap_or(node.unschedulable);
+    node.version.push('1');
+}
+
+/// The plugins started after what they serve.
+fn with_plugins_in_order(observed: &mut Observed) {
+    for pod in &mut observed.pods {
+        pod.ready_since = pod.containers.iter().filter_map(|container| container.started).max();
+        for container in &mut pod.containers {
+            container.started = container.started.map(|started| started - Duration::from_hours(1));
+        }
+        pod.ready_since = pod.ready_since.map(|since| since - Duration::from_mins(10));
+    }
+}
+
+/// In the middle of an upgrade: half of the nodes are done, and all slots are taken.
+fn in_the_middle(observed: &mut Observed) {
+    for revision in &mut observed.revisions {
+        revision.hash = "newest".to_owned();
+    }
+    for (index, pod) in observed.pods.iter_mut().filter(|pod| pod.labels.get("app.kubernetes.io/component").is_some()).enumerate() {
+        if index % 2 == 0 {
+            pod.revision = Some("newest".to_owned());
+        }
+    }
+}
+
+fn row(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let shown = |time: Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "{what:<44} {:>9.2} ms median {:>9.2} ms best {:>9.2} ms most",
+        shown(times[times.len() / 2]),
+        shown(times[0]),
+        shown(times[times.len() - 1])
+    );
+}
+
+/// Decides as often as it takes until nothing new is done, then times decisions between which one node changes.
+fn measure(what: &str, mut observed: Observed, settings: &Settings) {
+    let begin: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+    let mut now = begin;
+    let mut memory = Memory::new(begin, begin + Duration::from_hours(10));
+    loop {
+        let decision = decide(&observed, settings, &memory, now);
+        memory = decision.memory;
+        let mut patched = false;
+        for action in &decision.actions {
+            if let Action::PatchNode(change) = action {
+                patch(observed.nodes.get_mut(&change.node).unwrap(), change);
+                patched = true;
+            }
+        }
+        now += Duration::from_secs(1);
+        if !patched {
+            println!("{what}: {} waits, {} outcomes, {} actions", decision.waits.len(), decision.outcomes.len(), decision.actions.len());
+            println!("{:?}", decision.waits.iter().map(ToString::to_string).find(|text| text.len() < 300));
+            break;
+        }
+    }
+    let mut times = Vec::with_capacity(ROUNDS);
+    for round in 0..ROUNDS {
+        now += Duration::from_millis(200);
+        let name = format!("node-{:05}", 4_000 + round / 2 * 2);
+        let node = observed.nodes.get_mut(&name).unwrap();
+        node.version.push('2');
+        let started = Instant::now();
+        let decision = decide(&observed, settings, &memory, now);
+        times.push(started.elapsed());
+        memory = decision.memory;
+    }
+    row(what, times);
+}
+
+#[tokio::test(flavor = "current_thread")]
+#[ignore = "a measurement: make bench"]
+async fn a_small_change_among_ten_thousand_nodes() {
+    let mut settings = Settings { mode: Mode::Drive, duties: vec![Duty::Settle, Duty::Drive, Duty::Reroll], ..settings::settings() };
+    settings.upgrade.policy.max_parallel_upgrades = PARALLEL;
+    let (watches, mut observed) = seen(&settings).await;
+    with_plugins_in_order(&mut observed);
+    println!("{NODES} nodes, one of which changes between two decisions\n");
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        let started = Instant::now();
+        let again = watches.observed();
+        times.push(started.elapsed());
+        drop(again);
+    }
+    row("a snapshot of the caches", times);
+    measure("drive, nothing to do", observed.clone(), &settings);
+    let mut middle = observed.clone();
+    in_the_middle(&mut middle);
+    measure("drive, in the middle", middle.clone(), &settings);
+    let assist = Settings { mode: Mode::Assist, duties: vec![Duty::Settle, Duty::Wake, Duty::Reroll], ..settings.clone() };
+    measure("assist, in the middle", middle.clone(), &assist);
+    let observe = Settings { mode: Mode::Observe, duties: vec![Duty::Settle, Duty::Reroll], ..settings.clone() };
+    measure("observe, in the middle", middle, &observe);
+}
