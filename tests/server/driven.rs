@@ -102,7 +102,9 @@ impl Driven {
             world.install(settings, job);
         }
         let kinds = Kind::all(drivers);
-        drivers.iter().for_each(|driver| operator(&world, *driver));
+        for driver in drivers {
+            operator(&world, *driver);
+        }
         for kind in &kinds {
             world.put("daemonsets", kind.namespace(), kind.name(), kind.daemon_set(NEW, NODES));
             for (number, hash) in [(1, "old"), (2, "new")].into_iter().take(if kind.is_driver() { 2 } else { 1 }) {

@@ -9,7 +9,6 @@ async fn every_story_ends_as_promised_with_no_more_writes_than_it_takes() {
         let fleet = story.begin();
         let ended = fleet.run("pod-a").await;
         let place = story.name;
-        println!("{place}: {} s, {} calls", fleet.world.second(), fleet.world.log().len());
         assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
         assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
         fleet.assert_safe(place);

@@ -37,7 +37,6 @@ async fn disturb(step: usize, chosen: impl Fn(usize, usize) -> bool) {
             }
         }
     }
-    println!("{count} faults");
     assert!(count > STORIES.len() * 3, "{count} faults");
 }
 
@@ -73,7 +72,7 @@ async fn leave(step: usize) {
     for (at, story) in STORIES.iter().enumerate() {
         let undisturbed = Undisturbed::of(story).await;
         for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
-            away(story, &undisturbed, nth, (turn + at) % 2 == 0).await;
+            away(story, &undisturbed, nth, (turn + at).is_multiple_of(2)).await;
         }
     }
 }

@@ -32,8 +32,7 @@ async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [
             }
         }
     }
-    println!("{kills} kills at {calls} calls");
-    assert!(kills > STORIES.len() * 3, "{kills} kills");
+    assert!(kills > STORIES.len() * 3, "{kills} kills at {calls} calls");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

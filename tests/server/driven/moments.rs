@@ -44,8 +44,8 @@ impl Undisturbed {
         let begins = self.calls.iter().position(|entry| entry.applied && entry.request.resource == "leases").unwrap();
         let chosen = |nth: &usize| match step {
             1 => true,
-            _ if *nth < begins => (nth + at * 5) % (step * 4) == 0,
-            _ => (nth + at * 5) % step == 0,
+            _ if *nth < begins => (nth + at * 5).is_multiple_of(step * 4),
+            _ => (nth + at * 5).is_multiple_of(step),
         };
         (0..self.calls.len()).filter(chosen).collect()
     }

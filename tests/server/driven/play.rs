@@ -362,7 +362,7 @@ pub(crate) fn publish(server: &Server, node: &str) {
         let state = server.state();
         let on_node =
             |(key, pod): &(&Key, &Value)| key.resource == "pods" && pod["spec"]["nodeName"] == node && Kind::of(pod) == Some(Kind::Driver);
-        let driver = state.store.objects.iter().filter(on_node).next_back();
+        let driver = state.store.objects.iter().rfind(on_node);
         let image = driver.map(|(_, pod)| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()).unwrap_or_default();
         image.trim_start_matches("nvcr.io/nvidia/driver:").trim_end_matches("-ubuntu22.04").to_owned()
     };

@@ -85,7 +85,7 @@ async fn hand_over(step: usize) {
     for (at, story) in STORIES.iter().enumerate() {
         let undisturbed = Undisturbed::of(story).await;
         for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
-            let effect = if (turn + at) % 2 == 0 { Effect::Late(27) } else { Effect::Tell };
+            let effect = if (turn + at).is_multiple_of(2) { Effect::Late(27) } else { Effect::Tell };
             let cut_off = [25, 33, 47][(turn + at) % 3];
             handed_over(story, &undisturbed, nth, effect, cut_off).await;
         }
