@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -65,6 +66,9 @@ enum Broken {
     Call(#[from] CallError),
     #[error("the watch broke: {0}")]
     Watch(String),
+    /// Whoever answered is behind: another replica of the server, or an etcd that was restored.
+    #[error("the server showed version {shown} after version {seen}")]
+    Past { shown: u64, seen: u64 },
 }
 
 /// One resource, and where it is followed into.
@@ -74,6 +78,8 @@ struct Follower<T, V, P> {
     table: Table<V>,
     project: P,
     object: PhantomData<fn(T)>,
+    /// The newest version that was shown: limits are kept by what is seen, so what is seen never goes back.
+    seen: AtomicU64,
 }
 
 /// Follows until the task is dropped. `project` makes the view that is kept from what is decoded, or `None` for what is not of interest.
@@ -83,7 +89,7 @@ where
     T: Object,
     V: Clone + PartialEq,
 {
-    let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData };
+    let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData, seen: AtomicU64::new(0) };
     let mut pause = FIRST_PAUSE;
     loop {
         let Err(broken) = follower.list_and_watch(&mut pause).await;
@@ -131,7 +137,15 @@ where
             }
         };
         let version = pages(&self.source, &self.selection, each).await?;
+        self.advance(&version)?;
         Ok((listed, version))
+    }
+
+    /// Goes on to a version. Versions of one resource are numbers that grow (KEP-5504); of what is none nothing can be said.
+    fn advance(&self, version: &str) -> Result<(), Broken> {
+        let Ok(shown) = version.parse::<u64>() else { return Ok(()) };
+        let seen = self.seen.fetch_max(shown, Ordering::Relaxed);
+        if shown < seen { Err(Broken::Past { shown, seen }) } else { Ok(()) }
     }
 
     async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, V, P>, Broken> {
@@ -149,13 +163,18 @@ where
         match event {
             Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                 object.resource_version().unwrap_or_default().clone_into(version);
+                self.advance(version)?;
                 self.table.set(key(&object), (self.project)(&object));
             }
             Ok(WatchEvent::Deleted(object)) => {
                 object.resource_version().unwrap_or_default().clone_into(version);
+                self.advance(version)?;
                 self.table.set(key(&object), None);
             }
-            Ok(WatchEvent::Bookmark(bookmark)) => *version = bookmark.metadata.resource_version,
+            Ok(WatchEvent::Bookmark(bookmark)) => {
+                *version = bookmark.metadata.resource_version;
+                self.advance(version)?;
+            }
             Ok(WatchEvent::Error(status)) => return Err(Broken::Watch(status.message)),
             Err(error) => return Err(Broken::Watch(error.to_string())),
         }
@@ -172,6 +191,6 @@ fn sort(broken: &Broken) -> Health {
     match broken {
         Broken::Call(CallError::Forbidden(message)) => Health::Forbidden(message.clone()),
         Broken::Call(CallError::NotFound(_)) => Health::Absent,
-        Broken::Call(_) | Broken::Watch(_) => Health::Failing(broken.to_string()),
+        Broken::Call(_) | Broken::Watch(_) | Broken::Past { .. } => Health::Failing(broken.to_string()),
     }
 }

@@ -281,6 +281,44 @@ fn a_node_whose_start_was_not_taken_does_not_wait_for_its_own_slot() {
     }
 }
 
+/// A node whose pods have been listed and not been asked to leave.
+fn about_to_evict() -> Driven {
+    let mut driven = Driven::new(3);
+    driven.training("gpu-0");
+    let decision = driven.fleet.decide(0);
+    decision.actions.iter().for_each(|action| driven.perform(action));
+    driven.fleet.observed.workloads.pods = [("gpu-0".to_owned(), driven.workloads.clone())].into();
+    driven
+}
+
+/// What is done about evictions: the pods that are asked, or that the node is given up.
+fn evicts(decision: &Decision) -> Vec<&str> {
+    let deed = |action: &Action| {
+        matches!(action, Action::Evict(_)).then_some("evicts").or(matches!(action, Action::PatchNode(_)).then_some("patches"))
+    };
+    decision.actions.iter().filter_map(deed).collect()
+}
+
+/// The pause of five seconds lasted until something else happened, or a minute: a refusal changes nothing that is watched.
+#[test]
+fn a_refused_eviction_is_asked_for_again_after_its_pause() {
+    let mut driven = about_to_evict();
+    let decision = driven.fleet.decide(1);
+    assert_eq!(evicts(&decision), ["evicts"]);
+    assert!(decision.wake_at <= at(6), "{}", decision.wake_at);
+}
+
+/// The process had died as soon as the node was cordoned: its time was over when the next one could ask, and an attempt was lost.
+#[test]
+fn no_eviction_is_late_that_was_not_asked_for() {
+    let mut driven = about_to_evict();
+    assert_eq!(evicts(&driven.fleet.decide(400)), ["evicts"]);
+    for pod in &driven.workloads {
+        driven.fleet.memory.evictions.insert(pod.uid.clone(), History::after(None, at(400), Answer::Blocked { retry_after: None }));
+    }
+    assert_eq!(evicts(&driven.fleet.decide(406)), ["patches"], "now it is");
+}
+
 #[test]
 fn a_template_that_changes_after_a_restart_only_start_evicts_before_the_driver_goes() {
     let mut driven = Driven::new(1);

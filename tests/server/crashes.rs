@@ -34,7 +34,7 @@ async fn a_crash_at_any_write_changes_nothing_about_the_end() {
             world.server.state().faults.push(fault);
             let mut first = world.start("pod-a", "job-1");
             tokio::select! {
-                () = world.server.crashed.notified() => {}
+                () = world.server.told.notified() => {}
                 _ = &mut first.handle => panic!("write {nth} of {writes} was not reached"),
             }
             first.handle.abort();

@@ -37,8 +37,8 @@ pub(crate) struct Server {
     state: Arc<Mutex<State>>,
     pub(crate) clock: Clock,
     changed: watch::Sender<()>,
-    /// Told when a process is to die ([`Effect::CrashBefore`], [`Effect::CrashAfter`]).
-    pub(crate) crashed: Arc<Notify>,
+    /// Told of a request on which a fault is that tells.
+    pub(crate) told: Arc<Notify>,
 }
 
 /// All of it, under one lock that is never held over an await.
@@ -66,6 +66,10 @@ pub(crate) struct State {
     pub(crate) watch_seconds: Option<u64>,
     /// Every watch event comes twice.
     pub(crate) duplicate: bool,
+    /// Watch events that come together come in the wrong order.
+    pub(crate) reversed: bool,
+    /// Watches of these resources (all, if empty) tell everything so much later.
+    pub(crate) late: Option<(Vec<&'static str>, Duration)>,
 }
 
 impl State {
@@ -75,6 +79,12 @@ impl State {
             Some((resources, version)) if resources.is_empty() || resources.contains(&resource) => *version,
             Some(_) | None => self.store.version,
         }
+    }
+
+    /// How late watches of a resource are.
+    fn lag(&self, resource: &str) -> Option<Duration> {
+        let (resources, lag) = self.late.as_ref()?;
+        (resources.is_empty() || resources.contains(&resource)).then_some(*lag)
     }
 }
 
@@ -161,8 +171,10 @@ impl Server {
             compacted: 0,
             watch_seconds: None,
             duplicate: false,
+            reversed: false,
+            late: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), clock, changed: watch::Sender::new(()), crashed: Arc::new(Notify::new()) }
+        Self { state: Arc::new(Mutex::new(state)), clock, changed: watch::Sender::new(()), told: Arc::new(Notify::new()) }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -224,9 +236,25 @@ impl Server {
             self.note(&request, 0, false);
             self.never(effect).await;
         }
+        if let Some(Effect::Late(seconds)) = effect {
+            self.told.notify_one();
+            tokio::spawn(self.performed_late(request, seconds));
+            return std::future::pending().await;
+        }
+        if effect == Some(Effect::Tell) {
+            self.told.notify_one();
+        }
         if let Some(Effect::Status(code)) = effect {
             self.note(&request, code, false);
             return Ok(response(code, full(&failure(code, "injected"))));
+        }
+        if let Some(Effect::Busy(seconds)) = effect {
+            self.note(&request, 429, false);
+            let mut status = failure(429, "injected");
+            status["details"] = json!({ "retryAfterSeconds": seconds });
+            let mut answer = response(429, full(&status));
+            answer.headers_mut().insert("retry-after", seconds.into());
+            return Ok(answer);
         }
         if request.verb == "watch"
             && let Some(answer) = self.watch(&request)
@@ -236,23 +264,34 @@ impl Server {
         let (status, answer) = self.change(|state| state.perform(&request, self.clock.now()));
         let lost = matches!(effect, Some(Effect::LoseAnswer | Effect::CrashAfter));
         self.note(&request, if lost { 0 } else { status }, request.is_write() && status < 300);
-        if let Some(effect) = effect {
+        if let Some(effect @ (Effect::LoseAnswer | Effect::CrashAfter)) = effect {
             self.never(effect).await;
         }
         tokio::time::sleep(LATENCY).await;
         Ok(response(status, full(&answer)))
     }
 
+    async fn performed_late(self, request: Request, seconds: u64) {
+        if !request.is_write() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let (status, _answer) = self.change(|state| state.perform(&request, self.clock.now()));
+        let applied = request.is_write() && status < 300;
+        let at = self.clock.now();
+        self.state().log.push(Entry { request, at, status: 0, applied, late: true });
+    }
+
     async fn never(&self, effect: Effect) {
         if matches!(effect, Effect::CrashBefore | Effect::CrashAfter) {
-            self.crashed.notify_one();
+            self.told.notify_one();
         }
         std::future::pending::<()>().await;
     }
 
     fn note(&self, request: &Request, status: u16, applied: bool) {
         let at = self.clock.now();
-        self.state().log.push(Entry { request: request.clone(), at, status, applied });
+        self.state().log.push(Entry { request: request.clone(), at, status, applied, late: false });
     }
 
     /// Answers a watch; `None`: the refusal comes from `perform`.

@@ -12,6 +12,7 @@ mod world;
 
 mod away;
 mod crashes;
+mod driven;
 mod ends;
 mod focus;
 mod full_run;

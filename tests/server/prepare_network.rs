@@ -203,7 +203,7 @@ async fn a_crash_at_any_write_leaves_it_to_the_next_pod() {
             world.server.state().faults.push(Fault::new(|request| request.who == "pod-a" && request.is_write(), nth, 1, effect));
             let mut first = world.start("pod-a", "job-1");
             tokio::select! {
-                () = world.server.crashed.notified() => {}
+                () = world.server.told.notified() => {}
                 _ = &mut first.handle => panic!("write {nth} of {writes} was not reached"),
             }
             first.handle.abort();

@@ -19,6 +19,7 @@ use crate::fake::store::{Key, text};
 mod check;
 pub(crate) mod objects;
 mod play;
+pub(crate) use play::edit;
 
 use objects::Operand;
 
@@ -140,7 +141,7 @@ impl World {
 
     /// Changes one object in place.
     pub(crate) fn edit(&self, resource: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
-        play::edit(&self.server, &Key::new(resource, namespace, name), change);
+        edit(&self.server, &Key::new(resource, namespace, name), change);
     }
 
     pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Value {

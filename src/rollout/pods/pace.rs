@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 /// How many evictions are asked for in one turn, over all nodes: a node's pods leave in one or two turns, and the API server is never flooded.
 pub const AT_ONCE: usize = 20;
-/// The first pause in milliseconds after an eviction that did not work (kubectl's own, up to v0.33).
-const FIRST_MS: u64 = 5_000;
+/// The first pause after an eviction that did not work (kubectl's own, up to v0.33).
+pub const FIRST_SECONDS: u64 = 5;
+const FIRST_MS: u64 = FIRST_SECONDS * 1000;
 /// The longest pause in milliseconds, jitter included.
 const LONGEST_MS: u64 = 60_000;
 

@@ -7,10 +7,16 @@ use super::request::Request;
 pub(crate) enum Effect {
     /// It is answered with this status and has no effect.
     Status(u16),
+    /// It is answered with 429, and told to come again in so many seconds.
+    Busy(u32),
     /// It never arrives, and there is never an answer.
     Hang,
     /// It has its effect; there is never an answer.
     LoseAnswer,
+    /// It arrives so many seconds later, when nobody waits for its answer any more; the test is told when it is sent.
+    Late(u64),
+    /// It goes as any other, and the test is told.
+    Tell,
     /// As `Hang`, and the test is told: the process dies before its request is sent.
     CrashBefore,
     /// As `LoseAnswer`, and the test is told: the process dies before it sees the answer.

@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) status: u16,
     /// A write that had its effect, whether or not its answer arrived.
     pub(crate) applied: bool,
+    /// It was under way for long: who sent it had given it up.
+    pub(crate) late: bool,
 }
 
 fn decoded(text: &str) -> String {

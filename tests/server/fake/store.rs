@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// What an object is filed under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,8 @@ pub(crate) struct Change {
     /// `ADDED`, `MODIFIED` or `DELETED`.
     pub(crate) kind: &'static str,
     pub(crate) object: Value,
+    /// When it was made.
+    pub(crate) at: Instant,
 }
 
 #[derive(Default)]
@@ -56,7 +59,7 @@ impl Store {
         } else {
             self.objects.insert(key.clone(), object.clone());
         }
-        self.history.push(Change { version: self.version, key, kind, object: object.clone() });
+        self.history.push(Change { version: self.version, key, kind, object: object.clone(), at: Instant::now() });
         object
     }
 

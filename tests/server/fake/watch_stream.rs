@@ -30,6 +30,8 @@ struct Watch {
     bookmark: Instant,
     breaks: usize,
     over: bool,
+    /// When the next change is told that is held back.
+    held: Option<Instant>,
 }
 
 fn line(kind: &str, object: &Value) -> Vec<u8> {
@@ -53,7 +55,7 @@ pub(crate) fn stream(server: Server, request: Request, cursor: u64) -> impl Stre
     };
     let seconds = limit.unwrap_or(seconds);
     let until = now + Duration::from_secs(seconds);
-    let watch = Watch { server, request, cursor, until, bookmark: now + BOOKMARK, breaks, over: false };
+    let watch = Watch { server, request, cursor, until, bookmark: now + BOOKMARK, breaks, over: false, held: None };
     stream::unfold(watch, async |mut watch| {
         let item = watch.next().await?;
         Some((item.map(|bytes| Frame::data(Bytes::from(bytes))), watch))
@@ -82,7 +84,8 @@ impl Watch {
     /// When there may be something to send though nothing has changed.
     fn wake_at(&self) -> Instant {
         let silent = self.server.state().silent_until;
-        silent.filter(|until| *until > Instant::now()).unwrap_or_else(|| self.until.min(self.bookmark))
+        let regular = self.until.min(self.bookmark);
+        silent.filter(|until| *until > Instant::now()).unwrap_or_else(|| self.held.map_or(regular, |held| held.min(regular)))
     }
 
     /// What there is to send now.
@@ -102,20 +105,32 @@ impl Watch {
         if state.silent_until.is_some_and(|until| now < until) {
             return Next::Nothing;
         }
-        let visible = state.visible(&self.request.resource);
-        let mut text = Vec::new();
+        let mut visible = state.visible(&self.request.resource);
+        self.held = None;
+        if let Some(lag) = state.lag(&self.request.resource) {
+            let from = usize::try_from(self.cursor).unwrap().min(state.store.history.len());
+            if let Some(change) = state.store.history[from..].iter().find(|change| change.at + lag > now) {
+                self.held = Some(change.at + lag);
+                visible = visible.min(change.version - 1);
+            }
+        }
+        let mut lines: Vec<Vec<u8>> = Vec::new();
         // Each change raises the version by one, so versions are positions.
         let (from, to) = (usize::try_from(self.cursor).unwrap(), usize::try_from(visible.max(self.cursor)).unwrap());
         for change in &state.store.history[from..to] {
             if self.request.selects(&change.key, &change.object) {
                 let object = super::convert(&self.request, &change.object);
-                text.extend(line(change.kind, &object));
+                lines.push(line(change.kind, &object));
                 if state.duplicate && change.kind != "DELETED" {
-                    text.extend(line("MODIFIED", &object));
+                    lines.push(line("MODIFIED", &object));
                 }
             }
         }
         self.cursor = self.cursor.max(visible);
+        if state.reversed {
+            lines.reverse();
+        }
+        let text = lines.concat();
         if !text.is_empty() {
             return Next::Item(Ok(text));
         }

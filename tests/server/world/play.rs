@@ -15,7 +15,7 @@ use super::objects::{self, Operand};
 use super::{NEW, Pace};
 use crate::settings::{DRA, OPERATOR};
 
-pub(super) fn edit(server: &Server, key: &Key, change: impl FnOnce(&mut Value)) {
+pub(crate) fn edit(server: &Server, key: &Key, change: impl FnOnce(&mut Value)) {
     server.change(|state| {
         let Some(mut object) = state.store.objects.get(key).cloned() else { return };
         change(&mut object);

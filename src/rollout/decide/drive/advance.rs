@@ -116,6 +116,11 @@ impl Deciding<'_> {
         let jobs = self.jobs_on(node);
         let limit = wait.timeout_seconds;
         if jobs.is_empty() || limit > 0 && self.passed(record.since, limit) {
+            // A node without pods that have to go needs no state, and no write, of its own for that.
+            if next != State::PodRestartRequired && !self.observed.workloads.pods.contains_key(&node.name) {
+                self.focus.insert(node.name.clone());
+                return Step::Stays(Reason::Upgrading(Upgrading::Listing));
+            }
             return Step::To(next);
         }
         let until = (limit > 0).then(|| after(record.since, limit));

@@ -78,10 +78,14 @@ impl Deciding<'_> {
         let until = (limit > 0).then(|| graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit))));
         let names = self.going(&plan);
         if let Some(until) = until {
-            if until <= self.now {
+            // A process that died, or a server that was away, has asked nobody: each pod is asked before it counts as late.
+            let asked = plan.evict.iter().all(|going| self.memory.evictions.contains_key(&going.pod.uid));
+            if until <= self.now && asked {
                 return Clearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
             }
-            self.wake_at = self.wake_at.min(until);
+            if asked {
+                self.wake_at = self.wake_at.min(until);
+            }
         }
         for going in &plan.evict {
             let pod = going.pod;
@@ -164,8 +168,13 @@ impl Deciding<'_> {
             self.wake_at = self.wake_at.min(next);
         }
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
+        let asks = !chosen.is_empty();
         let evictions = queue.iter().filter(|eviction| chosen.contains(eviction.uid.as_str()));
         self.actions.extend(evictions.cloned().map(Action::Evict));
+        if asks {
+            // A refusal changes nothing that is watched: when each one's turn comes again depends on the answer.
+            self.passed(self.now, pace::FIRST_SECONDS);
+        }
     }
 }
 

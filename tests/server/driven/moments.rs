@@ -1,0 +1,90 @@
+//! What a story comes to undisturbed, and which of its calls are disturbed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::task::JoinHandle;
+
+use super::Driven;
+use super::judge::{End, Writes};
+use super::stories::Story;
+use crate::fake::fault::{Effect, Fault};
+use crate::fake::request::Entry;
+use crate::world::Pod;
+
+/// What a story comes to when nothing disturbs it.
+pub(crate) struct Undisturbed {
+    pub(crate) end: End,
+    pub(crate) writes: Writes,
+    pub(crate) calls: Vec<Entry>,
+}
+
+/// Each story is told once undisturbed, whichever test asks first.
+static TOLD: Mutex<BTreeMap<&'static str, Arc<Undisturbed>>> = Mutex::new(BTreeMap::new());
+
+impl Undisturbed {
+    pub(crate) async fn of(story: &Story) -> Arc<Self> {
+        if let Some(told) = TOLD.lock().unwrap().get(story.name) {
+            return Arc::clone(told);
+        }
+        let fleet = story.begin();
+        let ended = fleet.run("pod-a").await;
+        assert_eq!(ended.code, story.code, "{}: {}", story.name, ended.message);
+        let calls = fleet.world.log();
+        fleet.world.pass(30).await;
+        let told = Arc::new(Self { end: fleet.end(), writes: fleet.writes(), calls });
+        TOLD.lock().unwrap().insert(story.name, Arc::clone(&told));
+        told
+    }
+
+    /// The calls of a story that are disturbed: each `step`-th from the first write of the Lease on, and one in `step * 4` of those before
+    /// it, when nothing has been written. `at`, the story's number, moves them, so that the stories together meet every kind of call. With
+    /// a step of one it is every call that there is.
+    pub(crate) fn moments(&self, at: usize, step: usize) -> Vec<usize> {
+        let begins = self.calls.iter().position(|entry| entry.applied && entry.request.resource == "leases").unwrap();
+        let chosen = |nth: &usize| match step {
+            1 => true,
+            _ if *nth < begins => (nth + at * 5).is_multiple_of(step * 4),
+            _ => (nth + at * 5).is_multiple_of(step),
+        };
+        (0..self.calls.len()).filter(chosen).collect()
+    }
+
+    /// A call in words, for who reads of a failure at it.
+    pub(crate) fn place(&self, story: &Story, what: &str, nth: usize) -> String {
+        let call = &self.calls[nth].request;
+        format!("{}: {what} at call {nth} of {}: {} {} {}", story.name, self.calls.len(), call.verb, call.resource, call.name)
+    }
+
+    /// Writes beyond those of the undisturbed run. Which pods there are to evict depends on where the scheduler puts them: each once.
+    pub(crate) fn excess(&self, writes: &Writes) -> Vec<String> {
+        let expected = |object: &String| if object.starts_with("eviction of ") { 1 } else { self.writes.get(object).copied().unwrap_or(0) };
+        let more = writes.iter().filter_map(|(object, count)| Some((object, count.checked_sub(expected(object))?)));
+        more.filter(|(_, more)| *more > 0).map(|(object, more)| format!("{more} × {object}")).collect()
+    }
+
+    /// The same end, safely, with at most so many writes more, each on an object of its own.
+    pub(crate) async fn assert_same(&self, fleet: &Driven, more: usize, place: &str) {
+        fleet.world.pass(30).await;
+        fleet.assert_safe(place);
+        assert_eq!(fleet.end(), self.end, "{place}");
+        let excess = self.excess(&fleet.writes());
+        assert!(excess.len() <= more && excess.iter().all(|one| one.starts_with("1 × ")), "{place}: {excess:?}");
+    }
+}
+
+/// Puts an effect on one call of `pod-a`.
+pub(crate) fn strike(fleet: &Driven, nth: usize, effect: Effect) {
+    fleet.world.server.state().faults.push(Fault::new(|request| request.who == "pod-a", nth, 1, effect));
+}
+
+/// Starts `pod-a` and waits for the call on which an effect is that tells; `None`: the pod ended without it.
+pub(crate) async fn reached(fleet: &Driven, nth: usize, effect: Effect) -> Option<Pod> {
+    strike(fleet, nth, effect);
+    let mut pod = fleet.start("pod-a");
+    let handle: &mut JoinHandle<_> = &mut pod.handle;
+    tokio::select! {
+        () = fleet.world.server.told.notified() => Some(pod),
+        _ = handle => None,
+    }
+}

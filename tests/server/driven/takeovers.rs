@@ -1,0 +1,299 @@
+//! The run goes from one process to another: a signal, a Lease that another hook takes meanwhile, another version of the program.
+
+use std::sync::Arc;
+
+use gpu_rollout::cluster::lease::Leases;
+use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
+use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::contract::exit::ExitCode;
+use serde_json::{Value, json};
+
+use super::moments::{Undisturbed, reached};
+use super::stories::{STORIES, Story, TRIED_TWICE};
+use super::{Driven, NODES};
+use crate::fake::fault::{Break, Effect, Fault};
+
+fn story(name: &str) -> &'static Story {
+    STORIES.iter().find(|story| story.name == name).unwrap()
+}
+
+/// SIGTERM at a call; the next pod of the Job goes on.
+async fn interrupted(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
+    let place = undisturbed.place(story, "a signal", nth);
+    let before = fleet.world.second();
+    first.stop.send_replace(true);
+    let ended = fleet.ends(first).await;
+    let took = fleet.world.second() - before;
+    assert!(took < i64::try_from(TERMINATION_GRACE_SECONDS).unwrap(), "{place}: killed after {took} s");
+    assert_ne!(fleet.world.holder().as_deref(), Some("pod-a"), "{place}: the Lease was kept");
+    assert!(ended.code == ExitCode::Interrupted || ended.code == story.code, "{place}: {}", ended.message);
+    let ended = fleet.run("pod-b").await;
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 0, &place).await;
+}
+
+async fn interrupt(step: usize) {
+    for (at, story) in STORIES.iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step) {
+            interrupted(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_signal_at_any_call_leaves_the_rest_to_the_next_pod() {
+    interrupt(47).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: a signal at every call of every story"]
+async fn soak_a_signal_at_any_call_leaves_the_rest_to_the_next_pod() {
+    interrupt(1).await;
+}
+
+/// From a call on the hook is cut off, and another pod of its Job takes the Lease when it has run out. The first one comes back while the
+/// other is at work. That only one of them acts at a time is held against the log of every story (`world/check.rs`). `effect`: whether the
+/// call in hand arrives at once, or when the other one has the Lease.
+async fn handed_over(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Effect, cut_off: u64) {
+    let fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, effect).await else { return };
+    let server = fleet.world.server.clone();
+    server.change(|state| {
+        state.faults.push(Fault::new(|request| request.who == "pod-a", 0, usize::MAX, Effect::Hang));
+        state.breaks.push(Break::Cut);
+    });
+    let second = fleet.start("pod-b");
+    let reconnected = async {
+        fleet.world.pass(cut_off).await;
+        server.change(|state| state.faults.clear());
+    };
+    let (first, second, ()) = tokio::join!(fleet.ends(first), fleet.ends(second), reconnected);
+    let place = undisturbed.place(story, &format!("{effect:?}, cut off for {cut_off} s"), nth);
+    for ended in [first, second] {
+        assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+        assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    }
+    undisturbed.assert_same(&fleet, 1, &place).await;
+}
+
+async fn hand_over(step: usize) {
+    for (at, story) in STORIES.iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
+            let effect = if (turn + at).is_multiple_of(2) { Effect::Late(27) } else { Effect::Tell };
+            let cut_off = [25, 33, 47][(turn + at) % 3];
+            handed_over(story, &undisturbed, nth, effect, cut_off).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_is_cut_off_at_any_call_and_comes_back_does_nothing_beside_its_successor() {
+    hand_over(47).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: cut off at every call of every story"]
+async fn soak_a_hook_that_is_cut_off_at_any_call_and_comes_back_does_nothing_beside_its_successor() {
+    hand_over(1).await;
+}
+
+/// The hook is cut off, another hook takes the Lease when it has run out, has it for a while and gives it back.
+async fn taken(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let fleet = story.begin();
+    let server = fleet.world.server.clone();
+    let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
+    server.change(|state| {
+        state.faults.push(Fault::new(|request| request.who == "pod-a", 0, usize::MAX, Effect::Hang));
+        state.breaks.push(Break::Cut);
+    });
+    let clock = fleet.world.clock.clone();
+    let leases = Leases::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let theirs = async {
+        let held = leases.acquire(|_| ()).await.unwrap();
+        assert!(held.is_valid());
+        fleet.world.pass(30).await;
+        held.release().await;
+    };
+    let reconnected = async {
+        fleet.world.pass(35).await;
+        server.change(|state| state.faults.clear());
+    };
+    tokio::join!(theirs, reconnected);
+    let ended = fleet.ends(first).await;
+    let place = undisturbed.place(story, "another hook has the Lease", nth);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 0, &place).await;
+}
+
+async fn take(step: usize) {
+    for (at, story) in STORIES.iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step) {
+            taken(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_another_hook_has_meanwhile_is_waited_for_and_the_run_goes_on() {
+    take(89).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: another hook takes the Lease at every call of every story"]
+async fn soak_a_lease_that_another_hook_has_meanwhile_is_waited_for_and_the_run_goes_on() {
+    take(1).await;
+}
+
+/// A fleet in which a newer program is at work on `gpu-1`.
+fn with_a_newer_record(parallel: u32) -> Driven {
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.policy.max_parallel_upgrades = parallel;
+        settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
+    });
+    fleet.node("gpu-1", |node| {
+        let traits = Driver::Gpu.traits();
+        node["metadata"]["labels"][traits.own_state_label] = json!("rebooting");
+        node["metadata"]["annotations"][traits.own_record] = json!(r#"{"version": 2, "shape": ["unknown"]}"#);
+        node["spec"]["unschedulable"] = json!(true);
+    })
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_with_a_newer_record_is_left_alone_and_named_and_the_others_are_done() {
+    let fleet = with_a_newer_record(2).begin();
+    let before = fleet.world.get("nodes", "", "gpu-1");
+    let ended = fleet.run("pod-a").await;
+    assert_eq!(ended.code, ExitCode::NewerFormat, "{}", ended.message);
+    assert!(ended.message.starts_with("gpu-1: "), "{}", ended.message);
+    assert_eq!(fleet.world.get("nodes", "", "gpu-1"), before);
+    for node in ["gpu-0", "gpu-2"] {
+        assert_eq!(fleet.left(node), "", "{node}");
+        assert_eq!(fleet.writes()[&format!("Driver of {node}")], 1);
+    }
+    assert!(fleet.world.second() < 300, "{} s", fleet.world.second());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_older_program_refuses_the_run_of_a_newer_one_and_writes_nothing() {
+    for story in [story("plain"), story("OFED with drain")] {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(3, 29) {
+            let fleet = story.begin();
+            let Some(first) = reached(&fleet, nth, Effect::CrashAfter).await else { continue };
+            first.handle.abort();
+            let settings = &fleet.stages[0].0;
+            let run = json!(r#"{"formatVersion": 2, "shape": ["unknown"]}"#);
+            fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| record["data"]["run"] = run);
+            let before = fleet.end();
+            let ended = fleet.run("pod-b").await;
+            let place = undisturbed.place(story, "a newer run record", nth);
+            assert_eq!(ended.code, ExitCode::NewerFormat, "{place}: {}", ended.message);
+            let wrote =
+                fleet.world.writes("pod-b").into_iter().find(|entry| !matches!(entry.request.resource.as_str(), "leases" | "events"));
+            assert!(wrote.is_none(), "{place}: {wrote:?}");
+            assert_eq!(fleet.end().nodes, before.nodes, "{place}");
+        }
+    }
+}
+
+/// What a program of the same format that knows more would have written, into a JSON text.
+fn knows_more(text: &Value) -> Value {
+    let mut record: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+    record["soakedFor"] = json!({"seconds": 7, "why": ["unknown"]});
+    json!(record.to_string())
+}
+
+/// A program that knows more dies at a call; this one goes on.
+async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, Effect::CrashAfter).await else { return };
+    first.handle.abort();
+    for index in 0..NODES {
+        fleet.world.edit("nodes", "", &format!("gpu-{index}"), |node| {
+            for driver in &fleet.drivers {
+                let key = driver.traits().own_record;
+                if node["metadata"]["annotations"][key].is_string() {
+                    node["metadata"]["annotations"][key] = knows_more(&node["metadata"]["annotations"][key]);
+                }
+            }
+        });
+    }
+    for (settings, _) in &fleet.stages {
+        fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| {
+            for text in record["data"].as_object_mut().into_iter().flatten().map(|(_, text)| text) {
+                *text = knows_more(text);
+            }
+        });
+    }
+    let ended = fleet.run("pod-b").await;
+    let place = undisturbed.place(story, "a program that knows more", nth);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 0, &place).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_a_program_that_knows_more_has_added_is_passed_over() {
+    for (at, story) in [story("pods with GPUs"), story("a driver that fails"), story("OFED with drain")].into_iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, 29) {
+            followed(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+/// The deployer replaces the Job at a call: its pod is told to end, and one with another image comes under another digest.
+async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let mut fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
+    first.stop.send_replace(true);
+    fleet.ends(first).await;
+    fleet.deployed_anew();
+    let ended = fleet.run("pod-b").await;
+    let place = undisturbed.place(story, "another image", nth);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    fleet.world.pass(30).await;
+    fleet.assert_safe(&place);
+    let mut end = fleet.end();
+    if story.code == ExitCode::Success {
+        assert_eq!(end, undisturbed.end, "{place}");
+        // What had failed is tried anew, with as many attempts as before.
+        let tried_anew = |more: &String| story.patches[1] == TRIED_TWICE && more.ends_with("node gpu-1");
+        let excess: Vec<String> = undisturbed.excess(&fleet.writes()).into_iter().filter(|more| !tried_anew(more)).collect();
+        assert_eq!(excess, Vec::<String>::new(), "{place}");
+    } else {
+        // A new digest is a new attempt for what failed: only that node may differ.
+        end.nodes.remove("gpu-1");
+        let mut expected = undisturbed.end.clone();
+        expected.nodes.remove("gpu-1");
+        assert_eq!(end.nodes, expected.nodes, "{place}");
+    }
+}
+
+async fn replace(step: usize) {
+    for (at, story) in STORIES.iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step) {
+            replaced(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
+    replace(97).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: another image at every call of every story"]
+async fn soak_another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
+    replace(1).await;
+}

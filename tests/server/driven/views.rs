@@ -1,0 +1,107 @@
+//! Watches that end, lie late, say everything twice or in another order, and lists that show the past.
+
+use std::time::Duration;
+
+use super::moments::Undisturbed;
+use super::stories::{STORIES, Story};
+use crate::fake::fault::Break;
+
+/// How the hook's view is disturbed.
+#[derive(Clone, Debug)]
+enum View {
+    /// Watches end so every few seconds, and what happened meanwhile is not told.
+    Breaks(Break, u64),
+    /// Everything is told twice.
+    Twice,
+    /// What happens at one moment is told in the wrong order.
+    Reversed,
+    /// These resources (all, if none is named) are told so many seconds late; between kinds the order changes.
+    Late(&'static [&'static str], u64),
+    /// After this second, for twenty more, lists and watches of these resources show what was some changes ago.
+    Past(&'static [&'static str], u64),
+}
+
+async fn seen(story: &Story, undisturbed: &Undisturbed, view: &View) {
+    let fleet = story.begin();
+    let server = &fleet.world.server;
+    if let View::Late(resources, seconds) = view {
+        server.state().late = Some((resources.to_vec(), Duration::from_secs(*seconds)));
+    }
+    server.state().duplicate = matches!(view, View::Twice);
+    server.state().reversed = matches!(view, View::Reversed);
+    let pod = fleet.start("pod-a");
+    match view {
+        View::Breaks(how, period) => {
+            for _ in 0..90 / period {
+                fleet.world.pass(*period).await;
+                server.change(|state| state.breaks.push(*how));
+            }
+        }
+        View::Past(resources, from) => {
+            fleet.world.pass(*from).await;
+            server.change(|state| {
+                let past = state.store.history.len().saturating_sub(12) as u64;
+                state.frozen = Some((resources.to_vec(), past));
+                state.breaks.push(Break::Gone);
+            });
+            fleet.world.pass(20).await;
+            server.change(|state| state.frozen = None);
+        }
+        View::Twice | View::Reversed | View::Late(..) => {}
+    }
+    let ended = fleet.ends(pod).await;
+    let place = format!("{}: {view:?}", story.name);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 1, &place).await;
+}
+
+const VIEWS: &[View] = &[
+    View::Breaks(Break::EndOfFile, 3),
+    View::Breaks(Break::Gone, 7),
+    View::Breaks(Break::Error, 5),
+    View::Breaks(Break::Cut, 4),
+    View::Twice,
+    View::Reversed,
+    View::Late(&["pods"], 4),
+    View::Late(&["nodes"], 4),
+    View::Late(&["resourceslices", "poddisruptionbudgets"], 6),
+    View::Late(&[], 3),
+];
+
+const PASTS: &[&[&str]] = &[&[], &["pods"], &["nodes"]];
+
+/// Each story in so many of the views, another one next, and with the past from another second on.
+async fn look(views: usize, pasts: impl Fn(usize) -> Vec<u64>) {
+    for (at, story) in STORIES.iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for turn in 0..views {
+            seen(story, &undisturbed, &VIEWS[(at * views + turn) % VIEWS.len()]).await;
+        }
+        for from in pasts(at) {
+            let resources = PASTS[(at + usize::try_from(from).unwrap()) % PASTS.len()];
+            seen(story, &undisturbed, &View::Past(resources, from)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn no_view_of_the_fleet_has_anything_done_early_or_twice() {
+    look(1, |at| vec![at as u64 * 11 % 45]).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: every view of every story, and the past at any moment"]
+async fn soak_no_view_of_the_fleet_has_anything_done_early_or_twice() {
+    look(VIEWS.len(), |_| (0..90).collect()).await;
+    look(0, |_| (0..90).map(|from| from + 1).collect()).await;
+    look(0, |_| (0..90).map(|from| from + 2).collect()).await;
+}
+
+/// The list of nodes that was served went back to before the first one was begun, so a second one was, above the limit.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_old_list_of_nodes_does_not_have_a_second_one_begun() {
+    let story = STORIES.iter().find(|story| story.name == "safe load").unwrap();
+    let undisturbed = Undisturbed::of(story).await;
+    seen(story, &undisturbed, &View::Past(&["nodes"], 1)).await;
+}
