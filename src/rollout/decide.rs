@@ -15,6 +15,7 @@ use super::memory::Memory;
 use super::node::{Operands, is_driver_node};
 use super::observed::{Node, Observed};
 use super::plugin::Plugins;
+use super::pods::pace::History;
 use super::reason::{Reason, Wait};
 use super::spec::observed_spec;
 
@@ -106,7 +107,7 @@ struct Deciding<'a> {
     /// A node that the vendor's controller gave up is tried again with this decision: one at a time.
     retried: bool,
     /// Pods that have to go, before it is chosen which are asked for now.
-    evictions: Vec<Eviction>,
+    evictions: Vec<(Eviction, Option<History>)>,
     waits: Vec<Wait>,
     outcomes: BTreeMap<String, Outcome>,
     failures: Vec<Wait>,

@@ -67,6 +67,11 @@ impl<'a> Budgets<'a> {
         self.0.get(pod.namespace.as_str()).into_iter().flatten().filter(protects).copied().collect()
     }
 
+    /// Whether the pod has budgets, and they let it go now.
+    pub fn let_go(&self, pod: &Workload, now: Timestamp) -> bool {
+        !self.of(pod).is_empty() && matches!(self.standing(pod, now), Standing::Free)
+    }
+
     /// What the pod's eviction would be answered.
     pub fn standing(&self, pod: &Workload, now: Timestamp) -> Standing<'a> {
         // The API asks no budget about a pod that has not started, has ended, or is on its way.

@@ -54,6 +54,15 @@ impl History {
         }
     }
 
+    /// The same when the PodDisruptionBudgets that forbade it do so no more: it need not wait as long as the last refusals made it.
+    #[must_use]
+    pub fn let_go(&self) -> Self {
+        match self.answer {
+            Answer::Blocked { .. } => Self { attempts: 1, ..self.clone() },
+            Answer::Accepted | Answer::Refused | Answer::Lost => self.clone(),
+        }
+    }
+
     /// When it is asked for again. The pod with this UID has not gone until then.
     pub fn due(&self, uid: &str) -> Timestamp {
         let pause = match self.answer {

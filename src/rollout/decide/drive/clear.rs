@@ -10,6 +10,7 @@ use crate::rollout::observed::workload::Workload;
 use crate::rollout::pods::budgets::{Budgets, Never, Standing};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Terms, drain_selector};
 use crate::rollout::pods::holders::{Holders, Rules, consumers};
+use crate::rollout::pods::pace::History;
 use crate::rollout::pods::plan::{Plan, Progress};
 use crate::rollout::pods::{FOCUS_LIMIT, full_name, listed, pace};
 use crate::rollout::reason::Reason;
@@ -89,12 +90,10 @@ impl Deciding<'_> {
         }
         for going in &plan.evict {
             let pod = going.pod;
-            self.evictions.push(Eviction {
-                node: node.name.clone(),
-                namespace: pod.namespace.clone(),
-                pod: pod.name.clone(),
-                uid: pod.uid.clone(),
-            });
+            let eviction =
+                Eviction { node: node.name.clone(), namespace: pod.namespace.clone(), pod: pod.name.clone(), uid: pod.uid.clone() };
+            let history = self.history(pod);
+            self.evictions.push((eviction, history));
         }
         Clearing::Waits(Upgrading::Evicting { pods: names, until })
     }
@@ -151,9 +150,16 @@ impl Deciding<'_> {
         (!never.is_empty()).then(|| format!("no pod was touched: {}", listed(&never)))
     }
 
+    /// What is remembered of the pod's eviction, and what its budgets say now.
+    fn history(&self, pod: &Workload) -> Option<History> {
+        let history = self.memory.evictions.get(&pod.uid)?;
+        let let_go = Budgets::new(&self.observed.workloads.budgets).let_go(pod, self.now);
+        Some(if let_go { history.let_go() } else { history.clone() })
+    }
+
     /// The pods that have to go, each with what it is waited for.
     fn going(&self, plan: &Plan<'_>) -> Vec<String> {
-        let asked = plan.evict.iter().map(|going| match self.memory.evictions.get(&going.pod.uid) {
+        let asked = plan.evict.iter().map(|going| match self.history(going.pod) {
             Some(history) => format!("{} ({})", full_name(going.pod), history.text(&going.pod.uid, self.now)),
             None => full_name(going.pod),
         });
@@ -163,13 +169,13 @@ impl Deciding<'_> {
     /// Of all pods that have to go, those whose turn it is.
     pub(super) fn evict(&mut self) {
         let queue = std::mem::take(&mut self.evictions);
-        let turn = pace::turn(queue.iter().map(|eviction| (eviction.uid.as_str(), self.memory.evictions.get(&eviction.uid))), self.now);
+        let turn = pace::turn(queue.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref())), self.now);
         if let Some(next) = turn.next {
             self.wake_at = self.wake_at.min(next);
         }
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
         let asks = !chosen.is_empty();
-        let evictions = queue.iter().filter(|eviction| chosen.contains(eviction.uid.as_str()));
+        let evictions = queue.iter().map(|(eviction, _)| eviction).filter(|eviction| chosen.contains(eviction.uid.as_str()));
         self.actions.extend(evictions.cloned().map(Action::Evict));
         if asks {
             // A refusal changes nothing that is watched: when each one's turn comes again depends on the answer.
