@@ -107,6 +107,8 @@ struct Deciding<'a> {
     retried: bool,
     /// Pods that have to go, before it is chosen which are asked for now.
     evictions: Vec<Eviction>,
+    /// UIDs of those pods whose budgets forbade it and let them go now.
+    yielded: BTreeSet<String>,
     waits: Vec<Wait>,
     outcomes: BTreeMap<String, Outcome>,
     failures: Vec<Wait>,
@@ -130,6 +132,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         focus: BTreeSet::new(),
         retried: false,
         evictions: Vec::new(),
+        yielded: BTreeSet::new(),
         waits: Vec::new(),
         outcomes: BTreeMap::new(),
         failures: Vec::new(),

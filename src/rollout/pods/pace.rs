@@ -7,8 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 /// How many evictions are asked for in one turn, over all nodes: a node's pods leave in one or two turns, and the API server is never flooded.
 pub const AT_ONCE: usize = 20;
-/// The first pause in milliseconds after an eviction that did not work (kubectl's own, up to v0.33).
-const FIRST_MS: u64 = 5_000;
+/// The first pause in seconds after an eviction that did not work (kubectl's own, up to v0.33).
+pub const FIRST_SECONDS: u64 = 5;
+/// The same in milliseconds.
+const FIRST_MS: u64 = FIRST_SECONDS * 1000;
 /// The longest pause in milliseconds, jitter included.
 const LONGEST_MS: u64 = 60_000;
 
@@ -67,10 +69,11 @@ impl History {
 
     /// What there is to say about it at this moment.
     pub fn text(&self, uid: &str, now: Timestamp) -> String {
-        let next = self.due(uid).duration_since(now).as_secs().max(0);
+        let next = self.due(uid).duration_since(now).as_secs();
         let (attempts, since) = (self.attempts, now.duration_since(self.since).as_secs());
         let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times in {since} s") };
-        format!("asked to leave {times}, {}; again in {next} s", self.answer)
+        let again = if next > 0 { format!("; again in {next} s") } else { String::new() };
+        format!("asked to leave {times}, {}{again}", self.answer)
     }
 }
 

@@ -9,7 +9,8 @@ use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::pods::budgets::{Budgets, Never, Standing};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Terms, drain_selector};
-use crate::rollout::pods::holders::{Holders, Rules, consumers};
+use crate::rollout::pods::holders::{Holders, Holding, Rules, consumers};
+use crate::rollout::pods::pace::Answer;
 use crate::rollout::pods::plan::{Plan, Progress};
 use crate::rollout::pods::{FOCUS_LIMIT, full_name, listed, pace};
 use crate::rollout::reason::Reason;
@@ -83,8 +84,12 @@ impl Deciding<'_> {
             }
             self.wake_at = self.wake_at.min(until);
         }
+        let budgets = Budgets::new(&self.observed.workloads.budgets);
         for going in &plan.evict {
             let pod = going.pod;
+            if budgets.standing(pod, self.now) == Standing::Free {
+                self.yielded.insert(pod.uid.clone());
+            }
             self.evictions.push(Eviction {
                 node: node.name.clone(),
                 namespace: pod.namespace.clone(),
@@ -114,15 +119,36 @@ impl Deciding<'_> {
         (!over).then(|| Step::To(self.after_jobs()))
     }
 
+    /// Pods that may keep the old driver from being unloaded: they use the device, and no step of the policy has moved them. Known a turn
+    /// after it was first asked for.
+    pub(super) fn still_holding(&mut self, node: &Node) -> Option<String> {
+        self.focus.insert(node.name.clone());
+        let pods = self.observed.workloads.pods.get(&node.name)?;
+        let selectors = consumers(&self.settings.upgrade).unwrap_or_default();
+        let holders = self.holders(&selectors);
+        let others = pods.iter().filter(|pod| !self.memory.own.has(pod));
+        let named = others.filter_map(|pod| match holders.judge(pod) {
+            Holding::No => None,
+            Holding::Hidden(hidden) => Some(format!("{} {hidden}", full_name(pod))),
+            Holding::Holds(hold) => Some(format!("{} {hold}", full_name(pod))),
+        });
+        let named: Vec<String> = named.collect();
+        (!named.is_empty()).then(|| format!("pods that may keep the old driver loaded: {}", listed(&named)))
+    }
+
+    fn holders<'h>(&'h self, selectors: &'h [Selector]) -> Holders<'h> {
+        Holders::new(self.settings.driver, Rules::Ours, &self.observed.workloads.claims)
+            .with_consumers(selectors)
+            .with_operands_in([self.settings.operator_namespace.as_str()])
+    }
+
     fn plan<'p>(&self, pods: &'p [Workload], state: State) -> Plan<'p> {
         let upgrade = &self.settings.upgrade;
         let driver = self.settings.driver;
         // Selectors have been checked before the run began (`hook/begin`).
         let selectors = consumers(upgrade).unwrap_or_default();
         let daemon_sets = DaemonSets::new();
-        let holders = Holders::new(driver, Rules::Ours, &self.observed.workloads.claims)
-            .with_consumers(&selectors)
-            .with_operands_in([self.settings.operator_namespace.as_str()]);
+        let holders = self.holders(&selectors);
         let own = &self.memory.own;
         if let (State::DrainRequired, Some(drain)) = (state, &upgrade.policy.drain) {
             let selector = drain_selector(driver, drain).unwrap_or_default();
@@ -156,16 +182,31 @@ impl Deciding<'_> {
         asked.chain(plan.leaving.iter().map(|leaving| leaving.text(self.now))).collect()
     }
 
+    /// Whether a pod that was refused for a budget may go now by what is seen of it: its pauses need not be waited for.
+    fn has_yielded(&mut self, uid: &str) -> bool {
+        let refused = self.memory.evictions.get(uid).filter(|history| history.answer == Answer::Blocked { retry_after: None });
+        let last = refused.filter(|_| self.yielded.contains(uid)).map(|history| history.last);
+        last.is_some_and(|last| self.passed(last, pace::FIRST_SECONDS))
+    }
+
     /// Of all pods that have to go, those whose turn it is.
     pub(super) fn evict(&mut self) {
         let queue = std::mem::take(&mut self.evictions);
-        let turn = pace::turn(queue.iter().map(|eviction| (eviction.uid.as_str(), self.memory.evictions.get(&eviction.uid))), self.now);
+        let yielded: BTreeSet<String> = queue.iter().map(|eviction| &eviction.uid).filter(|uid| self.has_yielded(uid)).cloned().collect();
+        // What was answered before does not count for them.
+        let history = |uid: &String| self.memory.evictions.get(uid).filter(|_| !yielded.contains(uid));
+        let turn = pace::turn(queue.iter().map(|eviction| (eviction.uid.as_str(), history(&eviction.uid))), self.now);
         if let Some(next) = turn.next {
             self.wake_at = self.wake_at.min(next);
         }
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
+        let asks = !chosen.is_empty();
         let evictions = queue.iter().filter(|eviction| chosen.contains(eviction.uid.as_str()));
         self.actions.extend(evictions.cloned().map(Action::Evict));
+        if asks {
+            // A refusal changes nothing that is observed: without this look the next try would wait until something else happens.
+            self.passed(self.now, pace::FIRST_SECONDS);
+        }
     }
 }
 
