@@ -8,6 +8,7 @@ mod docs {
     mod conformance;
     mod device_plugin;
     mod exit_codes;
+    mod failures;
     mod links;
     mod lints;
     mod modes;

@@ -159,6 +159,17 @@ fn keys_know_what_the_chart_reads() {
     assert!(keys.child("daemonsets").unwrap().child("labels").unwrap().is_open());
 }
 
+/// A driver manager with a known mistake is replaced without waiting for the next chart.
+#[test]
+fn gpu_operator_2433_the_driver_managers_version_can_be_set() {
+    let operator = component("gpu-operator").unwrap();
+    for version in &operator.versions {
+        let version = &version.version;
+        let keys = keys_of(operator, version);
+        assert!(keys.child("driver").unwrap().child("manager").unwrap().child("version").is_some(), "{version}");
+    }
+}
+
 #[test]
 fn nested_charts_follow_helms_conditions() {
     let nested = |name: &str, version: &str, values: Value| -> Vec<&str> {

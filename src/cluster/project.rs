@@ -353,7 +353,17 @@ pub fn slice(object: &DynamicObject) -> Option<Slice> {
     };
     let mut versions: Vec<String> = devices.iter().filter_map(version).collect();
     versions.dedup();
+    let taints = devices.iter().flat_map(|device| {
+        let name = text(device, "/name").unwrap_or_default();
+        let list = device.get("taints").or_else(|| device.pointer("/basic/taints")).and_then(Value::as_array);
+        list.into_iter().flatten().map(move |taint| {
+            let part = |key: &str| text(taint, key).unwrap_or_default();
+            let value = text(taint, "/value").map(|value| format!("={value}")).unwrap_or_default();
+            format!("{name} {}{value}:{}", part("/key"), part("/effect"))
+        })
+    });
     Some(Slice {
+        taints: taints.collect(),
         driver,
         node: text(data, "/spec/nodeName")?,
         driver_version: if versions.len() == 1 { versions.pop() } else { None },

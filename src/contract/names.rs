@@ -119,6 +119,8 @@ pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
 pub const DRIVER_MANAGER_OFF: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
 /// What the driver manager does by itself while the vendor's controller is off: evict pods, drain and uncordon the node.
 pub const MANAGER_EVICTIONS: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
+/// What the driver manager sets [`DEPLOY_DRIVER_LABEL`] to on a node whose image has a driver.
+pub const DRIVER_PRE_INSTALLED: &str = "pre-installed";
 /// Environment variable of a driver pod: a hash over everything that the driver's installation depends on (gpu-operator v26.3 and later).
 pub const CONFIG_DIGEST_ENV: &str = "DRIVER_CONFIG_DIGEST";
 /// Annotation of the API object of a static pod (Kubernetes `core/v1` `MirrorPodAnnotationKey`).

@@ -134,6 +134,12 @@ impl<'a> Operands<'a> {
         }
     }
 
+    /// Whether the operator is to bring drivers, and the node has one of its own that keeps them away.
+    pub fn has_own_driver(&self, node: &Node) -> bool {
+        let label = node.labels.get(names::DEPLOY_DRIVER_LABEL);
+        self.driver == Driver::Gpu && self.asked != Asked::Nobody && label.is_some_and(|value| value == names::DRIVER_PRE_INSTALLED)
+    }
+
     fn pod(&self, node: &Node, (key, value): (&str, Option<&str>)) -> Option<&'a Pod> {
         let of_kind = |pod: &&Pod| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
         // While a pod is replaced two stand there: the one that stays counts.

@@ -366,6 +366,8 @@ pub struct Slice {
     pub driver_version: Option<String>,
     /// How many devices it holds.
     pub devices: usize,
+    /// Taints that the driver has put on its devices: `gpu-3 gpu.nvidia.com/xid=48:NoSchedule`.
+    pub taints: Vec<String>,
 }
 
 impl OnNode for Pod {

@@ -88,6 +88,7 @@ impl<'a> Plugins<'a> {
         }
         let slices = self.slices_of(node, daemon_set);
         if !replaced && let Some(cause) = staleness(pod, base, &slices, now) {
+            let cause = with_taints(cause, &slices);
             return Some(match reroll {
                 Reroll::Auto => Status::Stale { pod, daemon_set, cause },
                 Reroll::Off => Status::Waiting(Reason::PluginStale { cause }),
@@ -119,6 +120,12 @@ impl<'a> Plugins<'a> {
         let published = |slice: &&Slice| published_drivers(daemon_set).any(|driver| driver == slice.driver);
         self.slices.into_iter().flat_map(|slices| slices.on(&node.name)).filter(published).collect()
     }
+}
+
+/// A plugin that starts anew publishes its devices without the taints that the old one had put on them: what they said goes into the record.
+fn with_taints(cause: String, slices: &[&Slice]) -> String {
+    let taints: Vec<&str> = slices.iter().flat_map(|slice| &slice.taints).map(String::as_str).collect();
+    if taints.is_empty() { cause } else { format!("{cause}; device taints that go with it: {}", taints.join(", ")) }
 }
 
 fn published_drivers(daemon_set: &DaemonSet) -> impl Iterator<Item = &'static str> {

@@ -281,7 +281,13 @@ pub(super) fn is_ready(pod: &mut Pod, started: u64, now: u64) {
 
 /// What the node's plugin has published.
 pub(super) fn slice(node: &str, version: &str) -> Slice {
-    Slice { driver: names::DRA_GPU_DRIVER.to_owned(), node: node.to_owned(), driver_version: Some(version.to_owned()), devices: 8 }
+    Slice {
+        driver: names::DRA_GPU_DRIVER.to_owned(),
+        node: node.to_owned(),
+        driver_version: Some(version.to_owned()),
+        devices: 8,
+        ..Slice::default()
+    }
 }
 
 /// The container by which an operand's pod is known.

@@ -136,10 +136,14 @@ pub struct Workers {
     pub labels: Labels,
     /// They use a GPU.
     pub gpu: bool,
+    /// They use GPUs by their runtime class, without asking for one.
+    pub hidden: bool,
     /// They have an emptyDir on disk.
     pub empty_dir: bool,
     /// Their grace period in seconds.
     pub grace_seconds: u64,
+    /// How long somebody's finalizer holds them after their end, in milliseconds.
+    pub finalizer: u64,
     /// When a job has ended, in milliseconds from its start.
     pub ends: Spread,
     /// Their PodDisruptionBudgets.
@@ -155,8 +159,10 @@ impl Workers {
             placement,
             labels: Labels::new(),
             gpu: true,
+            hidden: false,
             empty_dir: false,
             grace_seconds: 30,
+            finalizer: 0,
             ends: Spread::Constant(600_000),
             budgets: Vec::new(),
         }

@@ -98,6 +98,8 @@ impl World<'_> {
             grace_seconds: workers.grace_seconds,
             empty_dir: workers.empty_dir,
             resources: workers.gpu.then(|| "nvidia.com/gpu".to_owned()).into_iter().collect(),
+            runtime_class: workers.hidden.then(|| "nvidia".to_owned()),
+            finalizers: (workers.finalizer > 0).then(|| "example.com/hold".to_owned()).into_iter().collect(),
             ..Workload::default()
         }
     }
@@ -139,7 +141,9 @@ impl World<'_> {
         pod.deleted_at = Some(second(now + grace * 1000));
         pod.ready = false;
         self.touch_pod(uid);
-        let ending = self.ending(grace, uid);
+        let held = self.pods.get(uid).and_then(crew_of).and_then(|name| self.crews.iter().find(|crew| crew.workers.name == name));
+        let finalizer = held.map_or(0, |crew| crew.workers.finalizer);
+        let ending = self.ending(grace, uid) + finalizer;
         self.after(ending, Event::PodGone(uid.to_owned()));
     }
 

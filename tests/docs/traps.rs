@@ -12,7 +12,7 @@ const CANNOT_OCCUR: &str = "Cannot occur: ";
 const NOT_IN_A_BUNDLE: &str = "Not in a bundle: ";
 
 /// The names of all test functions in a folder of Rust files.
-fn tests(folder: &Path, names: &mut BTreeSet<String>) {
+pub(super) fn tests(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

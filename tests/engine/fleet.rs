@@ -221,7 +221,13 @@ impl Fleet {
         self.put(node, ("app", "plugin"), "plugin-ds", "plugin", ("gpus", String::new()), second);
         let Api::Served(slices) = &mut self.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
         slices.retain(|slice| slice.node != node);
-        slices.push(Slice { driver: names::DRA_GPU_DRIVER.into(), node: node.into(), driver_version: Some(version.into()), devices: 8 });
+        slices.push(Slice {
+            driver: names::DRA_GPU_DRIVER.into(),
+            node: node.into(),
+            driver_version: Some(version.into()),
+            devices: 8,
+            ..Slice::default()
+        });
     }
 
     pub(crate) fn plugin_pod(&mut self, node: &str) -> &mut Pod {

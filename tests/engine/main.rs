@@ -6,6 +6,7 @@ mod settings;
 mod chance;
 mod conformance;
 mod drive;
+mod failures;
 mod fleet;
 mod foreign;
 mod kills;

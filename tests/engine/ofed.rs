@@ -240,7 +240,7 @@ fn without_an_ofed_driver_the_hosts_own_is_used_and_said() {
 }
 
 #[test]
-fn a_driver_that_matches_no_node_is_not_waited_for() {
+fn network_operator_557_a_driver_that_matches_no_node_is_not_waited_for() {
     let mut fleet = network(0);
     assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"], "nobody has looked for NICs yet");
     nic_node(&mut fleet, "cpu-0");

@@ -42,7 +42,7 @@ fn a_tie_of_times_is_stale() {
 }
 
 #[test]
-fn a_toolkit_that_was_replaced_makes_the_plugin_stale_too() {
+fn dra_1144_a_toolkit_that_was_replaced_makes_the_plugin_stale_too() {
     let mut fleet = Fleet::at_rest(1);
     fleet.toolkit("gpu-0", -10);
     fleet.pass(0);
@@ -104,7 +104,7 @@ fn an_old_published_version_counts_after_the_plugin_had_time_to_publish() {
 }
 
 #[test]
-fn only_so_many_plugins_are_away_at_once() {
+fn dra_616_only_so_many_plugins_are_away_at_once() {
     let mut fleet = migrating(4);
     fleet.settings.dra.max_unavailable = Count::Percent(25);
     for node in ["gpu-0", "gpu-1", "gpu-2", "gpu-3"] {
@@ -207,7 +207,7 @@ fn a_skipped_node_whose_plugin_is_older_than_its_driver_is_served_too() {
 }
 
 #[test]
-fn a_required_driver_must_serve_every_gpu_node() {
+fn aicr_2456_a_required_driver_must_serve_every_gpu_node() {
     let mut fleet = Fleet::at_rest(2);
     fleet.settings.dra.required = Required::True;
     fleet.observed.dra.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1"));

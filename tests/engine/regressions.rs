@@ -91,7 +91,7 @@ fn a_node_for_virtual_machines_was_called_unlabeled() {
 }
 
 #[test]
-fn a_state_label_left_on_a_node_with_a_host_driver_was_waited_for() {
+fn gpu_operator_626_a_state_label_left_on_a_node_with_a_host_driver_was_waited_for() {
     let mut fleet = Fleet::at_rest(1);
     fleet.node("gpu-0").labels.insert(names::DEPLOY_DRIVER_LABEL.into(), "pre-installed".into());
     fleet.state("gpu-0", "pod-restart-required");

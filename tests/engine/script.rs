@@ -71,7 +71,7 @@ fn count(text: &str) -> Count {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// `NAME KIND [each N | on NODE,NODE] [grace TIME] [emptyDir] [noGpu] [minAvailable N] [maxUnavailable N] [ends TIME] [label KEY=VALUE]`
+/// `NAME KIND [each N | on NODE,NODE] [grace TIME] [emptyDir] [noGpu] [hidden] [finalizer TIME] [minAvailable N] [maxUnavailable N] [ends TIME] [label KEY=VALUE]`
 fn workers(text: &str) -> Workers {
     let mut words = text.split_whitespace();
     let mut next = |what: &str| words.next().unwrap_or_else(|| panic!("workers {text}: {what} is missing")).to_owned();
@@ -91,6 +91,8 @@ fn workers(text: &str) -> Workers {
             "grace" => workers.grace_seconds = time(value()) / 1000,
             "emptyDir" => workers.empty_dir = true,
             "noGpu" => workers.gpu = false,
+            "hidden" => (workers.gpu, workers.hidden) = (false, true),
+            "finalizer" => workers.finalizer = time(value()),
             "minAvailable" => workers.budgets.push(Protection::MinAvailable(count(value()))),
             "maxUnavailable" => workers.budgets.push(Protection::MaxUnavailable(count(value()))),
             "ends" => workers.ends = spread(value()),

@@ -215,6 +215,23 @@ fn a_claim_is_seen_with_its_devices_but_not_with_what_only_looks_at_them() {
 }
 
 #[test]
+fn dra_1455_taints_of_devices_are_seen() {
+    let taint = json!({"key": "gpu.nvidia.com/xid", "value": "48", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"});
+    let bare = json!({"key": "gpu.nvidia.com/unhealthy", "effect": "NoExecute"});
+    let v1 = json!([{"name": "gpu-0"}, {"name": "gpu-3", "taints": [taint.clone(), bare.clone()]}]);
+    let v1beta1 = json!([{"name": "gpu-0", "basic": {}}, {"name": "gpu-3", "basic": {"taints": [taint, bare]}}]);
+    for (version, devices) in [("v1", v1), ("v1beta1", v1beta1)] {
+        let full = json!({
+            "apiVersion": format!("resource.k8s.io/{version}"), "kind": "ResourceSlice", "metadata": {"name": "s"},
+            "spec": {"driver": "gpu.nvidia.com", "nodeName": "node-1", "devices": devices},
+        });
+        let seen = slice(&object(full)).expect("a slice of NVIDIA's");
+        assert_eq!(seen.taints, ["gpu-3 gpu.nvidia.com/xid=48:NoSchedule", "gpu-3 gpu.nvidia.com/unhealthy:NoExecute"], "{version}");
+        assert_eq!(seen.devices, 2, "{version}");
+    }
+}
+
+#[test]
 fn a_maintenance_is_seen_with_who_asked_for_it() {
     let kind =
         json!({"apiVersion": "maintenance.nvidia.com/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "m", "namespace": "n"}});

@@ -1,10 +1,10 @@
 //! The mode of each driver: which keys it goes by, and what of the operators' own policy contradicts it.
 
-use super::Subject;
 use super::ofed::{NETWORK_OPERATOR, POLICY_KIND};
+use super::{Known, Subject};
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
-use crate::contract::names::DRIVER_MANAGER_OFF;
+use crate::contract::names::{DRIVER_MANAGER_OFF, MANAGER_EVICTIONS};
 use crate::contract::settings::Mode;
 use crate::recipe::model::UpgradePolicy;
 use crate::text::diagnostic::Diagnostic;
@@ -152,6 +152,7 @@ fn gpu_values(subject: &Subject<'_>, mode: Mode, findings: &mut Vec<Diagnostic>)
         return;
     }
     auto_upgrade(subject, "gpuDriver", mode, &[&GPU_VALUES[..], &["driver", "upgradePolicy", "autoUpgrade"]].concat(), findings);
+    unused_evictions(subject, operator, mode, findings);
     if !mode.decides() {
         return;
     }
@@ -171,8 +172,8 @@ fn gpu_values(subject: &Subject<'_>, mode: Mode, findings: &mut Vec<Diagnostic>)
     if mode != Mode::Drive {
         return;
     }
-    let env = subject.at(&[&GPU_VALUES[..], &["driver", "manager", "env"]].concat());
-    for entry in env.map(Node::items).unwrap_or_default() {
+    let env = manager_env(subject);
+    for entry in env {
         let Some(name) = entry.get("name").and_then(Node::text).filter(|name| DRIVER_MANAGER_OFF.contains(name)) else { continue };
         if entry.get("value").and_then(Node::text) != Some("false") {
             findings.push(
@@ -182,6 +183,31 @@ fn gpu_values(subject: &Subject<'_>, mode: Mode, findings: &mut Vec<Diagnostic>)
                     .hint("remove the entry: a bundle sets it"),
             );
         }
+    }
+}
+
+/// The entries of the driver manager's environment.
+fn manager_env<'a>(subject: &Subject<'a>) -> &'a [Node] {
+    subject.at(&[&GPU_VALUES[..], &["driver", "manager", "env"]].concat()).map(Node::items).unwrap_or_default()
+}
+
+/// Where the operator upgrades, its driver manager leaves pods and node alone, whatever its environment says (gpu-operator issue 901).
+fn unused_evictions(subject: &Subject<'_>, operator: &Known<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let upgrades = match mode {
+        Mode::Observe => operator.is_on(&["driver", "upgradePolicy", "autoUpgrade"]) != Some(false),
+        Mode::Assist | Mode::Steer => true,
+        Mode::Drive => false,
+    };
+    for entry in manager_env(subject).iter().filter(|_| upgrades) {
+        let Some(name) = entry.get("name").and_then(Node::text).filter(|name| MANAGER_EVICTIONS.contains(name)) else { continue };
+        findings.push(
+            Diagnostic::warning(format!(
+                "`{name}` has no effect: with `autoUpgrade: true` the operator moves the pods, and the driver manager none"
+            ))
+            .lint(Lint::NoEffect)
+            .at(entry.origin)
+            .hint("remove the entry, and set what may leave a node in `rollout.gpuDriver.policy` (`podDeletion`, `drain`)"),
+        );
     }
 }
 

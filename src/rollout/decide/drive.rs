@@ -127,10 +127,14 @@ impl Deciding<'_> {
         if self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts) {
             return None;
         }
+        let (name, member) = members.get_key_value(node.name.as_str())?;
+        if let Some(Upgrading::NoTime { deadline, per_node, .. }) = barrier {
+            // More time is the wrong advice to somebody whose nodes are held up by others.
+            return Some(Upgrading::NoTime { deadline: *deadline, per_node: *per_node, held: throttle.standing(member) });
+        }
         if let Some(barrier) = barrier {
             return Some(barrier.clone());
         }
-        let (name, member) = members.get_key_value(node.name.as_str())?;
         throttle.start(name, member).err().map(Upgrading::Refused)
     }
 
@@ -153,7 +157,7 @@ impl Deciding<'_> {
         }
         let per_node = self.settings.per_node_seconds;
         if super::after(self.now, per_node) > self.memory.deadline {
-            return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node });
+            return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node, held: None });
         }
         let soak = self.settings.upgrade.soak_seconds;
         // Nodes that are left alone were not upgraded.

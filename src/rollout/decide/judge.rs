@@ -18,6 +18,8 @@ use super::{Action, Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
+/// More replacements of plugins on one node in one run than a driver, a toolkit and the attempts at both come to.
+const RESTLESS: usize = 5;
 
 impl Deciding<'_> {
     /// The node's record, made if need be; a node that came back under the same name gets a new one.
@@ -56,6 +58,11 @@ impl Deciding<'_> {
             }
         }
         self.note_unconfigured();
+        let own = nodes.iter().filter(|node| fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node))).count();
+        if own > 0 {
+            self.notes
+                .push(format!("{own} GPU nodes run the driver of their own image: the version that is asked for does not reach them"));
+        }
         let joined = nodes.len() - members.len();
         if joined > 0 {
             self.notes
@@ -312,8 +319,18 @@ impl Deciding<'_> {
             Some(_) | None => ExitCode::Budget,
         };
         let mut verdict = self.failed(code, &waits);
-        verdict.message = format!("the time budget of {} s is over: {}", self.settings.budget_seconds, verdict.message);
+        verdict.message = format!("the time budget of {} s is over: {}{}", self.settings.budget_seconds, verdict.message, self.restless());
         verdict
+    }
+
+    /// Nodes whose driver was started again and again: what the last look found of them may be that all is well.
+    fn restless(&self) -> String {
+        let replaced = |record: &NodeRecord| record.replaced.values().filter(|one| one.at >= self.memory.started_at).count();
+        let counts = self.memory.nodes.iter().map(|(name, record)| (name, replaced(record))).filter(|(_, count)| *count > RESTLESS);
+        let told = counts.take(NAMED).map(|(name, count)| {
+            format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit")
+        });
+        told.collect()
     }
 
     fn failed(&self, code: ExitCode, waits: &[Wait]) -> Verdict {

@@ -77,10 +77,11 @@ impl History {
 
     /// What there is to say about it at this moment.
     pub fn text(&self, uid: &str, now: Timestamp) -> String {
-        let next = self.due(uid).duration_since(now).as_secs().max(0);
+        let next = self.due(uid).duration_since(now).as_secs();
         let (attempts, since) = (self.attempts, now.duration_since(self.since).as_secs());
         let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times in {since} s") };
-        format!("asked to leave {times}, {}; again in {next} s", self.answer)
+        let again = if next > 0 { format!("; again in {next} s") } else { String::new() };
+        format!("asked to leave {times}, {}{again}", self.answer)
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Upgrading {
         deadline: Timestamp,
         /// Seconds that a node is expected to take.
         per_node: u64,
+        /// What kept the node from its turn, and would go on doing so with more time.
+        held: Option<Refusal>,
     },
     /// Somebody else has cordoned the node.
     ForeignCordon,
@@ -138,9 +140,15 @@ impl Upgrading {
                 NodesFailed,
                 "repair the nodes that failed, then deploy again; policy.failureBudget is the limit",
             ),
-            Self::NoTime { .. } => {
+            Self::NoTime { held: None, .. } => {
                 ("NoTimeLeft", false, Budget, "deploy again: the run goes on where it stopped; give it more time (perNode)")
             }
+            Self::NoTime { held: Some(_), .. } => (
+                "NoTimeLeft",
+                false,
+                Budget,
+                "bring back the nodes that are named, or raise the limit (policy.maxUnavailable, policy.topology.maxUnavailable); then deploy again",
+            ),
             Self::ForeignCordon => (
                 "ForeignCordon",
                 false,
@@ -197,9 +205,10 @@ impl fmt::Display for Upgrading {
             Self::FailureBudget { failed, budget } => {
                 write!(out, "{} nodes have failed ({}) and {budget} may: no other node is started", failed.len(), names(failed))
             }
-            Self::NoTime { deadline, per_node } => {
+            Self::NoTime { deadline, per_node, held: None } => {
                 write!(out, "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started")
             }
+            Self::NoTime { held: Some(refusal), .. } => write!(out, "{refusal}; there is no time left to wait for that"),
             Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
             Self::Maintenance { name, requestor } => write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)"),
             Self::Requestor => write!(out, "the vendor's controller has handed the node to the maintenance-operator"),

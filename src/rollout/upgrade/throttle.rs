@@ -24,6 +24,8 @@ pub struct Throttle<'a> {
     limits: Limits,
     in_progress: Holders<'a>,
     unavailable: Holders<'a>,
+    /// Those of them that nobody upgrades: they do not come back by an upgrade's end.
+    idle: Holders<'a>,
     groups: BTreeMap<&'a str, Group<'a>>,
 }
 
@@ -61,6 +63,7 @@ pub struct Limits {
 struct Group<'a> {
     limit: usize,
     unavailable: Holders<'a>,
+    idle: Holders<'a>,
 }
 
 /// Why a node may not be started, with the numbers and the nodes that hold what it would need.
@@ -109,27 +112,49 @@ impl<'a> Throttle<'a> {
             names: members.iter().filter(|(_, member)| wanted(member)).map(|(name, _)| *name).collect(),
             list: None,
         };
-        let mut groups: BTreeMap<&str, (usize, Holders<'_>)> = BTreeMap::new();
+        let is_idle = |member: &Member| member.unavailable && !member.in_progress;
+        let mut groups: BTreeMap<&str, (usize, Holders<'_>, Holders<'_>)> = BTreeMap::new();
         if upgrade.topology.is_some() {
             for (name, member) in members {
                 let Some(group) = &member.group else { continue };
                 let entry = groups.entry(group).or_default();
                 entry.0 += 1;
                 entry.1.names.extend(member.unavailable.then_some(*name));
+                entry.2.names.extend(is_idle(member).then_some(*name));
             }
         }
         let limit = |size: usize| upgrade.topology.as_ref().map_or(size, |topology| topology.max_unavailable.of(size));
+        let group = |(group, (size, unavailable, idle))| (group, Group { limit: limit(size), unavailable, idle });
         Self {
             limits: Limits { total, parallel, unavailable },
             in_progress: holders(|member| member.in_progress),
             unavailable: holders(|member| member.unavailable),
-            groups: groups.into_iter().map(|(group, (size, unavailable))| (group, Group { limit: limit(size), unavailable })).collect(),
+            idle: holders(is_idle),
+            groups: groups.into_iter().map(group).collect(),
         }
     }
 
     /// The limits in nodes.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// The limit that would keep the node from being started even when every upgrade under way has ended: nodes fill it that failed, that
+    /// somebody has cordoned, or that are not ready.
+    pub fn standing(&mut self, member: &Member) -> Option<Refusal> {
+        let Limits { total, unavailable, .. } = self.limits;
+        if unavailable == 0 {
+            return Some(Refusal::Paused { key: "maxUnavailable" });
+        }
+        if member.unavailable {
+            return None;
+        }
+        if self.idle.names.len() >= unavailable {
+            return Some(Refusal::Unavailable { limit: unavailable, total, holders: self.idle.list() });
+        }
+        let group = member.group.as_deref()?;
+        let state = self.groups.get_mut(group).filter(|state| state.idle.names.len() >= state.limit)?;
+        Some(Refusal::Group { group: group.to_owned(), limit: state.limit, holders: state.idle.list() })
     }
 
     /// Starts a node, or says why not.

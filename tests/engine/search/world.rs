@@ -270,6 +270,7 @@ impl World {
                     node: node.clone(),
                     driver_version: Some(loaded.into()),
                     devices: 8,
+                    ..Slice::default()
                 };
                 let gpu_rollout::rollout::observed::Api::Served(slices) = &mut observed.dra.slices else { unreachable!("they are served") };
                 slices.push(slice);

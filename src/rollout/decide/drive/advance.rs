@@ -97,7 +97,11 @@ impl Deciding<'_> {
     }
 
     fn step(&mut self, subject: &Subject<'_>, record: &Record, actions: &mut Vec<Action>) -> Step {
+        let policy = &self.settings.upgrade.policy;
         match record.state {
+            // A step that the policy had when the node came to it, and has no more: it goes on by what counts now.
+            State::PodDeletionRequired if policy.pod_deletion.is_none() => Step::To(self.after_jobs()),
+            State::DrainRequired if policy.drain.is_none() => Step::To(self.after_jobs()),
             State::WaitForJobsRequired => self.wait_for_jobs(subject.node, record),
             State::PodDeletionRequired => self.pod_deletion(subject, record),
             State::DrainRequired => self.drain(subject, record),
@@ -183,7 +187,13 @@ impl Deciding<'_> {
         if pod.running && pod.containers_ready {
             return Step::To(State::ValidationRequired);
         }
-        let trouble = || pod.trouble.clone().or_else(|| pod.unschedulable.clone()).unwrap_or_else(|| "it is not ready".to_owned());
+        // A driver that cannot be unloaded says so only in its log, and not by whom it is held.
+        let held = if pod.unready_restarts > 0 { self.still_holding(subject.node) } else { None };
+        let with_holders = |trouble: String| held.iter().fold(trouble, |trouble, held| format!("{trouble}; {held}"));
+        let trouble = || {
+            let own = pod.trouble.clone().or_else(|| pod.unschedulable.clone());
+            with_holders(own.unwrap_or_else(|| "it is not ready".to_owned()))
+        };
         if pod.unready_restarts > MOST_RESTARTS {
             let message = format!("{} restarts: {}", pod.unready_restarts, trouble());
             return Step::Fails(Cause::DriverFailing, message);
@@ -194,7 +204,7 @@ impl Deciding<'_> {
         }
         let restarts = pod.containers.iter().map(|container| container.restarts).sum();
         let state = Some(record.state.name().to_owned());
-        Step::Stays(Reason::DriverNotReady { state, trouble: pod.trouble.clone(), restarts })
+        Step::Stays(Reason::DriverNotReady { state, trouble: pod.trouble.clone().map(with_holders), restarts })
     }
 
     fn delete_driver(&mut self, subject: &Subject<'_>, actions: &mut Vec<Action>) {

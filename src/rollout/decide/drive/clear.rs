@@ -9,7 +9,7 @@ use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::pods::budgets::{Budgets, Never, Standing};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Terms, drain_selector};
-use crate::rollout::pods::holders::{Holders, Rules, consumers};
+use crate::rollout::pods::holders::{Holders, Holding, Rules, consumers};
 use crate::rollout::pods::pace::History;
 use crate::rollout::pods::plan::{Plan, Progress};
 use crate::rollout::pods::{FOCUS_LIMIT, full_name, listed, pace};
@@ -117,15 +117,36 @@ impl Deciding<'_> {
         (!over).then(|| Step::To(self.after_jobs()))
     }
 
+    /// Pods that may keep the old driver from being unloaded: they use the device, and no step of the policy has moved them. Known a turn
+    /// after it was first asked for.
+    pub(super) fn still_holding(&mut self, node: &Node) -> Option<String> {
+        self.focus.insert(node.name.clone());
+        let pods = self.observed.workloads.pods.get(&node.name)?;
+        let selectors = consumers(&self.settings.upgrade).unwrap_or_default();
+        let holders = self.holders(&selectors);
+        let others = pods.iter().filter(|pod| !self.memory.own.has(pod));
+        let named = others.filter_map(|pod| match holders.judge(pod) {
+            Holding::No => None,
+            Holding::Hidden(hidden) => Some(format!("{} {hidden}", full_name(pod))),
+            Holding::Holds(hold) => Some(format!("{} {hold}", full_name(pod))),
+        });
+        let named: Vec<String> = named.collect();
+        (!named.is_empty()).then(|| format!("pods that may keep the old driver loaded: {}", listed(&named)))
+    }
+
+    fn holders<'h>(&'h self, selectors: &'h [Selector]) -> Holders<'h> {
+        Holders::new(self.settings.driver, Rules::Ours, &self.observed.workloads.claims)
+            .with_consumers(selectors)
+            .with_operands_in([self.settings.operator_namespace.as_str()])
+    }
+
     fn plan<'p>(&self, pods: &'p [Workload], state: State) -> Plan<'p> {
         let upgrade = &self.settings.upgrade;
         let driver = self.settings.driver;
         // Selectors have been checked before the run began (`hook/begin`).
         let selectors = consumers(upgrade).unwrap_or_default();
         let daemon_sets = DaemonSets::new();
-        let holders = Holders::new(driver, Rules::Ours, &self.observed.workloads.claims)
-            .with_consumers(&selectors)
-            .with_operands_in([self.settings.operator_namespace.as_str()]);
+        let holders = self.holders(&selectors);
         let own = &self.memory.own;
         if let (State::DrainRequired, Some(drain)) = (state, &upgrade.policy.drain) {
             let selector = drain_selector(driver, drain).unwrap_or_default();

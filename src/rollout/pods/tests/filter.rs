@@ -73,7 +73,7 @@ fn kubernetes_26080_finished_pods_never_block() {
 }
 
 #[test]
-fn rapido_35_static_pods_are_left_alone() {
+fn silent_assassin_35_static_pods_are_left_alone() {
     let pod = bare(disk(Workload { mirror: true, ..pod("kube-proxy") }));
     for terms in [STRICT, FORCE, LOSSY] {
         assert_eq!(judge(terms, &pod), Answer::Stays(Stay::Mirror));

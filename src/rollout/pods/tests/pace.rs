@@ -93,7 +93,7 @@ fn kured_78_what_was_asked_and_answered_is_told() {
         history(3, Answer::Blocked { retry_after: Some(30) }).text("a", at(110)),
         "asked to leave 3 times in 110 s, a PodDisruptionBudget forbids it for now; again in 20 s"
     );
-    assert_eq!(history(1, Answer::Refused).text("a", at(500)), "asked to leave once, refused by the API server; again in 0 s");
+    assert_eq!(history(1, Answer::Refused).text("a", at(500)), "asked to leave once, refused by the API server");
     assert_eq!(history(1, Answer::Lost).answer.to_string(), "without an answer");
     assert_eq!(Answer::Accepted.to_string(), "accepted, and its deletion has not begun");
 }
