@@ -3,7 +3,8 @@
 #   1. sizes of the image and its binary (needs buildah; without it the binary alone is built)
 #   2. one call as a process, and many bundles in one: time and peak memory
 #   3. what the hook holds of 10,000 nodes
-#   4. the hook on a real API server, 3 and 1,000 nodes: time with nothing to do, memory (needs what `make e2e` needs)
+#   4. the hook on a real API server (needs what `make e2e` needs): 3 and 1,000 nodes, time with nothing to do, memory; and mode `drive` on
+#      10, 100 and 1,000 nodes: requests, processor time, and how much longer an upgrade takes than its drivers do
 # Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000)
 set -eu
 cd "$(dirname -- "$0")/.."
@@ -46,6 +47,7 @@ measured bench-memory.log ' nodes of ' 'listed anew' cargo test --locked --test 
 title "the hook on a real API server"
 if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then
   GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/cluster/run.sh scenarios::cost::
+  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^drive  ' '^requests without' tests/cluster/run.sh scenarios::pace::
 else
   echo "not measured: it needs buildah, go and bubblewrap"
 fi
