@@ -72,8 +72,10 @@ async fn network_and_gpu_driver_never_meet_on_a_node_and_share_one_budget() -> R
 
         let (turns, begin) = (Turns::record(&stack.client), Timestamp::now());
         stack.ask_for_network(NEW_NETWORK).await?;
-        let (values, network_settings, gpu_settings) =
+        let (values, network_settings, mut gpu_settings) =
             (json!({"objects": [nic_cluster_policy(NEW_NETWORK)]}), network_settings(), settings(2, 240));
+        // Nothing but the other driver's record keeps it from the node that the network hook leaves cordoned.
+        gpu_settings["upgrade"]["foreignCordon"] = "include".into();
         let (network_said, gpu_said) = tokio::join!(network.deploy(&values, &network_settings), async {
             holds_the_lease(stack, &network).await?;
             upgrade(stack, &gpu, &gpu_settings).await
