@@ -4,8 +4,8 @@
 #   2. one call as a process, and many bundles in one: time and peak memory
 #   3. what the hook holds of 10,000 nodes
 #   4. the hook on a real API server (needs what `make e2e` needs): 3 and 1,000 nodes, time with nothing to do, memory; and mode `drive` on
-#      10, 100 and 1,000 nodes: requests, processor time, and how much longer an upgrade takes than its drivers do
-# Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000)
+#      10 and 100 nodes: requests, processor time, and how much longer an upgrade takes than its drivers do
+# Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000, GPU_ROLLOUT_BENCH_DRIVE_NODES=100)
 set -eu
 cd "$(dirname -- "$0")/.."
 title() { printf '\n== %s\n\n' "$*"; }
