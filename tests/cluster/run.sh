@@ -47,6 +47,6 @@ rm -rf target/tmp/rights
 if [ $# -gt 0 ]; then
   cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture "$@"
 else
-  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture --skip scenarios::cost:: --skip every_granted_right
+  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture --skip scenarios::cost:: --skip scenarios::pace:: --skip every_granted_right
   cargo test --quiet --test cluster -- --ignored --exact scenarios::rights::every_granted_right_is_used
 fi

@@ -12,6 +12,7 @@ mod first_install;
 mod killed;
 mod never_ready;
 mod no_dra;
+mod pace;
 mod rights;
 mod traces;
 mod trivial;

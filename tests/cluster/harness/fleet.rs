@@ -1,9 +1,10 @@
 //! A fleet as scenarios meet it: GPU nodes with the operator's and the DRA driver's pods, and what became of their plugins.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DynamicObject, ListParams};
@@ -11,6 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::hook_release::HookRelease;
+use super::kwok;
 use super::stack::Stack;
 use super::stand_in::{
     GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, published, resource_slice_kind,
@@ -32,6 +34,10 @@ pub(crate) const NEW: Release = Release { chart: "v26.3.1", driver: "580.126.20"
 /// Where the DRA driver is installed.
 pub(crate) const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
 const LIMIT: Duration = Duration::from_secs(90);
+/// For a thousand nodes, one after another as far as the controllers go.
+const GROWN: Duration = Duration::from_mins(50);
+/// Nodes that are added at once.
+const AT_ONCE: usize = 25;
 
 impl Release {
     /// The operator's values: as its chart has them, the driver pinned, all nodes but one at work.
@@ -73,6 +79,22 @@ impl Stack {
         Ok(nodes)
     }
 
+    /// Nodes `gpu-<from>` up to so many of them in all, each with driver and serving plugin.
+    pub(crate) async fn grow(&self, from: usize, nodes: usize) -> Result<()> {
+        let begin = Instant::now();
+        // Nothing about how they come up matters to anybody.
+        self.rewrite(|script| {
+            script.driver_manager = false;
+            script.driver = (0, 1);
+        })?;
+        let names: Vec<String> = (from..nodes).map(|index| format!("gpu-{index}")).collect();
+        stream::iter(&names).map(|name| kwok::add_gpu_node(&self.client, name)).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        until("every plugin to serve", GROWN, async || Ok((self.served().await?.len() == nodes).then_some(()))).await?;
+        self.await_policy("ready").await?;
+        eprintln!("{nodes} nodes after {:.1?}", begin.elapsed());
+        Ok(())
+    }
+
     /// Waits until the ClusterPolicy's status says so.
     pub(crate) async fn await_policy(&self, state: &str) -> Result<()> {
         let policies = Api::<DynamicObject>::all_with(self.client.clone(), &cluster_policy_kind());
@@ -107,7 +129,8 @@ impl Stack {
         self.pods_by_node(OPERATOR_NAMESPACE, "app.kubernetes.io/component=nvidia-driver").await
     }
 
-    async fn pods_by_node(&self, namespace: &str, labels: &str) -> Result<BTreeMap<String, Pod>> {
+    /// The pod of each node, of those with these labels.
+    pub(crate) async fn pods_by_node(&self, namespace: &str, labels: &str) -> Result<BTreeMap<String, Pod>> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), namespace).list(&ListParams::default().labels(labels)).await?;
         let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         Ok(pods.into_iter().filter_map(|pod| Some((node(&pod)?, pod))).collect())
@@ -115,13 +138,23 @@ impl Stack {
 
     /// When kwok said last that a pod is ready: to the microsecond, which pod statuses are not.
     fn ready_at(&self, pod: &Pod) -> Result<Timestamp> {
-        ensure!(is_ready(pod), "{} is not ready", pod.name_any());
-        let name = pod.name_any();
-        let mut writes = self.audit.requests()?;
-        writes.retain(|request| {
-            request.verb == "patch" && request.resource == "pods/status" && request.name == name && request.user == "admin"
-        });
-        Ok(writes.last().with_context(|| format!("nobody has made {name} ready"))?.time)
+        self.ready_times([pod])?.pop().context("one time")
+    }
+
+    /// The same of many, in their order.
+    pub(crate) fn ready_times<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>) -> Result<Vec<Timestamp>> {
+        let mut last = HashMap::new();
+        for request in self.audit.by_user("admin")? {
+            if request.verb == "patch" && request.resource == "pods/status" {
+                last.insert(request.name, request.time);
+            }
+        }
+        let time = |pod: &Pod| {
+            let name = pod.name_any();
+            ensure!(is_ready(pod), "{name} is not ready");
+            last.get(&name).copied().with_context(|| format!("nobody has made {name} ready"))
+        };
+        pods.into_iter().map(time).collect()
     }
 
     /// Checks that every plugin of `before` was replaced exactly once and by these hooks, after the new driver of *its* node had become

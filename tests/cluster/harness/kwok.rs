@@ -20,6 +20,8 @@ const STAGES: &str = include_str!("kwok/stages.yaml");
 pub(crate) const KWOK_LABEL: (&str, &str) = ("type", "kwok");
 /// Keeps pods away that need a real kubelet.
 pub(crate) const KWOK_TAINT: &str = "stand-in.gpu-rollout.dev/kwok";
+/// Annotation of pods that a node agent runs on a node of kwok's.
+pub(crate) const REAL: &str = "stand-in.gpu-rollout.dev/real";
 const NODE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Starts kwok.

@@ -29,6 +29,7 @@ pub(crate) use image::{HOOK_REPOSITORY, SHELL_IMAGE};
 use pod_worker::Deletion;
 
 use super::control_plane::ControlPlane;
+use super::kwok::REAL;
 use super::wait::until;
 
 /// What the agent and the workers of its pods share.
@@ -37,6 +38,8 @@ struct Shared {
     node: String,
     api_port: u16,
     directory: PathBuf,
+    /// Runs only the pods that are marked so; the others are somebody else's.
+    only: Option<&'static str>,
     /// Host process ids of the containers that run now, by `namespace/pod`.
     running: Mutex<HashMap<String, u32>>,
 }
@@ -50,16 +53,15 @@ pub(crate) struct NodeAgent {
 impl NodeAgent {
     /// Registers the node, and starts to run the pods that are bound to it.
     pub(crate) async fn start(directory: &Path, control_plane: &ControlPlane, node: &str) -> Result<Self> {
-        let directory = directory.join("nodes").join(node);
-        std::fs::create_dir_all(&directory)?;
-        let shared = Arc::new(Shared {
-            client: control_plane.client.clone(),
-            node: node.to_owned(),
-            api_port: control_plane.port,
-            directory,
-            running: Mutex::default(),
-        });
+        let shared = Shared::new(directory, control_plane, node, None)?;
         node::register(&shared).await.with_context(|| format!("registering {node}"))?;
+        let task = tokio::task::spawn_local(run(Arc::clone(&shared)));
+        Ok(Self { shared, task })
+    }
+
+    /// Joins a node of kwok's, which keeps it alive, and runs the pods there that have the annotation [`REAL`].
+    pub(crate) fn join(directory: &Path, control_plane: &ControlPlane, node: &str) -> Result<Self> {
+        let shared = Shared::new(directory, control_plane, node, Some(REAL))?;
         let task = tokio::task::spawn_local(run(Arc::clone(&shared)));
         Ok(Self { shared, task })
     }
@@ -124,6 +126,19 @@ impl Drop for NodeAgent {
 }
 
 impl Shared {
+    fn new(directory: &Path, control_plane: &ControlPlane, node: &str, only: Option<&'static str>) -> Result<Arc<Self>> {
+        let directory = directory.join("nodes").join(node);
+        std::fs::create_dir_all(&directory)?;
+        Ok(Arc::new(Self {
+            client: control_plane.client.clone(),
+            node: node.to_owned(),
+            api_port: control_plane.port,
+            directory,
+            only,
+            running: Mutex::default(),
+        }))
+    }
+
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, u32>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,13 +151,18 @@ impl Shared {
 /// Keeps the node's Lease and gives each pod of the node a worker.
 async fn run(shared: Arc<Shared>) {
     let mut workers = JoinSet::new();
-    workers.spawn_local(node::keep_lease(Arc::clone(&shared)));
+    if shared.only.is_none() {
+        workers.spawn_local(node::keep_lease(Arc::clone(&shared)));
+    }
     let mut deletions: HashMap<String, watch::Sender<Option<Deletion>>> = HashMap::new();
     let on_node = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.node));
     let mut events = std::pin::pin!(watcher(Api::<Pod>::all(shared.client.clone()), on_node));
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
+                if shared.only.is_some_and(|mark| !pod.annotations().contains_key(mark)) {
+                    continue;
+                }
                 let uid = pod.uid().unwrap_or_default();
                 let deletion = Deletion::asked_for(&pod);
                 let sender = deletions.entry(uid).or_insert_with(|| {

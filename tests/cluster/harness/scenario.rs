@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 
 use super::dump::dump_objects;
 use super::run_directory::RunDirectory;
@@ -14,12 +15,20 @@ use super::stack::Stack;
 const DEADLINE: Duration = Duration::from_mins(10);
 
 /// Starts a stack for the scenario `name` and runs `story` on it.
-pub(crate) async fn scenario(name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
-    scenario_within(DEADLINE, name, story).await
+pub(crate) fn scenario<'s>(name: &'s str, story: impl AsyncFnOnce(&mut Stack) -> Result<()> + 's) -> LocalBoxFuture<'s, Result<()>> {
+    scenario_within(DEADLINE, name, story)
 }
 
-/// The same with a deadline of its own.
-pub(crate) async fn scenario_within(deadline: Duration, name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
+/// The same with a deadline of its own. Stories are long: their futures are on the heap.
+pub(crate) fn scenario_within<'s>(
+    deadline: Duration,
+    name: &'s str,
+    story: impl AsyncFnOnce(&mut Stack) -> Result<()> + 's,
+) -> LocalBoxFuture<'s, Result<()>> {
+    Box::pin(tell(deadline, name, story))
+}
+
+async fn tell(deadline: Duration, name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
     let mut directory = RunDirectory::create(name)?;
     let begin = Instant::now();
     let mut stack = Stack::start(directory.path()).await.with_context(|| format!("starting the stack of {name}"))?;

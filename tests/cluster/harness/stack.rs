@@ -24,7 +24,7 @@ pub(crate) struct Stack {
     pub(crate) helm: Helm,
     /// Who asked the API server for what.
     pub(crate) audit: AuditLog,
-    /// The nodes that run pods for real: `worker-0`, `worker-1`.
+    /// The nodes that run pods for real: `worker-0`, `worker-1`, and those that were joined.
     pub(crate) workers: Vec<NodeAgent>,
     /// etcd, API server, controllers, scheduler.
     pub(crate) control_plane: ControlPlane,
@@ -85,6 +85,12 @@ impl Stack {
             kwok::add_gpu_node(&self.client, name).await?;
         }
         Ok(names)
+    }
+
+    /// From now on a node of kwok's runs the pods for real that are marked with [`kwok::REAL`].
+    pub(crate) fn join(&mut self, node: &str) -> Result<()> {
+        self.workers.push(NodeAgent::join(&self.directory, &self.control_plane, node)?);
+        Ok(())
     }
 
     /// The worker node that runs a pod.

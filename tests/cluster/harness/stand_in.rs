@@ -1,4 +1,5 @@
-//! Stand-ins for what cannot be had here: NVIDIA's GPU operator, the kubelets of its nodes, its DRA driver, and their charts.
+//! Stand-ins for what cannot be had here: NVIDIA's GPU operator and network operator, the kubelets of their nodes, the DRA driver, and their
+//! charts.
 //!
 //! They play what the real ones do to objects: for gpu-operator v26.7.0 as recorded (`tests/data/traces`), for the older releases with the
 //! differences that are known. Pods themselves are kwok's.
@@ -7,6 +8,7 @@ mod cache;
 mod charts;
 mod dra;
 mod kubelets;
+mod network_operator;
 mod operator;
 mod random;
 mod repository;
@@ -20,7 +22,8 @@ use kube::Client;
 use tokio::task::JoinSet;
 
 pub(crate) use dra::{GPU_DRIVER, published, resource_slice_kind};
-pub(crate) use kubelets::is_ready;
+pub(crate) use kubelets::{SAFE_LOAD, is_ready};
+pub(crate) use network_operator::{NETWORK_DRIVER, NETWORK_NAMESPACE};
 pub(crate) use operator::{OPERATOR_NAMESPACE, cluster_policy_kind, driver_version};
 pub(crate) use script::{Fault, Script};
 
@@ -41,6 +44,7 @@ impl StandIn {
         charts::package(helm, &directory.join("chart-repository")).await?;
         let charts = repository::serve(&directory.join("chart-repository"), &mut tasks).await?;
         operator::start(client, &script, &mut tasks);
+        network_operator::start(client, &mut tasks);
         kubelets::start(client, &script, &mut tasks);
         dra::start(client, &mut tasks);
         Ok(Self { charts, script, tasks })

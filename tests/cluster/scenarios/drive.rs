@@ -1,11 +1,15 @@
 //! Mode `drive`: the hook does the whole upgrade, with workloads in the way.
 
+mod both;
+mod interrupted;
+mod yielding;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -87,6 +91,32 @@ fn requests_a_node(hook: &HookRelease<'_>, since: Timestamp, nodes: usize) -> Re
     Ok((requests.len().div_ceil(nodes), writes.div_ceil(nodes)))
 }
 
+/// Prints them.
+fn tell_cost(hook: &HookRelease<'_>, scenario: &str, since: Timestamp, nodes: usize) -> Result<()> {
+    let (requests, writes) = requests_a_node(hook, since, nodes)?;
+    let evictions = evictions_of(hook, since)?;
+    let refused = evictions.iter().filter(|eviction| eviction.code == 429).count();
+    eprintln!("{scenario}: {requests} requests a node, of them {writes} writes; {} evictions, of them {refused} refused", evictions.len());
+    Ok(())
+}
+
+/// The evictions that the hook asked for.
+fn evictions_of(hook: &HookRelease<'_>, since: Timestamp) -> Result<Vec<Request>> {
+    Ok(hook.requests(since)?.into_iter().filter(|request| request.resource == "pods/eviction").collect())
+}
+
+/// Of all driver pods of before, the hook has deleted each one once, and no other one; those of the nodes of `except` not at all.
+fn check_deleted_once(hook: &HookRelease<'_>, namespace: &str, before: &BTreeMap<String, Pod>, except: &[&str]) -> Result<()> {
+    let mut deleted: Vec<String> =
+        hook.deleted_pods()?.into_iter().filter(|request| request.namespace == namespace).map(|request| request.name).collect();
+    let old = before.iter().filter(|(node, _)| !except.contains(&node.as_str()));
+    let mut wanted: Vec<String> = old.map(|(_, pod)| pod.name_any()).collect();
+    deleted.sort();
+    wanted.sort();
+    ensure!(deleted == wanted, "deleted {deleted:?} instead of {wanted:?}");
+    Ok(())
+}
+
 /// Somebody else has a node in maintenance.
 struct Maintenance {
     node: &'static str,
@@ -144,11 +174,9 @@ async fn workloads_leave_within_their_budgets_and_every_node_is_given_back() -> 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
         check_done(stack, &[]).await?;
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
-        let evictions =
-            hook.requests(begin)?.into_iter().filter(|request| request.resource == "pods/eviction" && request.code == 201).count();
-        ensure!(evictions > 0, "something was evicted\n{}", hook.logs().await?);
-        let (requests, writes) = requests_a_node(&hook, begin, 4)?;
-        eprintln!("drive: {requests} requests a node, of them {writes} writes; {evictions} evictions");
+        let went = evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
+        ensure!(went > 0, "something was evicted\n{}", hook.logs().await?);
+        tell_cost(&hook, "drive", begin, 4)?;
         rights::check(stack, &hook, "drive").await
     })
     .await
@@ -224,11 +252,9 @@ async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -
             let events = hook.events_about(node).await?;
             ensure!(events.len() == 1 || node == "gpu-7", "one event tells the story of {node}: {events:?}");
         }
-        let evictions =
-            hook.requests(begin)?.into_iter().filter(|request| request.resource == "pods/eviction" && request.code == 201).count();
-        let (requests, writes) = requests_a_node(&hook, begin, NODES)?;
-        eprintln!("drive-fifty: {requests} requests a node, of them {writes} writes; {evictions} evictions");
-        ensure!(evictions >= 100, "every workload moved at least once: {evictions}");
+        tell_cost(&hook, "drive-fifty", begin, NODES)?;
+        let went = evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
+        ensure!(went >= 100, "every workload moved at least once: {went}");
         Ok(())
     })
     .await

@@ -29,6 +29,7 @@ const CHARTS: &[Chart] = &[
     Chart { name: "gpu-operator", version: "v26.3.1", templates: OPERATOR, component: Some("gpu-operator/v26.3.1") },
     Chart { name: "gpu-operator", version: "v26.7.0", templates: OPERATOR, component: Some("gpu-operator/v26.7.0") },
     Chart { name: "nvidia-dra-driver-gpu", version: "25.12.0", templates: DRA, component: Some("nvidia-dra-driver-gpu/25.12.0") },
+    Chart { name: "network-operator", version: "26.4.1", templates: DEPLOYMENT, component: Some("network-operator/26.4.1") },
     Chart { name: "node-feature-discovery", version: "0.19.0", templates: DEPLOYMENT, component: Some("node-feature-discovery/0.19.0") },
     Chart { name: "cert-manager", version: "v1.17.2", templates: DEPLOYMENT, component: None },
 ];
@@ -60,6 +61,10 @@ fn write(chart: &Chart, directory: &Path) -> Result<PathBuf> {
         fs::create_dir_all(source.join("crds"))?;
         for crd in fs::read_dir(component.join("crds"))? {
             let crd = crd?;
+            // Those of subcharts that nobody asks for are in folders of their own.
+            if crd.file_type()?.is_dir() {
+                continue;
+            }
             fs::copy(crd.path(), source.join("crds").join(crd.file_name()))?;
         }
     }

@@ -16,11 +16,17 @@ use tokio::task::JoinSet;
 
 use super::cache::Cache;
 use super::dra;
+use super::network_operator::NETWORK_DRIVER;
 use super::operator::driver_version;
 use super::script::{Fault, Script};
 
 const HOLD: &str = "stand-in.gpu-rollout.dev/hold";
 const READY_AFTER: &str = "stand-in.gpu-rollout.dev/ready-after";
+const NEVER_READY: &str = "stand-in.gpu-rollout.dev/never-ready";
+/// On a network driver pod: the version of its node with which it has asked.
+const ASKED: &str = "stand-in.gpu-rollout.dev/asked";
+/// On a node: its network driver pod waits until it may load the driver (network-operator's init container).
+pub(crate) const SAFE_LOAD: &str = "nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load";
 const DRIVER: &str = "nvidia-driver-daemonset";
 const TOOLKIT: &str = "nvidia-container-toolkit-daemonset";
 const VALIDATOR: &str = "nvidia-operator-validator";
@@ -29,6 +35,8 @@ const PAUSED: &str = "paused-for-driver-upgrade";
 const PAUSED_LABELS: [&str; 2] = ["nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.operator-validator"];
 /// How often a pod in a crash loop is restarted: some seconds to minutes for a real kubelet.
 const CRASH_PERIOD: Duration = Duration::from_millis(500);
+/// After so many restarts a container is waited for by its kubelet longer than any scenario lasts.
+const MOST_CRASHES: i32 = 15;
 
 /// Starts the kubelets.
 pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
@@ -68,6 +76,7 @@ impl Kubelets {
             }
             match pod.annotations().get(HOLD).map(String::as_str) {
                 Some(DRIVER) => self.start_driver(pod, node, &pods, &script).await?,
+                Some(NETWORK_DRIVER) => self.start_network_driver(pod, node, &script).await?,
                 Some(TOOLKIT) if loaded_driver(&pods, node).is_some() => self.release(pod, json!({})).await?,
                 Some(VALIDATOR) if loaded_driver(&pods, node).is_some() && toolkit_is_ready(&pods, node) => {
                     self.release(pod, json!({READY_AFTER: "1200ms"})).await?;
@@ -79,8 +88,9 @@ impl Kubelets {
                 }
                 None if app(pod) == DRIVER => {
                     self.label_operands(node, PAUSED, "true").await?;
-                    self.crash(pod, node, &script).await?;
+                    self.crash(pod, script.faults.get(node)).await?;
                 }
+                None if pod.labels().contains_key(NETWORK_DRIVER) => self.crash(pod, script.network_faults.get(node)).await?,
                 _ => {}
             }
         }
@@ -96,7 +106,31 @@ impl Kubelets {
         let time = script.time(script.driver, &format!("driver {node}"));
         let mut annotations = json!({READY_AFTER: format!("{}ms", time.as_millis())});
         if script.faults.contains_key(node) {
-            annotations["stand-in.gpu-rollout.dev/never-ready"] = "true".into();
+            annotations[NEVER_READY] = "true".into();
+        }
+        self.release(pod, annotations).await
+    }
+
+    /// With `safeLoad` the init container first asks for the node, and waits until it has it.
+    async fn start_network_driver(&self, pod: &Pod, node: &str, script: &Script) -> Result<()> {
+        if script.safe_load.contains(node) {
+            let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node) else { return Ok(()) };
+            let version = |version: Option<String>| version.and_then(|version| version.parse::<u64>().ok());
+            let Some(asked) = version(pod.annotations().get(ASKED).cloned()) else {
+                let patch = Patch::Merge(json!({"metadata": {"annotations": {SAFE_LOAD: "true"}}}));
+                let asked = Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &patch).await?;
+                return self.patch(pod, &json!({"metadata": {"annotations": {ASKED: asked.resource_version()}}}), false).await;
+            };
+            let waits = live.annotations().get(SAFE_LOAD).is_some_and(|value| !value.is_empty());
+            // What is known of the node may be older than the question.
+            if waits || version(live.resource_version()).is_none_or(|seen| seen < asked) {
+                return Ok(());
+            }
+        }
+        let time = script.time(script.driver, &format!("network driver {node}"));
+        let mut annotations = json!({READY_AFTER: format!("{}ms", time.as_millis())});
+        if script.network_faults.contains_key(node) {
+            annotations[NEVER_READY] = "true".into();
         }
         self.release(pod, annotations).await
     }
@@ -121,10 +155,10 @@ impl Kubelets {
     }
 
     /// Restarts the driver container of a node that is to crash.
-    async fn crash(&self, pod: &Pod, node: &str, script: &Script) -> Result<()> {
+    async fn crash(&self, pod: &Pod, fault: Option<&Fault>) -> Result<()> {
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         let Some(container) = statuses.first() else { return Ok(()) };
-        if script.faults.get(node) != Some(&Fault::CrashLoop) || container.ready {
+        if fault != Some(&Fault::CrashLoop) || container.ready || container.restart_count >= MOST_CRASHES {
             return Ok(());
         }
         let count = container.restart_count + 1;

@@ -1,6 +1,6 @@
 //! What the stand-ins play: order, times and faults. Times that are ranges are drawn from the seed, for each node its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::random::{between, number};
@@ -31,8 +31,12 @@ pub(crate) struct Script {
     pub(crate) driver: (u64, u64),
     /// Whether driver pods begin with the driver manager, which sends the other operands of the node away.
     pub(crate) driver_manager: bool,
-    /// Nodes on which something goes wrong.
+    /// Nodes on which something goes wrong with the GPU driver.
     pub(crate) faults: HashMap<String, Fault>,
+    /// The same with the network driver.
+    pub(crate) network_faults: HashMap<String, Fault>,
+    /// Nodes whose network driver pods ask to be told when the driver may be loaded (`safeLoad`), and wait for that.
+    pub(crate) safe_load: HashSet<String>,
 }
 
 impl Script {
@@ -47,6 +51,8 @@ impl Script {
             driver: (1_500, 4_500),
             driver_manager: true,
             faults: HashMap::new(),
+            network_faults: HashMap::new(),
+            safe_load: HashSet::new(),
         }
     }
 

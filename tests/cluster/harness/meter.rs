@@ -1,0 +1,96 @@
+//! What hooks take of the machine: looked at from outside, every few milliseconds, on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+/// Clock ticks a second in `/proc/PID/stat` (Linux `USER_HZ`).
+const TICKS: f64 = 100.0;
+
+/// Looks at the hooks of one API server.
+pub(crate) struct Meter {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<BTreeMap<u32, Seen>>,
+}
+
+/// What one process took.
+pub(crate) struct Measured {
+    /// How long it lived.
+    pub(crate) wall: Duration,
+    /// The most memory that it had resident.
+    pub(crate) peak_kib: u64,
+    /// Seconds of processor time, its own and the kernel's for it.
+    pub(crate) processor: f64,
+}
+
+struct Seen {
+    first: Instant,
+    last: Instant,
+    now: Look,
+}
+
+#[derive(Clone, Copy)]
+struct Look {
+    peak_kib: u64,
+    ticks: u64,
+}
+
+impl Meter {
+    /// Begins with the hooks that talk to the API server on this port.
+    pub(crate) fn start(port: u16) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let mut seen = BTreeMap::new();
+            while !told.load(Ordering::Relaxed) {
+                for (process, look) in hooks(port) {
+                    let now = Instant::now();
+                    let entry = seen.entry(process).or_insert(Seen { first: now, last: now, now: look });
+                    (entry.last, entry.now) = (now, Look { peak_kib: entry.now.peak_kib.max(look.peak_kib), ..look });
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            seen
+        });
+        Self { over, thread }
+    }
+
+    /// What the one process took.
+    pub(crate) fn end(self) -> Result<Measured> {
+        self.over.store(true, Ordering::Relaxed);
+        let seen = self.thread.join().map_err(|_| anyhow!("the thread that watches the hook has panicked"))?;
+        ensure!(seen.len() == 1, "one hook process was expected, {} were seen", seen.len());
+        let one = seen.values().next().context("one process")?;
+        #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds")]
+        let processor = one.now.ticks as f64 / TICKS;
+        Ok(Measured { wall: one.last - one.first, peak_kib: one.now.peak_kib, processor })
+    }
+}
+
+/// The processes of hooks of one API server.
+fn hooks(port: u16) -> Vec<(u32, Look)> {
+    let server = format!("KUBERNETES_SERVICE_PORT={port}");
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes
+        .filter_map(|process| {
+            let command = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+            command.starts_with(b"/gpu-rollout\0hook\0run").then_some(())?;
+            let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
+            environment.split(|byte| *byte == 0).find(|variable| *variable == server.as_bytes())?;
+            let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+            let statistics = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+            // After the command's name, which may hold anything, `utime` and `stime` are the 12th and 13th field (proc(5)).
+            let mut fields = statistics.rsplit(") ").next()?.split(' ').skip(11);
+            let mut ticks = || fields.next()?.parse::<u64>().ok();
+            let ticks = ticks()? + ticks()?;
+            Some((process, Look { peak_kib: peak.split_whitespace().next()?.parse().ok()?, ticks }))
+        })
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at once.
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{LIMIT, check_deleted_once, check_done, is_cordoned, nodes, settings, tell_cost, upgrade};
+use crate::harness::hook_release::HookRelease;
+use crate::harness::network::{NETWORK_CHART, NEW_NETWORK, OLD_NETWORK, nic_cluster_policy};
+use crate::harness::rights;
+use crate::harness::scenario::scenario;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::{Fault, NETWORK_NAMESPACE, SAFE_LOAD, Script};
+use crate::harness::turns::Turns;
+use crate::harness::wait::until;
+use crate::harness::workloads::{NAMESPACE, Serving};
+
+const STATE: &str = "gpu-rollout.dev/ofed-driver-upgrade-state";
+
+/// What the network hook is told beside what both are.
+fn network_settings() -> Value {
+    let mut settings = settings(2, 240);
+    settings["component"] = json!({"name": "network-operator", "version": NETWORK_CHART});
+    settings["driver"] = "ofed".into();
+    settings["duties"] = json!(["settle", "drive"]);
+    settings
+}
+
+async fn holds_the_lease(stack: &Stack, hook: &HookRelease<'_>) -> Result<()> {
+    let leases = Api::<Lease>::namespaced(stack.client.clone(), "default");
+    until(&format!("{} to hold the Lease", hook.name()), LIMIT, async || {
+        let holder = leases.get_opt("gpu-rollout").await?.and_then(|lease| lease.spec?.holder_identity);
+        Ok(holder.filter(|holder| holder.starts_with(hook.name())).map(drop))
+    })
+    .await
+}
+
+/// Network before GPU, never both on a node, and the network driver is told to load only on a node that takes no pods.
+fn check_turns(turns: &Turns) -> Result<()> {
+    for (node, looks) in turns.by_node() {
+        ensure!(looks.iter().all(|look| look.gpu.is_none() || look.ofed.is_none()), "both drivers on {node}: {looks:#?}");
+        let first_gpu = looks.iter().position(|look| look.gpu.is_some()).unwrap_or(looks.len());
+        ensure!(looks[first_gpu..].iter().all(|look| look.ofed.is_none()), "the GPU driver came first on {node}: {looks:#?}");
+        let told = looks.windows(2).find(|pair| pair[0].waits_to_load && !pair[1].waits_to_load);
+        ensure!(told.is_some() == (node == "gpu-1"), "safe load on {node}: {looks:#?}");
+        ensure!(told.is_none_or(|pair| pair[0].cordoned), "the driver was loaded beside workloads: {looks:#?}");
+    }
+    let most = turns.most_cordoned();
+    ensure!(most == 2, "as many nodes were away at once as both drivers together may take: {most}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn network_and_gpu_driver_never_meet_on_a_node_and_share_one_budget() -> Result<()> {
+    scenario("drive-both", async |stack| {
+        let names = stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(54) }, 4, false).await?;
+        stack.network(&names).await?;
+        stack.create_namespace(NAMESPACE).await?;
+        let networks = json!({"k8s.v1.cni.cncf.io/networks": "rdma-net"});
+        stack.run(&Serving { name: "mpi", replicas: 4, annotations: networks, ..Serving::default() }).await?;
+        stack.await_serving("mpi", 4).await?;
+        stack.rewrite(|live| {
+            live.network_faults = [("gpu-3".to_owned(), Fault::CrashLoop)].into();
+            live.safe_load = ["gpu-1".to_owned()].into();
+        })?;
+        let (networks, gpus) = (stack.network_drivers().await?, stack.drivers().await?);
+        let network = HookRelease::in_namespace(stack, "network-operator-post", NETWORK_NAMESPACE);
+        let gpu = HookRelease::new(stack, "gpu-operator-post");
+
+        let (turns, begin) = (Turns::record(&stack.client), Timestamp::now());
+        stack.ask_for_network(NEW_NETWORK).await?;
+        let (values, network_settings, mut gpu_settings) =
+            (json!({"objects": [nic_cluster_policy(NEW_NETWORK)]}), network_settings(), settings(2, 240));
+        // Nothing but the other driver's record keeps it from the node that the network hook leaves cordoned.
+        gpu_settings["upgrade"]["foreignCordon"] = "include".into();
+        let (network_said, gpu_said) = tokio::join!(network.deploy(&values, &network_settings), async {
+            holds_the_lease(stack, &network).await?;
+            upgrade(stack, &gpu, &gpu_settings).await
+        });
+        let (network_said, gpu_said) = (network_said?, gpu_said?);
+
+        let logs = (network.logs().await?, gpu.logs().await?);
+        ensure!(!network_said.success && gpu_said.success, "{network_said:?}\n{gpu_said:?}\n{}\n{}", logs.0, logs.1);
+        ensure!(logs.1.contains("waiting for the Lease"), "they ran at once:\n{}", logs.1);
+        check_turns(&turns)?;
+        check_done(stack, &["gpu-3"]).await?;
+        for (node, pod) in stack.network_drivers().await? {
+            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+            ensure!(image.contains(NEW_NETWORK) && !image.contains(OLD_NETWORK), "{node} runs {image}");
+        }
+        let nodes = nodes(stack).await?;
+        ensure!(nodes.values().all(|node| !node.annotations().contains_key(SAFE_LOAD)), "no driver waits to be loaded");
+        // The node without a network keeps its old GPU driver, counts as unavailable, and is told by both.
+        let failed = nodes.get("gpu-3").context("gpu-3")?;
+        ensure!(is_cordoned(failed) && failed.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"), "{failed:?}");
+        let message = network.end().await?.message.unwrap_or_default();
+        ensure!(message.contains("gpu-3") && message.contains("restarts"), "{message}");
+        let message = gpu.end().await?.message.unwrap_or_default();
+        ensure!(message.contains("1 deferred"), "{message}");
+        check_deleted_once(&network, NETWORK_NAMESPACE, &networks, &[])?;
+        check_deleted_once(&gpu, crate::harness::stand_in::OPERATOR_NAMESPACE, &gpus, &["gpu-3"])?;
+        for (hook, name) in [(&network, "drive-both-network"), (&gpu, "drive-both-gpu")] {
+            tell_cost(hook, name, begin, 4)?;
+            rights::check(stack, hook, name).await?;
+        }
+        Ok(())
+    })
+    .await
+}
