@@ -110,7 +110,11 @@ impl World<'_> {
             self.violates(&format!("{node}: cordoned by us, and no record says so"));
         }
         let Some(host) = self.hosts.get(node) else { return };
-        if !host.node.unschedulable && self.record(&host.node).is_some_and(|record| record.state <= State::PodRestartRequired) {
+        let label = host.node.labels.get(self.setup.settings.driver.traits().state_label);
+        // Lifted, and the operator has done its part: what is left is the check, as in our own last state.
+        let checked = VendorState::of(label.map(String::as_str)) == VendorState::Done;
+        let in_progress = |record: Record| record.state <= State::PodRestartRequired && !(record.state == State::Lifted && checked);
+        if !host.node.unschedulable && self.record(&host.node).is_some_and(in_progress) {
             self.violates(&format!("{node}: it is in progress, and takes new pods"));
         }
     }
