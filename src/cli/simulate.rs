@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::format::Format;
 use super::printer::Printer;
 use super::recipe::{Overrides, RECIPE_HELP, load_recipe};
+use crate::contract::coming::PreflightSettings;
 use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
@@ -208,6 +209,7 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         },
         device_plugin: settings::DevicePluginSettings::default(),
         expected: Expected::default(),
+        preflight: PreflightSettings::default(),
     };
     let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
     if nodes == 0 || nodes > MOST_NODES {

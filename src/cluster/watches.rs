@@ -26,7 +26,7 @@ use super::{network, project};
 
 mod workloads;
 
-use workloads::{WorkloadWatches, job_selector, sees_budgets, starts_nodes};
+use workloads::{WorkloadWatches, job_selector, sees_budgets, sees_maintenances};
 
 /// Whether the caches can be decided on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl Watches {
                 None => Table::absent(Arc::clone(&changed)),
             },
             maintenances: watch_if!(
-                starts_nodes(settings),
+                sees_maintenances(settings),
                 Api::<DynamicObject>::all_with(client.clone(), &maintenances),
                 all(),
                 project::maintenance
@@ -226,7 +226,7 @@ impl Watches {
             nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
             daemon_sets: watch_if!(looks, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
             revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
-            drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), pod()),
+            drivers: watch_if!(looks, pods(), Selection::labeled(settings.driver.traits().label), pod()),
             toolkits: watch_if!(settles && gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), pod()),
             validators: match settings.driver.traits().validator {
                 Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), pod()),

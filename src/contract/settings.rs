@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::coming::PreflightSettings;
 use super::count::Count;
 use super::driver::Driver;
 use super::duty::Duty;
@@ -153,6 +154,9 @@ pub struct Settings {
     pub device_plugin: DevicePluginSettings,
     /// What the component's values say that the live custom resource must come to say.
     pub expected: Expected,
+    /// What [`Duty::Preflight`] looks by.
+    #[serde(default)]
+    pub preflight: PreflightSettings,
 }
 
 impl Settings {

@@ -17,6 +17,7 @@ mod focus;
 mod full_run;
 mod leases;
 mod ofed;
+mod preflight;
 mod prepare_network;
 mod records;
 mod refusals;

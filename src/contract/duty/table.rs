@@ -89,6 +89,15 @@ pub const RIGHTS: &[Right] = &[
         Object::Any,
         "sees the driver DaemonSets that the upgrade will change",
     ),
+    right(PREFLIGHT, Scope::Operator, ("", "pods"), WATCH, Object::Any, "sees on which nodes driver pods run, and whether they are ready"),
+    right(
+        PREFLIGHT,
+        Scope::Cluster,
+        ("maintenance.nvidia.com", "nodemaintenances"),
+        WATCH,
+        Object::Any,
+        "sees which nodes somebody else maintains",
+    ),
     right(
         PREFLIGHT,
         Scope::Cluster,

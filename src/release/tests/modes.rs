@@ -210,3 +210,17 @@ fn values_that_contradict_the_mode_are_errors_and_others_stay() {
     insta::assert_snapshot!(env(json!([drain("true")])).unwrap_err(), @r#"`values.driver.manager.env` of component `gpu-operator`: in mode `drive` the entry `ENABLE_AUTO_DRAIN` must have the value "false", found {"name":"ENABLE_AUTO_DRAIN","value":"true"}"#);
     insta::assert_snapshot!(env(json!({})).unwrap_err(), @"`values.driver.manager.env` of component `gpu-operator`: expected a list of `{name: …, value: …}`");
 }
+
+/// The Job before the operator's release ends before the rollout begins: the budget that its preflight holds against the live fleet is that
+/// of the one that waits.
+#[test]
+fn the_preflight_knows_who_waits_and_how_strict_the_recipe_is() {
+    let recipe =
+        json!({"rollout": {"gpuDriver": {"mode": "drive", "preflight": {"empty-dir": "warn"}}}, "components": [{"name": "gpu-operator"}]});
+    let plan = planned(recipe).unwrap();
+    let (pre, post) = (hook(&plan, "gpu-operator-pre"), hook(&plan, "gpu-operator-post"));
+    assert_ne!(pre.budget.seconds, post.budget.seconds);
+    let waits = json!({"release": "gpu-operator-post", "budgetSeconds": post.budget.seconds});
+    assert_eq!(pre.settings["preflight"], json!({"waits": waits, "strictness": {"empty-dir": "warn"}}));
+    assert_eq!(post.settings.get("preflight"), None);
+}
