@@ -197,6 +197,7 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         grace_seconds: 300,
         operator_namespace: hook.component.clone(),
         operator_deployment: None,
+        daemon_set: None,
         cluster_policy: names::CLUSTER_POLICY.to_owned(),
         tolerate_not_ready: rollout.gpu_driver.tolerate_not_ready,
         upgrade: crate::release::upgrade(rollout, Driver::Gpu),

@@ -62,7 +62,8 @@ struct Manner {
 impl Manner {
     fn of(rollout: &Rollout, driver: Driver) -> Self {
         match driver {
-            Driver::Gpu => {
+            // No component of a recipe brings a DaemonSet of one's own: the GPU driver's hooks are the chart's default.
+            Driver::Gpu | Driver::DaemonSet => {
                 let driver = &rollout.gpu_driver;
                 let preflight = driver.preflight.clone();
                 Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready, preflight }

@@ -247,6 +247,7 @@ impl<C: Catalog> Planner<'_, C> {
         let find = |name: &str| self.chosen.iter().find(|choice| choice.name() == name);
         let (component, operator) = match driver {
             Driver::Gpu => (GPU_OPERATOR, find(GPU_OPERATOR)),
+            Driver::DaemonSet => (choice.name(), None),
             Driver::Ofed => (choice.name(), Some(choice)),
         };
         let carrier = resource.or(operator.map(|operator| &operator.values));

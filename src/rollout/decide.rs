@@ -12,7 +12,7 @@ use crate::contract::settings::{Required, Settings};
 use super::action::{Eviction, NodePatch, PodDeletion};
 use super::device_plugin::DevicePlugins;
 use super::memory::Memory;
-use super::node::{Operands, is_driver_node};
+use super::node::{DriverNodes, Operands};
 use super::observed::{Node, Observed};
 use super::plugin::Plugins;
 use super::reason::{Reason, Wait};
@@ -139,7 +139,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         away: 0,
         away_for_good: 0,
     };
-    let has_driver = |node: &Node| settings.has(Duty::Settle) && is_driver_node(node, settings.driver);
+    let driver_nodes = DriverNodes::new(observed, settings.driver);
+    let has_driver = |node: &Node| settings.has(Duty::Settle) && driver_nodes.has(node);
     let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
     let has_plugin = |node: &Node| !devices.pods_on(node).is_empty() || memory.has_device_plugin_away(node);

@@ -176,3 +176,23 @@ fn the_preflight_is_told_who_waits_and_how_strict_it_is() {
     assert_eq!(preflight.strictness, [(Check::EmptyDir, Level::Warn)].into_iter().collect());
     assert_eq!(settings(BEFORE).preflight, PreflightSettings::default());
 }
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn a_daemon_set_of_ones_own_is_named_and_nothing_is_read_of_an_operators_values() {
+    let text = "driver: {version: \"580\", enabled: true}\nrollout: {driver: daemonset, mode: drive, duties: [settle, drive], \
+                daemonSet: {namespace: accelerators, name: accelerator-driver}, upgrade: {extraConsumers: [app=train]}}\n";
+    let file = values(text);
+    let objects = template(&["--values", file.to_str().unwrap()]);
+    let found = objects.settings();
+    assert_eq!((found.driver, found.daemon_set.as_deref()), (Driver::DaemonSet, Some("accelerator-driver")));
+    assert_eq!((found.operator_namespace.as_str(), found.contradiction()), ("accelerators", None));
+    assert_eq!((found.expected, found.preflight), (Expected::default(), PreflightSettings::default()));
+    let roles: Vec<&serde_json::Value> = objects.kind("Role").filter(|role| role["metadata"]["namespace"] == "accelerators").collect();
+    let rules: Vec<&serde_json::Value> = roles.iter().flat_map(|role| role["rules"].as_array().unwrap()).collect();
+    let of = |resource: &str| rules.iter().find(|rule| rule["resources"] == serde_json::json!([resource])).copied();
+    assert_eq!(of("daemonsets").unwrap()["resourceNames"], serde_json::json!(["accelerator-driver"]));
+    assert_eq!(of("deployments"), None);
+    let settings = settings("rollout: {mode: observe, duties: [settle]}\n");
+    assert_eq!((settings.driver, settings.daemon_set), (Driver::Gpu, None));
+}

@@ -12,6 +12,7 @@ mod world;
 
 mod away;
 mod crashes;
+mod daemon_set;
 mod ends;
 mod focus;
 mod full_run;

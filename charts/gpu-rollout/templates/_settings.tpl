@@ -32,15 +32,15 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- /* What the component's own values say that the live custom resource must come to say: only what is set. */}}
 {{- define "gpu-rollout.expected" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
-{{- $component := .Values.rollout.component -}}
+{{- $component := ternary dict .Values.rollout.component (eq .Values.rollout.driver "daemonset") -}}
 {{- $expected := dict -}}
-{{- if eq $component.name "gpu-operator" -}}
+{{- if eq (toString $component.name) "gpu-operator" -}}
 {{- range list (list "driverVersion" "driver" "version" "string") (list "toolkitVersion" "toolkit" "version" "string") (list "driverEnabled" "driver" "enabled" "bool") -}}
 {{- $found := include "gpu-rollout.value" (list (get $.Values (index . 1)) (index . 1) (index . 2) (index . 3)) | fromJson -}}
 {{- if hasKey $found "value" }}{{ $_ := set $expected (index . 0) $found.value }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if eq $component.name "network-operator" -}}
+{{- if eq (toString $component.name) "network-operator" -}}
 {{- $driver := dict -}}
 {{- /* Charts before 24.10 make the NicClusterPolicy themselves; later ones do not read these keys. */}}
 {{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
@@ -65,9 +65,9 @@ there, what it leaves out is the operator's default: charts are installed with t
 */}}
 {{- define "gpu-rollout.coming" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
-{{- $component := .Values.rollout.component -}}
+{{- $component := ternary dict .Values.rollout.component (eq .Values.rollout.driver "daemonset") -}}
 {{- $coming := dict -}}
-{{- if and (eq $component.name "gpu-operator") (kindIs "map" .Values.driver) -}}
+{{- if and (eq (toString $component.name) "gpu-operator") (kindIs "map" .Values.driver) -}}
 {{- $driver := .Values.driver -}}
 {{- $environment := dict -}}
 {{- range dig "manager" "env" list $driver | default list }}{{ $_ := set $environment .name (toString (.value | default "")) }}{{ end -}}
@@ -85,7 +85,7 @@ there, what it leaves out is the operator's default: charts are installed with t
 {{- end -}}
 {{- $_ := set $coming "managerEnvironment" $environment -}}
 {{- end -}}
-{{- if eq $component.name "network-operator" -}}
+{{- if eq (toString $component.name) "network-operator" -}}
 {{- /* Charts before 24.10 make the NicClusterPolicy themselves, with `autoUpgrade: true`; the custom resource's own default is false. */}}
 {{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
 {{- $driver := .Values.ofedDriver | default dict -}}
@@ -256,6 +256,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "expected" (include "gpu-rollout.expected" . | fromJson)
 -}}
 {{- if has "preflight" $rollout.duties }}{{ $_ := set $settings "preflight" (include "gpu-rollout.preflight" . | fromJson) }}{{ end -}}
+{{- if eq $rollout.driver "daemonset" }}{{ $_ := set $settings "daemonSet" $rollout.daemonSet.name }}{{ end -}}
 {{- with $rollout.component.version }}{{ $_ := set $settings "componentVersion" . }}{{ end -}}
 {{- toJson $settings -}}
 {{- end }}

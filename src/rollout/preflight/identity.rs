@@ -53,6 +53,8 @@ pub(super) fn look(view: &View<'_>) -> Vec<Draft> {
         let nodes = nodes_of(view, daemon_set);
         let becomes = match driver {
             Driver::Gpu => gpu(view, daemon_set),
+            // The one that is named is there or not: nothing of the coming values is about it.
+            Driver::DaemonSet => None,
             Driver::Ofed => (view.coming().driver == Some(false)).then_some(Identity::Off),
         };
         if let Some(becomes) = becomes {
