@@ -4,6 +4,7 @@
 
 pub mod budget;
 pub mod check;
+pub mod coming;
 pub mod count;
 pub mod digest;
 pub mod driver;

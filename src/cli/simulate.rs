@@ -9,6 +9,7 @@ use super::format::Format;
 use super::printer::Printer;
 use super::recipe::{Overrides, RECIPE_HELP, load_recipe};
 use crate::catalog::lookup;
+use crate::contract::coming::PreflightSettings;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
@@ -239,6 +240,7 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         grace_seconds: 300,
         operator_namespace: hook.component.clone(),
         operator_deployment: None,
+        daemon_set: None,
         cluster_policy: names::CLUSTER_POLICY.to_owned(),
         tolerate_not_ready: rollout.gpu_driver.tolerate_not_ready,
         upgrade,
@@ -251,6 +253,7 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
         },
         device_plugin: settings::DevicePluginSettings::default(),
         expected: Expected::default(),
+        preflight: PreflightSettings::default(),
     };
     let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
     if nodes == 0 || nodes > MOST_NODES {

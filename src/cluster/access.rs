@@ -53,6 +53,7 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
         Object::Record => vec![Some(settings.record.clone())],
         Object::Lease => vec![Some(LEASE_NAME.to_owned())],
         Object::OperatorDeployment => vec![Some(settings.operator_deployment().to_owned())],
+        Object::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
         Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
         Object::NicClusterPolicy => vec![Some(NIC_CLUSTER_POLICY.to_owned())],
         Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),

@@ -148,6 +148,13 @@ pub fn revision(object: &api::ControllerRevision) -> Option<Revision> {
     Some(Revision { owner: controller(metadata.owner_references.as_deref())?.uid.clone(), revision: object.revision, hash: hash.clone() })
 }
 
+/// A driver's pod. `daemon_set`: only those of the DaemonSet of this name.
+pub fn driver_pod(object: &api::Pod, daemon_set: Option<&str>) -> Option<Pod> {
+    let owner = controller(object.metadata.owner_references.as_deref());
+    let is_of = |name: &str| owner.is_some_and(|owner| owner.kind == "DaemonSet" && owner.name == name);
+    daemon_set.is_none_or(is_of).then(|| pod(object)).flatten()
+}
+
 /// A pod of driver, toolkit or DRA plugin.
 pub fn pod(object: &api::Pod) -> Option<Pod> {
     let metadata = &object.metadata;

@@ -27,7 +27,7 @@ use super::{network, project};
 
 mod workloads;
 
-use workloads::{WorkloadWatches, job_selector, sees_budgets, starts_nodes};
+use workloads::{WorkloadWatches, job_selector, sees_budgets, sees_maintenances};
 
 /// Whether the caches can be decided on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +144,9 @@ impl Watches {
         let looks = settles || settings.has(Duty::Preflight);
         let (gpu, ofed) = (looks && settings.driver == Driver::Gpu, looks && settings.driver == Driver::Ofed);
         let pods = || Api::<core::Pod>::namespaced(client.clone(), operator);
+        // Where one DaemonSet is the driver's, it and its pods alone are seen.
+        let (own, named) = (settings.daemon_set.clone(), settings.daemon_set.as_deref().map_or_else(all, Selection::named));
+        let driver_pod = interner.sharing(move |pod| project::driver_pod(pod, own.as_deref()), |pod| &mut pod.labels);
         let policies = dynamic("nvidia.com", "v1", "ClusterPolicy", "clusterpolicies");
         let drivers = dynamic("nvidia.com", "v1alpha1", "NVIDIADriver", "nvidiadrivers");
         let nic_policies = network::resource();
@@ -197,7 +200,7 @@ impl Watches {
                 None => Table::absent(Arc::clone(&changed)),
             },
             maintenances: watch_if!(
-                starts_nodes(settings),
+                sees_maintenances(settings),
                 Api::<DynamicObject>::all_with(client.clone(), &maintenances),
                 all(),
                 project::maintenance
@@ -211,7 +214,7 @@ impl Watches {
                 interner.sharing(project::node, |node| &mut node.labels)
             ),
             operator: watch_if!(
-                settles,
+                settles && settings.driver.has_operator(),
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
                 Selection::named(settings.operator_deployment()),
                 project::deployment
@@ -229,9 +232,9 @@ impl Watches {
                 project::nic_cluster_policy
             ),
             nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
-            daemon_sets: watch_if!(looks, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), all(), project::daemon_set),
+            daemon_sets: watch_if!(looks, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), named, project::daemon_set),
             revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
-            drivers: watch_if!(settles, pods(), Selection::labeled(settings.driver.traits().label), pod()),
+            drivers: watch_if!(looks, pods(), settings.driver.traits().label.map_or_else(all, Selection::labeled), driver_pod),
             toolkits: watch_if!(settles && gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), pod()),
             validators: match settings.driver.traits().validator {
                 Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), pod()),

@@ -1,9 +1,11 @@
 //! What a preflight looks at: one table of checks, and how strict a user is about each. `docs/preflight.md` is made from it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::settings::Mode;
 
@@ -78,6 +80,8 @@ pub enum Normally {
     Warns,
     /// It blocks where we drive the upgrade, and warns where the vendor's controller does.
     BlocksDrive,
+    /// It blocks, and nobody can turn that down: the rollout would be impossible, or go round its own limits.
+    AlwaysBlocks,
 }
 
 /// What a user makes of a check.
@@ -92,12 +96,55 @@ pub enum Level {
     Ignore,
 }
 
-/// How strict a user is, by check; what is not named is as in the table.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// How strict a user is, by check; what is not named is as in the table. Checks that always block can only be told to block, which in mode
+/// `assist` they do not do by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Strictness(pub BTreeMap<Check, Level>);
+pub struct Strictness(#[serde(deserialize_with = "levels")] BTreeMap<Check, Level>);
+
+fn levels<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Check, Level>, D::Error> {
+    let levels = BTreeMap::<Check, Level>::deserialize(deserializer)?;
+    match levels.iter().find(|(check, level)| !check.takes(**level)) {
+        Some((check, _)) => Err(serde::de::Error::custom(format!("`{}` cannot be turned down: expected `block`", check.name()))),
+        None => Ok(levels),
+    }
+}
+
+impl JsonSchema for Strictness {
+    fn schema_name() -> Cow<'static, str> {
+        "Strictness".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let properties: Map<String, Value> = Check::ALL
+            .into_iter()
+            .map(|check| {
+                let words: Vec<Level> = Level::ALL.into_iter().filter(|level| check.takes(*level)).collect();
+                (check.name().to_owned(), json!({"description": check.finds(), "enum": words}))
+            })
+            .collect();
+        json_schema!({
+            "description": "What becomes of the findings of a preflight, by check; what is not named is as `docs/preflight.md` says.",
+            "type": "object",
+            "additionalProperties": false,
+            "properties": properties,
+        })
+    }
+}
+
+impl FromIterator<(Check, Level)> for Strictness {
+    /// What a check does not take is left out.
+    fn from_iter<I: IntoIterator<Item = (Check, Level)>>(levels: I) -> Self {
+        Self(levels.into_iter().filter(|(check, level)| check.takes(*level)).collect())
+    }
+}
 
 impl Strictness {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The severity of a check's findings; `None`: nobody wants to know.
     pub fn severity(&self, check: Check, mode: Mode) -> Option<Severity> {
         match self.0.get(&check) {
@@ -107,7 +154,7 @@ impl Strictness {
             None => Some(match check.normally() {
                 // There the operator goes on as it would without us.
                 _ if mode == Mode::Assist => Severity::Warning,
-                Normally::Blocks => Severity::Blocking,
+                Normally::Blocks | Normally::AlwaysBlocks => Severity::Blocking,
                 Normally::BlocksDrive if mode == Mode::Drive => Severity::Blocking,
                 Normally::Warns | Normally::BlocksDrive => Severity::Warning,
             }),
@@ -115,7 +162,17 @@ impl Strictness {
     }
 }
 
+impl Level {
+    /// Every level, from the strictest on.
+    pub const ALL: [Self; 3] = [Self::Block, Self::Warn, Self::Ignore];
+}
+
 impl Check {
+    /// Whether a user may say this of it.
+    pub fn takes(self, level: Level) -> bool {
+        level == Level::Block || self.normally() != Normally::AlwaysBlocks
+    }
+
     /// Every check, in the order of findings and of the page.
     pub const ALL: [Self; 23] = [
         Self::Selectors,
@@ -165,17 +222,17 @@ impl Check {
 
     /// The table: name, severity, what it finds, advice.
     fn row(self) -> (&'static str, Normally, &'static str, &'static str) {
-        use Normally::{Blocks, BlocksDrive, Warns};
+        use Normally::{AlwaysBlocks, Blocks, BlocksDrive, Warns};
         match self {
             Self::Selectors => (
                 "selectors",
-                Blocks,
+                AlwaysBlocks,
                 "A label selector of the policy that is none, or one of `extraConsumers` that selects every pod.",
                 "correct the selector",
             ),
             Self::Actors => (
                 "actors",
-                Blocks,
+                AlwaysBlocks,
                 "In mode `drive` an `autoUpgrade` that is on: two would upgrade the same nodes. In `steer` one that is off: nobody would.",
                 "deploy the operator's release with the values of this mode",
             ),
@@ -187,7 +244,7 @@ impl Check {
             ),
             Self::ManagerEviction => (
                 "manager-eviction",
-                Blocks,
+                AlwaysBlocks,
                 "In mode `drive` a driver manager that evicts or drains by itself: it goes round the policy, and uncordons nodes that others cordoned.",
                 "set ENABLE_GPU_POD_EVICTION and ENABLE_AUTO_DRAIN to \"false\" in driver.manager.env",
             ),
@@ -337,5 +394,18 @@ mod tests {
         assert_eq!(severity(Check::TimeBudget), Some(Severity::Warning));
         assert_eq!(strictness.severity(Check::TimeBudget, Mode::Drive), Some(Severity::Blocking));
         assert!(serde_json::from_str::<Strictness>(r#"{"empty-dirs": "warn"}"#).is_err(), "no such check");
+    }
+
+    #[test]
+    fn what_makes_an_upgrade_dangerous_cannot_be_turned_down() {
+        for check in [Check::Selectors, Check::Actors, Check::ManagerEviction] {
+            for level in ["warn", "ignore"] {
+                let text = format!(r#"{{"{}": "{level}"}}"#, check.name());
+                let error = serde_json::from_str::<Strictness>(&text).expect_err(&text).to_string();
+                assert!(error.starts_with(&format!("`{}` cannot be turned down: expected `block`", check.name())), "{error}");
+            }
+            let strict: Strictness = serde_json::from_str(&format!(r#"{{"{}": "block"}}"#, check.name())).expect("stricter");
+            assert_eq!(strict.severity(check, Mode::Assist), Some(Severity::Blocking));
+        }
     }
 }

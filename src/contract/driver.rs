@@ -1,5 +1,5 @@
-//! The kinds of driver that an operator rolls out, and the one table of what differs between them. Everything else about a rollout is
-//! the same code (NVIDIA's operators share theirs too: k8s-operator-libs `pkg/upgrade`).
+//! The kinds of driver that are rolled out, and the one table of what differs between them. Everything else about a rollout is the same
+//! code (NVIDIA's operators share theirs too: k8s-operator-libs `pkg/upgrade`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,10 @@ pub enum Driver {
     Gpu,
     /// The network driver (OFED, DOCA-OFED), of the network operator.
     Ofed,
+    /// Any DaemonSet with the update strategy `OnDelete` that the settings name. It has no operator that upgrades anything, and so no
+    /// controller to wake or to steer.
+    #[serde(rename = "daemonset")]
+    DaemonSet,
 }
 
 /// What a driver's rollout is recognized by.
@@ -38,9 +42,9 @@ pub struct Traits {
     pub device: &'static str,
     /// The labels that say so, each with `true` as value.
     pub device_labels: &'static [&'static str],
-    /// The label of driver DaemonSets and pods; without a value its presence counts.
-    pub label: (&'static str, Option<&'static str>),
-    /// The container that installs the driver.
+    /// The label of driver DaemonSets and pods; without a value its presence counts. `None`: what is watched is the driver's alone.
+    pub label: Option<(&'static str, Option<&'static str>)>,
+    /// The container that installs the driver; empty: nothing is read of it.
     pub container: &'static str,
     /// The node label with the state of the vendor's upgrade.
     pub state_label: &'static str,
@@ -84,7 +88,7 @@ const GPU: Traits = Traits {
     version_field: "spec.driver.version",
     device: "GPU",
     device_labels: &names::GPU_LABELS,
-    label: (names::DRIVER_COMPONENT.0, Some(names::DRIVER_COMPONENT.1)),
+    label: Some((names::DRIVER_COMPONENT.0, Some(names::DRIVER_COMPONENT.1))),
     container: names::DRIVER_CONTAINER,
     state_label: names::UPGRADE_STATE_LABEL,
     skip_label: names::UPGRADE_SKIP_LABEL,
@@ -113,7 +117,7 @@ const OFED: Traits = Traits {
     version_field: "spec.ofedDriver.version",
     device: "NIC",
     device_labels: &[names::NIC_PRESENT_LABEL],
-    label: (names::OFED_DRIVER_LABEL, None),
+    label: Some((names::OFED_DRIVER_LABEL, None)),
     container: names::OFED_CONTAINER,
     state_label: names::OFED_UPGRADE_STATE_LABEL,
     skip_label: names::OFED_UPGRADE_SKIP_LABEL,
@@ -132,15 +136,60 @@ const OFED: Traits = Traits {
     wake: "gpu-rollout.dev/ofed-driver-wake",
 };
 
+/// All keys are ours: those that elsewhere are a vendor's are looked for too, and set by nobody.
+const DAEMON_SET: Traits = Traits {
+    name: "daemonset",
+    operator: "DaemonSet",
+    operator_deployment: "",
+    policy_kind: "DaemonSet",
+    policy_resource: "daemonsets.apps",
+    upgrade_policy: "",
+    version_field: "",
+    device: "driver",
+    device_labels: &[],
+    label: None,
+    container: "",
+    state_label: "gpu-rollout.dev/daemonset-driver-vendor-state",
+    skip_label: "gpu-rollout.dev/daemonset-driver-upgrade.skip",
+    drain_skip_label: "gpu-rollout.dev/daemonset-driver-upgrade-drain.skip",
+    safe_load: "gpu-rollout.dev/daemonset-driver-upgrade.driver-wait-for-safe-load",
+    initially_unschedulable: "gpu-rollout.dev/daemonset-driver-vendor-unschedulable",
+    wait_start: "gpu-rollout.dev/daemonset-driver-vendor-wait-start",
+    validation_start: "gpu-rollout.dev/daemonset-driver-vendor-validation-start",
+    requested: "gpu-rollout.dev/daemonset-driver-upgrade-requested",
+    requestor: "gpu-rollout.dev/daemonset-driver-vendor-requestor",
+    validator: None,
+    own_state_label: "gpu-rollout.dev/daemonset-driver-upgrade-state",
+    own_record: "gpu-rollout.dev/daemonset-driver-upgrade",
+    hold: "gpu-rollout.dev/daemonset-driver-hold",
+    retries: "gpu-rollout.dev/daemonset-driver-retries",
+    wake: "gpu-rollout.dev/daemonset-driver-wake",
+};
+
 impl Driver {
     /// Every driver.
-    pub const ALL: [Self; 2] = [Self::Gpu, Self::Ofed];
+    pub const ALL: [Self; 3] = [Self::Gpu, Self::Ofed, Self::DaemonSet];
+
+    /// Whether an operator of the vendor's brings it, with a controller that could upgrade it.
+    pub fn has_operator(self) -> bool {
+        match self {
+            Self::Gpu | Self::Ofed => true,
+            Self::DaemonSet => false,
+        }
+    }
+
+    /// What people say to a node about it: the labels and annotations of ours that are no traces of a run.
+    pub fn words_of_people(self) -> [&'static str; 3] {
+        let traits = self.traits();
+        [traits.skip_label, traits.requested, traits.safe_load]
+    }
 
     /// The driver's row of the table.
     pub fn traits(self) -> &'static Traits {
         match self {
             Self::Gpu => &GPU,
             Self::Ofed => &OFED,
+            Self::DaemonSet => &DAEMON_SET,
         }
     }
 }

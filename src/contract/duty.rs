@@ -111,6 +111,8 @@ pub enum Object {
     Lease,
     /// The operator's Deployment that the settings name.
     OperatorDeployment,
+    /// The driver's DaemonSet that the settings name.
+    DriverDaemonSet,
     /// The ClusterPolicy that the settings name.
     ClusterPolicy,
     /// The one NicClusterPolicy, [`crate::contract::names::NIC_CLUSTER_POLICY`].

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::coming::PreflightSettings;
 use super::count::Count;
 use super::driver::Driver;
 use super::duty::Duty;
@@ -139,6 +140,9 @@ pub struct Settings {
     /// The operator's Deployment; `None`: the one of [`Driver::traits`].
     #[serde(default)]
     pub operator_deployment: Option<String>,
+    /// Name of the driver's DaemonSet in the operator's namespace, with [`Driver::DaemonSet`].
+    #[serde(default)]
+    pub daemon_set: Option<String>,
     /// Name of the ClusterPolicy.
     pub cluster_policy: String,
     /// How many nodes may stay NotReady without failing the run.
@@ -153,6 +157,9 @@ pub struct Settings {
     pub device_plugin: DevicePluginSettings,
     /// What the component's values say that the live custom resource must come to say.
     pub expected: Expected,
+    /// What [`Duty::Preflight`] looks by.
+    #[serde(default)]
+    pub preflight: PreflightSettings,
 }
 
 impl Settings {
@@ -164,6 +171,26 @@ impl Settings {
     /// Whether any of its duties watches the cluster: the others are single steps.
     pub fn watches(&self) -> bool {
         !self.duties.iter().copied().all(Duty::is_step)
+    }
+
+    /// Why these settings cannot be worked by; `None`: they can.
+    pub fn contradiction(&self) -> Option<String> {
+        if self.driver.has_operator() {
+            return None;
+        }
+        if self.daemon_set.is_none() {
+            return Some(
+                "driver `daemonset` and no DaemonSet is named: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned(),
+            );
+        }
+        let name = self.mode.name();
+        match self.mode {
+            Mode::Observe | Mode::Drive => None,
+            Mode::Assist => Some(format!("mode `{name}` wakes a vendor's controller, and a DaemonSet has none: take `drive` or `observe`")),
+            Mode::Steer => {
+                Some(format!("mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`"))
+            }
+        }
     }
 
     /// The name of the operator's Deployment.

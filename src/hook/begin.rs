@@ -48,6 +48,9 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         );
         return Err(Ended::new(ExitCode::NewerFormat, message));
     }
+    if let Some(contradiction) = settings.contradiction() {
+        return Err(Ended::new(ExitCode::Input, contradiction));
+    }
     let after = |started: Timestamp| started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
     // Counted from the process's start until the Job itself tells.
     let limit = after(hook.clock.now());

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::contract::check::Strictness;
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
 use crate::contract::settings::{Gate, Mode, Required, Reroll};
@@ -106,6 +107,9 @@ pub struct GpuDriver {
     pub quiet: Duration,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
+    /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
+    #[serde(skip_serializing_if = "Strictness::is_empty")]
+    pub preflight: Strictness,
 }
 
 impl Default for GpuDriver {
@@ -118,6 +122,7 @@ impl Default for GpuDriver {
             gate: Gate::default(),
             quiet: Duration::from_secs(15),
             tolerate_not_ready: Count::Number(0),
+            preflight: Strictness::default(),
         }
     }
 }
@@ -142,6 +147,9 @@ pub struct OfedDriver {
     pub quiet: Duration,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
+    /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
+    #[serde(skip_serializing_if = "Strictness::is_empty")]
+    pub preflight: Strictness,
 }
 
 impl Default for OfedDriver {
@@ -154,6 +162,7 @@ impl Default for OfedDriver {
             gate: Gate::default(),
             quiet: Duration::from_secs(15),
             tolerate_not_ready: Count::Number(0),
+            preflight: Strictness::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::hook_image::HookImage;
 use super::mode;
 use super::model::Hook;
 use super::time::Budget;
+use crate::contract::check::Strictness;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
@@ -38,6 +39,8 @@ pub(super) struct Parts<'a> {
     pub(super) budget: Budget,
     /// The releases whose values it consumes.
     pub(super) shares: Vec<String>,
+    /// The release that waits for the rollout, and its B in seconds; `None`: there is none, or it is this one.
+    pub(super) waits: Option<(String, u64)>,
     /// Where the operator is.
     pub(super) operator_namespace: &'a str,
     /// What the operator's Deployment is called, if its values say so.
@@ -53,18 +56,22 @@ struct Manner {
     gate: Gate,
     quiet: Duration,
     tolerate_not_ready: Count,
+    preflight: Strictness,
 }
 
 impl Manner {
     fn of(rollout: &Rollout, driver: Driver) -> Self {
         match driver {
-            Driver::Gpu => {
+            // No component of a recipe brings a DaemonSet of one's own: the GPU driver's hooks are the chart's default.
+            Driver::Gpu | Driver::DaemonSet => {
                 let driver = &rollout.gpu_driver;
-                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
+                let preflight = driver.preflight.clone();
+                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready, preflight }
             }
             Driver::Ofed => {
                 let driver = rollout.ofed_driver.clone().unwrap_or_default();
-                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready }
+                let preflight = driver.preflight;
+                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready, preflight }
             }
         }
     }
@@ -97,6 +104,16 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     let upgrade = mode::upgrade(&parts.recipe.rollout, parts.driver);
     if let Some(values) = mode::values(parts.mode, &upgrade) {
         put("upgrade", values);
+    }
+    if parts.duties.contains(&Duty::Preflight) {
+        let waits = parts.waits.as_ref();
+        let mut preflight = json!({
+            "waits": {"release": waits.map_or("", |(release, _)| release), "budgetSeconds": waits.map_or(0, |(_, seconds)| *seconds)},
+        });
+        if !manner.preflight.is_empty() {
+            preflight["strictness"] = json!(manner.preflight);
+        }
+        put("preflight", preflight);
     }
     put("dra", dra(&parts));
     if parts.duties.contains(&Duty::RestartPlugins) {

@@ -19,6 +19,8 @@ pub(super) fn in_force(
     resource: Option<&Map<String, Value>>,
 ) -> Mode {
     match driver {
+        // No component of a recipe brings one.
+        Driver::DaemonSet => Mode::Observe,
         Driver::Gpu => operator.map_or(Mode::Observe, |values| gpu::mode(&rollout.gpu_driver, values)),
         Driver::Ofed => {
             let is_there = resource.is_some() || operator.is_some_and(ofed::is_rendered);
@@ -31,6 +33,7 @@ pub(super) fn in_force(
 /// no `maxUnavailable`; ours is the same for both drivers, as they share one budget.
 pub fn upgrade(rollout: &Rollout, driver: Driver) -> Upgrade {
     let asked = match driver {
+        Driver::DaemonSet => UpgradePolicy::default(),
         Driver::Gpu => rollout.gpu_driver.policy.clone(),
         Driver::Ofed => rollout.ofed_driver.as_ref().map(|driver| driver.policy.common()).unwrap_or_default(),
     };
@@ -53,6 +56,7 @@ fn limits(asked: &UpgradePolicy, driver: Driver) -> Policy {
     // The gpu-operator chart always evicts; the network operator evicts nothing of itself. Its CRD drains by default where there is a
     // `drain`, the gpu-operator chart does not.
     let (evicts, drains) = match driver {
+        Driver::DaemonSet => (false, false),
         Driver::Gpu => (true, false),
         Driver::Ofed => (asked.pod_deletion.is_some(), true),
     };

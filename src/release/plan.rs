@@ -149,14 +149,14 @@ impl<C: Catalog> Planner<'_, C> {
         let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
         self.releases.extend(config);
         let carrier = resources.as_ref().and_then(resources::policy);
+        let post = (!hooks.post.is_empty())
+            .then(|| self.hook(choice, (hook::POST, &hooks.post), shares.clone(), (&shares, None), carrier))
+            .transpose()?;
         if !hooks.pre.is_empty() {
-            let hook = self.hook(choice, (hook::PRE, &hooks.pre), needs.clone(), shares.clone(), carrier)?;
+            let hook = self.hook(choice, (hook::PRE, &hooks.pre), needs.clone(), (&shares, post.as_ref()), carrier)?;
             needs.push(hook.name.clone());
             self.releases.push(hook);
         }
-        let post = (!hooks.post.is_empty())
-            .then(|| self.hook(choice, (hook::POST, &hooks.post), shares.clone(), shares.clone(), carrier))
-            .transpose()?;
         self.releases.push(Release {
             name: name.to_owned(),
             namespace: choice.namespace.to_owned(),
@@ -234,19 +234,20 @@ impl<C: Catalog> Planner<'_, C> {
         Hooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
     }
 
-    /// A hook release of the component.
+    /// A hook release of the component: what it shares, and the release that waits for what it prepares.
     fn hook(
         &self,
         choice: &Choice<'_>,
         (suffix, duties): (&str, &[Duty]),
         needs: Vec<String>,
-        shares: Vec<String>,
+        (shares, waiting): (&[String], Option<&Release>),
         resource: Option<&Map<String, Value>>,
     ) -> Result<Release, PlanError> {
         let driver = choice.hooks().driver;
         let find = |name: &str| self.chosen.iter().find(|choice| choice.name() == name);
         let (component, operator) = match driver {
             Driver::Gpu => (GPU_OPERATOR, find(GPU_OPERATOR)),
+            Driver::DaemonSet => (choice.name(), None),
             Driver::Ofed => (choice.name(), Some(choice)),
         };
         let carrier = resource.or(operator.map(|operator| &operator.values));
@@ -267,7 +268,11 @@ impl<C: Catalog> Planner<'_, C> {
             mode,
             duties,
             budget,
-            shares,
+            shares: shares.to_vec(),
+            waits: waiting.and_then(|release| match &release.kind {
+                Kind::Hook(hook) if hook.duties.contains(&Duty::Settle) => Some((release.name.clone(), hook.budget.seconds)),
+                Kind::Hook(_) | Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
+            }),
             operator_namespace,
             // The GPU operator's has a fixed name.
             operator_deployment: lookup(&choice.values, "operator.fullnameOverride")

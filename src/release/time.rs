@@ -82,7 +82,7 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
         None => 0,
     };
     let per_node = match pace.driver {
-        Driver::Gpu => recipe.rollout.gpu_driver.per_node,
+        Driver::Gpu | Driver::DaemonSet => recipe.rollout.gpu_driver.per_node,
         Driver::Ofed => recipe.rollout.ofed_driver.clone().unwrap_or_default().per_node,
     };
     let per_node_seconds = per_node.as_secs().saturating_add(wait);
@@ -141,7 +141,7 @@ impl Pace<'_> {
     /// The driver's key below `rollout`.
     fn key(self) -> &'static str {
         match self.driver {
-            Driver::Gpu => "gpuDriver",
+            Driver::Gpu | Driver::DaemonSet => "gpuDriver",
             Driver::Ofed => "ofedDriver",
         }
     }
@@ -149,7 +149,7 @@ impl Pace<'_> {
     /// The path of a key of the policy.
     fn path(self, key: &str) -> String {
         let policy = match self.driver {
-            Driver::Gpu => values::gpu::POLICY,
+            Driver::Gpu | Driver::DaemonSet => values::gpu::POLICY,
             Driver::Ofed => values::ofed::POLICY,
         };
         format!("{policy}.{key}")
@@ -175,7 +175,7 @@ impl Pace<'_> {
         let wait =
             if selector.is_empty() { None } else { Some(Duration::from_secs(number("waitForCompletion.timeoutSeconds")?.unwrap_or(0))) };
         let max_unavailable = match self.driver {
-            Driver::Gpu => self.max_unavailable(carrier)?,
+            Driver::Gpu | Driver::DaemonSet => self.max_unavailable(carrier)?,
             // NicClusterPolicy knows no such limit.
             Driver::Ofed => Count::Percent(100),
         };

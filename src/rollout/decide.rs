@@ -12,7 +12,7 @@ use crate::contract::settings::{Required, Settings};
 use super::action::{Eviction, NodePatch, PodDeletion};
 use super::device_plugin::DevicePlugins;
 use super::memory::Memory;
-use super::node::{Operands, is_driver_node};
+use super::node::{DriverNodes, Operands};
 use super::observed::{Node, Observed};
 use super::plugin::Plugins;
 use super::pods::pace::History;
@@ -104,6 +104,8 @@ struct Deciding<'a> {
     memory: Memory,
     actions: Vec<Action>,
     focus: BTreeSet<String>,
+    /// The time is over, and nodes that were not touched are on their way back.
+    handing_back: bool,
     /// A node that the vendor's controller gave up is tried again with this decision: one at a time.
     retried: bool,
     /// Pods that have to go, before it is chosen which are asked for now.
@@ -129,6 +131,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         memory: memory.clone(),
         actions: Vec::new(),
         focus: BTreeSet::new(),
+        handing_back: false,
         retried: false,
         evictions: Vec::new(),
         waits: Vec::new(),
@@ -140,7 +143,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         away: 0,
         away_for_good: 0,
     };
-    let has_driver = |node: &Node| settings.has(Duty::Settle) && is_driver_node(node, settings.driver);
+    let driver_nodes = DriverNodes::new(observed, settings.driver);
+    let has_driver = |node: &Node| settings.has(Duty::Settle) && driver_nodes.has(node);
     let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
     let has_plugin = |node: &Node| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);

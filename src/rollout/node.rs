@@ -1,6 +1,6 @@
 //! One node: are driver and container toolkit current on it?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -126,10 +126,12 @@ impl<'a> Operands<'a> {
         let mut selecting = self.drivers.iter().filter(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
         match self.driver {
             Driver::Gpu => selecting.next().is_some(),
-            Driver::Ofed => selecting.any(|daemon_set| {
+            Driver::Ofed | Driver::DaemonSet => selecting.any(|daemon_set| {
                 let here = self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
                 let all = self.owned.get(daemon_set.uid.as_str()).copied().unwrap_or(0);
-                here || daemon_set.desired > all
+                // One whose pod we have deleted gets it back, whatever the numbers of a moment say.
+                let awaited = self.driver == Driver::DaemonSet && node.annotations.contains_key(self.traits().own_record);
+                here || awaited || daemon_set.desired > all
             }),
         }
     }
@@ -140,8 +142,9 @@ impl<'a> Operands<'a> {
         self.driver == Driver::Gpu && self.asked != Asked::Nobody && label.is_some_and(|value| value == names::DRIVER_PRE_INSTALLED)
     }
 
-    fn pod(&self, node: &Node, (key, value): (&str, Option<&str>)) -> Option<&'a Pod> {
-        let of_kind = |pod: &&Pod| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value));
+    fn pod(&self, node: &Node, label: Option<(&str, Option<&str>)>) -> Option<&'a Pod> {
+        let of_kind =
+            |pod: &&Pod| label.is_none_or(|(key, value)| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value)));
         // While a pod is replaced two stand there: the one that stays counts.
         self.pods.on(&node.name).filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created))
     }
@@ -150,7 +153,7 @@ impl<'a> Operands<'a> {
     pub fn status(&self, node: &Node) -> Status {
         let driver_wanted = self.driver_wanted(node);
         let driver = self.pod(node, self.traits().label);
-        let toolkit = self.pod(node, (names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))).filter(|_| self.driver == Driver::Gpu);
+        let toolkit = self.pod(node, Some((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1)))).filter(|_| self.driver == Driver::Gpu);
         if !driver_wanted && let Some(reason) = self.undriven(node) {
             return Status::Waiting(reason);
         }
@@ -187,6 +190,8 @@ impl<'a> Operands<'a> {
                 let selected = self.drivers.iter().any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
                 (!selected && self.asked == Asked::Everywhere).then_some(Reason::NodeWithoutDaemonSet)
             }
+            // Whom it does not select it does not mean.
+            Driver::DaemonSet => None,
         }
     }
 
@@ -286,17 +291,53 @@ fn asked(observed: &Observed, driver: Driver) -> Asked {
             Some(policy) if policy.ofed.is_some() => Asked::Everywhere,
             Some(_) | None => Asked::Nobody,
         },
+        Driver::DaemonSet => Asked::Somewhere,
     }
 }
 
 /// Nodes that need the driver and that its operator is to serve.
 pub fn driver_nodes(observed: &Observed, driver: Driver) -> impl Iterator<Item = &Node> {
-    observed.nodes.values().filter(move |node| is_driver_node(node, driver))
+    let which = DriverNodes::new(observed, driver);
+    observed.nodes.values().filter(move |node| which.has(node))
 }
 
-/// Whether a node needs the driver and its operator is to serve it.
+/// Which nodes need the driver.
+#[derive(Debug)]
+pub struct DriverNodes<'a> {
+    driver: Driver,
+    /// Where no label tells: those that have a pod of the driver's DaemonSet, …
+    with_pod: BTreeSet<&'a str>,
+    /// … and what it selects by where it still wants more of them.
+    lacking: Vec<&'a Labels>,
+}
+
+impl<'a> DriverNodes<'a> {
+    /// Looked up once for a whole fleet.
+    pub fn new(observed: &'a Observed, driver: Driver) -> Self {
+        let (mut with_pod, mut lacking) = (BTreeSet::new(), Vec::new());
+        for daemon_set in driver_daemon_sets(observed, driver).into_iter().filter(|_| !driver.has_operator()) {
+            let pods = observed.pods.iter().filter(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
+            let nodes: Vec<Option<&str>> = pods.map(|pod| pod.node.as_deref()).collect();
+            if usize::try_from(daemon_set.desired).unwrap_or(0) > nodes.len() {
+                lacking.push(&daemon_set.node_selector);
+            }
+            with_pod.extend(nodes.into_iter().flatten());
+        }
+        Self { driver, with_pod, lacking }
+    }
+
+    /// Whether the node needs the driver.
+    pub fn has(&self, node: &Node) -> bool {
+        if self.driver.has_operator() {
+            return is_driver_node(node, self.driver);
+        }
+        self.with_pod.contains(node.name.as_str()) || self.lacking.iter().any(|selector| selects(selector, &node.labels))
+    }
+}
+
+/// Whether a node needs the driver and its operator is to serve it. Of a driver without an operator any node may have one.
 pub fn is_driver_node(node: &Node, driver: Driver) -> bool {
-    has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
+    !driver.has_operator() || has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
 }
 
 /// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).

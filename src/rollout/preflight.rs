@@ -7,13 +7,14 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::contract::check::{Check, Severity, Strictness};
+use crate::contract::check::{Check, Severity};
+use crate::contract::coming::Coming;
 use crate::contract::policy::Policy;
 use crate::contract::settings::{Mode, Settings};
 
 use super::node::driver_nodes;
 use super::observed::workload::Workload;
-use super::observed::{Labels, Node, Observed};
+use super::observed::{Node, Observed};
 use super::pods::filter::{DaemonSets, Own};
 use super::spec::upgrade_policy;
 
@@ -40,29 +41,8 @@ pub struct Input<'a> {
     pub daemon_sets: &'a DaemonSets,
     /// Our own pods.
     pub own: &'a Own,
-    /// What the values of the release that is about to be deployed say.
-    pub coming: &'a Coming,
     /// Now.
     pub now: Timestamp,
-}
-
-/// What the values of a release that is about to be deployed say. `None`: they say nothing, and what is live stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coming {
-    /// GPU: `driver.enabled`. OFED: whether the NicClusterPolicy has an `ofedDriver`.
-    pub driver: Option<bool>,
-    /// `driver.usePrecompiled`
-    pub precompiled: Option<bool>,
-    /// `driver.nvidiaDriverCRD.enabled`
-    pub nvidia_drivers: Option<bool>,
-    /// `operator.use_ocp_driver_toolkit`, which has an effect on OpenShift only.
-    pub driver_toolkit: Option<bool>,
-    /// `autoUpgrade` of the upgrade policy.
-    pub auto_upgrade: Option<bool>,
-    /// `driver.manager.env`
-    pub manager_environment: Option<Labels>,
-    /// The time budget in seconds of the Job that will wait for the rollout; `None`: this Job's own.
-    pub budget_seconds: Option<u64>,
 }
 
 /// One finding.
@@ -120,6 +100,10 @@ impl<'a> View<'a> {
         self.input.observed
     }
 
+    fn coming(&self) -> &'a Coming {
+        &self.input.settings.preflight.coming
+    }
+
     fn mode(&self) -> Mode {
         self.input.settings.mode
     }
@@ -148,7 +132,8 @@ pub fn policy(observed: &Observed, settings: &Settings) -> Policy {
 }
 
 /// Looks at everything: blocking findings first, then in the order of [`Check::ALL`].
-pub fn preflight(input: Input<'_>, strictness: &Strictness) -> Vec<Finding> {
+pub fn preflight(input: Input<'_>) -> Vec<Finding> {
+    let strictness = &input.settings.preflight.strictness;
     let nodes = driver_nodes(input.observed, input.settings.driver).map(|node| (node.name.as_str(), node)).collect();
     let view = View { input, nodes };
     let drafts = [workloads::look, actors::look, identity::look, nodes::look].into_iter().flat_map(|look| look(&view));

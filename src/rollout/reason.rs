@@ -9,6 +9,7 @@ use crate::contract::exit::ExitCode;
 
 use super::vendor;
 
+mod daemon_set;
 mod ofed;
 mod table;
 mod text;
@@ -315,6 +316,7 @@ impl Reason {
         match driver {
             Driver::Gpu => None,
             Driver::Ofed => self.ofed_advice(),
+            Driver::DaemonSet => self.daemon_set_advice(),
         }
         .unwrap_or(self.row().3)
     }

@@ -10,6 +10,7 @@ use super::reason::Reason;
 use super::vendor::generation::Generation;
 use super::version::split_image;
 
+mod daemon_set;
 mod ofed;
 
 /// What is not yet as asked for, of the operator and its objects as a whole. `Ok`: the operator has observed the live spec. `nodes`:
@@ -21,6 +22,7 @@ pub fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> R
     match settings.driver {
         Driver::Gpu => gpu(observed, settings, nodes),
         Driver::Ofed => ofed::observed_spec(observed, settings, nodes),
+        Driver::DaemonSet => daemon_set::observed_spec(observed, settings),
     }
 }
 
@@ -87,6 +89,7 @@ pub fn upgrade_policy(observed: &Observed, driver: Driver) -> Option<&UpgradePol
     match driver {
         Driver::Gpu => observed.cluster_policy.served()?.as_ref().map(|policy| &policy.upgrade_policy),
         Driver::Ofed => observed.nic_cluster_policy.served()?.as_ref().map(|policy| &policy.upgrade_policy),
+        Driver::DaemonSet => None,
     }
 }
 
@@ -98,12 +101,13 @@ pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&DaemonSet
             gpu_daemon_sets(observed).filter(|_| enabled).collect()
         }
         Driver::Ofed => ofed::daemon_sets(observed).collect(),
+        Driver::DaemonSet => daemon_set::daemon_sets(observed).collect(),
     }
 }
 
 /// Those of the GPU driver, of a ClusterPolicy or of NVIDIADrivers.
 fn gpu_daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
-    labeled(observed, Driver::Gpu.traits().label)
+    labeled(observed, (names::DRIVER_COMPONENT.0, Some(names::DRIVER_COMPONENT.1)))
 }
 
 /// The container toolkit's DaemonSet.

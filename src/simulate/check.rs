@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::contract::mode::Mode;
 use crate::rollout::action::{Eviction, NodePatch, PodDeletion};
 use crate::rollout::decide::{Action, Decision, WAKE_VALUE};
-use crate::rollout::node::is_driver_node;
+use crate::rollout::node::DriverNodes;
 use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::{Phase, Workload};
 use crate::rollout::upgrade::record::{Found, Record, read};
@@ -161,7 +161,8 @@ impl World<'_> {
     pub(super) fn check_decision(&mut self, decision: &Decision) {
         let view = &self.hook.view.observed;
         let mut away: BTreeSet<&str> = BTreeSet::new();
-        let members = view.nodes.values().filter(|node| is_driver_node(node, self.hook.settings.driver));
+        let drivers = DriverNodes::new(view, self.hook.settings.driver);
+        let members = view.nodes.values().filter(|node| drivers.has(node));
         let mut total = 0;
         for node in members {
             total += 1;
@@ -203,7 +204,8 @@ impl World<'_> {
         let view = &self.hook.view.observed;
         let waits: BTreeSet<&str> = decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
         let fleet = decision.waits.iter().any(|wait| wait.node.is_none());
-        let of_run = |node: &&Node| node.created <= decision.memory.started_at && is_driver_node(node, self.hook.settings.driver);
+        let drivers = DriverNodes::new(view, self.hook.settings.driver);
+        let of_run = |node: &&Node| node.created <= decision.memory.started_at && drivers.has(node);
         let silent = |node: &&Node| !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name);
         let found = view.nodes.values().filter(of_run).find(silent).filter(|_| !fleet)?;
         Some(format!("{}: it does not move, and nobody says why", found.name))

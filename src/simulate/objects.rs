@@ -160,8 +160,37 @@ fn upgrade_policy(setup: &Setup) -> UpgradePolicy {
     }
 }
 
+/// Revisions of the driver. A version that comes back has its old revision under a new number.
+fn revisions(fixed: &Fixed) -> Vec<Revision> {
+    let revision = |(index, version): (usize, &String)| Revision {
+        owner: DRIVER.to_owned(),
+        revision: i64::try_from(index).unwrap_or(i64::MAX),
+        hash: version.clone(),
+    };
+    let last_of = |index: usize, version: &String| !fixed.revisions[index + 1..].contains(version);
+    fixed.revisions.iter().enumerate().filter(|(index, version)| last_of(*index, version)).map(revision).collect()
+}
+
+/// The DaemonSet that somebody has made, and nothing of an operator's.
+fn alone(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
+    view.daemon_sets = vec![DaemonSet {
+        namespace: setup.settings.operator_namespace.clone(),
+        name: setup.settings.daemon_set.clone().unwrap_or_default(),
+        uid: DRIVER.to_owned(),
+        observed: true,
+        on_delete: true,
+        desired: i32::try_from(setup.nodes).unwrap_or(i32::MAX),
+        images: BTreeMap::from([("driver".to_owned(), driver_image(&fixed.template))]),
+        ..DaemonSet::default()
+    }];
+    view.revisions = revisions(fixed);
+}
+
 /// Writes what the operator has made into a view.
 pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
+    if !setup.has_operator() {
+        return alone(view, fixed, setup);
+    }
     let available = i32::from(fixed.operator_up);
     let toolkit = ("nvidia-container-toolkit-ctr".to_owned(), "nvcr.io/nvidia/container-toolkit:v1.18.1".to_owned());
     let manager = (names::DRIVER_MANAGER_CONTAINER.to_owned(), "nvcr.io/nvidia/k8s-driver-manager:v0.9.1".to_owned());
@@ -206,14 +235,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         },
         DaemonSet { images: BTreeMap::from([toolkit]), ..of(Operand::Toolkit, names::DEPLOY_TOOLKIT_LABEL) },
     ];
-    let revision = |(index, version): (usize, &String)| Revision {
-        owner: DRIVER.to_owned(),
-        revision: i64::try_from(index).unwrap_or(i64::MAX),
-        hash: version.clone(),
-    };
-    // A version that comes back has its old revision under a new number.
-    let last_of = |index: usize, version: &String| !fixed.revisions[index + 1..].contains(version);
-    view.revisions = fixed.revisions.iter().enumerate().filter(|(index, version)| last_of(*index, version)).map(revision).collect();
+    view.revisions = revisions(fixed);
     view.revisions.push(Revision { owner: TOOLKIT.to_owned(), revision: 1, hash: "only".to_owned() });
     if setup.dra {
         let plugin = ("gpus".to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned());
@@ -234,15 +256,16 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     }
 }
 
-/// A node with a GPU, labeled by the operator.
-pub(super) fn node(name: &str, uid: String, created: Timestamp, group: Option<(String, String)>) -> Node {
-    let mut labels = labels(&[
+/// A node with a GPU, labeled by the operator, if there is one.
+pub(super) fn node(name: &str, uid: String, created: Timestamp, group: Option<(String, String)>, operator: bool) -> Node {
+    let operators = labels(&[
         (names::GPU_PRESENT_LABEL, "true"),
         (names::DEPLOY_DRIVER_LABEL, "true"),
         (names::DEPLOY_TOOLKIT_LABEL, "true"),
         (names::DEPLOY_VALIDATOR_LABEL, "true"),
         ("feature.node.kubernetes.io/pci-10de.present", "true"),
     ]);
+    let mut labels = if operator { operators } else { Labels::default() };
     labels.extend(group);
     Node { name: name.to_owned(), uid, created, ready: true, ready_since: Some(created), labels, ..Node::default() }
 }

@@ -50,7 +50,7 @@ impl World<'_> {
         let Some(host) = self.hosts.get_mut(node) else { return };
         host.operands[operand.index()] = Some(pod);
         let fails = operand == Operand::Driver && host.driver_fails != Some(0);
-        if operand == Operand::Driver {
+        if operand == Operand::Driver && self.setup.has_operator() {
             // The driver manager sends away what stands on the old driver.
             host.operands[Operand::Toolkit.index()] = None;
             host.operands[Operand::Validator.index()] = None;
@@ -97,6 +97,7 @@ impl World<'_> {
         self.touch_operand(node, operand);
         self.tell(|| format!("{node} {} ready", operand.name()));
         match operand {
+            Operand::Driver if !self.setup.has_operator() => {}
             Operand::Driver => self.after(0, Event::OperandComes(node.to_owned(), Operand::Toolkit)),
             Operand::Toolkit => {
                 self.after(0, Event::OperandComes(node.to_owned(), Operand::Validator));

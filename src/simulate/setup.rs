@@ -44,6 +44,13 @@ pub struct Setup {
     pub mutation: Option<Mutation>,
 }
 
+impl Setup {
+    /// Whether there is an operator, with what it runs beside the driver.
+    pub(super) fn has_operator(&self) -> bool {
+        self.settings.driver.has_operator()
+    }
+}
+
 /// Changes what the engine decided: a broken engine, made on purpose.
 pub type Mutation = fn(&mut crate::rollout::decide::Decision, &crate::rollout::observed::Observed);
 

@@ -175,7 +175,7 @@ impl<'a> World<'a> {
         let day = jiff::SignedDuration::from_hours(24);
         let created = at(0).saturating_sub(day).unwrap_or(at(0));
         let mut host = Host {
-            node: objects::node(name, uid, created, group),
+            node: objects::node(name, uid, created, group, self.setup.has_operator()),
             ours: false,
             operands: [None, None, None, None],
             slice: None,
@@ -185,7 +185,8 @@ impl<'a> World<'a> {
             meddled: false,
         };
         for operand in Operand::ALL {
-            if operand == Operand::Plugin && !self.setup.dra {
+            let alone = !self.setup.has_operator() && operand != Operand::Driver;
+            if alone || operand == Operand::Plugin && !self.setup.dra {
                 continue;
             }
             let revision = if operand == Operand::Driver { self.setup.from.as_str() } else { "only" };
@@ -200,7 +201,7 @@ impl<'a> World<'a> {
             }
             host.operands[operand.index()] = Some(pod);
         }
-        host.slice = self.setup.dra.then(|| objects::slice(name, &self.setup.from));
+        host.slice = (self.setup.dra && self.setup.has_operator()).then(|| objects::slice(name, &self.setup.from));
         self.hosts.insert(name.to_owned(), host);
         self.touch(name);
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use gpu_rollout::contract::check::{Check, Level};
+use gpu_rollout::contract::coming::{Coming, PreflightSettings, Waits};
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::digest::sha256;
 use gpu_rollout::contract::driver::Driver;
@@ -105,4 +107,92 @@ objects:
     assert_eq!(settings(&format!("{old}{}", network("25.1.0"))).expected, Expected::default());
     let undeployed = "deployCR: true\nofedDriver: {deploy: false, version: 24.07-0.6.1.0-0}\n";
     assert_eq!(settings(&format!("{undeployed}{}", network("24.7.1"))).expected, expected(None));
+}
+
+const BEFORE: &str = "rollout: {mode: steer, duties: [preflight, hold]}\n";
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_preflight_is_told_what_the_gpu_operator_is_about_to_make_of_its_daemon_sets() {
+    let coming = |values: &str| settings(&format!("{values}{BEFORE}")).preflight.coming;
+    assert_eq!(coming(""), Coming::default(), "no values: what is live stays as it is");
+    let defaults = Coming {
+        driver: Some(true),
+        precompiled: Some(false),
+        nvidia_drivers: Some(false),
+        driver_toolkit: Some(false),
+        auto_upgrade: Some(true),
+        manager_environment: Some(BTreeMap::new()),
+    };
+    assert_eq!(coming("driver: {version: \"580\"}\n"), defaults, "what a file leaves out is the operator's default");
+    let all = coming(
+        "driver:
+  enabled: false
+  usePrecompiled: true
+  nvidiaDriverCRD: {enabled: true}
+  upgradePolicy: {autoUpgrade: false}
+  manager: {env: [{name: ENABLE_GPU_POD_EVICTION, value: \"false\"}, {name: A, valueFrom: {}}]}
+operator: {use_ocp_driver_toolkit: true}
+",
+    );
+    let environment = [("ENABLE_GPU_POD_EVICTION", "false"), ("A", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let expected = Coming {
+        driver: Some(false),
+        precompiled: Some(true),
+        nvidia_drivers: Some(true),
+        driver_toolkit: Some(true),
+        auto_upgrade: Some(false),
+        manager_environment: Some(BTreeMap::from(environment)),
+    };
+    assert_eq!(all, expected);
+    assert_eq!(settings("driver: {usePrecompiled: true}\n").preflight, PreflightSettings::default(), "without the duty nobody asks");
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_preflight_is_told_what_becomes_of_the_network_operators_policy() {
+    let coming = |version: &str, values: &str| {
+        let component = format!("component: {{name: network-operator, version: \"{version}\"}}");
+        settings(&format!("{values}rollout: {{driver: ofed, mode: steer, duties: [preflight, hold], {component}}}\n")).preflight.coming
+    };
+    let of = |driver, auto_upgrade| Coming { driver: Some(driver), auto_upgrade: Some(auto_upgrade), ..Coming::default() };
+    let policy = |spec: &str| format!("objects: [{{kind: NicClusterPolicy, metadata: {{name: nic-cluster-policy}}, spec: {spec}}}]\n");
+    assert_eq!(coming("25.1.0", ""), Coming::default());
+    assert_eq!(coming("25.1.0", &policy("{ofedDriver: {image: x, upgradePolicy: {autoUpgrade: true}}}")), of(true, true));
+    assert_eq!(coming("25.1.0", &policy("{ofedDriver: {image: x}}")), of(true, false));
+    assert_eq!(coming("25.1.0", &policy("{nvIpam: {}}")), of(false, false));
+    assert_eq!(coming("24.7.1", "deployCR: true\nofedDriver: {deploy: true}\n"), of(true, true));
+    assert_eq!(coming("24.7.1", "deployCR: true\nofedDriver: {upgradePolicy: {autoUpgrade: false}}\n"), of(false, false));
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn the_preflight_is_told_who_waits_and_how_strict_it_is() {
+    let preflight = settings(
+        "rollout: {mode: drive, duties: [preflight], preflight: {waits: {release: post, budgetSeconds: 2000000}, strictness: {empty-dir: warn}}}\n",
+    )
+    .preflight;
+    assert_eq!(preflight.waits, Some(Waits { release: "post".into(), budget_seconds: 2_000_000 }));
+    assert_eq!(preflight.strictness, [(Check::EmptyDir, Level::Warn)].into_iter().collect());
+    assert_eq!(settings(BEFORE).preflight, PreflightSettings::default());
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn a_daemon_set_of_ones_own_is_named_and_nothing_is_read_of_an_operators_values() {
+    let text = "driver: {version: \"580\", enabled: true}\nrollout: {driver: daemonset, mode: drive, duties: [settle, drive], \
+                daemonSet: {namespace: accelerators, name: accelerator-driver}, upgrade: {extraConsumers: [app=train]}}\n";
+    let file = values(text);
+    let objects = template(&["--values", file.to_str().unwrap()]);
+    let found = objects.settings();
+    assert_eq!((found.driver, found.daemon_set.as_deref()), (Driver::DaemonSet, Some("accelerator-driver")));
+    assert_eq!((found.operator_namespace.as_str(), found.contradiction()), ("accelerators", None));
+    assert_eq!((found.expected, found.preflight), (Expected::default(), PreflightSettings::default()));
+    let roles: Vec<&serde_json::Value> = objects.kind("Role").filter(|role| role["metadata"]["namespace"] == "accelerators").collect();
+    let granted: Vec<&serde_json::Value> = roles.iter().flat_map(|role| role["rules"].as_array().unwrap()).collect();
+    let of = |resource: &str| granted.iter().find(|rule| rule["resources"] == serde_json::json!([resource])).copied();
+    assert_eq!(of("daemonsets").unwrap()["resourceNames"], serde_json::json!(["accelerator-driver"]));
+    assert_eq!(of("deployments"), None);
+    let settings = settings("rollout: {mode: observe, duties: [settle]}\n");
+    assert_eq!((settings.driver, settings.daemon_set), (Driver::Gpu, None));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gpu_rollout::contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
+use gpu_rollout::contract::check::{Check, Level};
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{Duty, RIGHTS};
 use gpu_rollout::contract::names;
@@ -59,4 +60,20 @@ fn chart_and_image_have_the_version_of_the_program() {
     assert!(chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")), "{chart}");
     let dockerfile = include_str!("../../Dockerfile");
     assert!(dockerfile.contains(&format!("\nARG VERSION={version}\n")), "{dockerfile}");
+}
+
+/// Helm refuses what the program would, with the place.
+#[test]
+fn the_schema_knows_every_check_and_what_it_takes() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
+    let expected: serde_json::Map<_, _> = Check::ALL
+        .into_iter()
+        .map(|check| {
+            let of = if check.takes(Level::Warn) { "level" } else { "firm" };
+            (check.name().to_owned(), json!({"$ref": format!("#/definitions/{of}")}))
+        })
+        .collect();
+    assert_eq!(schema["properties"]["rollout"]["properties"]["preflight"]["properties"]["strictness"]["properties"], json!(expected));
+    let words = |of: &str| schema["definitions"][of]["enum"].clone();
+    assert_eq!((words("level"), words("firm")), (json!(Level::ALL), json!([Level::Block])));
 }

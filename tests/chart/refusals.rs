@@ -39,7 +39,34 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
     (&["--set", "rollout.dra.retry=true"], &["/rollout/dra'", "'retry' not allowed"]),
     (&["--set-json", "rollout.duties=[]"], &["rollout.duties is empty", "hint: rollout.duties: [settle, wake, reroll]"]),
     (&["--set-json", r#"rollout.duties=["drove"]"#], &["/rollout/duties/0", "'settle', 'wake', 'steer', 'drive', 'reroll'"]),
-    (&["--set", "rollout.driver=mofed"], &["/rollout/driver", "'gpu', 'ofed'"]),
+    (&["--set", "rollout.driver=mofed"], &["/rollout/driver", "'gpu', 'ofed', 'daemonset'"]),
+    (&["--set", "rollout.driver=daemonset"], &["rollout.daemonSet does not say which", "hint: rollout.daemonSet: {namespace: …, name: …}"]),
+    (
+        &["--set", "rollout.driver=daemonset,rollout.daemonSet.namespace=a,rollout.daemonSet.name=b"],
+        &["rollout.mode is `assist` and rollout.driver is daemonset: a DaemonSet has no vendor's controller", "hint: rollout.mode: drive"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.driver=daemonset,rollout.daemonSet.namespace=a,rollout.daemonSet.name=b,rollout.mode=drive",
+            "--set-json",
+            r#"rollout.duties=["settle","drive"]"#,
+        ],
+        &["nothing says which pods must leave a node", "podDeletion.enable: false"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.driver=daemonset,rollout.daemonSet.namespace=a,rollout.daemonSet.name=b,rollout.mode=drive",
+            "--set-json",
+            r#"rollout.upgrade.extraConsumers=["app=train"]"#,
+            "--set-json",
+            r#"rollout.duties=["settle","drive","reroll"]"#,
+        ],
+        &["`reroll` and rollout.driver is daemonset"],
+    ),
+    (&["--set", "rollout.preflight.strictness.actors=warn"], &["/rollout/preflight/strictness/actors", "'block'"]),
+    (&["--set", "rollout.preflight.strictness.emptyDir=warn"], &["/rollout/preflight/strictness'", "'emptyDir' not allowed"]),
     (&["--set", "rollout.driver=ofed"], &["`reroll` and rollout.driver is ofed", "hint: rollout.driver: gpu"]),
     (
         &["--set", "rollout.driver=ofed", "--set-json", r#"rollout.duties=["restart-plugins"]"#],

@@ -15,6 +15,17 @@ DaemonSets, and who else is at work. Only nodes with the device count. Each find
 
 A finding that *blocks* keeps the rollout from beginning; one that *warns* is told and nothing else. In mode `assist` all of them only warn: the operator would go on without us.
 
+What becomes of the findings of a check is yours to say: `block`, `warn` or `ignore`, in a recipe as `rollout.gpuDriver.preflight` and `rollout.ofedDriver.preflight`, in the hook
+chart as `rollout.preflight.strictness`. `block` holds in `assist` too: the deployment then fails before the operator sees the new version. What is not named is as the table
+says. What *blocks, always* cannot be turned down: two would upgrade the same nodes, or nobody, or evictions would go round the policy.
+
+```yaml
+rollout:
+  gpuDriver:
+    mode: drive
+    preflight: {empty-dir: warn, not-ready-nodes: block, foreign-controllers: ignore}
+```
+
 | Check | Normally | What it finds | What to do |
 |---|---|---|---|
 ";
@@ -23,6 +34,7 @@ fn normally(check: Check) -> &'static str {
     match check.normally() {
         Normally::Blocks => "blocks",
         Normally::Warns => "warns",
+        Normally::AlwaysBlocks => "blocks, always",
         Normally::BlocksDrive => "blocks in mode `drive`, warns otherwise",
     }
 }

@@ -42,7 +42,7 @@ fn scope(scope: Scope) -> String {
         Scope::Cluster => "the cluster (ClusterRole)".to_owned(),
         Scope::Release => "the hook's namespace".to_owned(),
         Scope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
-        Scope::Operator => "the operator's namespace (`rollout.operatorNamespace`)".to_owned(),
+        Scope::Operator => "the operator's namespace (`rollout.operatorNamespace`; `rollout.daemonSet.namespace`)".to_owned(),
         Scope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
         Scope::DevicePlugin => "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned(),
     }
@@ -56,8 +56,10 @@ fn object(object: Object) -> String {
         Object::Lease => format!("`{LEASE_NAME}`"),
         Object::OperatorDeployment => {
             let of = |driver: Driver| format!("`{}` (driver `{}`)", driver.traits().operator_deployment, driver.traits().name);
-            format!("{}, or `rollout.operatorDeployment`", Driver::ALL.map(of).join(", "))
+            let drivers: Vec<String> = Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();
+            format!("{}, or `rollout.operatorDeployment`", drivers.join(", "))
         }
+        Object::DriverDaemonSet => "the one of `rollout.daemonSet.name`".to_owned(),
         Object::NicClusterPolicy => format!("`{NIC_CLUSTER_POLICY}`"),
         Object::DevicePluginConfig => "the one that the component's values name".to_owned(),
         Object::ClusterPolicy => "the one of `rollout.clusterPolicy`".to_owned(),

@@ -1,6 +1,7 @@
 //! The language of `tests/engine/scenarios/*.txt`: what is given, line by line, and what goes wrong when.
 
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::policy::Upgrade;
 use gpu_rollout::contract::settings::{Mode, Settings};
@@ -172,6 +173,12 @@ pub(crate) fn read(text: &str) -> Setup {
             "same-config" => setup.same_config = true,
             "operator" => operated(&mut setup, rest),
             "no-dra" => setup.dra = false,
+            "daemonset" => {
+                setup.dra = false;
+                setup.settings.driver = Driver::DaemonSet;
+                setup.settings.daemon_set = Some(rest.to_owned());
+                setup.settings.duties = vec![Duty::Settle, Duty::Drive];
+            }
             "at" => {
                 let (at, what) = rest.split_once(' ').expect("at TIME FAULT");
                 setup.faults.push(Scheduled { at: time(at), fault: fault(what.trim()) });

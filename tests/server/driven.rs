@@ -54,6 +54,7 @@ fn driving(driver: Driver) -> Settings {
     settings.duties = match driver {
         Driver::Gpu => vec![Duty::Settle, Duty::Drive, Duty::Reroll],
         Driver::Ofed => vec![Duty::Settle, Duty::Drive],
+        Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
     };
     settings.upgrade.policy.max_unavailable = Some(gpu_rollout::contract::count::Count::Number(1));
     if driver == Driver::Ofed {
@@ -79,6 +80,7 @@ fn operator(world: &World, driver: Driver) {
             world.put("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, objects::nic_cluster_policy(NEW));
             (NETWORK, names::NETWORK_OPERATOR_DEPLOYMENT)
         }
+        Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
     };
     world.put("deployments", deployment.0, deployment.1, common::deployment());
 }

@@ -12,12 +12,14 @@ mod world;
 
 mod away;
 mod crashes;
+mod daemon_set;
 mod driven;
 mod ends;
 mod focus;
 mod full_run;
 mod leases;
 mod ofed;
+mod preflight;
 mod prepare_network;
 mod records;
 mod refusals;

@@ -106,6 +106,7 @@ async fn a_duty_asks_for_no_more_than_it_needs() {
     let all = ["nodemaintenances", "poddisruptionbudgets", "pods", "resourceclaims"].as_slice();
     for (duties, wait, expected) in [
         ([Duty::Settle, Duty::Reroll].as_slice(), true, [].as_slice()),
+        (&[Duty::Preflight], true, &["nodemaintenances", "poddisruptionbudgets", "resourceclaims"]),
         (&[Duty::Settle, Duty::Steer], true, &["nodemaintenances"]),
         (&[Duty::Settle, Duty::Drive], false, &["nodemaintenances", "poddisruptionbudgets", "resourceclaims"]),
         (&[Duty::Settle, Duty::Drive], true, all),

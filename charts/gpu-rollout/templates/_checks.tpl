@@ -2,6 +2,18 @@
 {{- define "gpu-rollout.check" -}}
 {{- $rollout := .Values.rollout -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
+{{- if eq $rollout.driver "daemonset" -}}
+{{- if not (and $rollout.daemonSet.namespace $rollout.daemonSet.name) -}}
+{{- fail "\n\nrollout.driver is daemonset, and rollout.daemonSet does not say which\nhint: rollout.daemonSet: {namespace: …, name: …}\n" -}}
+{{- end -}}
+{{- if has $rollout.mode (list "assist" "steer") -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: a DaemonSet has no vendor's controller that could be woken, or act for the hook\nhint: rollout.mode: drive, with rollout.duties: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
+{{- end -}}
+{{- $policy := $rollout.upgrade.policy -}}
+{{- if and (eq $rollout.mode "drive") $policy.podDeletion.enable (not $rollout.upgrade.extraConsumers) (not $policy.drain.enable) -}}
+{{- fail "\n\nrollout.driver is daemonset, and nothing says which pods must leave a node before its pod is replaced\nhint: name those that use it in rollout.upgrade.extraConsumers, or drain the nodes (rollout.upgrade.policy.drain.enable: true), or say that none must (rollout.upgrade.policy.podDeletion.enable: false)\n" -}}
+{{- end -}}
+{{- end -}}
 {{- $own := get $contract.modeDuties $rollout.mode -}}
 {{- $after := list "settle" -}}
 {{- range $own }}{{ if not (has . $contract.steps) }}{{ $after = append $after . }}{{ end }}{{ end -}}
@@ -18,7 +30,7 @@
 {{- end -}}
 {{- end -}}
 {{- if has "settle" $rollout.duties -}}
-{{- if has $rollout.component.name (values $contract.operators) -}}
+{{- if or (eq $rollout.driver "daemonset") (has $rollout.component.name (values $contract.operators)) -}}
 {{- range $after -}}
 {{- if not (has . $rollout.duties) -}}
 {{- fail (printf "\n\nrollout.mode is `%s` and rollout.duties has no `%s`: what the mode promises would be done by nobody\nhint: rollout.duties: [%s], or rollout.mode: observe\n" $rollout.mode . $usual) -}}

@@ -10,7 +10,8 @@
 {{- define "gpu-rollout.role" -}}gpu-rollout:{{ .Release.Namespace }}:{{ .Release.Name }}{{- end }}
 
 {{- define "gpu-rollout.operatorNamespace" -}}
-{{- .Values.rollout.operatorNamespace | default .Release.Namespace -}}
+{{- $own := ternary .Values.rollout.daemonSet.namespace .Values.rollout.operatorNamespace (eq .Values.rollout.driver "daemonset") -}}
+{{- $own | default .Release.Namespace -}}
 {{- end }}
 
 {{- define "gpu-rollout.operatorDeployment" -}}

@@ -30,6 +30,7 @@ the program's own table. Arguments: the root context, the scope.
   "record" (list (include "gpu-rollout.record" $root))
   "lease" (list $contract.lease)
   "operator-deployment" (list (include "gpu-rollout.operatorDeployment" $root))
+  "driver-daemon-set" (compact (list $rollout.daemonSet.name))
   "cluster-policy" (list $rollout.clusterPolicy)
   "nic-cluster-policy" (list $contract.nicClusterPolicy)
   "dra-namespaces" (uniq $rollout.dra.namespaces)

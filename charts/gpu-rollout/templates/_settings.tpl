@@ -32,15 +32,15 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- /* What the component's own values say that the live custom resource must come to say: only what is set. */}}
 {{- define "gpu-rollout.expected" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
-{{- $component := .Values.rollout.component -}}
+{{- $component := ternary dict .Values.rollout.component (eq .Values.rollout.driver "daemonset") -}}
 {{- $expected := dict -}}
-{{- if eq $component.name "gpu-operator" -}}
+{{- if eq (toString $component.name) "gpu-operator" -}}
 {{- range list (list "driverVersion" "driver" "version" "string") (list "toolkitVersion" "toolkit" "version" "string") (list "driverEnabled" "driver" "enabled" "bool") -}}
 {{- $found := include "gpu-rollout.value" (list (get $.Values (index . 1)) (index . 1) (index . 2) (index . 3)) | fromJson -}}
 {{- if hasKey $found "value" }}{{ $_ := set $expected (index . 0) $found.value }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if eq $component.name "network-operator" -}}
+{{- if eq (toString $component.name) "network-operator" -}}
 {{- $driver := dict -}}
 {{- /* Charts before 24.10 make the NicClusterPolicy themselves; later ones do not read these keys. */}}
 {{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
@@ -57,6 +57,60 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- if hasKey $found "value" }}{{ $_ := set $expected "ofedDriverVersion" $found.value }}{{ end -}}
 {{- end -}}
 {{- toJson $expected -}}
+{{- end }}
+
+{{- /*
+What a preflight is told of the component's values, which are about to be deployed; {} where they say nothing. Where the driver's section is
+there, what it leaves out is the operator's default: charts are installed with the whole file.
+*/}}
+{{- define "gpu-rollout.coming" -}}
+{{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
+{{- $component := ternary dict .Values.rollout.component (eq .Values.rollout.driver "daemonset") -}}
+{{- $coming := dict -}}
+{{- if and (eq (toString $component.name) "gpu-operator") (kindIs "map" .Values.driver) -}}
+{{- $driver := .Values.driver -}}
+{{- $environment := dict -}}
+{{- range dig "manager" "env" list $driver | default list }}{{ $_ := set $environment .name (toString (.value | default "")) }}{{ end -}}
+{{- $operator := .Values.operator | default dict -}}
+{{- $flags := list
+  (list "driver" $driver "driver" "enabled" true)
+  (list "precompiled" $driver "driver" "usePrecompiled" false)
+  (list "nvidiaDrivers" (get $driver "nvidiaDriverCRD" | default dict) "driver.nvidiaDriverCRD" "enabled" false)
+  (list "driverToolkit" $operator "operator" "use_ocp_driver_toolkit" false)
+  (list "autoUpgrade" (get $driver "upgradePolicy" | default dict) "driver.upgradePolicy" "autoUpgrade" true)
+-}}
+{{- range $flags -}}
+{{- $found := include "gpu-rollout.value" (list (index . 1) (index . 2) (index . 3) "bool") | fromJson -}}
+{{- $_ := set $coming (index . 0) (ternary $found.value (index . 4) (hasKey $found "value")) -}}
+{{- end -}}
+{{- $_ := set $coming "managerEnvironment" $environment -}}
+{{- end -}}
+{{- if eq (toString $component.name) "network-operator" -}}
+{{- /* Charts before 24.10 make the NicClusterPolicy themselves, with `autoUpgrade: true`; the custom resource's own default is false. */}}
+{{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
+{{- $driver := .Values.ofedDriver | default dict -}}
+{{- $_ := set $coming "driver" (eq (toString (get $driver "deploy")) "true") -}}
+{{- $_ := set $coming "autoUpgrade" (ne (toString (dig "upgradePolicy" "autoUpgrade" true $driver)) "false") -}}
+{{- end -}}
+{{- range (include "gpu-rollout.objects" . | fromJson).items -}}
+{{- if and (eq (toString .kind) "NicClusterPolicy") (eq (dig "metadata" "name" "" .) $contract.nicClusterPolicy) -}}
+{{- $driver := dig "spec" "ofedDriver" dict . | default dict -}}
+{{- $_ := set $coming "driver" (not (empty $driver)) -}}
+{{- $_ := set $coming "autoUpgrade" (eq (toString (dig "upgradePolicy" "autoUpgrade" false $driver)) "true") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $coming -}}
+{{- end }}
+
+{{- /* The part of the settings about the preflight. */}}
+{{- define "gpu-rollout.preflight" -}}
+{{- $from := .Values.rollout.preflight -}}
+{{- $settings := dict "coming" (include "gpu-rollout.coming" . | fromJson) "strictness" $from.strictness -}}
+{{- if $from.waits.release -}}
+{{- $_ := set $settings "waits" (dict "release" $from.waits.release "budgetSeconds" (int64 $from.waits.budgetSeconds)) -}}
+{{- end -}}
+{{- toJson $settings -}}
 {{- end }}
 
 {{- /*
@@ -201,6 +255,8 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "devicePlugin" (include "gpu-rollout.devicePlugin" . | fromJson)
   "expected" (include "gpu-rollout.expected" . | fromJson)
 -}}
+{{- if has "preflight" $rollout.duties }}{{ $_ := set $settings "preflight" (include "gpu-rollout.preflight" . | fromJson) }}{{ end -}}
+{{- if eq $rollout.driver "daemonset" }}{{ $_ := set $settings "daemonSet" $rollout.daemonSet.name }}{{ end -}}
 {{- with $rollout.component.version }}{{ $_ := set $settings "componentVersion" . }}{{ end -}}
 {{- toJson $settings -}}
 {{- end }}

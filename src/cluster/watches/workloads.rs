@@ -8,9 +8,9 @@ use super::{copies, served};
 use crate::cluster::cache::{Health, Table};
 use crate::cluster::focus::Focus;
 
-/// Whether the Job decides when a node goes.
-pub(super) fn starts_nodes(settings: &Settings) -> bool {
-    settings.has(Duty::Steer) || settings.has(Duty::Drive)
+/// Whether it looks at what others do with nodes: before the rollout, or when it decides when a node goes.
+pub(super) fn sees_maintenances(settings: &Settings) -> bool {
+    [Duty::Preflight, Duty::Steer, Duty::Drive].into_iter().any(|duty| settings.has(duty))
 }
 
 /// Whether it looks at what may stand against evictions.

@@ -88,6 +88,34 @@ pub const RIGHTS: &[Right] = &[
         WATCH,
         Object::Any,
         "sees the driver DaemonSets that the upgrade will change",
+    )
+    .with(Driver::Gpu),
+    right(
+        PREFLIGHT,
+        Scope::Operator,
+        ("apps", "daemonsets"),
+        WATCH,
+        Object::Any,
+        "sees the driver DaemonSets that the upgrade will change",
+    )
+    .with(Driver::Ofed),
+    right(
+        PREFLIGHT,
+        Scope::Operator,
+        ("apps", "daemonsets"),
+        WATCH,
+        Object::DriverDaemonSet,
+        "sees the driver DaemonSets that the upgrade will change",
+    )
+    .with(Driver::DaemonSet),
+    right(PREFLIGHT, Scope::Operator, ("", "pods"), WATCH, Object::Any, "sees on which nodes driver pods run, and whether they are ready"),
+    right(
+        PREFLIGHT,
+        Scope::Cluster,
+        ("maintenance.nvidia.com", "nodemaintenances"),
+        WATCH,
+        Object::Any,
+        "sees which nodes somebody else maintains",
     ),
     right(
         PREFLIGHT,
@@ -141,8 +169,30 @@ pub const RIGHTS: &[Right] = &[
         WATCH,
         Object::OperatorDeployment,
         "sees that the operator itself has been rolled out",
-    ),
-    right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec"),
+    )
+    .with(Driver::Gpu),
+    right(
+        SETTLE,
+        Scope::Operator,
+        ("apps", "deployments"),
+        WATCH,
+        Object::OperatorDeployment,
+        "sees that the operator itself has been rolled out",
+    )
+    .with(Driver::Ofed),
+    right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec")
+        .with(Driver::Gpu),
+    right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec")
+        .with(Driver::Ofed),
+    right(
+        SETTLE,
+        Scope::Operator,
+        ("apps", "daemonsets"),
+        WATCH,
+        Object::DriverDaemonSet,
+        "sees whether its controller has observed the newest template",
+    )
+    .with(Driver::DaemonSet),
     right(
         SETTLE,
         Scope::Operator,

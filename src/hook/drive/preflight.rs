@@ -4,17 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::cluster::call::CallError;
 use crate::cluster::list::list_workloads;
-use crate::contract::check::{Severity, Strictness};
-use crate::contract::duty::Duty;
+use crate::contract::check::Severity;
 use crate::contract::exit::ExitCode;
-use crate::contract::names;
-use crate::contract::settings::{Mode, Settings};
 use crate::hook::Ended;
 use crate::hook::occurrence::Occurrence;
 use crate::rollout::node::driver_nodes;
-use crate::rollout::observed::Labels;
 use crate::rollout::pods::filter::DaemonSets;
-use crate::rollout::preflight::{Coming, Finding, Input, may_begin, policy, preflight};
+use crate::rollout::preflight::{Finding, Input, may_begin, policy, preflight};
 
 use super::{Drive, RETRY, interrupted, refused};
 
@@ -49,10 +45,9 @@ impl Drive<'_> {
             pods: &pods,
             daemon_sets: &DaemonSets::new(),
             own: &self.memory.own,
-            coming: &coming(settings),
             now: self.now(),
         };
-        let findings = preflight(input, &Strictness::default());
+        let findings = preflight(input);
         for finding in &findings {
             self.record(Occurrence::Found { finding }).await;
         }
@@ -63,22 +58,5 @@ impl Drive<'_> {
         let named: Vec<String> = blocking.iter().take(NAMED).map(ToString::to_string).collect();
         let more = if blocking.len() > NAMED { format!("; and {} more", blocking.len() - NAMED) } else { String::new() };
         Err(Ended::new(ExitCode::Preflight, format!("the upgrade must not begin: {}{more}", named.join("; "))))
-    }
-}
-
-/// What the values that are about to be deployed will say, as far as the mode and the settings tell.
-fn coming(settings: &Settings) -> Coming {
-    let off = || names::MANAGER_EVICTIONS.iter().map(|key| ((*key).to_owned(), "false".to_owned())).collect::<Labels>();
-    Coming {
-        driver: settings.expected.driver_enabled,
-        auto_upgrade: match settings.mode {
-            Mode::Observe => None,
-            Mode::Assist | Mode::Steer => Some(true),
-            Mode::Drive => Some(false),
-        },
-        manager_environment: (settings.mode == Mode::Drive).then(off),
-        // The Job that waits for the rollout is another one, and looks at its own budget.
-        budget_seconds: if settings.has(Duty::Settle) { None } else { Some(u64::MAX) },
-        ..Coming::default()
     }
 }

@@ -4,6 +4,7 @@ use super::ofed::{NETWORK_OPERATOR, POLICY_KIND};
 use super::{Known, Subject};
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
+use crate::contract::duty::Duty;
 use crate::contract::names::{DRIVER_MANAGER_OFF, MANAGER_EVICTIONS};
 use crate::contract::settings::Mode;
 use crate::recipe::model::UpgradePolicy;
@@ -51,10 +52,12 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let rollout = &subject.recipe.rollout;
     let gpu = &rollout.gpu_driver;
     keys(subject, "gpuDriver", gpu.mode, findings);
+    preflight(subject, "gpuDriver", gpu.mode, findings);
     amounts(subject, "gpuDriver", &gpu.policy, findings);
     gpu_values(subject, gpu.mode, findings);
     let Some(ofed) = &rollout.ofed_driver else { return };
     keys(subject, "ofedDriver", ofed.mode, findings);
+    preflight(subject, "ofedDriver", ofed.mode, findings);
     amounts(subject, "ofedDriver", &ofed.policy.common(), findings);
     for (key, modes, reason, instead) in OFED_KEYS {
         let Some(entry) = policy_entry(subject, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode)) else { continue };
@@ -83,6 +86,18 @@ fn names(modes: &[Mode]) -> String {
 fn policy_entry(subject: &Subject<'_>, driver: &str, key: &str) -> Option<Origin> {
     let entry = subject.at(&["rollout", driver, "policy"])?.entry(key)?;
     (!entry.node.is_null()).then_some(entry.key_origin)
+}
+
+/// A preflight is a duty of modes; without one nobody looks, however strict the recipe is.
+fn preflight(subject: &Subject<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let entry = subject.at(&["rollout", driver]).and_then(|section| section.entry("preflight"));
+    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && !mode.duties().contains(&Duty::Preflight)) else { return };
+    let modes: Vec<Mode> = Mode::ALL.into_iter().filter(|mode| mode.duties().contains(&Duty::Preflight)).collect();
+    findings.push(
+        against(format!("`rollout.{driver}.preflight` has no effect in mode `{}`: nobody looks before the rollout", mode.name()))
+            .at(entry.key_origin)
+            .hint(format!("set `rollout.{driver}.mode` to {}, or remove the key", names(&modes))),
+    );
 }
 
 /// Keys that the mode has no use for.

@@ -25,6 +25,10 @@ impl Deciding<'_> {
         if nodes > 0 {
             return Ok(());
         }
+        if !self.settings.driver.has_operator() {
+            self.notes.push("the DaemonSet wants no pod on any node".to_owned());
+            return Ok(());
+        }
         let device = self.settings.driver.traits().device;
         let discovered = |node: &Node| node.labels.keys().any(|key| key.starts_with(names::NFD_LABEL_PREFIX));
         if !self.observed.nodes.values().any(discovered) {

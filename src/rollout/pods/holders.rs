@@ -90,6 +90,8 @@ const fn resource_prefixes(driver: Driver) -> &'static [&'static str] {
     match driver {
         Driver::Gpu => &["nvidia.com/gpu", "nvidia.com/mig-"],
         Driver::Ofed => &["nvidia.com/rdma", "rdma/", "openshift.io/"],
+        // Nobody knows what it drives: the policy says who uses it.
+        Driver::DaemonSet => &[],
     }
 }
 
@@ -138,7 +140,7 @@ impl<'a> Holders<'a> {
     }
 
     fn vendor(&self, pod: &Workload, claims: bool) -> Option<Hold> {
-        if self.driver == Driver::Ofed || !matches!(pod.phase, Phase::Running | Phase::Pending) {
+        if self.driver != Driver::Gpu || !matches!(pod.phase, Phase::Running | Phase::Pending) {
             return None;
         }
         self.resource(&pod.resources).map(Hold::Resource).or_else(|| if claims { self.claim(pod) } else { None })
@@ -148,6 +150,7 @@ impl<'a> Holders<'a> {
         let by_device = match self.driver {
             Driver::Gpu => self.claim(pod),
             Driver::Ofed => pod.secondary_network.then_some(Hold::Network),
+            Driver::DaemonSet => None,
         };
         let selected =
             || self.consumers.iter().find(|selector| selector.matches(&pod.labels)).map(|selector| Hold::Selected(selector.to_string()));

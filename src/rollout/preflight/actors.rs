@@ -4,8 +4,8 @@ use crate::contract::budget::Fleet;
 use crate::contract::check::Check;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
-use crate::contract::settings::Mode;
-use crate::rollout::observed::Labels;
+use crate::contract::duty::Duty;
+use crate::contract::settings::{Mode, Settings};
 use crate::rollout::spec::{driver_daemon_sets, upgrade_policy};
 
 use super::{Draft, View};
@@ -24,7 +24,7 @@ fn automatic(view: &View<'_>) -> (Vec<String>, Vec<String>) {
     let observed = view.observed();
     let driver = view.input.settings.driver;
     let kind = driver.traits().policy_kind;
-    let coming = view.input.coming;
+    let coming = view.coming();
     let drivers = observed.nvidia_drivers.served().into_iter().flatten();
     let live = upgrade_policy(observed, driver).map(|policy| policy.auto_upgrade);
     let uses_drivers = observed.cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.uses_nvidia_drivers);
@@ -60,20 +60,20 @@ fn actors(view: &View<'_>) -> Option<Draft> {
 
 /// What the driver manager would do by itself. What is not set in a DaemonSet is the program's own default, which is to do it; what is not
 /// set in the values is the operator's: it evicts and does not drain.
-fn evicts(environment: &Labels, live: bool) -> Vec<&'static str> {
-    let on = |name: &str, default: bool| environment.get(name).map_or(default, |value| value != "false");
+fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> Vec<&'static str> {
+    let on = |name: &str, default: bool| environment(name).map_or(default, |value| value != "false");
     [(GPU_POD_EVICTION, true), (AUTO_DRAIN, live)].into_iter().filter(|(name, default)| on(name, *default)).map(|(name, _)| name).collect()
 }
 
 /// The same for the live DaemonSets; `None`: there are none.
 fn live_evicts(view: &View<'_>) -> Option<Vec<&'static str>> {
     let daemon_sets = driver_daemon_sets(view.observed(), Driver::Gpu);
-    let all = daemon_sets.iter().map(|daemon_set| evicts(&daemon_set.manager_environment, true));
+    let all = daemon_sets.iter().map(|daemon_set| evicts(|name| daemon_set.manager_environment.get(name), true));
     all.max_by_key(Vec::len)
 }
 
 fn coming_evicts(view: &View<'_>) -> Option<Vec<&'static str>> {
-    view.input.coming.manager_environment.as_ref().map(|environment| evicts(environment, false))
+    view.coming().manager_environment.as_ref().map(|environment| evicts(|name| environment.get(name), false))
 }
 
 fn manager(view: &View<'_>) -> Option<Draft> {
@@ -97,25 +97,38 @@ fn mode_change(view: &View<'_>) -> Option<Draft> {
     })
 }
 
+/// The Job that waits for the rollout: its budget in seconds, and what to set. `None`: nobody says which it is.
+fn waits(settings: &Settings) -> Option<(u64, String)> {
+    if settings.has(Duty::Settle) {
+        return Some((settings.budget_seconds, "set rollout.budgetSeconds".to_owned()));
+    }
+    let waits = settings.preflight.waits.as_ref()?;
+    let release = &waits.release;
+    Some((
+        waits.budget_seconds,
+        format!("release {release} waits for them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here,"),
+    ))
+}
+
 fn time_budget(view: &View<'_>) -> Option<Draft> {
     let (settings, policy) = (view.input.settings, view.input.policy);
     let nodes = view.nodes.len();
-    if nodes == 0 {
-        return None;
-    }
-    let fleet = Fleet {
+    let (has, remedy) = waits(settings).filter(|_| nodes > 0)?;
+    let vendors = || Fleet {
         nodes,
         max_parallel: policy.max_parallel_upgrades,
         max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
         per_node_seconds: settings.per_node_seconds,
         soak_seconds: settings.upgrade.soak_seconds,
     };
-    let (needed, has) = (fleet.budget_seconds(), view.input.coming.budget_seconds.unwrap_or(settings.budget_seconds));
+    let decides = settings.mode.decides();
+    let fleet = if decides { settings.upgrade.fleet(nodes, settings.per_node_seconds) } else { vendors() };
+    let needed = fleet.budget_seconds();
     (needed > has).then(|| {
         Draft::new(
             Check::TimeBudget,
             format!(
-                "{nodes} nodes, {} at a time and {} s each, need a budget of {needed} s, and it is {has} s: set rollout.budgetSeconds to {needed}",
+                "{nodes} nodes, {} at a time and {} s each, need a budget of {needed} s, and it is {has} s: {remedy} to {needed}",
                 fleet.parallel(),
                 fleet.per_node_seconds
             ),

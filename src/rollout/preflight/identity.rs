@@ -2,13 +2,14 @@
 //! once: no upgrade controller is asked, neither the vendor's nor ours (gpu-operator#2166).
 
 use crate::contract::check::Check;
+use crate::contract::coming::Coming;
 use crate::contract::driver::Driver;
 use crate::rollout::node::selects;
 use crate::rollout::observed::{DaemonSet, Node, Observed};
 use crate::rollout::pods::listed;
 use crate::rollout::spec::driver_daemon_sets;
 
-use super::{Coming, Draft, View};
+use super::{Draft, View};
 
 /// Label of the operator's driver DaemonSets: `true` for precompiled drivers, one DaemonSet a kernel.
 const PRECOMPILED_LABEL: &str = "nvidia.com/precompiled";
@@ -52,7 +53,9 @@ pub(super) fn look(view: &View<'_>) -> Vec<Draft> {
         let nodes = nodes_of(view, daemon_set);
         let becomes = match driver {
             Driver::Gpu => gpu(view, daemon_set),
-            Driver::Ofed => (view.input.coming.driver == Some(false)).then_some(Identity::Off),
+            // The one that is named is there or not: nothing of the coming values is about it.
+            Driver::DaemonSet => None,
+            Driver::Ofed => (view.coming().driver == Some(false)).then_some(Identity::Off),
         };
         if let Some(becomes) = becomes {
             let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
@@ -96,7 +99,7 @@ fn differs(daemon_set: &DaemonSet, node: &Node) -> String {
 
 /// What takes the place of a DaemonSet of the GPU operator; `None`: it stays.
 fn gpu(view: &View<'_>, daemon_set: &DaemonSet) -> Option<Identity> {
-    let Coming { driver, precompiled, nvidia_drivers, driver_toolkit, .. } = *view.input.coming;
+    let Coming { driver, precompiled, nvidia_drivers, driver_toolkit, .. } = *view.coming();
     let live = live(view.observed(), daemon_set);
     let openshift = view.nodes.values().any(|node| node.labels.contains_key(OPENSHIFT_LABEL));
     let becomes = if driver == Some(false) {

@@ -6,7 +6,7 @@ mod nodes;
 mod pods;
 mod scene;
 
-use crate::contract::check::{Check, Level, Severity, Strictness};
+use crate::contract::check::{Check, Level, Severity};
 use crate::contract::mode::Mode;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::pods::fixture::{bare, gpu_pod};
@@ -25,9 +25,9 @@ fn blocking_findings_come_first_and_a_user_may_turn_each() {
     scene.settings.mode = Mode::Steer;
     scene.node("gpu-0").ready = false;
     scene.pods[0].empty_dir = true;
-    let turned = |levels: &[(Check, Level)]| {
-        let strictness = Strictness(levels.iter().copied().collect());
-        let findings = preflight(scene.input(), &strictness);
+    let mut turned = |levels: &[(Check, Level)]| {
+        scene.settings.preflight.strictness = levels.iter().copied().collect();
+        let findings = preflight(scene.input());
         let may = may_begin(&findings);
         (findings.into_iter().map(|finding| (finding.check, finding.severity)).collect::<Vec<_>>(), may)
     };
@@ -41,7 +41,7 @@ fn blocking_findings_come_first_and_a_user_may_turn_each() {
 fn a_finding_is_a_line_for_people_and_an_object_for_machines() {
     let mut scene = Scene::new(4);
     scene.node("gpu-0").ready = false;
-    let findings = preflight(scene.input(), &Strictness::default());
+    let findings = preflight(scene.input());
     assert_eq!(
         findings[0].to_string(),
         "not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-0; what to do: repair or remove them, or raise rollout.tolerateNotReady"

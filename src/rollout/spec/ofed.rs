@@ -57,12 +57,12 @@ fn tells_generation(settings: &Settings) -> bool {
 /// All that somebody asks for: of the NicClusterPolicy while it has a driver, and of NicNodePolicies.
 pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
     let asked = observed.nic_cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.ofed.is_some());
-    labeled(observed, Driver::Ofed.traits().label).filter(move |daemon_set| asked || !is_own(daemon_set))
+    labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(move |daemon_set| asked || !is_own(daemon_set))
 }
 
 /// Those of the NicClusterPolicy.
 fn own(observed: &Observed) -> impl Iterator<Item = &DaemonSet> {
-    labeled(observed, Driver::Ofed.traits().label).filter(|daemon_set| is_own(daemon_set))
+    labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(|daemon_set| is_own(daemon_set))
 }
 
 /// Operators before 26.4 know no other owner and set no label.

@@ -129,8 +129,10 @@ impl Generation {
 
     /// The generation of an operator of this version, such as `v26.3.1`. `None`: the version does not tell (a development build).
     pub fn of(driver: Driver, version: Option<&str>) -> Option<Self> {
-        if driver == Driver::Ofed {
-            return Some(Self::Network);
+        match driver {
+            Driver::Gpu => {}
+            Driver::Ofed => return Some(Self::Network),
+            Driver::DaemonSet => return None,
         }
         let mut parts = version?.trim_start_matches('v').split('.').map(|part| part.parse::<u32>().ok());
         let (major, minor) = (parts.next()??, parts.next()??);

@@ -53,6 +53,7 @@ pub fn work<'a>(observed: &'a Observed, driver: Driver, generation: Generation, 
         maintenances: Vec::new(),
     };
     match driver {
+        Driver::DaemonSet => Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() },
         Driver::Ofed => match observed.nic_cluster_policy.served().and_then(Option::as_ref) {
             Some(policy) if policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade => one(Rules::of(&policy.upgrade_policy)),
             Some(_) | None => off(observed, driver, requestor),

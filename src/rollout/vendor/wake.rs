@@ -75,6 +75,7 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
     note(
         Change::PolicySpec,
         match driver {
+            Driver::DaemonSet => false,
             Driver::Gpu => {
                 let spec = |observed: &Observed| {
                     observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))

@@ -32,6 +32,7 @@ impl Kind {
         let of = |driver: &Driver| match driver {
             Driver::Gpu => vec![Self::Driver, Self::Toolkit, Self::Validator, Self::Plugin],
             Driver::Ofed => vec![Self::Mofed],
+            Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
         };
         drivers.iter().flat_map(of).collect()
     }
@@ -49,6 +50,7 @@ impl Kind {
         match driver {
             Driver::Gpu => Self::Driver,
             Driver::Ofed => Self::Mofed,
+            Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
         }
     }
 
@@ -167,6 +169,7 @@ pub(crate) fn node(name: &str, drivers: &[Driver]) -> Value {
         let present: &[&str] = match driver {
             Driver::Gpu => &[names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, names::DEPLOY_TOOLKIT_LABEL],
             Driver::Ofed => &[names::NIC_PRESENT_LABEL],
+            Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
         };
         for label in present {
             labels[*label] = json!("true");

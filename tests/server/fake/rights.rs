@@ -39,6 +39,7 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
             Object::Record => vec![Some(settings.record.clone())],
             Object::Lease => vec![Some(names::LEASE_NAME.into())],
             Object::OperatorDeployment => vec![Some(settings.operator_deployment().into())],
+            Object::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
             Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
             Object::NicClusterPolicy => vec![Some(names::NIC_CLUSTER_POLICY.into())],
             Object::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),

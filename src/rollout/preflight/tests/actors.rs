@@ -1,19 +1,21 @@
 //! Who upgrades, and with how much time.
 
 use crate::contract::check::{Check, Severity};
+use crate::contract::coming::Waits;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
+use crate::contract::duty::Duty;
 use crate::contract::policy::{Drain, Policy};
 use crate::contract::settings::Mode;
 use crate::rollout::observed::{Api, NicClusterPolicy, NvidiaDriver, UpgradePolicy};
 use crate::rollout::preflight::policy;
 
-use super::scene::{Scene, labels};
+use super::scene::{Scene, environ, labels};
 
 fn found(mode: Mode, change: impl FnOnce(&mut Scene)) -> Vec<String> {
     let mut scene = Scene::new(4);
     scene.settings.mode = mode;
-    scene.coming.manager_environment = Some(labels(&[("ENABLE_GPU_POD_EVICTION", if mode == Mode::Drive { "false" } else { "true" })]));
+    scene.coming().manager_environment = Some(environ(&[("ENABLE_GPU_POD_EVICTION", if mode == Mode::Drive { "false" } else { "true" })]));
     change(&mut scene);
     let all = scene.texts();
     all.into_iter().filter(|text| !text.starts_with("mode-change")).collect()
@@ -22,7 +24,7 @@ fn found(mode: Mode, change: impl FnOnce(&mut Scene)) -> Vec<String> {
 #[test]
 fn two_that_upgrade_or_none_are_found() {
     let off = |scene: &mut Scene| scene.cluster_policy().upgrade_policy.auto_upgrade = false;
-    let coming = |on| move |scene: &mut Scene| scene.coming.auto_upgrade = Some(on);
+    let coming = |on| move |scene: &mut Scene| scene.coming().auto_upgrade = Some(on);
     let two = "actors: autoUpgrade is on in the ClusterPolicy, and the hook drives: two would upgrade the same nodes";
     let none = "actors: autoUpgrade is off in the ClusterPolicy, and the hook only steers: nobody would upgrade the nodes";
     let nobody = "nobody-upgrades: autoUpgrade is off in the ClusterPolicy: old driver pods run until somebody deletes them";
@@ -45,7 +47,7 @@ fn each_nvidia_driver_has_its_own_upgrade_policy() {
     };
     let change = |scene: &mut Scene| {
         scene.cluster_policy().uses_nvidia_drivers = true;
-        scene.coming.auto_upgrade = Some(false);
+        scene.coming().auto_upgrade = Some(false);
         scene.observed.nvidia_drivers = Api::Served(vec![of("a", true), of("b", false)]);
     };
     let texts = found(Mode::Drive, change);
@@ -56,8 +58,8 @@ fn each_nvidia_driver_has_its_own_upgrade_policy() {
 fn driver_manager_212_a_manager_that_evicts_beside_the_hook_is_found() {
     let manager = |environment: Option<&[(&str, &str)]>, live: &[(&str, &str)]| {
         found(Mode::Drive, |scene| {
-            scene.coming.auto_upgrade = Some(false);
-            scene.coming.manager_environment = environment.map(labels);
+            scene.coming().auto_upgrade = Some(false);
+            scene.coming().manager_environment = environment.map(environ);
             scene.observed.daemon_sets[0].manager_environment = labels(live);
         })
     };
@@ -76,7 +78,7 @@ fn into_and_out_of_drive_every_driver_pod_is_replaced_once() {
     let change = |live: &str, coming: &str| {
         let mut scene = Scene::new(4);
         scene.observed.daemon_sets[0].manager_environment = labels(&[("ENABLE_GPU_POD_EVICTION", live), ("ENABLE_AUTO_DRAIN", "false")]);
-        scene.coming.manager_environment = Some(labels(&[("ENABLE_GPU_POD_EVICTION", coming)]));
+        scene.coming().manager_environment = Some(environ(&[("ENABLE_GPU_POD_EVICTION", coming)]));
         scene.texts()
     };
     assert_eq!(
@@ -99,12 +101,31 @@ fn a_budget_that_the_live_fleet_does_not_fit_into_is_named_with_the_number_to_se
     let budget = scene.findings().into_iter().find(|finding| finding.check == Check::TimeBudget).expect("a finding");
     assert_eq!(budget.severity, Severity::Blocking);
     scene.settings.mode = Mode::Assist;
-    scene.coming.budget_seconds = Some(8100);
+    scene.settings.budget_seconds = 8100;
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.settings.upgrade.soak_seconds = 60;
     assert!(scene.texts()[0].contains("need a budget of 8760 s"), "{:?}", scene.texts());
     scene.policy.max_parallel_upgrades = 0;
     assert_eq!(scene.texts(), Vec::<String>::new(), "three at a time: 25%");
+}
+
+#[test]
+fn before_the_operator_the_budget_is_that_of_the_job_that_will_wait() {
+    let mut scene = Scene::new(12);
+    scene.settings.duties = vec![Duty::Preflight];
+    (scene.settings.mode, scene.settings.budget_seconds) = (Mode::Steer, 900);
+    let budgets = |scene: &Scene| scene.texts().into_iter().filter(|text| text.starts_with("time-budget")).collect::<Vec<_>>();
+    assert_eq!(budgets(&scene), Vec::<String>::new(), "nobody says which Job waits");
+    scene.settings.preflight.waits = Some(Waits { release: "gpu-operator-post".into(), budget_seconds: 3600 });
+    assert_eq!(
+        budgets(&scene),
+        [
+            "time-budget: 12 nodes, 1 at a time and 600 s each, need a budget of 8100 s, and it is 3600 s: release gpu-operator-post waits for \
+             them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here, to 8100"
+        ]
+    );
+    scene.settings.preflight.waits = Some(Waits { release: "gpu-operator-post".into(), budget_seconds: 8100 });
+    assert_eq!(budgets(&scene), Vec::<String>::new());
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Driver DaemonSets that give way to others (gpu-operator#2166).
 
+use crate::contract::coming::Coming;
 use crate::contract::driver::Driver;
 use crate::contract::names;
 use crate::rollout::observed::{Api, DaemonSet, NvidiaDriver};
-use crate::rollout::preflight::Coming;
 
 use super::scene::{Scene, labels};
 
@@ -34,7 +34,7 @@ fn fleet(live: Live) -> Scene {
 /// What takes the DaemonSet's place.
 fn becomes(live: Live, coming: Coming) -> Option<String> {
     let mut scene = fleet(live);
-    scene.coming = coming;
+    *scene.coming() = coming;
     let texts: Vec<String> = scene.texts().into_iter().filter(|text| text.starts_with("daemon-set-identity")).collect();
     let text = texts.first()?;
     let (_, rest) = text.split_once(" gives way to ").expect("what it becomes");
@@ -76,7 +76,7 @@ fn gpu_operator_2166_every_trigger_of_a_replaced_daemon_set_is_found() {
 #[test]
 fn the_driver_toolkit_counts_on_openshift_only() {
     let mut scene = fleet(Live::Compiled);
-    scene.coming.driver_toolkit = Some(true);
+    scene.coming().driver_toolkit = Some(true);
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.node("gpu-0").labels.insert("feature.node.kubernetes.io/system-os_release.OSTREE_VERSION".into(), "418".into());
     let findings = scene.findings();
@@ -117,7 +117,7 @@ fn cloud_native_stack_95_an_ofed_driver_that_is_switched_off_takes_its_pods_away
     }];
     scene.observed.pods[0].owner = Some("mofed".into());
     assert_eq!(scene.texts(), Vec::<String>::new());
-    scene.coming.driver = Some(false);
+    scene.coming().driver = Some(false);
     assert_eq!(
         scene.texts(),
         [

@@ -1,6 +1,8 @@
 //! The fleet that the tests change.
 
-use crate::contract::check::Strictness;
+use std::collections::BTreeMap;
+
+use crate::contract::coming::Coming;
 use crate::contract::names;
 use crate::contract::policy::Policy;
 use crate::contract::settings::Settings;
@@ -8,7 +10,7 @@ use crate::rollout::observed::workload::Workload;
 use crate::rollout::observed::{Api, ClusterPolicy, DaemonSet, Labels, Node, Observed, Pod, UpgradePolicy};
 use crate::rollout::pods::filter::{DaemonSets, Own};
 use crate::rollout::pods::fixture::{at, gpu_pod};
-use crate::rollout::preflight::{Coming, Finding, Input, preflight};
+use crate::rollout::preflight::{Finding, Input, preflight};
 
 pub(super) struct Scene {
     pub(super) observed: Observed,
@@ -17,11 +19,15 @@ pub(super) struct Scene {
     pub(super) pods: Vec<Workload>,
     pub(super) daemon_sets: DaemonSets,
     pub(super) own: Own,
-    pub(super) coming: Coming,
 }
 
 /// Labels or annotations.
 pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The environment of a container, as values have it.
+pub(super) fn environ(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -46,7 +52,6 @@ impl Scene {
             pods: vec![gpu_pod("trainer")],
             daemon_sets: DaemonSets::new(),
             own: Own::default(),
-            coming: Coming::default(),
         };
         scene.observed.cluster_policy = Api::Served(Some(ClusterPolicy {
             uid: "policy".into(),
@@ -101,6 +106,10 @@ impl Scene {
         }
     }
 
+    pub(super) fn coming(&mut self) -> &mut Coming {
+        &mut self.settings.preflight.coming
+    }
+
     pub(super) fn input(&self) -> Input<'_> {
         Input {
             observed: &self.observed,
@@ -109,13 +118,12 @@ impl Scene {
             pods: &self.pods,
             daemon_sets: &self.daemon_sets,
             own: &self.own,
-            coming: &self.coming,
             now: at(0),
         }
     }
 
     pub(super) fn findings(&self) -> Vec<Finding> {
-        preflight(self.input(), &Strictness::default())
+        preflight(self.input())
     }
 
     /// `check: text` of each finding.

@@ -26,7 +26,8 @@ impl Selection {
         let any = |key: &str| observed.daemon_sets.iter().any(|daemon_set| daemon_set.template_labels.contains_key(key));
         match driver {
             Driver::Ofed if any(names::OFED_OWNER_LABEL) => Self::Network,
-            Driver::Ofed => Self::NetworkWithoutOwner,
+            // There is no controller that would select.
+            Driver::Ofed | Driver::DaemonSet => Self::NetworkWithoutOwner,
             Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
                 Some(policy) if policy.uses_nvidia_drivers => Self::NvidiaDrivers,
                 None => Self::NvidiaDrivers,

@@ -1,0 +1,189 @@
+//! Duty `preflight` before the operator's release: what the Job is told of the coming values, and what it sees of the cluster, come together.
+
+use std::collections::BTreeMap;
+
+use gpu_rollout::contract::check::{Check, Level};
+use gpu_rollout::contract::coming::{Coming, Waits};
+use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::contract::duty::Duty;
+use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::contract::names;
+use gpu_rollout::contract::settings::{Mode, Settings};
+use serde_json::json;
+
+use crate::settings::{OPERATOR, settings};
+use crate::world::World;
+
+/// The release before the operator's, in a mode whose values are about to be deployed.
+fn before(mode: Mode) -> Settings {
+    let mut settings = Settings {
+        release: "gpu-operator-pre".into(),
+        record: "gpu-operator-pre-record".into(),
+        duties: vec![Duty::Preflight],
+        mode,
+        budget_seconds: 900,
+        ..settings()
+    };
+    let environment = names::MANAGER_EVICTIONS.map(|key| (key.to_owned(), (mode != Mode::Drive).to_string()));
+    settings.preflight.coming = Coming {
+        driver: Some(true),
+        precompiled: Some(false),
+        nvidia_drivers: Some(false),
+        driver_toolkit: Some(false),
+        auto_upgrade: Some(mode != Mode::Drive),
+        manager_environment: Some(BTreeMap::from(environment)),
+    };
+    settings.preflight.waits = Some(Waits { release: "gpu-operator-post".into(), budget_seconds: 7200 });
+    settings
+}
+
+/// Four nodes whose driver pods evict by themselves until the new values are there.
+fn world(settings: &Settings) -> World {
+    let world = World::at_rest(4);
+    world.install(settings, "job-pre");
+    world
+}
+
+/// How the Job ends, and its findings: reason of the event, check.
+async fn looks(world: &World, settings: &Settings) -> (ExitCode, String, Vec<(String, String)>) {
+    let ended = world.ends(world.start_with(settings, "pre-a", "job-pre")).await;
+    let found = world.events().into_iter().filter(|(reason, _)| reason.starts_with("Preflight"));
+    let checks = found.map(|(reason, note)| (reason, note.split(':').next().unwrap_or_default().to_owned()));
+    (ended.code, ended.message, checks.collect())
+}
+
+fn found(reason: &str, check: Check) -> Vec<(String, String)> {
+    vec![(reason.to_owned(), check.name().to_owned())]
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn values_that_replace_the_driver_daemon_set_keep_the_rollout_from_beginning() {
+    type Change = fn(&mut Coming);
+    let cases: [(Change, &str); 3] = [
+        (|coming| coming.precompiled = Some(true), "DaemonSets of precompiled drivers"),
+        (|coming| coming.nvidia_drivers = Some(true), "DaemonSets of NVIDIADrivers"),
+        (|coming| coming.driver = Some(false), "no driver DaemonSet at all"),
+    ];
+    for (change, text) in cases {
+        let mut settings = before(Mode::Steer);
+        change(&mut settings.preflight.coming);
+        let (code, message, checks) = looks(&world(&settings), &settings).await;
+        assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{text}");
+        assert!(message.contains(text) && message.contains("the driver pods of 4 nodes go at once"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn on_openshift_the_driver_toolkit_counts() {
+    let mut settings = before(Mode::Steer);
+    settings.preflight.coming.driver_toolkit = Some(true);
+    let world = world(&settings);
+    world.edit("nodes", "", "gpu-0", |node| {
+        node["metadata"]["labels"]["feature.node.kubernetes.io/system-os_release.OSTREE_VERSION"] = json!("418.94");
+    });
+    let (code, message, checks) = looks(&world, &settings).await;
+    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{message}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_that_has_left_its_daemon_set_is_found_by_its_driver_pod() {
+    let settings = before(Mode::Steer);
+    let world = world(&settings);
+    world.edit("nodes", "", "gpu-2", |node| node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused"));
+    let (code, message, checks) = looks(&world, &settings).await;
+    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{message}");
+    assert!(message.contains("gpu-2"), "{message}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn operands_that_wait_for_a_driver_that_still_starts_are_no_finding() {
+    for (ready, expected) in [(true, found("PreflightWarning", Check::PausedOperands)), (false, Vec::new())] {
+        let settings = before(Mode::Steer);
+        let world = world(&settings);
+        world.edit("nodes", "", "gpu-1", |node| {
+            node["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm"] = json!("paused-for-driver-upgrade");
+        });
+        let pods = world.server.state().store.objects.clone();
+        let driver = pods.into_iter().find(|(key, pod)| {
+            key.resource == "pods" && key.namespace == OPERATOR && key.name.contains("driver") && pod["spec"]["nodeName"] == "gpu-1"
+        });
+        let (key, _) = driver.unwrap();
+        world.edit("pods", OPERATOR, &key.name, |pod| {
+            pod["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
+        });
+        let (code, message, checks) = looks(&world, &settings).await;
+        assert_eq!((code, checks), (ExitCode::Success, expected), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_others_maintain_is_told() {
+    let settings = before(Mode::Steer);
+    let world = world(&settings);
+    let spec = json!({"nodeName": "gpu-3", "requestorID": "ops.example.org"});
+    let maintenance = json!({"kind": "NodeMaintenance", "apiVersion": "maintenance.nvidia.com/v1alpha1", "spec": spec});
+    world.put("nodemaintenances", "default", "ops-gpu-3", maintenance);
+    let (code, message, checks) = looks(&world, &settings).await;
+    assert_eq!((code, checks), (ExitCode::Success, found("PreflightWarning", Check::NodeMaintenance)), "{message}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_actors_are_those_of_the_coming_values_and_cannot_be_waved_through() {
+    let settings = before(Mode::Drive);
+    let (code, message, checks) = looks(&world(&settings), &settings).await;
+    assert_eq!(
+        (code, checks),
+        (ExitCode::Success, found("PreflightWarning", Check::ModeChange)),
+        "autoUpgrade is about to be off: {message}"
+    );
+    let mut both = settings;
+    both.preflight.coming.auto_upgrade = Some(true);
+    let levels = [(Check::Actors, Level::Ignore), (Check::ModeChange, Level::Ignore)];
+    both.preflight.strictness = levels.into_iter().collect();
+    let (code, message, checks) = looks(&world(&both), &both).await;
+    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::Actors)), "{message}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn the_budget_that_counts_is_that_of_the_release_that_waits() {
+    let mut settings = before(Mode::Drive);
+    settings.preflight.strictness = [(Check::ModeChange, Level::Ignore)].into_iter().collect();
+    settings.per_node_seconds = 1800;
+    let (code, message, checks) = looks(&world(&settings), &settings).await;
+    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::TimeBudget)));
+    assert!(message.contains("release gpu-operator-post waits for them: set its rollout.budgetSeconds"), "{message}");
+    settings.preflight.strictness = [(Check::ModeChange, Level::Ignore), (Check::TimeBudget, Level::Warn)].into_iter().collect();
+    let (code, _, checks) = looks(&world(&settings), &settings).await;
+    assert_eq!((code, checks), (ExitCode::Success, found("PreflightWarning", Check::TimeBudget)));
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_ofed_driver_that_is_about_to_go_is_found() {
+    let mut settings = before(Mode::Steer);
+    settings.driver = Driver::Ofed;
+    settings.preflight.coming = Coming { driver: Some(false), auto_upgrade: Some(true), ..Coming::default() };
+    let world = world(&settings);
+    let labels = json!({names::OFED_DRIVER_LABEL: "", "nvidia.com/ofed-driver": ""});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"nodeSelector": {}, "containers": []}});
+    world.put("daemonsets", OPERATOR, "mofed-ubuntu", json!({
+        "kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "mofed-ubuntu", "uid": "mofed", "generation": 1},
+        "spec": {"selector": {}, "updateStrategy": {"type": "OnDelete"}, "template": template},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": 1, "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1},
+    }));
+    let policy = json!({"spec": {"ofedDriver": {"image": "doca", "upgradePolicy": {"autoUpgrade": true}}}});
+    world.put("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, policy);
+    world.edit("nodes", "", "gpu-0", |node| node["metadata"]["labels"][names::NIC_PRESENT_LABEL] = json!("true"));
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "mofed-ubuntu", "uid": "mofed", "controller": true}]);
+    world.put(
+        "pods",
+        OPERATOR,
+        "mofed-gpu-0",
+        json!({
+            "kind": "Pod", "apiVersion": "v1", "metadata": {"labels": labels, "ownerReferences": owner},
+            "spec": {"nodeName": "gpu-0", "containers": []}, "status": {"phase": "Running"},
+        }),
+    );
+    let (code, message, checks) = looks(&world, &settings).await;
+    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{message}");
+    assert!(message.contains("mofed-ubuntu gives way to no driver DaemonSet at all: the driver pods of 1 nodes"), "{message}");
+}
