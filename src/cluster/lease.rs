@@ -24,6 +24,9 @@ pub const LEASE_SECONDS: u16 = 20;
 const RENEW: Duration = Duration::from_secs(6);
 /// The holder stops writing this long before others may take the Lease.
 const MARGIN: Duration = Duration::from_secs(4);
+/// For so long a write that began at the last moment may go on; less than [`MARGIN`], so that it is given up before others may take the Lease.
+/// A margin of a whole call ([`super::call::CALL_TIMEOUT`]) would leave no time for a second attempt to renew.
+const LAST_WRITE: Duration = Duration::from_secs(3);
 /// The pause after an attempt that the API server did not take.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -213,7 +216,8 @@ impl Leases {
                     }
                     Ok(_) | Err(CallError::NotFound(_)) => {
                         tracing::warn!(%error, "the Lease was taken away");
-                        valid_until.send_replace(started);
+                        // Others have it now: what is under way ends at once.
+                        valid_until.send_replace(started.checked_sub(MARGIN).unwrap_or(started));
                         return;
                     }
                     Err(error) => tracing::warn!(%error, "unable to read the Lease"),
@@ -238,6 +242,35 @@ impl Held {
     /// Whether it is certain that nobody else may hold it.
     pub fn is_valid(&self) -> bool {
         Instant::now() < *self.valid_until.borrow()
+    }
+
+    /// Performs a write, which is given up before others may take the Lease: nobody would expect it any more. What the server has begun with it
+    /// does not stop, so writes carry preconditions as well. `None`: it was given up.
+    pub async fn within<T>(&self, write: impl Future<Output = T>) -> Option<T> {
+        let mut valid_until = self.valid_until.clone();
+        let over = async {
+            loop {
+                let until = *valid_until.borrow_and_update() + LAST_WRITE;
+                if Instant::now() >= until {
+                    return;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep_until(until) => {}
+                    changed = valid_until.changed() => {
+                        if changed.is_err() {
+                            tokio::time::sleep_until(until).await;
+                            return;
+                        }
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            // Looked at first: a write that comes too late is not begun.
+            () = over => None,
+            answer = write => Some(answer),
+        }
     }
 
     /// Waits until it has been lost.

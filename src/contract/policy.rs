@@ -134,11 +134,11 @@ impl Default for Upgrade {
 }
 
 impl Upgrade {
-    /// What the time of a rollout over so many nodes is made from. Nodes that failed stay unavailable: as many as may fail before the
-    /// rollout stops are taken off. Limits of topology groups are left out, as nobody knows the groups beforehand.
+    /// What the time of a rollout over so many nodes is made from. Nodes that failed stay unavailable: as many as may fail while the
+    /// rollout goes on are taken off. Limits of topology groups are left out, as nobody knows the groups beforehand.
     pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> Fleet {
         let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.of(nodes));
-        let failed = self.failure_budget.of(nodes).saturating_sub(1);
+        let failed = self.failure_budget.of(nodes);
         let left = u32::try_from(unavailable.saturating_sub(failed)).unwrap_or(u32::MAX);
         Fleet {
             nodes,
@@ -188,8 +188,8 @@ mod tests {
         let policy = Policy { max_parallel_upgrades: 4, max_unavailable: Some(Count::Percent(25)), ..Policy::default() };
         let upgrade = Upgrade { policy, ..Upgrade::default() };
         let parallel = |failures| Upgrade { failure_budget: failures, ..upgrade.clone() }.fleet(16, 60).parallel();
-        assert_eq!(parallel(Count::Number(1)), 4, "the rollout stops with the first one");
-        assert_eq!(parallel(Count::Number(3)), 2);
+        assert_eq!(parallel(Count::Number(1)), 3, "one may fail, and the rollout goes on without it");
+        assert_eq!(parallel(Count::Number(2)), 2);
         assert_eq!(parallel(Count::Percent(100)), 1, "never none");
     }
 }

@@ -179,13 +179,17 @@ impl Settings {
             return None;
         }
         if self.daemon_set.is_none() {
-            return Some("driver `daemonset` and no DaemonSet is named: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned());
+            return Some(
+                "driver `daemonset` and no DaemonSet is named: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned(),
+            );
         }
         let name = self.mode.name();
         match self.mode {
             Mode::Observe | Mode::Drive => None,
             Mode::Assist => Some(format!("mode `{name}` wakes a vendor's controller, and a DaemonSet has none: take `drive` or `observe`")),
-            Mode::Steer => Some(format!("mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`")),
+            Mode::Steer => {
+                Some(format!("mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`"))
+            }
         }
     }
 

@@ -103,6 +103,8 @@ struct Deciding<'a> {
     memory: Memory,
     actions: Vec<Action>,
     focus: BTreeSet<String>,
+    /// The time is over, and nodes that were not touched are on their way back.
+    handing_back: bool,
     /// A node that the vendor's controller gave up is tried again with this decision: one at a time.
     retried: bool,
     /// Pods that have to go, before it is chosen which are asked for now.
@@ -128,6 +130,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         memory: memory.clone(),
         actions: Vec::new(),
         focus: BTreeSet::new(),
+        handing_back: false,
         retried: false,
         evictions: Vec::new(),
         waits: Vec::new(),

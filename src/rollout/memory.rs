@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
@@ -11,6 +11,9 @@ use super::observed::Node;
 use super::pods::filter::Own;
 use super::pods::pace::History;
 use super::reason::Reason;
+
+/// After this long nobody waits for what a request to a pod brings: it is asked for again after a minute at the latest.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 
 /// A run's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +121,13 @@ impl Memory {
         self.waiting.remove(&node.map(str::to_owned));
     }
 
+    /// Forgets what was asked of pods so long ago that it changes nothing any more, as UIDs never come back. `here`: pods that are still there.
+    pub fn prune(&mut self, here: impl Fn(&str) -> bool, now: Timestamp) {
+        let old = |at: Timestamp| now.duration_since(at) > FORGOTTEN;
+        self.issued.retain(|_, at| !old(*at));
+        self.evictions.retain(|uid, history| !old(history.last) || here(uid));
+    }
+
     /// Notes that driver and toolkit of a node are ready, and answers since when they have been seen so under this identity.
     pub fn ready_since(&mut self, node: &str, identity: &str, now: Timestamp) -> Timestamp {
         let entry = self.ready.entry(node.to_owned()).or_insert_with(|| (identity.to_owned(), now));
@@ -148,4 +158,24 @@ fn last_of_each(replaced: BTreeMap<String, Replacement>) -> BTreeMap<String, Rep
         }
     }
     last.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollout::pods::pace::Answer;
+
+    /// Both grew with every pod that a long run asked to leave.
+    #[test]
+    fn what_was_asked_of_pods_that_are_gone_is_forgotten() {
+        let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
+        let mut memory = Memory::new(at(0), at(1000));
+        for (uid, minute) in [("gone", 0), ("here", 0), ("just-gone", 9)] {
+            memory.issued.insert(uid.to_owned(), at(minute));
+            memory.evictions.insert(uid.to_owned(), History::after(None, at(minute), Answer::Accepted));
+        }
+        memory.prune(|uid| uid == "here", at(11));
+        assert_eq!(memory.evictions.keys().collect::<Vec<_>>(), ["here", "just-gone"]);
+        assert_eq!(memory.issued.keys().collect::<Vec<_>>(), ["just-gone"]);
+    }
 }

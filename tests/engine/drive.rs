@@ -344,3 +344,27 @@ fn what_another_drivers_hook_left_on_a_node_is_not_given_back_by_this_one() {
     let decision = fleet.decide(0);
     assert!(!decision.actions.iter().any(|action| matches!(action, Action::PatchNode(_))), "{:?}", decision.actions);
 }
+
+/// The list of its pods was waited for without an end, and with it the slot was lost to the others.
+#[test]
+fn a_node_whose_pods_cannot_be_listed_before_its_driver_goes_is_given_back() {
+    let mut fleet = Driven::new(1).fleet;
+    let (begun, digest) = (at(0), fleet.settings.digest.clone());
+    let record = format!(
+        r#"{{"version":1,"state":"pod-restart-required","since":"{begun}","started":"{begun}","digest":"{digest}","cordoned":true}}"#
+    );
+    let node = fleet.node("gpu-0");
+    node.annotations.insert("gpu-rollout.dev/gpu-driver-upgrade".into(), record);
+    node.labels.insert("gpu-rollout.dev/gpu-driver-upgrade-state".into(), "pod-restart-required".into());
+    node.unschedulable = true;
+    let patches = |decision: &Decision| {
+        let patches = decision.actions.iter().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None });
+        patches.map(|patch| (patch.unschedulable, patch.labels.values().flatten().cloned().collect::<Vec<_>>())).collect::<Vec<_>>()
+    };
+    for second in [0, 60, 119] {
+        let decision = fleet.decide(second);
+        assert_eq!(waits(&decision), ["gpu-0:PodsNotListed"], "{second}");
+        assert!(decision.focus.contains("gpu-0") && decision.actions.is_empty(), "{second}: {:?}", decision.actions);
+    }
+    assert_eq!(patches(&fleet.decide(120)), [(Some(false), vec!["upgrade-failed".to_owned()])], "its driver was not touched");
+}

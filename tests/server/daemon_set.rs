@@ -75,7 +75,12 @@ fn world(settings: Settings) -> World {
     for name in ["node-0", "node-1", "node-2"] {
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": text(at(-9000))}]);
         let metadata = json!({"name": name, "creationTimestamp": text(at(-9000))});
-        world.put("nodes", "", name, json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": {"conditions": ready}}));
+        world.put(
+            "nodes",
+            "",
+            name,
+            json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": {"conditions": ready}}),
+        );
         if name != "node-2" {
             for daemon_set in [DRIVER, "exporter"] {
                 world.put("pods", NAMESPACE, &format!("{daemon_set}-{name}"), operand(daemon_set, name, "old", at(-5000)));
@@ -155,8 +160,7 @@ async fn its_pods_are_replaced_node_by_node_once_who_uses_it_has_left() {
         .map(|entry| (entry.request.verb.to_owned(), entry.request.name.clone()))
         .collect();
     let of = |verb: &str, name: &str| (verb.to_owned(), name.to_owned());
-    let expected =
-        [of("create", "train"), of("delete", "accelerator-driver-node-0"), of("delete", "accelerator-driver-node-1")];
+    let expected = [of("create", "train"), of("delete", "accelerator-driver-node-0"), of("delete", "accelerator-driver-node-1")];
     assert_eq!(writes, expected);
     let read: BTreeSet<String> = world.log().into_iter().map(|entry| entry.request.resource).collect();
     for of_operators in ["deployments", "clusterpolicies", "nicclusterpolicies", "nvidiadrivers"] {

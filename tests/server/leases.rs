@@ -1,9 +1,14 @@
 //! Two hook Jobs at once: one acts at a time.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpu_rollout::cluster::lease::{LEASE_SECONDS, Leases};
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Settings;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::fake::fault::{Effect, Fault};
 use crate::fake::store::text;
@@ -142,4 +147,33 @@ async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
         assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
         assert_eq!(world.holder(), None, "{effect:?}");
     }
+}
+
+/// A call may take 10 s, and the Lease was left 4 s before others could take it: a write that began at the last moment went on beside theirs.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_write_that_is_under_way_is_given_up_before_others_may_take_the_lease() {
+    let world = World::at_rest(1);
+    let clock = world.clock.clone();
+    let leases = Leases::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
+    let held = leases.acquire(|_| {}).await.unwrap();
+    let taken = Instant::now();
+    world.server.state().faults.push(Fault::new(|request| request.is("update", "leases"), 0, usize::MAX, Effect::Hang));
+    tokio::time::sleep(Duration::from_millis(15_900)).await;
+    assert!(held.is_valid(), "one may still begin");
+    assert_eq!(held.within(std::future::pending::<()>()).await, None);
+    assert!(taken.elapsed() < Duration::from_secs(LEASE_SECONDS.into()), "{:?}", taken.elapsed());
+    assert_eq!(held.within(async {}).await, None, "none is begun any more");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_is_renewed_leaves_a_write_its_whole_time() {
+    let world = World::at_rest(1);
+    let clock = world.clock.clone();
+    let leases = Leases::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
+    let held = leases.acquire(|_| {}).await.unwrap();
+    let write = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        7
+    };
+    assert_eq!(held.within(write).await, Some(7));
 }

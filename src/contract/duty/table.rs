@@ -184,8 +184,15 @@ pub const RIGHTS: &[Right] = &[
         .with(Driver::Gpu),
     right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec")
         .with(Driver::Ofed),
-    right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::DriverDaemonSet, "sees whether its controller has observed the newest template")
-        .with(Driver::DaemonSet),
+    right(
+        SETTLE,
+        Scope::Operator,
+        ("apps", "daemonsets"),
+        WATCH,
+        Object::DriverDaemonSet,
+        "sees whether its controller has observed the newest template",
+    )
+    .with(Driver::DaemonSet),
     right(
         SETTLE,
         Scope::Operator,

@@ -24,7 +24,7 @@ impl Drive<'_> {
     pub(super) async fn act(&mut self, actions: &[Action], held: &Held) -> Result<(), Ended> {
         let client = &self.hook.client;
         let may_write = || held.is_valid() && !self.hook.shutdown.is_requested();
-        let results = perform(actions, Action::node, may_write, async |action: &Action| match action {
+        let act = async |action: &Action| match action {
             Action::ReplacePlugin { namespace, pod, uid, .. } => delete_pod(client, namespace, pod, uid).await.map(|_| Outcome::Done),
             Action::DeleteDriver(deletion) => {
                 delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await.map(|_| Outcome::Done)
@@ -35,8 +35,9 @@ impl Drive<'_> {
                 Done::Now | Done::Already => Ok(Outcome::Done),
             },
             Action::Evict(eviction) => Ok(Outcome::Answered(evict(client, eviction).await)),
-        })
-        .await;
+        };
+        let bounded = async |action: &Action| held.within(act(action)).await.unwrap_or(Err(CallError::Timeout));
+        let results = perform(actions, Action::node, may_write, bounded).await;
         for (action, result) in actions.iter().zip(results) {
             match result {
                 Some(Ok(Outcome::Done)) => self.done(action).await,

@@ -2,6 +2,7 @@
 //! held would go as soon as the operator acts.
 
 use crate::cluster::actions::{patch_node, perform};
+use crate::cluster::call::CallError;
 use crate::cluster::lease::Held;
 use crate::cluster::watches::Sync;
 use crate::contract::exit::ExitCode;
@@ -37,8 +38,10 @@ impl Drive<'_> {
                 }
                 let client = &self.hook.client;
                 let may_write = || held.is_valid() && !self.hook.shutdown.is_requested();
-                let results =
-                    perform(&patches, NodePatch::node_name, may_write, async |patch: &NodePatch| patch_node(client, patch).await).await;
+                let results = perform(&patches, NodePatch::node_name, may_write, async |patch: &NodePatch| {
+                    held.within(patch_node(client, patch)).await.unwrap_or(Err(CallError::Timeout))
+                })
+                .await;
                 for (patch, error) in patches.iter().zip(results).filter_map(|(patch, result)| Some((patch, result?.err()?))) {
                     tracing::warn!(node = patch.node, %error, "unable to hold the node; trying again");
                     if let Some(ended) = self.unwritable(Write::Node, &error) {

@@ -50,7 +50,8 @@ impl Drive<'_> {
                             .await);
                     }
                     (Keeping::Annotate(annotations), Some(policy)) => {
-                        network::annotate(&client, &policy, &annotations).await.map(|()| annotations)
+                        let answer = held.within(network::annotate(&client, &policy, &annotations)).await;
+                        answer.unwrap_or(Err(CallError::Timeout)).map(|()| annotations)
                     }
                 },
                 Err(error) => Err(error),

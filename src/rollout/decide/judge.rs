@@ -1,5 +1,6 @@
 //! How it stands for each node, and when the run is over.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use jiff::Timestamp;
@@ -18,6 +19,9 @@ use super::{Action, Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
+
+/// How soon it is looked at again whether nodes have been given back after the deadline.
+const HANDING_BACK_SECONDS: u64 = 10;
 
 impl Deciding<'_> {
     /// The node's record, made if need be; a node that came back under the same name gets a new one.
@@ -218,6 +222,10 @@ impl Deciding<'_> {
 
     /// Puts the decision together: quiet period, deadline, verdict.
     pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
+        if !self.memory.evictions.is_empty() || !self.memory.issued.is_empty() {
+            let pods: BTreeSet<&str> = self.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
+            self.memory.prune(|uid| pods.contains(uid), self.now);
+        }
         // What is tried again on a node that has failed does not keep the run from ending.
         let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
         let tried_again =
@@ -249,7 +257,13 @@ impl Deciding<'_> {
         // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
         let nearly = well
             && self.memory.well.as_ref().is_some_and(|(_, since)| after(*since, quiet) <= after(self.memory.deadline, MARGIN_SECONDS / 2));
-        if verdict.is_none() && self.now >= self.memory.deadline && !nearly {
+        // Nodes that were not touched are given back first: the verdict is the last word, and nobody would come back for them.
+        let handing_back = self.handing_back && self.now < after(self.memory.deadline, MARGIN_SECONDS / 2);
+        if handing_back {
+            // The deadline is behind us; a patch that was not taken is asked for again.
+            self.wake_at = after(self.now, HANDING_BACK_SECONDS).min(after(self.memory.deadline, MARGIN_SECONDS / 2));
+        }
+        if verdict.is_none() && self.now >= self.memory.deadline && !nearly && !handing_back {
             verdict = Some(self.out_of_time());
         }
         if nearly && self.now >= self.memory.deadline {

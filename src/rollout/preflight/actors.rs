@@ -114,13 +114,15 @@ fn time_budget(view: &View<'_>) -> Option<Draft> {
     let (settings, policy) = (view.input.settings, view.input.policy);
     let nodes = view.nodes.len();
     let (has, remedy) = waits(settings).filter(|_| nodes > 0)?;
-    let fleet = Fleet {
+    let vendors = || Fleet {
         nodes,
         max_parallel: policy.max_parallel_upgrades,
         max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
         per_node_seconds: settings.per_node_seconds,
         soak_seconds: settings.upgrade.soak_seconds,
     };
+    let decides = settings.mode.decides();
+    let fleet = if decides { settings.upgrade.fleet(nodes, settings.per_node_seconds) } else { vendors() };
     let needed = fleet.budget_seconds();
     (needed > has).then(|| {
         Draft::new(

@@ -99,9 +99,8 @@ fn maintenances(view: &View<'_>) -> Option<Draft> {
 
 fn paused(view: &View<'_>) -> Option<Draft> {
     let label = view.input.settings.driver.traits().label;
-    let of_driver = |labels: &Labels| {
-        label.is_none_or(|(key, value)| labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value)))
-    };
+    let of_driver =
+        |labels: &Labels| label.is_none_or(|(key, value)| labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value)));
     // While a driver pod starts or is replaced, the labels are as they should be.
     let state = |node: &Node| node.labels.get(view.input.settings.driver.traits().state_label).cloned();
     let starting = |node: &Node| {
@@ -123,9 +122,7 @@ fn leftovers(view: &View<'_>) -> Option<Draft> {
     let keys = |node: &Node| {
         let all = node.labels.keys().chain(node.annotations.keys());
         let said = Driver::DaemonSet.words_of_people();
-        let ours = |key: &&String| {
-            key.split_once('/').is_some_and(|(prefix, _)| prefix == names::PREFIX) && !said.contains(&key.as_str())
-        };
+        let ours = |key: &&String| key.split_once('/').is_some_and(|(prefix, _)| prefix == names::PREFIX) && !said.contains(&key.as_str());
         all.filter(ours).cloned().collect::<Vec<_>>()
     };
     // Of all nodes: one that lost its device keeps them too.

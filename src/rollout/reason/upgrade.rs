@@ -7,11 +7,9 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
+use crate::rollout::pods::listed;
 use crate::rollout::upgrade::cause::Cause;
 use crate::rollout::upgrade::throttle::Refusal;
-
-/// How many names a text shows before it only counts the rest.
-const NAMED: usize = 5;
 
 /// What is waited for in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,12 +176,6 @@ impl Upgrading {
     }
 }
 
-/// A few names, and how many more.
-fn names(list: &[String]) -> String {
-    let text = list.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if list.len() > NAMED { format!("{text} and {} more", list.len() - NAMED) } else { text }
-}
-
 /// ` until …`, or nothing.
 fn until(at: Option<&Timestamp>) -> String {
     at.map_or_else(String::new, |at| format!(", until {at:.0}"))
@@ -195,7 +187,7 @@ impl fmt::Display for Upgrading {
             Self::Refused(refusal) => refusal.fmt(out),
             Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
             Self::FailureBudget { failed, budget } => {
-                write!(out, "{} nodes have failed ({}) and {budget} may: no other node is started", failed.len(), names(failed))
+                write!(out, "{} nodes have failed ({}) and {budget} may: no other node is started", failed.len(), listed(failed))
             }
             Self::NoTime { deadline, per_node } => {
                 write!(out, "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started")
@@ -205,17 +197,22 @@ impl fmt::Display for Upgrading {
             Self::Requestor => write!(out, "the vendor's controller has handed the node to the maintenance-operator"),
             Self::OtherDriver { driver, state, .. } => write!(out, "the {} driver of the node is at `{state}`", driver.traits().name),
             Self::Cordoning => write!(out, "the node is being cordoned"),
-            Self::Jobs { jobs, until: at } => write!(out, "{} jobs run on the node: {}{}", jobs.len(), names(jobs), until(at.as_ref())),
+            Self::Jobs { jobs, until: at } => write!(out, "{} jobs run on the node: {}{}", jobs.len(), listed(jobs), until(at.as_ref())),
             Self::Listing => write!(out, "the node's pods are being listed"),
-            Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), names(pods), until(at.as_ref())),
+            Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), listed(pods), until(at.as_ref())),
             Self::Validating { trouble, until: at } => {
                 write!(out, "the driver is ready and its validator is not: {trouble}{}", until(Some(at)))
             }
             Self::Retry { message, attempts, limit, at } => {
                 write!(out, "{message}; attempt {} of {limit} at {at:.0}", attempts + 1)
             }
-            Self::Failed { message, attempts, cordoned, .. } => {
-                let stays = if *cordoned { "; it stays cordoned" } else { "; it runs on with its old driver" };
+            Self::Failed { cause, message, attempts, cordoned } => {
+                let stays = match (cordoned, cause) {
+                    (true, _) => "; it stays cordoned",
+                    // Its driver may be on its way already.
+                    (false, Cause::CordonContested) => "; it is left as whoever uncordons it wants it",
+                    (false, _) => "; it runs on with its old driver",
+                };
                 write!(out, "{message} ({attempts} attempts){stays}")
             }
             Self::NewerRecord { version } => {
@@ -230,13 +227,26 @@ impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { key } => write!(out, "{key} is 0: nothing is started"),
-            Self::Slots { limit, holders } => write!(out, "{} of {limit} slots are taken: {}", holders.len(), names(holders)),
+            Self::Slots { limit, holders } => write!(out, "{} of {limit} slots are taken: {}", holders.len(), listed(holders)),
             Self::Unavailable { limit, total, holders } => {
-                write!(out, "{} of {total} nodes are unavailable and {limit} may be: {}", holders.len(), names(holders))
+                write!(out, "{} of {total} nodes are unavailable and {limit} may be: {}", holders.len(), listed(holders))
             }
             Self::Group { group, limit, holders } => {
-                write!(out, "{} nodes of its group `{group}` are unavailable and {limit} may be: {}", holders.len(), names(holders))
+                write!(out, "{} nodes of its group `{group}` are unavailable and {limit} may be: {}", holders.len(), listed(holders))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The driver pod may be gone, or its driver loading, when the cordon is taken away for the last time.
+    #[test]
+    fn a_contested_cordon_says_nothing_of_the_old_driver() {
+        let failed = |cause| Upgrading::Failed { cause, message: "why".into(), attempts: 2, cordoned: false }.to_string();
+        assert_eq!(failed(Cause::CordonContested), "why (2 attempts); it is left as whoever uncordons it wants it");
+        assert_eq!(failed(Cause::EvictionTimeout), "why (2 attempts); it runs on with its old driver");
     }
 }

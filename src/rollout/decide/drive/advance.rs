@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
 use crate::rollout::action::PodDeletion;
+use crate::rollout::node::DriverPod;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
@@ -14,7 +15,7 @@ use crate::rollout::upgrade::state::State;
 
 use super::super::{Action, Deciding, after};
 use super::clear::Clearing;
-use super::{Subject, Turn, patch_of, put};
+use super::{Subject, Turn, patch_of, put, remove};
 
 /// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
 const MOST_RESTARTS: i32 = 10;
@@ -37,6 +38,9 @@ pub(super) enum Step {
 impl Deciding<'_> {
     /// The node's turn.
     pub(super) fn advance(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        if self.now >= self.memory.deadline && self.is_untouched(subject, record) {
+            return self.hand_back(subject, record);
+        }
         if self.is_patched(subject.node) {
             return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
@@ -78,6 +82,24 @@ impl Deciding<'_> {
         }
         self.actions.extend(actions);
         Turn::Waits(reason)
+    }
+
+    /// Whether nothing has been done to the node's driver so far.
+    fn is_untouched(&self, subject: &Subject<'_>, record: &Record) -> bool {
+        let old = |driver: &DriverPod<'_>| !driver.newest && !driver.pod.deleting && !self.memory.issued.contains_key(&driver.pod.uid);
+        let restarts = record.state == State::PodRestartRequired && record.attempts.keys().all(|cause| cause.is_before_restart());
+        record.state.is_before_restart() || restarts && subject.pod.as_ref().is_some_and(old)
+    }
+
+    /// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
+    fn hand_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        self.handing_back = true;
+        let mut patch = patch_of(subject.node);
+        remove(&mut patch, self.settings.driver.traits());
+        patch.unschedulable = (record.cordoned && subject.node.unschedulable).then_some(false);
+        self.issue(patch, false);
+        let (deadline, per_node) = (self.memory.deadline, self.settings.per_node_seconds);
+        Turn::Waits(Reason::Upgrading(Upgrading::NoTime { deadline, per_node }))
     }
 
     fn cordon_again(&mut self, subject: &Subject<'_>, mut record: Record) -> Turn {

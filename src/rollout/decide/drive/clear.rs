@@ -14,6 +14,7 @@ use crate::rollout::pods::plan::{Plan, Progress};
 use crate::rollout::pods::{FOCUS_LIMIT, full_name, listed, pace};
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::cause::Cause;
 use crate::rollout::upgrade::record::Record;
 use crate::rollout::upgrade::state::State;
 
@@ -51,13 +52,10 @@ impl Deciding<'_> {
         self.focus.insert(node.name.clone());
         let observed = self.observed;
         let Some(pods) = observed.workloads.pods.get(&node.name) else {
-            // A watch of one node that does not come about must not hold a slot for ever.
-            let since = self.memory.waits(Some(&node.name), &Reason::Upgrading(Upgrading::Listing), self.now);
-            // Where as many nodes are followed as can be, its turn comes later.
-            let full = self.observed.workloads.pods.len() >= FOCUS_LIMIT;
-            let late = self.passed(since, LISTING_SECONDS) && !full;
-            let message = || format!("its pods could not be listed within {LISTING_SECONDS} s");
-            return if late { Clearing::TimedOut(message()) } else { Clearing::Waits(Upgrading::Listing) };
+            return match self.unlisted(node) {
+                Some(message) => Clearing::TimedOut(message),
+                None => Clearing::Waits(Upgrading::Listing),
+            };
         };
         let plan = self.plan(pods, record.state);
         let limit = limit(&self.settings.upgrade.policy, record.state);
@@ -95,6 +93,15 @@ impl Deciding<'_> {
         Clearing::Waits(Upgrading::Evicting { pods: names, until })
     }
 
+    /// A node's pods are not known: since when? A watch that does not come about must not hold a slot for ever. `Some`: it has been too long.
+    fn unlisted(&mut self, node: &Node) -> Option<String> {
+        let since = self.memory.waits(Some(&node.name), &Reason::Upgrading(Upgrading::Listing), self.now);
+        // Where as many nodes are followed as can be, its turn comes later.
+        let full = self.observed.workloads.pods.len() >= FOCUS_LIMIT;
+        let late = self.passed(since, LISTING_SECONDS) && !full;
+        late.then(|| format!("its pods could not be listed within {LISTING_SECONDS} s"))
+    }
+
     /// A driver pod is only deleted when the pods that the policy sees to have left: one may have come since.
     pub(super) fn protect(&mut self, subject: &Subject<'_>, record: &Record) -> Option<Step> {
         let policy = &self.settings.upgrade.policy;
@@ -105,7 +112,10 @@ impl Deciding<'_> {
         }
         self.focus.insert(subject.node.name.clone());
         let Some(pods) = self.observed.workloads.pods.get(&subject.node.name) else {
-            return Some(Step::Stays(Reason::Upgrading(Upgrading::Listing)));
+            return Some(match self.unlisted(subject.node) {
+                Some(message) => Step::Fails(untouched_cause(record, policy), message),
+                None => Step::Stays(Reason::Upgrading(Upgrading::Listing)),
+            });
         };
         let steps =
             [policy.pod_deletion.is_some().then_some(State::PodDeletionRequired), policy.drain.is_some().then_some(State::DrainRequired)];
@@ -166,6 +176,18 @@ impl Deciding<'_> {
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
         let evictions = queue.iter().filter(|eviction| chosen.contains(eviction.uid.as_str()));
         self.actions.extend(evictions.cloned().map(Action::Evict));
+    }
+}
+
+/// For what a node fails whose pods cannot be seen before its driver pod is deleted. One whose new driver has failed before must not be given
+/// back with it.
+fn untouched_cause(record: &Record, policy: &Policy) -> Cause {
+    if record.attempts.keys().any(|cause| !cause.is_before_restart()) {
+        Cause::DriverTimeout
+    } else if policy.pod_deletion.is_some() {
+        Cause::EvictionTimeout
+    } else {
+        Cause::DrainTimeout
     }
 }
 

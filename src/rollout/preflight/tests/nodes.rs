@@ -62,7 +62,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             label(scene, "gpu-0", driver.traits().state_label, state);
         }
     };
-    for driver in Driver::ALL {
+    for driver in Driver::ALL.into_iter().filter(|driver| driver.has_operator()) {
         for state in ["upgrade-required", "upgrade-done", ""] {
             assert_eq!(found(with_state(driver, state)), [text], "{state}: the vendor's controller has not begun, or has ended");
         }
