@@ -24,9 +24,9 @@ pub const LEASE_SECONDS: u16 = 20;
 const RENEW: Duration = Duration::from_secs(6);
 /// The holder stops writing this long before others may take the Lease.
 const MARGIN: Duration = Duration::from_secs(4);
-/// A write that is under way is given up this long before others may take the Lease: what is left of [`MARGIN`] is a write's least time, as a
-/// call may take longer ([`super::call::CALL_TIMEOUT`]) than a margin that still leaves time to renew.
-const RESERVE: Duration = Duration::from_secs(1);
+/// For so long a write that began at the last moment may go on; less than [`MARGIN`], so that it is given up before others may take the Lease.
+/// A margin of a whole call ([`super::call::CALL_TIMEOUT`]) would leave no time for a second attempt to renew.
+const LAST_WRITE: Duration = Duration::from_secs(3);
 /// The pause after an attempt that the API server did not take.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -250,7 +250,7 @@ impl Held {
         let mut valid_until = self.valid_until.clone();
         let over = async {
             loop {
-                let until = *valid_until.borrow_and_update() + MARGIN.saturating_sub(RESERVE);
+                let until = *valid_until.borrow_and_update() + LAST_WRITE;
                 if Instant::now() >= until {
                     return;
                 }
