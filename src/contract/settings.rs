@@ -168,6 +168,12 @@ impl Settings {
         self.duties.contains(&duty)
     }
 
+    /// `namespace/name` of the DaemonSet that the Job is about, where no operator brings the driver.
+    pub fn own_daemon_set(&self) -> Option<String> {
+        let name = self.daemon_set.as_ref().filter(|_| !self.driver.has_operator())?;
+        Some(format!("{}/{name}", self.operator_namespace))
+    }
+
     /// Whether any of its duties watches the cluster: the others are single steps.
     pub fn watches(&self) -> bool {
         !self.duties.iter().copied().all(Duty::is_step)

@@ -142,6 +142,15 @@ impl Occurrence<'_> {
                 tracing::warn!(node, "the upgrade failed: {text}");
                 (About::Node { name: node }, true, "DriverUpgradeFailed", text.clone())
             }
+            Occurrence::NodeNews { node, news: News::HandedBack(text) } => {
+                tracing::warn!(node, "given back with its old driver: {text}");
+                (
+                    About::Node { name: node },
+                    true,
+                    "DriverUpgradePutOff",
+                    format!("given back with its old driver, its turn comes again: {text}"),
+                )
+            }
             Occurrence::NodeEnded { node, failed, reason } => {
                 tracing::warn!(node, failed, reason, "a node does not get there");
                 let name = if *failed { "RolloutFailed" } else { "RolloutDeferred" };

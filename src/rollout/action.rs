@@ -28,6 +28,8 @@ pub enum News {
     Upgraded(String),
     /// It failed: for what, and what becomes of it.
     Failed(String),
+    /// It is given back with its old driver, and its turn comes again: why.
+    HandedBack(String),
 }
 
 impl NodePatch {

@@ -18,6 +18,7 @@ use super::plugin::Plugins;
 use super::pods::pace::History;
 use super::reason::{Reason, Wait};
 use super::spec::observed_spec;
+use super::upgrade::record::is_anothers;
 
 mod assist;
 mod drive;
@@ -150,10 +151,15 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
     let has_plugin = |node: &Node| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);
     // A node that lost its device in the middle of its upgrade is to be given back.
     let traits = settings.driver.traits();
-    let is_ours = |node: &Node| node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);
+    let identity = settings.own_daemon_set();
+    let is_ours = |node: &Node| {
+        let begun = node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);
+        begun && !is_anothers(node, traits, identity.as_deref())
+    };
     let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || has_plugin(node) || is_ours(node)).collect();
     if let Err(reason) = deciding.settles(drivers) {
         // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
+        deciding.hand_all_back(&nodes, &Operands::new(observed, settings.driver));
         deciding.fleet_waits(reason);
     } else {
         let config = deciding.configs(&devices);

@@ -87,7 +87,7 @@ impl<'a> Operands<'a> {
             }
         }
         let mut owned: BTreeMap<&str, i32> = BTreeMap::new();
-        for owner in observed.pods.iter().filter(|_| driver == Driver::Ofed).filter_map(|pod| pod.owner.as_deref()) {
+        for owner in observed.pods.iter().filter(|_| driver != Driver::Gpu).filter_map(|pod| pod.owner.as_deref()) {
             *owned.entry(owner).or_default() += 1;
         }
         let drivers = driver_daemon_sets(observed, driver);

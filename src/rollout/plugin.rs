@@ -7,6 +7,7 @@ use crate::contract::settings::Reroll;
 
 use super::node::{Base, selects};
 use super::observed::{DaemonSet, Node, Observed, Pod, Slice, Views};
+use super::pods::listed;
 use super::reason::Reason;
 use super::stale::{outdated_slice, staleness};
 
@@ -124,8 +125,8 @@ impl<'a> Plugins<'a> {
 
 /// A plugin that starts anew publishes its devices without the taints that the old one had put on them: what they said goes into the record.
 fn with_taints(cause: String, slices: &[&Slice]) -> String {
-    let taints: Vec<&str> = slices.iter().flat_map(|slice| &slice.taints).map(String::as_str).collect();
-    if taints.is_empty() { cause } else { format!("{cause}; device taints that go with it: {}", taints.join(", ")) }
+    let taints: Vec<String> = slices.iter().flat_map(|slice| &slice.taints).cloned().collect();
+    if taints.is_empty() { cause } else { format!("{cause}; device taints that go with it: {}", listed(&taints)) }
 }
 
 fn published_drivers(daemon_set: &DaemonSet) -> impl Iterator<Item = &'static str> {

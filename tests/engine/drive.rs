@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_rollout::contract::count::Count;
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Mode;
@@ -11,6 +12,7 @@ use gpu_rollout::rollout::decide::{Action, Decision};
 use gpu_rollout::rollout::observed::workload::{Controller, Phase, Workload};
 use gpu_rollout::rollout::observed::{Container, Pod};
 use gpu_rollout::rollout::pods::pace::{Answer, History};
+use gpu_rollout::rollout::upgrade::record::is_anothers;
 
 use crate::fleet::{Fleet, NEW, OLD, at, waits};
 
@@ -270,7 +272,7 @@ fn a_node_whose_start_was_not_taken_does_not_wait_for_its_own_slot() {
             fleet.settings.duties = vec![Duty::Settle, Duty::Steer, Duty::Reroll];
             fleet.policy().upgrade_policy.auto_upgrade = true;
             for node in ["gpu-0", "gpu-1", "gpu-2"] {
-                let traits = gpu_rollout::contract::driver::Driver::Gpu.traits();
+                let traits = Driver::Gpu.traits();
                 fleet.node(node).labels.insert(traits.skip_label.into(), "true".into());
                 fleet.node(node).annotations.insert(traits.hold.into(), "true".into());
             }
@@ -317,6 +319,55 @@ fn no_eviction_is_late_that_was_not_asked_for() {
         driven.fleet.memory.evictions.insert(pod.uid.clone(), History::after(None, at(400), Answer::Blocked { retry_after: None }));
     }
     assert_eq!(evicts(&driven.fleet.decide(406)), ["patches"], "now it is");
+}
+
+/// A pod that tolerates the cordon came back after each eviction, under another UID: the node stayed cordoned, and lost a pod every minute.
+#[test]
+fn pods_that_come_back_again_and_again_are_as_late_as_the_first() {
+    let mut driven = about_to_evict();
+    assert_eq!(evicts(&driven.fleet.decide(1)), ["evicts"]);
+    let again = Workload { uid: "again".into(), created: at(395), ..driven.workloads[0].clone() };
+    driven.fleet.observed.workloads.pods = [("gpu-0".to_owned(), vec![again])].into();
+    assert_eq!(evicts(&driven.fleet.decide(400)), ["patches"]);
+}
+
+/// Whether the decision uncordons a node.
+fn uncordons(decision: &Decision) -> bool {
+    decision.actions.iter().any(|action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(false)))
+}
+
+/// A node that failed under an earlier digest kept its cordon, and its broken driver; a new run began with it and had no time left.
+#[test]
+fn at_the_deadline_a_node_goes_back_only_with_a_driver_that_runs() {
+    for broken in [false, true] {
+        let mut driven = about_to_evict();
+        driven.fleet.driver_pod("gpu-0").containers_ready = !broken;
+        driven.fleet.memory.deadline = at(100);
+        assert_eq!(uncordons(&driven.fleet.decide(100)), !broken, "broken: {broken}");
+    }
+}
+
+/// The fleet as a whole waited at the deadline, and nobody looked at the nodes.
+#[test]
+fn at_the_deadline_nodes_go_back_while_the_operator_is_waited_for() {
+    let mut driven = about_to_evict();
+    driven.fleet.policy().driver.version = Some("999.99".into());
+    driven.fleet.memory.deadline = at(100);
+    assert!(!uncordons(&driven.fleet.decide(50)));
+    let decision = driven.fleet.decide(100);
+    assert!(uncordons(&decision), "{:?}", decision.actions);
+}
+
+#[test]
+fn what_stands_on_a_node_for_another_daemon_set_is_not_taken_over() {
+    let mut driven = about_to_evict();
+    let traits = Driver::DaemonSet.traits();
+    let node = driven.fleet.node("gpu-0");
+    let text = node.annotations["gpu-rollout.dev/gpu-driver-upgrade"].replacen('{', r#"{"daemonSet":"one/driver","#, 1);
+    node.annotations.insert(traits.own_record.into(), text);
+    for (identity, anothers) in [(Some("two/driver"), true), (Some("one/driver"), false), (None, false)] {
+        assert_eq!(is_anothers(driven.fleet.node("gpu-0"), traits, identity), anothers, "{identity:?}");
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Deciding<'_> {
         };
         self.clean_bystanders(traits);
         let (moves, waits) = self.vendor(generation);
-        self.wake(generation, &moves, nodes, traits);
+        self.wake(generation, &moves, nodes, fleet.operands.as_ref(), traits);
         let mut waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
         let explained = |(node, reason): (&&Node, Option<Reason>)| {
             let why = waits.remove(node.name.as_str());
@@ -158,7 +158,7 @@ impl Deciding<'_> {
     }
 
     /// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
-    fn wake(&mut self, generation: Generation, moves: &[Move], nodes: &[&Node], traits: &Traits) {
+    fn wake(&mut self, generation: Generation, moves: &[Move], nodes: &[&Node], operands: Option<&Operands<'_>>, traits: &Traits) {
         let mut pending = BTreeMap::new();
         for one in moves {
             let key = (one.node.clone(), one.from.label());
@@ -181,7 +181,8 @@ impl Deciding<'_> {
             .collect();
         let Some((first, _)) = due.first() else { return };
         let by_label = generation.is_woken_by(Change::NodeSkip) || generation.is_woken_by(Change::NodeLabel);
-        let woken = if by_label { self.wake_by_skip_label(first, nodes, traits) } else { self.wake_by_state_label(nodes, traits) };
+        let woken =
+            if by_label { self.wake_by_skip_label(first, nodes, traits) } else { self.wake_by_state_label(nodes, operands, traits) };
         if woken {
             for key in due {
                 let wakes = self.memory.wakes.entry(key).or_insert((0, self.now));
@@ -203,7 +204,7 @@ impl Deciding<'_> {
 
     /// A state label on a node without driver, which is not part of the controller's state; without such a node the label of one that is
     /// done goes: the controller sets it back at once.
-    fn wake_by_state_label(&mut self, nodes: &[&Node], traits: &Traits) -> bool {
+    fn wake_by_state_label(&mut self, nodes: &[&Node], operands: Option<&Operands<'_>>, traits: &Traits) -> bool {
         let driven: std::collections::BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         let bystander = self.observed.nodes.values().find(|node| {
             !driven.contains(node.name.as_str())
@@ -218,7 +219,10 @@ impl Deciding<'_> {
         }
         let is = |state: State| move |node: &&&Node| node.labels.get(traits.state_label).is_some_and(|found| found == state.label());
         // One that still waits for its turn; the controller puts it there again. The last one: its turn is the farthest.
-        let node = nodes.iter().find(is(State::Done)).or_else(|| nodes.iter().rev().find(is(State::UpgradeRequired)));
+        // One that somebody asked to be upgraded though it is current would be forgotten with its label.
+        let outdated = |node: &&&Node| operands.and_then(|operands| operands.driver_pod(node)).is_some_and(|pod| !pod.newest);
+        let waiting = is(State::UpgradeRequired);
+        let node = nodes.iter().find(is(State::Done)).or_else(|| nodes.iter().rev().find(|node| waiting(node) && outdated(node)));
         let Some(node) = node else { return false };
         let mut patch = patch_of(node);
         patch.labels.insert(traits.state_label.to_owned(), None);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::contract::driver::Traits;
+use crate::contract::duty::Duty;
 use crate::contract::policy::ForeignCordon;
 use crate::contract::record::{NodeRecord, Outcome, Replacement};
 use crate::rollout::action::{News, NodePatch};
@@ -18,7 +19,7 @@ use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::{Cause, pause};
-use crate::rollout::upgrade::record::{Failure, Found, Record, VERSION, read};
+use crate::rollout::upgrade::record::{Failure, Found, Record, VERSION, is_anothers, read};
 use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 
@@ -65,10 +66,15 @@ impl Deciding<'_> {
     /// Drives the nodes' upgrades. `left`: what each node waits for apart from that; the answer: with it.
     pub(super) fn drive(&mut self, nodes: &[&Node], left: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
         let Some(operands) = &fleet.operands else { return left };
-        let traits = self.settings.driver.traits();
+        let (traits, identity) = (self.settings.driver.traits(), self.settings.own_daemon_set());
         self.forget_seen_patches();
-        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits)).collect();
-        let members: BTreeMap<&str, Member> = subjects.iter().map(|subject| (subject.node.name.as_str(), self.member(subject))).collect();
+        let subjects: Vec<Subject<'_>> =
+            nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits, identity.as_deref())).collect();
+        let members: BTreeMap<&str, Member> = subjects
+            .iter()
+            .filter(|subject| self.counts(subject))
+            .map(|subject| (subject.node.name.as_str(), self.member(subject)))
+            .collect();
         let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
         let mut ends = false;
@@ -100,6 +106,29 @@ impl Deciding<'_> {
         }
         self.evict();
         reasons
+    }
+
+    /// Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
+    /// must not make the fleet look larger for a moment.
+    fn counts(&self, subject: &Subject<'_>) -> bool {
+        self.settings.driver.has_operator() || subject.pod.is_some() || subject.record().is_some()
+    }
+
+    /// Gives back what was begun and not touched, when the run ends while the fleet as a whole waits.
+    pub(super) fn hand_all_back(&mut self, nodes: &[&Node], operands: &Operands<'_>) {
+        if !self.settings.has(Duty::Drive) || self.now < self.memory.deadline {
+            return;
+        }
+        self.forget_seen_patches();
+        let (traits, identity) = (self.settings.driver.traits(), self.settings.own_daemon_set());
+        for node in nodes {
+            let subject = subject(node, None, operands, traits, identity.as_deref());
+            let Some(record) = subject.record().filter(|record| record.state != State::UpgradeFailed).cloned() else { continue };
+            if self.is_untouched(&subject, &record) {
+                // What it waits for is what the fleet waits for.
+                drop(self.hand_back(&subject, &record));
+            }
+        }
     }
 
     /// The node as limits see it. What was asked for and has not been seen counts as if it had.
@@ -151,7 +180,7 @@ impl Deciding<'_> {
             .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
             .map(|subject| subject.node.name.clone())
             .collect();
-        let budget = self.settings.upgrade.failure_budget.of(subjects.len());
+        let budget = self.settings.upgrade.failure_budget.of(subjects.iter().filter(|subject| self.counts(subject)).count());
         if failed.len() > budget {
             return Some(Upgrading::FailureBudget { failed: failed.into(), budget });
         }
@@ -262,7 +291,7 @@ impl Deciding<'_> {
 
     /// Starts a node: cordon, state and record in one patch. `again`: it failed before, and this is one more attempt.
     fn start(&mut self, subject: &Subject<'_>, again: u32, traits: &Traits) -> Upgrading {
-        let requested = asked_for(subject.node, traits);
+        let requested = asked_for(subject.node, traits) || subject.record().is_some_and(|record| record.requested);
         let restart_only = again == 0 && is_restart_only(subject, traits);
         let before = subject.record().filter(|record| record.digest == self.settings.digest);
         let policy = &self.settings.upgrade.policy;
@@ -290,6 +319,7 @@ impl Deciding<'_> {
             steps: BTreeMap::from([(state, self.now)]),
             restart_only,
             requested,
+            daemon_set: self.settings.own_daemon_set(),
             attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
             failure: None,
         };
@@ -390,7 +420,9 @@ impl Deciding<'_> {
         failed.failure = Some(Failure { cause, message: message.clone() });
         failed.enter(State::UpgradeFailed, self.now);
         let mut patch = patch_of(subject.node);
-        if cause.is_before_restart() && record.cordoned {
+        // With a driver that does not run it would take workloads that cannot work.
+        let broken = subject.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
+        if cause.is_before_restart() && record.cordoned && !broken {
             failed.cordoned = false;
             take_note(&mut patch, subject.node, record, traits);
             patch.unschedulable = subject.node.unschedulable.then_some(false);
@@ -412,8 +444,17 @@ impl Deciding<'_> {
     }
 }
 
-pub(super) fn subject<'n>(node: &'n Node, left: Option<Reason>, operands: &Operands<'n>, traits: &Traits) -> Subject<'n> {
-    Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found: read(node, traits), left }
+/// `identity`: the DaemonSet that the run is about, where nothing else tells.
+pub(super) fn subject<'n>(
+    node: &'n Node,
+    left: Option<Reason>,
+    operands: &Operands<'n>,
+    traits: &Traits,
+    identity: Option<&str>,
+) -> Subject<'n> {
+    // What stands there for another DaemonSet is not ours to go on with.
+    let found = if is_anothers(node, traits, identity) { Found::Nothing } else { read(node, traits) };
+    Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found, left }
 }
 
 /// An empty patch of the node as it was seen.

@@ -34,7 +34,7 @@ impl Deciding<'_> {
         let left = self.assist(nodes, left, fleet);
         let Some(operands) = &fleet.operands else { return left };
         let traits = self.settings.driver.traits();
-        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits)).collect();
+        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits, None)).collect();
         let members: BTreeMap<&str, Member> = subjects
             .iter()
             .map(|subject| {
@@ -185,6 +185,7 @@ impl Deciding<'_> {
             steps: BTreeMap::from([(State::Lifted, self.now)]),
             restart_only: false,
             requested: false,
+            daemon_set: None,
             attempts: BTreeMap::new(),
             failure: None,
         };

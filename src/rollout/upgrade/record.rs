@@ -44,6 +44,9 @@ pub struct Record {
     /// Somebody asked for it, though its driver may have been in sync.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requested: bool,
+    /// `namespace/name` of the DaemonSet, where no operator brings the driver: there may be several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_set: Option<String>,
     /// How often the node was tried under this digest, by what it failed for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<Cause, u32>,
@@ -84,6 +87,15 @@ pub enum Found {
 #[derive(Deserialize)]
 struct AnyVersion {
     version: u32,
+}
+
+/// Whether the record on the node is about another DaemonSet than this one.
+pub fn is_anothers(node: &Node, traits: &Traits, identity: Option<&str>) -> bool {
+    let Some(identity) = identity else { return false };
+    match read(node, traits) {
+        Found::Record(record) => record.daemon_set.is_some_and(|theirs| theirs != identity),
+        Found::Nothing | Found::Newer(_) | Found::Broken => false,
+    }
 }
 
 /// Reads what the node carries.

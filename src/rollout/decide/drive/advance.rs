@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
-use crate::rollout::action::PodDeletion;
+use crate::rollout::action::{News, PodDeletion};
 use crate::rollout::node::DriverPod;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -15,7 +15,7 @@ use crate::rollout::upgrade::state::State;
 
 use super::super::{Action, Deciding, after};
 use super::clear::Clearing;
-use super::{Subject, Turn, patch_of, put, remove};
+use super::{Subject, Turn, patch_of, put, remove, take_note};
 
 /// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
 const MOST_RESTARTS: i32 = 10;
@@ -84,19 +84,29 @@ impl Deciding<'_> {
         Turn::Waits(reason)
     }
 
-    /// Whether nothing has been done to the node's driver so far.
-    fn is_untouched(&self, subject: &Subject<'_>, record: &Record) -> bool {
-        let old = |driver: &DriverPod<'_>| !driver.newest && !driver.pod.deleting && !self.memory.issued.contains_key(&driver.pod.uid);
-        let restarts = record.state == State::PodRestartRequired && record.attempts.keys().all(|cause| cause.is_before_restart());
-        record.state.is_before_restart() || restarts && subject.pod.as_ref().is_some_and(old)
+    /// Whether nothing has been done to the node's driver so far: the pod that was there when the node was started runs, and is not about to go.
+    pub(super) fn is_untouched(&self, subject: &Subject<'_>, record: &Record) -> bool {
+        let runs = |driver: &DriverPod<'_>| {
+            let pod = driver.pod;
+            pod.containers_ready && !pod.deleting && pod.created <= record.started && !self.memory.issued.contains_key(&pod.uid)
+        };
+        let before = record.state.is_before_restart() || record.state == State::PodRestartRequired;
+        before && record.attempts.keys().all(|cause| cause.is_before_restart()) && subject.pod.as_ref().is_some_and(runs)
     }
 
     /// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
-    fn hand_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+    pub(super) fn hand_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
         self.handing_back = true;
+        let traits = self.settings.driver.traits();
         let mut patch = patch_of(subject.node);
-        remove(&mut patch, self.settings.driver.traits());
+        remove(&mut patch, traits);
         patch.unschedulable = (record.cordoned && subject.node.unschedulable).then_some(false);
+        take_note(&mut patch, subject.node, record, traits);
+        if record.requested && !subject.node.annotations.contains_key(traits.requested) {
+            // It was taken off when the node was started: whoever asked for it still waits.
+            patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
+        }
+        patch.news = Some(News::HandedBack(format!("the run's time is over; {}", record.told(self.now))));
         self.issue(patch, false);
         let (deadline, per_node) = (self.memory.deadline, self.settings.per_node_seconds);
         Turn::Waits(Reason::Upgrading(Upgrading::NoTime { deadline, per_node, held: None }))
@@ -145,7 +155,10 @@ impl Deciding<'_> {
             // A node without pods that have to go needs no state, and no write, of its own for that.
             if next != State::PodRestartRequired && !self.observed.workloads.pods.contains_key(&node.name) {
                 self.focus.insert(node.name.clone());
-                return Step::Stays(Reason::Upgrading(Upgrading::Listing));
+                if self.unlisted(node).is_none() {
+                    return Step::Stays(Reason::Upgrading(Upgrading::Listing));
+                }
+                // It has been too long: the next state has a name for that.
             }
             return Step::To(next);
         }

@@ -73,12 +73,15 @@ impl Deciding<'_> {
         // Nobody asked for evictions while there was no process.
         let since = record.since.max(self.memory.taken_up);
         // Whoever is given time to end uses it; only then does it count as late.
-        let graceful = plan.leaving.iter().map(|leaving| after(leaving.due, GRACE_MARGIN_SECONDS)).max();
+        // Pods that come back to the node again and again are as late as the first one was.
+        let in_time = |pod: &Workload| pod.created <= after(since, limit);
+        let leaving = plan.leaving.iter().filter(|leaving| in_time(leaving.pod));
+        let graceful = leaving.map(|leaving| after(leaving.due, GRACE_MARGIN_SECONDS)).max();
         let until = (limit > 0).then(|| graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit))));
         let names = self.going(&plan);
         if let Some(until) = until {
             // A process that died, or a server that was away, has asked nobody: each pod is asked before it counts as late.
-            let asked = plan.evict.iter().all(|going| self.memory.evictions.contains_key(&going.pod.uid));
+            let asked = plan.evict.iter().all(|going| !in_time(going.pod) || self.memory.evictions.contains_key(&going.pod.uid));
             if until <= self.now && asked {
                 return Clearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
             }
@@ -97,7 +100,7 @@ impl Deciding<'_> {
     }
 
     /// A node's pods are not known: since when? A watch that does not come about must not hold a slot for ever. `Some`: it has been too long.
-    fn unlisted(&mut self, node: &Node) -> Option<String> {
+    pub(super) fn unlisted(&mut self, node: &Node) -> Option<String> {
         let since = self.memory.waits(Some(&node.name), &Reason::Upgrading(Upgrading::Listing), self.now);
         // Where as many nodes are followed as can be, its turn comes later.
         let full = self.observed.workloads.pods.len() >= FOCUS_LIMIT;
@@ -190,7 +193,7 @@ impl Deciding<'_> {
 
     /// The pods that have to go, each with what it is waited for.
     fn going(&self, plan: &Plan<'_>) -> Vec<String> {
-        let asked = plan.evict.iter().map(|going| match self.history(going.pod) {
+        let asked = plan.evict.iter().map(|going| match self.memory.evictions.get(&going.pod.uid) {
             Some(history) => format!("{} ({})", full_name(going.pod), history.text(&going.pod.uid, self.now)),
             None => full_name(going.pod),
         });

@@ -4,6 +4,7 @@ use crate::contract::driver::Driver;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::record::is_anothers;
 
 use super::super::Deciding;
 
@@ -22,6 +23,10 @@ impl Deciding<'_> {
         let state = node.labels.get(traits.state_label).map(String::as_str).unwrap_or_default();
         if is_active(state) {
             return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
+        }
+        if is_anothers(node, traits, self.settings.own_daemon_set().as_deref()) {
+            let state = node.labels.get(traits.own_state_label).cloned().unwrap_or_default();
+            return Some(Reason::Upgrading(Upgrading::OtherDriver { driver: self.settings.driver, state, ours: true }));
         }
         self.other_driver(node)
             .map(|(driver, state, ours)| Reason::Upgrading(Upgrading::OtherDriver { driver, state: state.to_owned(), ours }))
