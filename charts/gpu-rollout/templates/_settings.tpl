@@ -70,7 +70,7 @@ there, what it leaves out is the operator's default: charts are installed with t
 {{- if and (eq (toString $component.name) "gpu-operator") (kindIs "map" .Values.driver) -}}
 {{- $driver := .Values.driver -}}
 {{- $environment := dict -}}
-{{- range dig "manager" "env" list $driver | default list }}{{ $_ := set $environment .name (toString (.value | default "")) }}{{ end -}}
+{{- range get (get $driver "manager" | default dict) "env" | default list }}{{ $_ := set $environment .name (toString (.value | default "")) }}{{ end -}}
 {{- $operator := .Values.operator | default dict -}}
 {{- $flags := list
   (list "driver" $driver "driver" "enabled" true)
@@ -90,13 +90,13 @@ there, what it leaves out is the operator's default: charts are installed with t
 {{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
 {{- $driver := .Values.ofedDriver | default dict -}}
 {{- $_ := set $coming "driver" (eq (toString (get $driver "deploy")) "true") -}}
-{{- $_ := set $coming "autoUpgrade" (ne (toString (dig "upgradePolicy" "autoUpgrade" true $driver)) "false") -}}
+{{- $_ := set $coming "autoUpgrade" (ne (toString (get (get $driver "upgradePolicy" | default dict) "autoUpgrade")) "false") -}}
 {{- end -}}
 {{- range (include "gpu-rollout.objects" . | fromJson).items -}}
 {{- if and (eq (toString .kind) "NicClusterPolicy") (eq (dig "metadata" "name" "" .) $contract.nicClusterPolicy) -}}
 {{- $driver := dig "spec" "ofedDriver" dict . | default dict -}}
 {{- $_ := set $coming "driver" (not (empty $driver)) -}}
-{{- $_ := set $coming "autoUpgrade" (eq (toString (dig "upgradePolicy" "autoUpgrade" false $driver)) "true") -}}
+{{- $_ := set $coming "autoUpgrade" (eq (toString (get (get $driver "upgradePolicy" | default dict) "autoUpgrade")) "true") -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
