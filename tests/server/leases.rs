@@ -1,6 +1,7 @@
 //! Two hook Jobs at once: one acts at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpu_rollout::cluster::lease::{LEASE_SECONDS, Leases};
@@ -11,7 +12,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fake::fault::{Effect, Fault};
+use crate::fake::request::Request;
 use crate::fake::store::text;
+use crate::settings::DRA;
 use crate::world::World;
 
 fn other_release(world: &World) -> Settings {
@@ -141,8 +144,7 @@ async fn a_lease_without_a_holder_is_taken_at_once() {
 async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
     for effect in [Effect::Status(409), Effect::Status(500)] {
         let world = World::at_rest(1);
-        let release =
-            |request: &crate::fake::request::Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
+        let release = |request: &Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
         world.server.state().faults.push(Fault::new(release, 0, 1, effect));
         assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
         assert_eq!(world.holder(), None, "{effect:?}");
@@ -176,4 +178,39 @@ async fn a_lease_that_is_renewed_leaves_a_write_its_whole_time() {
         7
     };
     assert_eq!(held.within(write).await, Some(7));
+}
+
+/// More plugins are stale than are replaced at once, and from the first deletion on the server is silent. What is behind those that are under way
+/// has its turn when they are given up, and the Lease is over by then.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn nothing_is_asked_for_that_the_lease_does_not_cover_any_more() {
+    let world = World::at_rest(40);
+    let plugins: Vec<_> =
+        world.server.state().store.objects.keys().filter(|key| key.resource == "pods" && key.namespace == DRA).cloned().collect();
+    for plugin in plugins {
+        world.edit("pods", DRA, &plugin.name, |pod| {
+            pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2020-01-01T00:00:00Z");
+        });
+    }
+    let silent = AtomicBool::new(false);
+    let from_the_first_deletion = move |request: &Request| {
+        silent.fetch_or(request.is("delete", "pods"), Ordering::Relaxed);
+        silent.load(Ordering::Relaxed)
+    };
+    world.server.change(|state| state.faults.push(Fault::new(from_the_first_deletion, 0, usize::MAX, Effect::Hang)));
+    let hook = world.start("pod-a", "job-1");
+    world.pass(120).await;
+    let renewed = world
+        .writes("pod-a")
+        .into_iter()
+        .filter(|entry| entry.applied && entry.request.resource == "leases")
+        .map(|entry| entry.at)
+        .max()
+        .unwrap();
+    let deletions: Vec<_> =
+        world.writes("pod-a").into_iter().filter(|entry| entry.request.is("delete", "pods")).map(|entry| entry.at).collect();
+    let over = renewed + Duration::from_secs(LEASE_SECONDS.into());
+    let late: Vec<_> = deletions.iter().filter(|at| **at >= over).collect();
+    assert!(deletions.len() >= 16 && late.is_empty(), "{} deletions, the Lease was over at {over}; after that: {late:?}", deletions.len());
+    drop(hook);
 }

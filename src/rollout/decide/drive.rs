@@ -11,15 +11,15 @@ use jiff::Timestamp;
 use crate::contract::driver::Traits;
 use crate::contract::duty::Duty;
 use crate::contract::policy::ForeignCordon;
-use crate::contract::record::{NodeRecord, Outcome, Replacement};
-use crate::rollout::action::{News, NodePatch};
+use crate::contract::record::{NodeRecord, Outcome};
+use crate::rollout::action::NodePatch;
 use crate::rollout::hold;
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
-use crate::rollout::upgrade::cause::{Cause, pause};
-use crate::rollout::upgrade::record::{Failure, Found, Record, VERSION, is_anothers, read};
+use crate::rollout::upgrade::cause::pause;
+use crate::rollout::upgrade::record::{Found, Record, VERSION, is_anothers, read};
 use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 
@@ -27,6 +27,7 @@ use super::{Action, Deciding, Fleet};
 
 mod advance;
 mod clear;
+mod end;
 mod others;
 
 /// Seconds after which a patch that has not been seen is issued again.
@@ -361,86 +362,6 @@ impl Deciding<'_> {
             Some(at) => !self.passed(at, REPEAT_SECONDS),
             None => false,
         }
-    }
-
-    /// Takes away what is ours, except for a cordon that is not known to be.
-    pub(super) fn clear_away(&mut self, subject: &Subject<'_>) {
-        let mut patch = patch_of(subject.node);
-        remove(&mut patch, self.settings.driver.traits());
-        self.issue(patch, false);
-    }
-
-    /// [`Self::give_back`], [`Self::cordon_again`] and [`Self::fail`] for those who only want the reason.
-    pub(super) fn handed_back(&mut self, subject: &Subject<'_>, record: &Record) -> Reason {
-        reason_of(self.give_back(subject, record))
-    }
-
-    pub(super) fn cordoned_again(&mut self, subject: &Subject<'_>, record: &Record) -> Reason {
-        reason_of(self.cordon_again(subject, record.clone()))
-    }
-
-    pub(super) fn failed_for(&mut self, subject: &Subject<'_>, record: &Record, cause: Cause, message: String) -> Reason {
-        reason_of(self.fail(subject, record, cause, message))
-    }
-
-    /// The node is done: cordon, state and record go in one patch.
-    fn give_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
-        let mut patch = patch_of(subject.node);
-        remove(&mut patch, self.settings.driver.traits());
-        if record.cordoned && subject.node.unschedulable {
-            patch.unschedulable = Some(false);
-        }
-        take_note(&mut patch, subject.node, record, self.settings.driver.traits());
-        let stays = if !record.cordoned && subject.node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
-        let plugins = self.memory.nodes.get(&subject.node.name).filter(|known| known.uid == subject.node.uid);
-        let since = |one: &&Replacement| one.at >= record.started;
-        let replaced: Vec<String> = plugins
-            .iter()
-            .flat_map(|known| known.replaced.values())
-            .filter(since)
-            .map(|one| format!("; plugin {} replaced: {}", one.pod, one.cause))
-            .collect();
-        patch.news = Some(News::Upgraded(format!("{}{}{stays}", record.told(self.now), replaced.concat())));
-        if self.issue(patch, false) {
-            self.record(subject.node).steps = record.steps();
-        }
-        Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
-    }
-
-    /// The node failed. With its old driver untouched it is given back at once; else it keeps its cordon.
-    fn fail(&mut self, subject: &Subject<'_>, record: &Record, cause: Cause, message: String) -> Turn {
-        let traits = self.settings.driver.traits();
-        let mut failed = record.clone();
-        let attempts = record.attempts(cause, &self.settings.digest) + 1;
-        if failed.digest != self.settings.digest {
-            failed.attempts.clear();
-            failed.digest.clone_from(&self.settings.digest);
-        }
-        failed.attempts.insert(cause, attempts);
-        failed.failure = Some(Failure { cause, message: message.clone() });
-        failed.enter(State::UpgradeFailed, self.now);
-        let mut patch = patch_of(subject.node);
-        // With a driver that does not run it would take workloads that cannot work.
-        let broken = subject.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
-        if cause.is_before_restart() && record.cordoned && !broken {
-            failed.cordoned = false;
-            take_note(&mut patch, subject.node, record, traits);
-            patch.unschedulable = subject.node.unschedulable.then_some(false);
-        }
-        put(&mut patch, &failed, traits);
-        let limit = self.settings.upgrade.attempts;
-        let reason = if attempts >= limit {
-            Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned }
-        } else {
-            let at = self.now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
-            self.wake_at = self.wake_at.min(at);
-            Upgrading::Retry { message, attempts, limit, at }
-        };
-        patch.news = Some(News::Failed(format!("{cause}: {reason}; {}", failed.told(self.now))));
-        if self.issue(patch, false) {
-            self.record(subject.node).steps = failed.steps();
-        }
-        Turn::Waits(Reason::Upgrading(reason))
     }
 }
 
