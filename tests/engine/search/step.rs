@@ -26,6 +26,8 @@ pub(crate) enum Event {
     /// The pod that left has found a place.
     PodComes(usize),
     Ready(usize),
+    /// Others take their cordon away: while it stays it may take the only place that there is.
+    LetGo(usize),
     /// The caches catch up with a node.
     Told(usize),
     HookStarts,
@@ -64,6 +66,7 @@ impl Event {
             | Self::PodGone(_)
             | Self::PodComes(_)
             | Self::Ready(_)
+            | Self::LetGo(_)
             | Self::Told(_)
             | Self::HookStarts
             | Self::Decides
@@ -92,6 +95,7 @@ impl World {
             let Some(host) = host else { continue };
             let mut may = |possible: bool, event: Event| events.extend(possible.then_some(event));
             may(!host.ready, Event::Ready(at));
+            may(host.cordoned && !host.ours && self.hosts.len() > 1, Event::LetGo(at));
             let driver = host.driver;
             may(host.ready && driver.is_some_and(|driver| driver.deleting), Event::DriverGone(at));
             may(driver.is_none(), Event::DriverComes(at));
@@ -192,7 +196,7 @@ impl World {
             Event::Cordon(at) => self.change_node(at, |host| {
                 (host.cordoned, host.ours) = (true, record(host).is_some_and(|record| record.cordoned));
             }),
-            Event::Uncordon(at) => self.change_node(at, |host| (host.cordoned, host.ours) = (false, false)),
+            Event::Uncordon(at) | Event::LetGo(at) => self.change_node(at, |host| (host.cordoned, host.ours) = (false, false)),
             Event::LabelRemoved(at) => self.change_node(at, |host| host.label = None),
             Event::RecordRemoved(at) => self.change_node(at, |host| (host.record, host.ours) = (None, false)),
             Event::Told(at) => {
