@@ -1,6 +1,7 @@
 //! The run goes from one process to another: a signal, a Lease that another hook takes meanwhile, another version of the program.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpu_rollout::cluster::lease::Leases;
 use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
@@ -13,6 +14,7 @@ use super::moments::{Undisturbed, reached};
 use super::stories::{STORIES, Story, TRIED_TWICE};
 use super::{Driven, NODES};
 use crate::fake::fault::{Break, Effect, Fault};
+use crate::fake::store::text;
 
 fn story(name: &str) -> &'static Story {
     STORIES.iter().find(|story| story.name == name).unwrap()
@@ -296,4 +298,37 @@ async fn another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
 #[ignore = "soak: another image at every call of every story"]
 async fn soak_another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
     replace(1).await;
+}
+
+/// While a hook waits for the Lease its watches lie behind. Another one lets go of it with a node in the middle of its upgrade: a limit of one node
+/// leaves no room, whatever the late watches show.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_another_hook_began_counts_from_the_first_decision_on() {
+    let traits = Driver::Gpu.traits();
+    let fleet =
+        Driven::new(Driver::Gpu, |_| {}).node("gpu-0", |node| node["metadata"]["labels"][traits.skip_label] = json!("true")).begin();
+    let server = fleet.world.server.clone();
+    server.state().late = Some((vec!["nodes"], Duration::from_mins(1)));
+    let clock = fleet.world.clock.clone();
+    let leases = Leases::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let held = leases.acquire(|_| ()).await.unwrap();
+    let hook = fleet.start("pod-b");
+    fleet.world.pass(5).await;
+    let (now, digest) = (text(fleet.world.clock.now()), &fleet.stages[0].0.digest);
+    let state = "pod-deletion-required";
+    let record = json!({"version": 1, "state": state, "since": now, "started": now, "digest": digest, "cordoned": true}).to_string();
+    fleet.world.edit("nodes", "", "gpu-0", |node| {
+        node["metadata"]["labels"].as_object_mut().unwrap().remove(traits.skip_label);
+        node["metadata"]["labels"][traits.own_state_label] = json!(state);
+        node["metadata"]["annotations"][traits.own_record] = json!(record);
+        node["spec"]["unschedulable"] = json!(true);
+    });
+    fleet.world.pass(3).await;
+    held.release().await;
+    fleet.world.pass(20).await;
+    assert!(fleet.world.get("nodes", "", "gpu-1")["spec"]["unschedulable"].is_null(), "a second node was begun");
+    server.change(|state| state.late = None);
+    let ended = fleet.ends(hook).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    fleet.assert_safe("the Lease came over");
 }
