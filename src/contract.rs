@@ -4,7 +4,6 @@
 
 pub mod budget;
 pub mod check;
-pub mod coming;
 pub mod count;
 pub mod digest;
 pub mod driver;
@@ -14,6 +13,7 @@ pub mod exit;
 pub mod mode;
 pub mod names;
 pub mod policy;
+pub mod preflight;
 pub mod record;
 pub mod selector;
 pub mod settings;

@@ -1,4 +1,4 @@
-//! What one decision costs in a large fleet when one node has changed. Ignored by `cargo test`: time is for `make bench` (a build as it is shipped).
+//! What one decision costs in a large fleet when one node has changed. Ignored by `cargo test`: time is for `make bench`, which builds it optimized.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -111,8 +111,6 @@ fn measure(what: &str, mut observed: Observed, settings: &Settings) {
         }
         now += Duration::from_secs(1);
         if !patched {
-            println!("{what}: {} waits, {} outcomes, {} actions", decision.waits.len(), decision.outcomes.len(), decision.actions.len());
-            println!("{:?}", decision.waits.iter().map(ToString::to_string).find(|text| text.len() < 300));
             break;
         }
     }

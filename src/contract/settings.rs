@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::coming::PreflightSettings;
 use super::count::Count;
 use super::driver::Driver;
 use super::duty::Duty;
 use super::policy::Upgrade;
+use super::preflight::PreflightSettings;
 
 pub use super::mode::Mode;
 

@@ -10,7 +10,7 @@ use crate::contract::record::Config;
 use crate::contract::settings::{DevicePluginSettings, Fallback};
 
 use super::node::Base;
-use super::observed::{ClusterPolicy, ConfigMap, DaemonSet, Node, Observed, Pod, Views};
+use super::observed::{ClusterPolicy, ConfigMap, DaemonSet, Node, Observed, Pod, Views, newest};
 use super::spec::carries_labels;
 
 /// The device plugin of a cluster.
@@ -57,16 +57,8 @@ impl<'a> DevicePlugins<'a> {
                 && !is_of_another_release(daemon_set, settings)
         };
         let daemon_sets: Vec<&DaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
-        let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
-        for revision in &seen.revisions {
-            let newest = numbers.entry(&revision.owner).or_insert((i64::MIN, ""));
-            if revision.revision > newest.0 {
-                *newest = (revision.revision, &revision.hash);
-            }
-        }
-        let newest = numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect();
         let policy = observed.cluster_policy.served().and_then(Option::as_ref);
-        Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest, pods: &seen.pods }
+        Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest: newest(&seen.revisions), pods: &seen.pods }
     }
 
     /// The ConfigMap, if it is there.

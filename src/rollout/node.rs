@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
 
-use super::observed::{DaemonSet, Labels, Node, Observed, Pod, Views};
+use super::observed::{DaemonSet, Labels, Node, Observed, Pod, Views, newest};
 use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use super::version::DriverVersion;
@@ -79,13 +79,6 @@ enum Asked {
 impl<'a> Operands<'a> {
     /// Finds them in what is observed.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
-        let mut numbers: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
-        for revision in &observed.revisions {
-            let newest = numbers.entry(&revision.owner).or_insert((i64::MIN, ""));
-            if revision.revision > newest.0 {
-                *newest = (revision.revision, &revision.hash);
-            }
-        }
         let mut owned: BTreeMap<&str, i32> = BTreeMap::new();
         for owner in observed.pods.iter().filter(|_| driver != Driver::Gpu).filter_map(|pod| pod.owner.as_deref()) {
             *owned.entry(owner).or_default() += 1;
@@ -96,7 +89,7 @@ impl<'a> Operands<'a> {
             asked: asked(observed, driver),
             drivers,
             toolkits: if driver == Driver::Gpu { toolkit_daemon_sets(observed).collect() } else { Vec::new() },
-            newest: numbers.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect(),
+            newest: newest(&observed.revisions),
             pods: &observed.pods,
             owned,
         }

@@ -296,6 +296,18 @@ pub struct Revision {
     pub hash: String,
 }
 
+/// The hash of each DaemonSet's newest revision, by UID of the DaemonSet.
+pub fn newest(revisions: &[Revision]) -> BTreeMap<&str, &str> {
+    let mut newest: BTreeMap<&str, &Revision> = BTreeMap::new();
+    for revision in revisions {
+        let known = newest.entry(&revision.owner).or_insert(revision);
+        if revision.revision > known.revision {
+            *known = revision;
+        }
+    }
+    newest.into_iter().map(|(owner, revision)| (owner, revision.hash.as_str())).collect()
+}
+
 /// A pod.
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::contract::check::{Check, Severity};
-use crate::contract::coming::Coming;
 use crate::contract::policy::Policy;
+use crate::contract::preflight::Coming;
 use crate::contract::settings::{Mode, Settings};
 
 use super::node::driver_nodes;

@@ -17,11 +17,10 @@ impl World<'_> {
             }
             Fault::NodeJoins(node) => self.add_host(&node),
             Fault::Cordon(node) => {
-                let traits = self.setup.settings.driver.traits();
+                let driver = self.setup.settings.driver;
                 let Some(host) = self.hosts.get_mut(&node).filter(|host| !host.node.unschedulable) else { return };
                 // A cordon that our record claims cannot be told from our own.
-                let claimed = host.node.annotations.get(traits.own_record).is_some_and(|text| text.contains("\"cordoned\":true"));
-                (host.node.unschedulable, host.ours) = (true, claimed);
+                (host.node.unschedulable, host.ours) = (true, host.claims_cordon(driver));
                 self.touch(&node);
             }
             Fault::Uncordon(node) => {

@@ -34,8 +34,6 @@ pub struct Report {
     pub lists: usize,
     /// How often was decided.
     pub decisions: usize,
-    /// Passes of the vendor's controller.
-    pub passes: usize,
     /// Writes by kind.
     pub writes: BTreeMap<&'static str, usize>,
     /// Writes by node, evictions apart.
@@ -72,7 +70,6 @@ impl Report {
             conflicts: 0,
             lists: 0,
             decisions: 0,
-            passes: 0,
             writes: BTreeMap::new(),
             writes_by_node: BTreeMap::new(),
             outcomes: BTreeMap::new(),

@@ -143,7 +143,6 @@ impl World<'_> {
             writes.push(write.clone());
             true
         });
-        self.report.passes += 1;
         if let Some(error) = done.error() {
             let error = error.to_string();
             self.tell(|| format!("operator: {error}"));
@@ -204,10 +203,7 @@ impl World<'_> {
         let shown = (!matches!(state, State::Unknown | State::Done)).then(|| state.label().to_owned());
         self.report.enters(node, self.now, shown, cordoned);
         let traits = Driver::Gpu.traits();
-        let busy = |node: &Node| {
-            let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
-            state.is_in_progress() && state != State::Failed
-        };
+        let busy = |node: &Node| State::of(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
         let busy = self.hosts.values().filter(|host| busy(&host.node)).count();
         self.report.peak_in_progress = self.report.peak_in_progress.max(busy);
     }
@@ -216,8 +212,7 @@ impl World<'_> {
         let Some(host) = self.hosts.get_mut(node).filter(|host| host.node.unschedulable != cordoned) else { return };
         let ours = host.ours;
         // A cordon that our record claims, and that our note makes the controller leave, is ours to take away.
-        let claimed = host.node.annotations.get(Driver::Gpu.traits().own_record).is_some_and(|text| text.contains("\"cordoned\":true"));
-        (host.node.unschedulable, host.ours) = (cordoned, cordoned && claimed);
+        (host.node.unschedulable, host.ours) = (cordoned, cordoned && host.claims_cordon(Driver::Gpu));
         if ours && !cordoned {
             self.check_vendor_uncordons(node);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::contract::driver::Driver;
 use crate::contract::record::Outcome;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::observed::{Node, Pod, Slice};
@@ -86,6 +87,11 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn operand(&self, operand: Operand) -> Option<&Pod> {
         self.operands[operand.index()].as_ref()
+    }
+
+    /// The record on the node says that its cordon is ours.
+    pub(super) fn claims_cordon(&self, driver: Driver) -> bool {
+        self.node.annotations.get(driver.traits().own_record).is_some_and(|text| text.contains("\"cordoned\":true"))
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpu_rollout::contract::check::{Check, Level};
-use gpu_rollout::contract::coming::{Coming, PreflightSettings, Waits};
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::digest::sha256;
 use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::contract::preflight::{Coming, PreflightSettings, Waits};
 use gpu_rollout::contract::settings::{DevicePluginSettings, Expected, Fallback, Settings};
 
 use super::helm::{template, values};

@@ -422,9 +422,7 @@ fn a_node_that_joined_with_the_old_driver_is_waited_for_once_it_is_begun_with() 
 #[test]
 fn what_another_drivers_hook_left_on_a_node_is_not_given_back_by_this_one() {
     let mut fleet = Fleet::at_rest(1);
-    fleet.settings.mode = Mode::Assist;
-    fleet.settings.duties = vec![Duty::Settle, Duty::Wake, Duty::Reroll];
-    fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.7.0".into());
+    fleet.is_assisted("v26.7.0");
     let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
     let node = fleet.node("gpu-0");
     node.annotations.insert("gpu-rollout.dev/ofed-driver-upgrade".into(), record.into());

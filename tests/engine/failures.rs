@@ -1,10 +1,8 @@
 //! Failures that others had, each test called after one ([`docs/failures.md`]); what can be told as a story stands in `scenarios/`.
 
-use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::policy::Drain;
-use gpu_rollout::contract::settings::Mode;
 use gpu_rollout::rollout::decide::Action;
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::Api;
@@ -12,21 +10,11 @@ use gpu_rollout::rollout::observed::Api;
 use crate::drive::Driven;
 use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
-/// A fleet that the vendor's controller upgrades, with a new driver asked for and seen.
-fn migrating(nodes: usize) -> Fleet {
-    let mut fleet = Fleet::at_rest(nodes);
-    fleet.bump();
-    fleet.migration_begins();
-    fleet
-}
-
 /// One failed node and five that wait, one at a time: the waits name the node that has the slot, and say that it does not come free by itself.
 #[test]
 fn gpu_operator_2509_nodes_that_wait_name_the_failed_one_that_has_the_slot() {
-    let mut fleet = migrating(6);
-    fleet.settings.mode = Mode::Assist;
-    fleet.settings.duties = vec![Duty::Settle, Duty::Wake, Duty::Reroll];
-    fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.3.1".into());
+    let mut fleet = Fleet::migrating(6);
+    fleet.is_assisted("v26.3.1");
     fleet.observed.daemon_sets[0].desired = 6;
     fleet.driver("gpu-0", "new", NEW, -50);
     let pod = fleet.driver_pod("gpu-0");
@@ -53,7 +41,7 @@ fn gpu_operator_2509_nodes_that_wait_name_the_failed_one_that_has_the_slot() {
 /// The policy's state is ready after the first node, not ready, ready … : only the last node's end, and a quiet period after it, is the end.
 #[test]
 fn gpu_operator_1567_a_policy_that_flaps_is_not_believed() {
-    let mut fleet = migrating(3);
+    let mut fleet = Fleet::migrating(3);
     for (node, second) in [("gpu-0", 100), ("gpu-1", 200), ("gpu-2", 300)] {
         fleet.policy().state = Some("notReady".into());
         fleet.pass(second - 50);
@@ -102,7 +90,7 @@ fn gpu_operator_1368_a_driver_that_is_replaced_again_and_again_is_never_settled(
 /// Toolkit, plugin and validator restart before the driver does. None of that is the end, and what restarted too early is stale later.
 #[test]
 fn gpu_operator_2047_operands_that_restart_before_the_driver_are_not_the_end() {
-    let mut fleet = migrating(1);
+    let mut fleet = Fleet::migrating(1);
     fleet.toolkit("gpu-0", 10);
     fleet.plugin("gpu-0", 20, OLD);
     assert_eq!(waits(&fleet.decide(40)), ["gpu-0:DriverOutOfDate"]);
@@ -202,9 +190,7 @@ fn sriov_network_operator_225_a_step_that_is_switched_off_midway_leaves_no_node_
 #[test]
 fn system_upgrade_controller_71_a_cordon_of_ours_goes_with_the_mode_that_made_it() {
     let mut fleet = Fleet::at_rest(1);
-    fleet.settings.mode = Mode::Assist;
-    fleet.settings.duties = vec![Duty::Settle, Duty::Wake, Duty::Reroll];
-    fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.7.0".into());
+    fleet.is_assisted("v26.7.0");
     let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
     let node = fleet.node("gpu-0");
     node.annotations.insert("gpu-rollout.dev/gpu-driver-upgrade".into(), record.into());

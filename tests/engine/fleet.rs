@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::settings::Settings;
+use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::rollout::decide::{Action, Decision, decide};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{
@@ -129,6 +130,21 @@ impl Fleet {
             Api::Served(Some(policy)) => policy,
             Api::Served(None) | Api::Absent => panic!("the fleet has a ClusterPolicy"),
         }
+    }
+
+    /// At rest, with a new driver asked for and seen: the vendor's controller may begin.
+    pub(crate) fn migrating(nodes: usize) -> Self {
+        let mut fleet = Self::at_rest(nodes);
+        fleet.bump();
+        fleet.migration_begins();
+        fleet
+    }
+
+    /// In mode `assist`, beside an operator of this version.
+    pub(crate) fn is_assisted(&mut self, version: &str) {
+        self.settings.mode = Mode::Assist;
+        self.settings.duties = vec![Duty::Settle, Duty::Wake, Duty::Reroll];
+        self.observed.operator.as_mut().expect("the operator").version = Some(version.into());
     }
 
     /// Asks for the new driver; the operator has not seen it yet.

@@ -10,16 +10,9 @@ use gpu_rollout::rollout::observed::{Api, Views};
 
 use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
 
-fn migrating(nodes: usize) -> Fleet {
-    let mut fleet = Fleet::at_rest(nodes);
-    fleet.bump();
-    fleet.migration_begins();
-    fleet
-}
-
 #[test]
 fn a_plugin_is_replaced_when_the_driver_on_its_own_node_is_ready_and_no_other() {
-    let mut fleet = migrating(3);
+    let mut fleet = Fleet::migrating(3);
     assert!(replaced(&fleet.decide(0)).is_empty());
     fleet.driver("gpu-1", "new", NEW, 50);
     fleet.state("gpu-1", "uncordon-required");
@@ -79,7 +72,7 @@ fn under_one_driver_container_a_plugin_is_replaced_once_even_if_its_age_still_sp
 
 #[test]
 fn a_deletion_that_was_recorded_and_lost_is_done_again_for_the_same_pod_only() {
-    let mut fleet = migrating(1);
+    let mut fleet = Fleet::migrating(1);
     fleet.migrate("gpu-0", 50);
     fleet.pass(50);
     let first = fleet.decide(52);
@@ -105,7 +98,7 @@ fn an_old_published_version_counts_after_the_plugin_had_time_to_publish() {
 
 #[test]
 fn dra_616_only_so_many_plugins_are_away_at_once() {
-    let mut fleet = migrating(4);
+    let mut fleet = Fleet::migrating(4);
     fleet.settings.dra.max_unavailable = Count::Percent(25);
     for node in ["gpu-0", "gpu-1", "gpu-2", "gpu-3"] {
         fleet.migrate(node, 50);
@@ -123,7 +116,7 @@ fn dra_616_only_so_many_plugins_are_away_at_once() {
 
 #[test]
 fn a_plugin_that_does_not_come_back_fails_the_run_with_its_reason() {
-    let mut fleet = migrating(1);
+    let mut fleet = Fleet::migrating(1);
     fleet.migrate("gpu-0", 50);
     fleet.pass(50);
     fleet.pass(52);
@@ -143,7 +136,7 @@ fn a_plugin_that_does_not_come_back_fails_the_run_with_its_reason() {
 
 #[test]
 fn a_failed_run_that_is_tried_again_replaces_no_more_plugins() {
-    let mut fleet = migrating(3);
+    let mut fleet = Fleet::migrating(3);
     fleet.settings.dra.max_unavailable = Count::Number(1);
     for node in ["gpu-0", "gpu-1", "gpu-2"] {
         fleet.migrate(node, 50);

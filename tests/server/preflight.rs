@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use gpu_rollout::contract::check::{Check, Level};
-use gpu_rollout::contract::coming::{Coming, Waits};
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
+use gpu_rollout::contract::preflight::{Coming, Waits};
 use gpu_rollout::contract::settings::{Mode, Settings};
 use serde_json::json;
 

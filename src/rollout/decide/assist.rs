@@ -319,6 +319,5 @@ impl Deciding<'_> {
 
 /// Whether the vendor's controller is at work on the node.
 fn is_busy(node: &Node, traits: &Traits) -> bool {
-    let state = State::of(node.labels.get(traits.state_label).map(String::as_str));
-    state.is_in_progress() && state != State::Failed
+    State::of(node.labels.get(traits.state_label).map(String::as_str)).is_busy()
 }

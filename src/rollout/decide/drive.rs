@@ -295,18 +295,13 @@ impl Deciding<'_> {
         let requested = asked_for(subject.node, traits) || subject.record().is_some_and(|record| record.requested);
         let restart_only = again == 0 && is_restart_only(subject, traits);
         let before = subject.record().filter(|record| record.digest == self.settings.digest);
-        let policy = &self.settings.upgrade.policy;
         let after_restart = before.and_then(|record| record.failure.as_ref()).is_some_and(|failure| !failure.cause.is_before_restart());
         let state = if restart_only || after_restart {
             State::PodRestartRequired
-        } else if policy.wait_for_completion.is_some() {
+        } else if self.settings.upgrade.policy.wait_for_completion.is_some() {
             State::WaitForJobsRequired
-        } else if policy.pod_deletion.is_some() {
-            State::PodDeletionRequired
-        } else if policy.drain.is_some() {
-            State::DrainRequired
         } else {
-            State::PodRestartRequired
+            self.after_jobs()
         };
         let cordoned = !subject.node.unschedulable || subject.record().is_some_and(|record| record.cordoned);
         let record = Record {

@@ -39,9 +39,8 @@ impl Deciding<'_> {
             .iter()
             .map(|subject| {
                 let member = self.member(subject);
-                let vendor = vendor_state(subject.node, traits);
                 // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
-                let active = vendor.is_in_progress() && vendor != VendorState::Failed;
+                let active = vendor_state(subject.node, traits).is_busy();
                 let in_progress = member.in_progress || active;
                 (subject.node.name.as_str(), Member { in_progress, unavailable: member.unavailable || active, ..member })
             })

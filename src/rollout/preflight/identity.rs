@@ -2,8 +2,8 @@
 //! once: no upgrade controller is asked, neither the vendor's nor ours (gpu-operator#2166).
 
 use crate::contract::check::Check;
-use crate::contract::coming::Coming;
 use crate::contract::driver::Driver;
+use crate::contract::preflight::Coming;
 use crate::rollout::node::selects;
 use crate::rollout::observed::{DaemonSet, Node, Observed};
 use crate::rollout::pods::listed;

@@ -107,6 +107,11 @@ impl State {
     pub fn is_in_progress(self) -> bool {
         self.is_managed() && !matches!(self, Self::Unknown | Self::UpgradeRequired | Self::Done)
     }
+
+    /// Whether the controller is at work on such a node: a failed one holds a slot of its limits, and nothing is done to it.
+    pub fn is_busy(self) -> bool {
+        self.is_in_progress() && self != Self::Failed
+    }
 }
 
 impl fmt::Display for State {

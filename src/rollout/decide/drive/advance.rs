@@ -313,7 +313,7 @@ impl Deciding<'_> {
             return None;
         }
         let mut found = false;
-        for pod in self.observed.validators.iter().filter(|pod| pod.node.as_deref() == Some(subject.node.name.as_str())) {
+        for pod in self.observed.validators.on(&subject.node.name) {
             if pod.deleting {
                 continue;
             }

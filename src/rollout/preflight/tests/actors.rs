@@ -1,11 +1,11 @@
 //! Who upgrades, and with how much time.
 
 use crate::contract::check::{Check, Severity};
-use crate::contract::coming::Waits;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::policy::{Drain, Policy};
+use crate::contract::preflight::Waits;
 use crate::contract::settings::Mode;
 use crate::rollout::observed::{Api, NicClusterPolicy, NvidiaDriver, UpgradePolicy};
 use crate::rollout::preflight::policy;

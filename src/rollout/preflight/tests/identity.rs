@@ -1,8 +1,8 @@
 //! Driver DaemonSets that give way to others (gpu-operator#2166).
 
-use crate::contract::coming::Coming;
 use crate::contract::driver::Driver;
 use crate::contract::names;
+use crate::contract::preflight::Coming;
 use crate::rollout::observed::{Api, DaemonSet, NvidiaDriver};
 
 use super::scene::{Scene, labels};

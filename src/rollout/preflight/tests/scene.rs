@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::contract::coming::Coming;
 use crate::contract::names;
 use crate::contract::policy::Policy;
+use crate::contract::preflight::Coming;
 use crate::contract::settings::Settings;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::observed::{Api, ClusterPolicy, DaemonSet, Labels, Node, Observed, Pod, UpgradePolicy};

@@ -6,7 +6,7 @@ use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
 
 use super::super::super::node::selects;
-use super::super::super::observed::{self, DaemonSet, Node, Observed, Pod};
+use super::super::super::observed::{self, DaemonSet, Node, Observed, Pod, Views, newest};
 use super::super::pass::Requestor;
 use super::super::state::State;
 use super::{BuildError, DriverPod, Entry, Maintenance, Notes, Revision, Selection, Snapshot, Validator};
@@ -100,30 +100,15 @@ fn wrong_count(observed: &Observed, daemon_set: &DaemonSet, own: &[&Pod]) -> Opt
 struct Tables<'a> {
     traits: &'static Traits,
     newest: BTreeMap<&'a str, &'a str>,
-    validators: BTreeMap<&'a str, Vec<&'a Pod>>,
+    validators: &'a Views<Pod>,
     jobs: BTreeMap<&'a str, usize>,
     maintenances: BTreeMap<&'a str, &'a observed::workload::Maintenance>,
 }
 
 impl<'a> Tables<'a> {
     fn new(observed: &'a Observed, inputs: &Inputs<'_>) -> Self {
-        let mut newest: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
-        for revision in &observed.revisions {
-            let entry = newest.entry(&revision.owner).or_insert((i64::MIN, ""));
-            if revision.revision > entry.0 {
-                *entry = (revision.revision, &revision.hash);
-            }
-        }
-        let mut validators: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        for pod in observed.validators.iter().filter(|pod| !pod.unbound) {
-            validators.entry(pod.node.as_deref().unwrap_or_default()).or_default().push(pod);
-        }
-        for pods in validators.values_mut() {
-            pods.sort_by_key(|pod| (&pod.namespace, &pod.name));
-        }
         let mut jobs: BTreeMap<&str, usize> = BTreeMap::new();
-        let busy = |phase| matches!(phase, observed::workload::Phase::Running | observed::workload::Phase::Pending);
-        for job in observed.workloads.jobs.iter().filter(|job| busy(job.phase)) {
+        for job in observed.workloads.jobs.iter().filter(|job| job.phase.is_busy()) {
             *jobs.entry(&job.node).or_default() += 1;
         }
         let maintenances = observed.workloads.maintenances.served().into_iter().flatten();
@@ -134,8 +119,8 @@ impl<'a> Tables<'a> {
         });
         Self {
             traits: inputs.driver.traits(),
-            newest: newest.into_iter().map(|(owner, (_, hash))| (owner, hash)).collect(),
-            validators,
+            newest: newest(&observed.revisions),
+            validators: &observed.validators,
             jobs,
             maintenances: ours.map(|object| (object.node.as_str(), object)).collect(),
         }
@@ -146,7 +131,8 @@ impl<'a> Tables<'a> {
         let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
         let name = node.name.as_str();
         let ready = |pod: &Pod| pod.running && pod.containers_ready;
-        let validators = self.validators.get(name).into_iter().flatten();
+        let mut validators: Vec<&Pod> = self.validators.on(name).filter(|pod| !pod.unbound).collect();
+        validators.sort_by_key(|pod| (&pod.namespace, &pod.name));
         Entry {
             node: name,
             state: State::of(label(self.traits.state_label)),
@@ -177,7 +163,7 @@ impl<'a> Tables<'a> {
                 digest: pod.config_digest.as_deref(),
                 template_digest: daemon_set.and_then(|daemon_set| daemon_set.config_digest.as_deref()),
             },
-            validators: validators.map(|pod| Validator { name: &pod.name, ready: ready(pod) }).collect(),
+            validators: validators.into_iter().map(|pod| Validator { name: &pod.name, ready: ready(pod) }).collect(),
             jobs: self.jobs.get(name).copied().unwrap_or(0),
             users: None,
             maintenance: self.maintenances.get(name).map(|object| Maintenance {
