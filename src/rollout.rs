@@ -9,6 +9,7 @@ pub mod estimate;
 pub mod hold;
 pub mod keep;
 pub mod memory;
+pub mod named;
 pub mod node;
 pub mod observed;
 pub mod plugin;

@@ -173,6 +173,7 @@ impl Arguments {
             dra: subject.dra,
             tells: false,
             operator: subject.operator.clone(),
+            thorough: false,
             mutation: None,
         }
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::rollout::observed::{Named, Views};
+use crate::rollout::named::Named;
+use crate::rollout::observed::Views;
 
 /// How a watch stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,7 +90,15 @@ impl<V: Clone + PartialEq> Table<V> {
     pub fn named(&self, name: fn(&V) -> &str) -> Named<V> {
         let mut content = self.lock();
         let Content { items, named, .. } = &mut *content;
-        named.get_or_insert_with(|| items.values().map(|value| (name(value).to_owned(), Arc::clone(value))).collect()).clone()
+        named
+            .get_or_insert_with(|| {
+                let mut named = Named::default();
+                for value in items.values() {
+                    named.insert_shared(name(value), Arc::clone(value));
+                }
+                named
+            })
+            .clone()
     }
 
     /// The value under this key if it equals this one: while a list is read, the same is not held twice.

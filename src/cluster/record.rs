@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::contract::names::FIELD_MANAGER;
 use crate::contract::record::{NODE_KEY_PREFIX, NodeRecord, Outcome, RUN_KEY, Run};
 use crate::contract::settings::FORMAT_VERSION;
+use crate::rollout::named::Named;
 
 use super::call::{CallError, call};
 
@@ -22,7 +23,7 @@ pub struct Record {
     /// The last run.
     pub run: Option<Run>,
     /// Its nodes.
-    pub nodes: BTreeMap<String, NodeRecord>,
+    pub nodes: Named<NodeRecord>,
 }
 
 /// Why a record could not be read or written.
@@ -70,7 +71,7 @@ impl RecordStore {
             } else if let Some(node) = key.strip_prefix(NODE_KEY_PREFIX)
                 && let Ok(entry) = serde_json::from_value(value)
             {
-                record.nodes.insert(node.to_owned(), entry);
+                record.nodes.insert(node, entry);
             }
         }
         Ok(record)

@@ -1,6 +1,7 @@
 //! The loop under the Lease: wait for a change, decide, write the record, act.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -52,7 +53,7 @@ struct Drive<'a> {
     run: Run,
     memory: Memory,
     /// The kind of wait that was last told, by node.
-    told: BTreeMap<Option<String>, &'static str>,
+    told: BTreeMap<Option<Arc<str>>, &'static str>,
     /// Since when the server has been refusing to be watched.
     unwatched_since: Option<Timestamp>,
     /// Since when it has been refusing writes, by what was to be written.
@@ -216,7 +217,7 @@ impl<'a> Drive<'a> {
             self.memory = Memory { nodes: record.nodes, ..Memory::new(run.started_at, deadline) };
             self.run.started_at = run.started_at;
         } else {
-            self.memory = Memory::following(record.nodes, self.now(), deadline);
+            self.memory = Memory::following(&record.nodes, self.now(), deadline);
             self.run.started_at = self.memory.started_at;
         }
         self.memory.configs = configs;

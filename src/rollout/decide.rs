@@ -1,7 +1,8 @@
 //! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
 //! Total and deterministic; the caller performs the actions without deciding anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,23 +13,27 @@ use crate::contract::settings::{Required, Settings};
 use super::action::{Eviction, NodePatch, PodDeletion};
 use super::device_plugin::DevicePlugins;
 use super::memory::Memory;
-use super::node::{DriverNodes, Operands};
+use super::named::Named;
+use super::node::Operands;
 use super::observed::{Node, Observed};
 use super::plugin::Plugins;
 use super::pods::pace::History;
 use super::reason::{Reason, Wait};
 use super::spec::observed_spec;
-use super::upgrade::record::is_anothers;
 
 mod assist;
 mod drive;
 mod fleet;
 mod judge;
+mod nodes;
 mod replace;
+mod rest;
 mod restart;
 mod steer;
+mod sweep;
 
 pub use assist::WAKE_VALUE;
+pub use rest::Rest;
 
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +91,7 @@ pub struct Decision {
     /// What is waited for, fleet first, then by node.
     pub waits: Vec<Wait>,
     /// How it stands for each node that is waited for or done with.
-    pub outcomes: BTreeMap<String, Outcome>,
+    pub outcomes: Named<Outcome>,
     /// What is worth telling and nothing to wait for.
     pub notes: Vec<String>,
     /// Everything is as it should be at this moment, the quiet period aside.
@@ -112,12 +117,16 @@ struct Deciding<'a> {
     /// Pods that have to go, before it is chosen which are asked for now.
     evictions: Vec<(Eviction, Option<History>)>,
     waits: Vec<Wait>,
-    outcomes: BTreeMap<String, Outcome>,
+    outcomes: Named<Outcome>,
     failures: Vec<Wait>,
     notes: Vec<String>,
     /// Nodes that ask for a configuration of the device plugin that there is not.
     unconfigured: Vec<String>,
     wake_at: Timestamp,
+    /// The same of the node that is being judged.
+    moment: Timestamp,
+    /// Nodes that have to be judged again whatever changes: what they come to depends on others, or is told anew each time.
+    restless: BTreeSet<Arc<str>>,
     /// Nodes whose plugin is away because of us, and those of them that have failed.
     away: usize,
     away_for_good: usize,
@@ -129,56 +138,53 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         observed,
         settings,
         now,
-        memory: memory.clone(),
+        memory: Memory { rest: Rest::default(), ..memory.clone() },
         actions: Vec::new(),
         focus: BTreeSet::new(),
         handing_back: false,
         retried: false,
         evictions: Vec::new(),
         waits: Vec::new(),
-        outcomes: BTreeMap::new(),
+        outcomes: Named::new(),
         failures: Vec::new(),
         notes: Vec::new(),
         unconfigured: Vec::new(),
         wake_at: memory.deadline,
+        moment: Timestamp::MAX,
+        restless: BTreeSet::new(),
         away: 0,
         away_for_good: 0,
     };
-    let driver_nodes = DriverNodes::new(observed, settings.driver);
-    let has_driver = |node: &Node| settings.has(Duty::Settle) && driver_nodes.has(node);
-    let drivers = observed.nodes.values().filter(|node| has_driver(node)).count();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
-    let has_plugin = |node: &Node| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);
-    // A node that lost its device in the middle of its upgrade is to be given back.
-    let traits = settings.driver.traits();
-    let identity = settings.own_daemon_set();
-    let is_ours = |node: &Node| {
-        let begun = node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);
-        begun && !is_anothers(node, traits, identity.as_deref())
-    };
-    let nodes: Vec<&Node> = observed.nodes.values().filter(|node| has_driver(node) || has_plugin(node) || is_ours(node)).collect();
-    if let Err(reason) = deciding.settles(drivers) {
+    let since = memory.rest.since(observed, settings, memory, now);
+    let mut sweep = deciding.sweep(&devices, since.as_ref());
+    if let Err(reason) = deciding.settles(sweep.drivers) {
         // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
-        deciding.hand_all_back(&nodes, &Operands::new(observed, settings.driver));
+        deciding.hand_all_back(&sweep, &Operands::new(observed, settings.driver));
         deciding.fleet_waits(reason);
-    } else {
-        let config = deciding.configs(&devices);
-        let fleet = Fleet {
-            operands: settings.has(Duty::Settle).then(|| Operands::new(observed, settings.driver)),
-            plugins: Plugins::new(observed),
-            devices,
-            restarts: settings.has(Duty::RestartPlugins) && config.is_none(),
-            replacement_limit: deciding.replacement_limit(drivers),
-            restart_limit: deciding.restart_limit(nodes.len()),
-        };
-        deciding.each_node(&nodes, &fleet);
-        let reason = deciding.required_driver(&fleet.plugins, drivers).or(config);
-        match reason {
-            Some(reason) => deciding.fleet_waits(reason),
-            None => deciding.memory.goes_on(None),
-        }
+        return deciding.finish(&sweep);
     }
-    deciding.finish(&nodes)
+    let config = deciding.configs(&devices);
+    let fleet = Fleet {
+        operands: settings.has(Duty::Settle).then(|| Operands::new(observed, settings.driver)),
+        plugins: Plugins::new(observed),
+        devices,
+        restarts: settings.has(Duty::RestartPlugins) && config.is_none(),
+        replacement_limit: deciding.replacement_limit(sweep.drivers),
+        restart_limit: deciding.restart_limit(sweep.listed.len()),
+    };
+    if since.as_ref().is_some_and(|since| since.last.restarts != fleet.restarts) {
+        sweep = deciding.sweep(&fleet.devices, None);
+    }
+    let standings = deciding.each_node(&mut sweep, &fleet);
+    let reason = deciding.required_driver(&fleet.plugins, sweep.drivers).or(config);
+    match reason {
+        Some(reason) => deciding.fleet_waits(reason),
+        None => deciding.memory.fleet_waiting = None,
+    }
+    let mut decision = deciding.finish(&sweep);
+    decision.memory.rest = standings.rest(&decision, memory, (observed, settings, now), fleet.restarts);
+    decision
 }
 
 /// What the nodes are judged by.
@@ -202,9 +208,20 @@ impl Deciding<'_> {
     fn passed(&mut self, since: Timestamp, seconds: u64) -> bool {
         let at = after(since, seconds);
         if at > self.now {
-            self.wake_at = self.wake_at.min(at);
+            self.wakes(at);
         }
         at <= self.now
+    }
+
+    /// Decides again then, at the latest.
+    fn wakes(&mut self, at: Timestamp) {
+        self.wake_at = self.wake_at.min(at);
+        self.moment = self.moment.min(at);
+    }
+
+    /// The node has to be judged again whatever changes.
+    fn judge_again(&mut self, node: &Node) {
+        self.restless.insert(node.name.as_str().into());
     }
 
     /// Whether the operator has observed the live spec, where a duty settles drivers.
@@ -225,7 +242,7 @@ impl Deciding<'_> {
 
     fn wait(&mut self, node: Option<&str>, reason: Reason) -> Timestamp {
         let since = self.memory.waits(node, &reason, self.now);
-        self.waits.push(Wait { node: node.map(str::to_owned), reason, since });
+        self.waits.push(Wait { node: node.map(Arc::from), reason: reason.into(), since });
         since
     }
 }

@@ -2,11 +2,14 @@
 //! only measures how long something has been so, and starts anew after a restart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
+use super::decide::Rest;
+use super::named::Named;
 use super::observed::Node;
 use super::pods::filter::Own;
 use super::pods::pace::History;
@@ -25,17 +28,19 @@ pub struct Memory {
     /// When the run must have ended.
     pub deadline: Timestamp,
     /// The nodes that the run is about, by name: those that were out of date at some moment, or whose plugin was replaced.
-    pub nodes: BTreeMap<String, NodeRecord>,
+    pub nodes: Named<NodeRecord>,
     /// The device plugin's configurations as they were last seen.
     pub configs: BTreeMap<String, Config>,
-    /// Since when a node or (`None`) the fleet has been waiting for the same kind of reason.
-    pub waiting: BTreeMap<Option<String>, (&'static str, Timestamp)>,
+    /// Since when the fleet has been waiting for the same kind of reason.
+    pub fleet_waiting: Option<(&'static str, Timestamp)>,
+    /// The same of each node.
+    pub waiting: Named<(&'static str, Timestamp)>,
     /// Since when driver and toolkit of a node have been seen ready, with their identity.
-    pub ready: BTreeMap<String, (String, Timestamp)>,
+    pub ready: Named<(String, Timestamp)>,
     /// When this process last asked for the deletion of a pod, by UID.
     pub issued: BTreeMap<String, Timestamp>,
     /// Patches of nodes that have been asked for and not been seen, by name.
-    pub patched: BTreeMap<String, Patched>,
+    pub patched: Named<Patched>,
     /// What was answered when a pod's eviction was asked for, by its UID.
     pub evictions: BTreeMap<String, History>,
     /// What the vendor's controller would do and has not done, by node and state, and since when.
@@ -47,7 +52,9 @@ pub struct Memory {
     /// The hook's own pods: they never leave a node because of it.
     pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
-    pub well: Option<(Vec<String>, Timestamp)>,
+    pub well: Option<(Arc<[String]>, Timestamp)>,
+    /// What the last decision found, so that this one need not look at what has not changed. Memories are equal whatever is in it.
+    pub rest: Rest,
 }
 
 /// A patch of a node that has been asked for.
@@ -68,26 +75,35 @@ impl Memory {
             started_at,
             taken_up: started_at,
             deadline,
-            nodes: BTreeMap::new(),
+            nodes: Named::new(),
             configs: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            ready: BTreeMap::new(),
+            fleet_waiting: None,
+            waiting: Named::new(),
+            ready: Named::new(),
             issued: BTreeMap::new(),
-            patched: BTreeMap::new(),
+            patched: Named::new(),
             evictions: BTreeMap::new(),
             pending: BTreeMap::new(),
             wakes: BTreeMap::new(),
             vendor_seen: None,
             own: Own::default(),
             well: None,
+            rest: Rest::default(),
         }
+    }
+
+    /// The same, without what the last decision found: the next one looks at everything.
+    #[must_use]
+    pub fn without_rest(&self) -> Self {
+        Self { rest: Rest::default(), ..self.clone() }
     }
 
     /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
     /// tried again must not take down the next few.
-    pub fn following(nodes: BTreeMap<String, NodeRecord>, started_at: Timestamp, deadline: Timestamp) -> Self {
+    pub fn following(nodes: &Named<NodeRecord>, started_at: Timestamp, deadline: Timestamp) -> Self {
         let mut memory = Self::new(started_at, deadline);
-        for (name, mut node) in nodes {
+        for (name, node) in nodes {
+            let mut node = node.clone();
             node.replaced = last_of_each(std::mem::take(&mut node.replaced));
             if node.replaced.is_empty() {
                 continue;
@@ -96,7 +112,7 @@ impl Memory {
                 replacement.back_at.get_or_insert(started_at);
             }
             (node.outcome, node.reason, node.since) = (None, None, None);
-            memory.nodes.insert(name, node);
+            memory.nodes.insert(Arc::clone(name), node);
         }
         memory
     }
@@ -109,16 +125,23 @@ impl Memory {
 
     /// Notes what a node or the fleet waits for, and answers since when it has been that kind of reason.
     pub fn waits(&mut self, node: Option<&str>, reason: &Reason, now: Timestamp) -> Timestamp {
-        let entry = self.waiting.entry(node.map(str::to_owned)).or_insert((reason.name(), now));
-        if entry.0 != reason.name() {
-            *entry = (reason.name(), now);
+        let known = node.map_or(self.fleet_waiting.as_ref(), |node| self.waiting.get(node));
+        if let Some((name, since)) = known
+            && *name == reason.name()
+        {
+            return *since;
         }
-        entry.1
+        let entry = (reason.name(), now);
+        match node {
+            Some(node) => self.waiting.insert(node, entry),
+            None => self.fleet_waiting = Some(entry),
+        }
+        now
     }
 
-    /// Forgets that a node or the fleet waited.
-    pub fn goes_on(&mut self, node: Option<&str>) {
-        self.waiting.remove(&node.map(str::to_owned));
+    /// Forgets that a node waited.
+    pub fn goes_on(&mut self, node: &str) {
+        self.waiting.remove(node);
     }
 
     /// Forgets what was asked of pods so long ago that it changes nothing any more, as UIDs never come back. `here`: pods that are still there.
@@ -130,11 +153,13 @@ impl Memory {
 
     /// Notes that driver and toolkit of a node are ready, and answers since when they have been seen so under this identity.
     pub fn ready_since(&mut self, node: &str, identity: &str, now: Timestamp) -> Timestamp {
-        let entry = self.ready.entry(node.to_owned()).or_insert_with(|| (identity.to_owned(), now));
-        if entry.0 != identity {
-            *entry = (identity.to_owned(), now);
+        if let Some((known, since)) = self.ready.get(node)
+            && known == identity
+        {
+            return *since;
         }
-        entry.1
+        self.ready.insert(node, (identity.to_owned(), now));
+        now
     }
 }
 

@@ -48,8 +48,8 @@ pub struct Operands<'a> {
     toolkits: Vec<&'a DaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: &'a Views<Pod>,
-    /// How many pods each DaemonSet has, where that counts.
-    owned: BTreeMap<&'a str, i32>,
+    /// UIDs of DaemonSets that want more pods than they have, where that counts.
+    lacking: BTreeSet<&'a str>,
     /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
     asked: Asked,
 }
@@ -79,10 +79,6 @@ enum Asked {
 impl<'a> Operands<'a> {
     /// Finds them in what is observed.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
-        let mut owned: BTreeMap<&str, i32> = BTreeMap::new();
-        for owner in observed.pods.iter().filter(|_| driver != Driver::Gpu).filter_map(|pod| pod.owner.as_deref()) {
-            *owned.entry(owner).or_default() += 1;
-        }
         let drivers = driver_daemon_sets(observed, driver);
         Self {
             driver,
@@ -91,7 +87,7 @@ impl<'a> Operands<'a> {
             toolkits: if driver == Driver::Gpu { toolkit_daemon_sets(observed).collect() } else { Vec::new() },
             newest: newest(&observed.revisions),
             pods: &observed.pods,
-            owned,
+            lacking: lacking(observed, driver),
         }
     }
 
@@ -121,10 +117,9 @@ impl<'a> Operands<'a> {
             Driver::Gpu => selecting.next().is_some(),
             Driver::Ofed | Driver::DaemonSet => selecting.any(|daemon_set| {
                 let here = self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
-                let all = self.owned.get(daemon_set.uid.as_str()).copied().unwrap_or(0);
                 // One whose pod we have deleted gets it back, whatever the numbers of a moment say.
                 let awaited = self.driver == Driver::DaemonSet && node.annotations.contains_key(self.traits().own_record);
-                here || awaited || daemon_set.desired > all
+                here || awaited || self.lacking.contains(daemon_set.uid.as_str())
             }),
         }
     }
@@ -272,6 +267,16 @@ impl<'a> Operands<'a> {
     }
 }
 
+/// UIDs of driver DaemonSets that want more pods than they have, where their node selectors alone do not tell which nodes they mean.
+pub fn lacking(observed: &Observed, driver: Driver) -> BTreeSet<&str> {
+    if driver == Driver::Gpu {
+        return BTreeSet::new();
+    }
+    let owned = |uid: &str| observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid)).count();
+    let lacks = |daemon_set: &&DaemonSet| usize::try_from(daemon_set.desired).unwrap_or(0) > owned(&daemon_set.uid);
+    driver_daemon_sets(observed, driver).into_iter().filter(lacks).map(|daemon_set| daemon_set.uid.as_str()).collect()
+}
+
 fn asked(observed: &Observed, driver: Driver) -> Asked {
     match driver {
         Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
@@ -298,25 +303,21 @@ pub fn driver_nodes(observed: &Observed, driver: Driver) -> impl Iterator<Item =
 #[derive(Debug)]
 pub struct DriverNodes<'a> {
     driver: Driver,
-    /// Where no label tells: those that have a pod of the driver's DaemonSet, …
-    with_pod: BTreeSet<&'a str>,
-    /// … and what it selects by where it still wants more of them.
+    pods: &'a Views<Pod>,
+    /// Where no label tells: the driver's DaemonSets, whose pods do, …
+    daemon_sets: Vec<&'a DaemonSet>,
+    /// … and what they select by where they still want more of them.
     lacking: Vec<&'a Labels>,
 }
 
 impl<'a> DriverNodes<'a> {
     /// Looked up once for a whole fleet.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
-        let (mut with_pod, mut lacking) = (BTreeSet::new(), Vec::new());
-        for daemon_set in driver_daemon_sets(observed, driver).into_iter().filter(|_| !driver.has_operator()) {
-            let pods = observed.pods.iter().filter(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
-            let nodes: Vec<Option<&str>> = pods.map(|pod| pod.node.as_deref()).collect();
-            if usize::try_from(daemon_set.desired).unwrap_or(0) > nodes.len() {
-                lacking.push(&daemon_set.node_selector);
-            }
-            with_pod.extend(nodes.into_iter().flatten());
-        }
-        Self { driver, with_pod, lacking }
+        let daemon_sets = if driver.has_operator() { Vec::new() } else { driver_daemon_sets(observed, driver) };
+        let uids = if driver.has_operator() { BTreeSet::new() } else { lacking(observed, driver) };
+        let lacks = |daemon_set: &&&DaemonSet| uids.contains(daemon_set.uid.as_str());
+        let lacking = daemon_sets.iter().filter(lacks).map(|daemon_set| &daemon_set.node_selector).collect();
+        Self { driver, pods: &observed.pods, daemon_sets, lacking }
     }
 
     /// Whether the node needs the driver.
@@ -324,7 +325,8 @@ impl<'a> DriverNodes<'a> {
         if self.driver.has_operator() {
             return is_driver_node(node, self.driver);
         }
-        self.with_pod.contains(node.name.as_str()) || self.lacking.iter().any(|selector| selects(selector, &node.labels))
+        let of_driver = |pod: &Pod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+        self.pods.on(&node.name).any(of_driver) || self.lacking.iter().any(|selector| selects(selector, &node.labels))
     }
 }
 

@@ -6,12 +6,14 @@ use jiff::Timestamp;
 
 use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
 
+use super::named::Named;
+
 mod labels;
 mod views;
 pub mod workload;
 
 pub use labels::{Label, Labels};
-pub use views::{Named, OnNode, Views};
+pub use views::{OnNode, Views};
 
 /// An API that a server may not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

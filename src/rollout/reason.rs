@@ -1,6 +1,7 @@
 //! Why something waits, or ended as it did: typed, with a text for people, whether it can resolve by itself, and what to do.
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -326,9 +327,9 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The node, or the whole fleet.
-    pub node: Option<String>,
-    /// What is waited for.
-    pub reason: Reason,
+    pub node: Option<Arc<str>>,
+    /// What is waited for. Many nodes wait for the same.
+    pub reason: Arc<Reason>,
     /// Since when it has been this reason.
     pub since: Timestamp,
 }

@@ -19,6 +19,9 @@ use super::setup::Setup;
 use super::view::{Change, View};
 use super::world::{Event, World};
 
+/// So many characters are shown before and after a difference.
+const AROUND: usize = 150;
+
 /// Milliseconds for which changes are gathered, as the hook's loop does.
 const GATHER: u64 = 150;
 /// Writes under way at once, as the hook's loop has them.
@@ -128,7 +131,7 @@ impl World<'_> {
         hook.settings.digest = digest(hook.job);
         hook.settings.upgrade.policy.max_unavailable = Some(max_unavailable);
         let nodes = std::mem::take(&mut hook.memory.nodes);
-        hook.memory = Memory::following(nodes, at(now), deadline(&hook.settings, now));
+        hook.memory = Memory::following(&nodes, at(now), deadline(&hook.settings, now));
         self.hold_nodes();
     }
 
@@ -238,6 +241,14 @@ impl World<'_> {
         self.in_circles();
         let hook = &mut self.hook;
         let mut decision = decide(&hook.view.observed, &hook.settings, &hook.memory, at(self.now));
+        if self.setup.thorough {
+            let anew = decide(&hook.view.observed, &hook.settings, &hook.memory.without_rest(), at(self.now));
+            if decision != anew {
+                let (ours, theirs) = where_they_differ(&format!("{decision:?}"), &format!("{anew:?}"));
+                let text = format!("what builds on the last decision says `…{ours}…`, what looks at everything `…{theirs}…`");
+                self.report.violation(self.now, &text);
+            }
+        }
         if let Some(mutate) = self.setup.mutation {
             mutate(&mut decision, &hook.view.observed);
         }
@@ -253,7 +264,7 @@ impl World<'_> {
             self.after(call, Event::Listed(process, node));
         }
         if let Some(verdict) = decision.verdict {
-            self.report.ends(self.now, verdict, decision.outcomes, &decision.waits);
+            self.report.ends(self.now, verdict, &decision.outcomes, &decision.waits);
             return;
         }
         self.report.waits = decision.waits;
@@ -321,7 +332,7 @@ impl World<'_> {
     /// After a successful run another one of the same deployment finds nothing to do.
     pub(super) fn run_again(&mut self) {
         let nodes = std::mem::take(&mut self.hook.memory.nodes);
-        let mut memory = Memory::following(nodes, at(self.now), deadline(&self.hook.settings, self.now));
+        let mut memory = Memory::following(&nodes, at(self.now), deadline(&self.hook.settings, self.now));
         memory.own = self.hook.own();
         self.list_everything();
         let mut now = self.now;
@@ -368,4 +379,11 @@ impl World<'_> {
         let of = |operand| host.operand(operand).map_or(String::new(), |pod| format!("{}/{}", pod.uid, pod.containers[0].restarts));
         format!("{}+{}", of(Operand::Driver), of(Operand::Toolkit))
     }
+}
+
+/// Some of both texts from shortly before the place on at which they differ.
+fn where_they_differ(one: &str, other: &str) -> (String, String) {
+    let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    let part = |text: &str| text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect();
+    (part(one), part(other))
 }

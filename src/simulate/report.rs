@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::contract::record::{Outcome, Verdict};
+use crate::rollout::named::Named;
 use crate::rollout::reason::Wait;
 
 /// From so many violations on a run is not gone on with.
@@ -113,10 +114,10 @@ impl Report {
         }
     }
 
-    pub(super) fn ends(&mut self, now: u64, verdict: Verdict, outcomes: BTreeMap<String, Outcome>, waits: &[Wait]) {
+    pub(super) fn ends(&mut self, now: u64, verdict: Verdict, outcomes: &Named<Outcome>, waits: &[Wait]) {
         self.duration = now;
         self.verdict = Some(verdict);
-        self.outcomes = outcomes;
+        self.outcomes = outcomes.iter().map(|(node, outcome)| (node.to_string(), *outcome)).collect();
         self.waits = waits.to_vec();
     }
 

@@ -8,6 +8,7 @@ use super::fault::Scheduled;
 use super::random::Spread;
 
 /// Everything that a run follows from.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// What the hook is told.
@@ -40,6 +41,8 @@ pub struct Setup {
     pub operator: Option<String>,
     /// Whether each thing that happens is written down.
     pub tells: bool,
+    /// Each decision is made a second time without what the last one found, and must come to the same.
+    pub thorough: bool,
     /// A rule that is broken on purpose, to see that it is found.
     pub mutation: Option<Mutation>,
 }

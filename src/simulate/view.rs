@@ -40,7 +40,7 @@ impl View {
     pub(super) fn apply(&mut self, change: Change, version: u64, jobs: Option<&Selector>, setup: &Setup) {
         match change {
             Change::Node(name, Some(node)) => self.observed.nodes.insert(name, *node),
-            Change::Node(name, None) => self.observed.nodes.remove(&name),
+            Change::Node(name, None) => drop(self.observed.nodes.remove(&name)),
             Change::Operand(node, operand, pod) => self.operand(node, operand, pod.map(|pod| *pod)),
             Change::Slice(node, slice) => self.slice(node, slice),
             Change::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version, jobs),

@@ -50,7 +50,7 @@ impl Driven {
             revision: 2,
             hash: "new".into(),
         });
-        let names: Vec<String> = fleet.observed.nodes.keys().cloned().collect();
+        let names: Vec<String> = fleet.observed.nodes.keys().map(ToString::to_string).collect();
         for node in &names {
             fleet.driver_pod(node).containers_ready = true;
             fleet.node(node).labels.insert(names::DEPLOY_VALIDATOR_LABEL.into(), "true".into());

@@ -156,7 +156,7 @@ impl Fleet {
     pub(crate) fn migration_begins(&mut self) {
         self.operator_observes();
         self.revision("driver-ds", 2, "new");
-        let nodes: Vec<String> = self.observed.nodes.keys().cloned().collect();
+        let nodes: Vec<String> = self.observed.nodes.keys().map(ToString::to_string).collect();
         for node in nodes {
             self.state(&node, "upgrade-required");
         }
@@ -190,7 +190,7 @@ impl Fleet {
             labels,
             ..Node::default()
         };
-        self.observed.nodes.insert(name.into(), node);
+        self.observed.nodes.insert(name, node);
     }
 
     pub(crate) fn node(&mut self, name: &str) -> &mut Node {
@@ -264,6 +264,8 @@ impl Fleet {
     /// Decides at that second and remembers.
     pub(crate) fn decide(&mut self, second: i64) -> Decision {
         let decision = decide(&self.observed, &self.settings, &self.memory, at(second));
+        let anew = decide(&self.observed, &self.settings, &self.memory.without_rest(), at(second));
+        assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
         self.memory = decision.memory.clone();
         decision
     }

@@ -68,7 +68,7 @@ fn nic_node(fleet: &mut Fleet, name: &str) {
     let uid = fleet.uid();
     let labels = labels(&[(names::NIC_PRESENT_LABEL, "true")]);
     fleet.observed.nodes.insert(
-        name.into(),
+        name,
         Node { name: name.into(), uid, created: at(-9000), ready: true, ready_since: Some(at(-9000)), labels, ..Node::default() },
     );
 }

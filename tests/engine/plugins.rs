@@ -146,7 +146,7 @@ fn a_failed_run_that_is_tried_again_replaces_no_more_plugins() {
     fleet.plugin("gpu-0", 53, NEW);
     fleet.plugin_pod("gpu-0").ready = false;
     for begin in [1000, 2000] {
-        fleet.memory = Memory::following(fleet.memory.nodes.clone(), at(begin), at(begin + 3000));
+        fleet.memory = Memory::following(&fleet.memory.nodes, at(begin), at(begin + 3000));
         let verdict = (begin..begin + 500).find_map(|second| {
             let decision = fleet.decide(second);
             assert!(decision.actions.is_empty(), "second {second}: {:?}", decision.actions);

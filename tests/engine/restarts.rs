@@ -96,7 +96,7 @@ fn add_revisions(fleet: &mut Fleet) {
 
 /// What a finished run leaves to the next one, which begins at that second.
 fn next_run(fleet: &mut Fleet, second: i64) {
-    let next = Memory::following(fleet.memory.nodes.clone(), at(second), at(second + 3000));
+    let next = Memory::following(&fleet.memory.nodes, at(second), at(second + 3000));
     let memory = std::mem::replace(&mut fleet.memory, next);
     fleet.memory.configs = memory.configs;
 }

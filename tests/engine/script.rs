@@ -36,6 +36,7 @@ pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
         dra: true,
         tells: true,
         operator: None,
+        thorough: true,
         mutation: None,
     }
 }

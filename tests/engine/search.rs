@@ -28,7 +28,10 @@ fn sound(
     settings: &gpu_rollout::contract::settings::Settings,
     memory: &gpu_rollout::rollout::memory::Memory,
 ) -> gpu_rollout::rollout::decide::Decision {
-    gpu_rollout::rollout::decide::decide(observed, settings, memory, world::now())
+    let decision = gpu_rollout::rollout::decide::decide(observed, settings, memory, world::now());
+    let anew = gpu_rollout::rollout::decide::decide(observed, settings, &memory.without_rest(), world::now());
+    assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
+    decision
 }
 
 fn holds(name: &str, model: &Model, most: usize) -> Found {

@@ -311,7 +311,7 @@ impl Deciding<'_> {
             }
             self.issue(patch, false);
         } else if at > self.now {
-            self.wake_at = self.wake_at.min(at);
+            self.wakes(at);
         }
         Some(Reason::Upgrading(Upgrading::Retry { message: message.to_owned(), attempts, limit, at }))
     }

@@ -5,6 +5,7 @@
 //! been seen on the node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -23,6 +24,9 @@ use crate::rollout::upgrade::record::{Found, Record, VERSION, is_anothers, read}
 use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 
+use super::nodes::Judged;
+use super::rest::Driven;
+use super::sweep::Sweep;
 use super::{Action, Deciding, Fleet};
 
 mod advance;
@@ -42,11 +46,11 @@ pub(super) struct Subject<'a> {
     wanted: bool,
     pub(super) found: Found,
     /// What it waits for apart from its upgrade.
-    pub(super) left: Option<Reason>,
+    pub(super) left: Option<Arc<Reason>>,
 }
 
 impl Subject<'_> {
-    fn record(&self) -> Option<&Record> {
+    pub(super) fn record(&self) -> Option<&Record> {
         match &self.found {
             Found::Record(record) => Some(record),
             Found::Nothing | Found::Newer(_) | Found::Broken => None,
@@ -64,49 +68,85 @@ impl Subject<'_> {
 }
 
 impl Deciding<'_> {
-    /// Drives the nodes' upgrades. `left`: what each node waits for apart from that; the answer: with it.
-    pub(super) fn drive(&mut self, nodes: &[&Node], left: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
-        let Some(operands) = &fleet.operands else { return left };
+    /// Drives the nodes' upgrades. What those that are judged wait for becomes what they wait for with it. The answer: by the places of the
+    /// nodes, what those wait for that may be started as far as they are concerned.
+    pub(super) fn drive<'s>(&mut self, sweep: &Sweep<'s>, judged: &mut [Judged<'s>], fleet: &Fleet<'_>) -> Vec<Option<Arc<Reason>>> {
+        let Some(operands) = &fleet.operands else { return Vec::new() };
         let (traits, identity) = (self.settings.driver.traits(), self.settings.own_daemon_set());
         self.forget_seen_patches();
-        let subjects: Vec<Subject<'_>> =
-            nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits, identity.as_deref())).collect();
-        let members: BTreeMap<&str, Member> = subjects
-            .iter()
-            .filter(|subject| self.counts(subject))
-            .map(|subject| (subject.node.name.as_str(), self.member(subject)))
-            .collect();
-        let mut reasons: Vec<Option<Reason>> = Vec::with_capacity(subjects.len());
-        let mut candidates = Vec::new();
+        let as_subject = |node, left| subject(node, left, operands, traits, identity.as_deref());
+        let subjects: Vec<Subject<'_>> = judged.iter_mut().map(|one| as_subject(one.node, one.reason.take())).collect();
+        for (subject, one) in subjects.iter().zip(&mut *judged) {
+            one.driven.member = self.counts(subject).then(|| self.member(subject));
+            one.driven.given_up = subject.record().is_some_and(|record| self.is_given_up(record));
+            one.driven.in_progress = subject.in_progress();
+        }
         let mut ends = false;
-        for (at, subject) in subjects.iter().enumerate() {
-            let turn = self.turn(subject);
-            if let Turn::Candidate(again) = turn {
-                candidates.push((again, at));
+        for (subject, one) in subjects.iter().zip(&mut *judged) {
+            self.moment = one.moment;
+            match self.turn(subject) {
+                Turn::Over => ends |= self.is_under_way(subject.node),
+                Turn::Waits(reason) => one.reason = Some(Arc::new(reason)),
+                Turn::Left => one.reason.clone_from(&subject.left),
+                Turn::Candidate(again) => one.driven.candidate = Some(again),
             }
-            reasons.push(match turn {
-                Turn::Over => {
-                    ends |= self.is_under_way(subject.node);
-                    None
-                }
-                Turn::Waits(reason) => Some(reason),
-                Turn::Candidate(_) => subject.left.clone(),
-            });
+            one.moment = self.moment;
+        }
+        let mut own = judged.iter().zip(&subjects).peekable();
+        let all: Vec<(&Driven, Option<&Subject<'_>>)> = sweep
+            .listed
+            .iter()
+            .enumerate()
+            .filter_map(|(place, seen)| match seen.rest {
+                Some(standing) => Some((&standing.driven, None)),
+                None => own.next_if(|(one, _)| one.place == place).map(|(one, subject)| (&one.driven, Some(subject))),
+            })
+            .collect();
+        self.begin(sweep, &all, ends, as_subject)
+    }
+
+    /// Starts as many nodes as may be. The answer: by the places of the nodes, what those wait for that are not started, and that are.
+    fn begin<'s>(
+        &mut self,
+        sweep: &Sweep<'s>,
+        all: &[(&Driven, Option<&Subject<'_>>)],
+        ends: bool,
+        as_subject: impl Fn(&'s Node, Option<Arc<Reason>>) -> Subject<'s>,
+    ) -> Vec<Option<Arc<Reason>>> {
+        let mut candidates: Vec<(u32, usize)> =
+            all.iter().enumerate().filter_map(|(place, (driven, _))| Some((driven.candidate?, place))).collect();
+        if candidates.is_empty() {
+            self.evict();
+            return Vec::new();
         }
         // Nodes that were tried before come last: they must not keep the others from their turn.
         candidates.sort_unstable();
+        let named = || sweep.listed.iter().zip(all).map(|(seen, (driven, _))| (&**seen.name, *driven));
+        let members: Vec<(&str, &Member)> = named().filter_map(|(name, driven)| Some((name, driven.member.as_ref()?))).collect();
+        let failed: Vec<String> = named().filter(|(_, driven)| driven.given_up).map(|(name, _)| name.to_owned()).collect();
         let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
-        for (again, at) in candidates {
-            let subject = &subjects[at];
-            let refused = self.refused(subject.node, barrier.as_ref(), &mut throttle, &members);
-            reasons[at] = Some(Reason::Upgrading(match refused {
-                Some(reason) => reason,
-                None => self.start(subject, again, traits),
+        let barrier = self.barrier(failed, members.len(), ends);
+        let mut turns: Vec<Option<Arc<Reason>>> = vec![None; all.len()];
+        let mut last: Option<Arc<Reason>> = None;
+        for (again, place) in candidates {
+            let (seen, (driven, subject)) = (&sweep.listed[place], all[place]);
+            let Some(member) = &driven.member else {
+                // Limits know nothing of it: it has no driver pod that could be replaced.
+                turns[place] = Some(Reason::DriverPodMissing.into());
+                continue;
+            };
+            let refused = self.refused((&**seen.name, member), barrier.as_ref(), &mut throttle);
+            let reason = Reason::Upgrading(refused.unwrap_or_else(|| match subject {
+                Some(subject) => self.start(subject, again, self.settings.driver.traits()),
+                None => self.start(&as_subject(seen.node, None), again, self.settings.driver.traits()),
             }));
+            // Most of them are refused for one and the same reason.
+            let reason = last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
+            turns[place] = Some(Arc::clone(&reason));
+            last = Some(reason);
         }
         self.evict();
-        reasons
+        turns
     }
 
     /// Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
@@ -116,13 +156,13 @@ impl Deciding<'_> {
     }
 
     /// Gives back what was begun and not touched, when the run ends while the fleet as a whole waits.
-    pub(super) fn hand_all_back(&mut self, nodes: &[&Node], operands: &Operands<'_>) {
+    pub(super) fn hand_all_back(&mut self, sweep: &Sweep<'_>, operands: &Operands<'_>) {
         if !self.settings.has(Duty::Drive) || self.now < self.memory.deadline {
             return;
         }
         self.forget_seen_patches();
         let (traits, identity) = (self.settings.driver.traits(), self.settings.own_daemon_set());
-        for node in nodes {
+        for node in sweep.nodes() {
             let subject = subject(node, None, operands, traits, identity.as_deref());
             let Some(record) = subject.record().filter(|record| record.state != State::UpgradeFailed).cloned() else { continue };
             if self.is_untouched(&subject, &record) {
@@ -149,15 +189,13 @@ impl Deciding<'_> {
     /// server did not take the patch.
     pub(super) fn refused<'m>(
         &self,
-        node: &Node,
+        (name, member): (&'m str, &'m Member),
         barrier: Option<&Upgrading>,
         throttle: &mut Throttle<'m>,
-        members: &'m BTreeMap<&'m str, Member>,
     ) -> Option<Upgrading> {
-        if self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts) {
+        if self.memory.patched.get(name).is_some_and(|patched| patched.starts) {
             return None;
         }
-        let (name, member) = members.get_key_value(node.name.as_str())?;
         if let Some(Upgrading::NoTime { deadline, per_node, .. }) = barrier {
             // More time is the wrong advice to somebody whose nodes are held up by others.
             return Some(Upgrading::NoTime { deadline: *deadline, per_node: *per_node, held: throttle.standing(member) });
@@ -174,14 +212,9 @@ impl Deciding<'_> {
         node.created <= self.memory.started_at && self.memory.nodes.get(&node.name).is_some_and(is_open)
     }
 
-    /// What forbids every start. `ends`: a node comes to its end in this very decision.
-    pub(super) fn barrier(&mut self, subjects: &[Subject<'_>], ends: bool) -> Option<Upgrading> {
-        let failed: Vec<String> = subjects
-            .iter()
-            .filter(|subject| subject.record().is_some_and(|record| self.is_given_up(record)))
-            .map(|subject| subject.node.name.clone())
-            .collect();
-        let budget = self.settings.upgrade.failure_budget.of(subjects.iter().filter(|subject| self.counts(subject)).count());
+    /// What forbids every start. `failed`: the nodes that were given up, of so many; `ends`: a node comes to its end in this very decision.
+    pub(super) fn barrier(&mut self, failed: Vec<String>, of: usize, ends: bool) -> Option<Upgrading> {
+        let budget = self.settings.upgrade.failure_budget.of(of);
         if failed.len() > budget {
             return Some(Upgrading::FailureBudget { failed: failed.into(), budget });
         }
@@ -190,16 +223,19 @@ impl Deciding<'_> {
             return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node, held: None });
         }
         let soak = self.settings.upgrade.soak_seconds;
+        if soak == 0 {
+            return None;
+        }
         // Nodes that are left alone were not upgraded.
         let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(Outcome::Done | Outcome::Failed));
         let ended = self.memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
         let last = ended.filter(|since| *since >= self.memory.started_at).chain(ends.then_some(self.now)).max()?;
         let until = super::after(last, soak);
-        (soak > 0 && !self.passed(last, soak)).then_some(Upgrading::Soak { until })
+        (!self.passed(last, soak)).then_some(Upgrading::Soak { until })
     }
 
     /// A failed node that will not be tried again under this digest.
-    fn is_given_up(&self, record: &Record) -> bool {
+    pub(super) fn is_given_up(&self, record: &Record) -> bool {
         let Some(failure) = record.failure.as_ref().filter(|_| record.state == State::UpgradeFailed) else { return false };
         record.digest == self.settings.digest && record.attempts(failure.cause, &self.settings.digest) >= self.settings.upgrade.attempts
     }
@@ -208,7 +244,7 @@ impl Deciding<'_> {
     fn turn(&mut self, subject: &Subject<'_>) -> Turn {
         if subject.record().is_some() {
             // From now on the run is about the node, whatever becomes of it.
-            self.record(subject.node);
+            self.recorded(subject.node);
         }
         match &subject.found {
             Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
@@ -225,7 +261,7 @@ impl Deciding<'_> {
     /// A node that carries nothing of ours.
     fn untouched(&mut self, subject: &Subject<'_>) -> Turn {
         if !needs_upgrade(subject, self.settings.driver.traits()) {
-            return subject.left.clone().map_or(Turn::Over, Turn::Waits);
+            return if subject.left.is_some() { Turn::Left } else { Turn::Over };
         }
         if let Some(reason) = self.forbidden(subject) {
             return Turn::Waits(reason);
@@ -256,7 +292,7 @@ impl Deciding<'_> {
         }
         let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
         if same && at > self.now {
-            self.wake_at = self.wake_at.min(at);
+            self.wakes(at);
             return Turn::Waits(Reason::Upgrading(Upgrading::Retry { message: failure.message.clone(), attempts, limit, at }));
         }
         if let Some(reason) = self.forbidden(subject) {
@@ -363,7 +399,7 @@ impl Deciding<'_> {
 /// `identity`: the DaemonSet that the run is about, where nothing else tells.
 pub(super) fn subject<'n>(
     node: &'n Node,
-    left: Option<Reason>,
+    left: Option<Arc<Reason>>,
     operands: &Operands<'n>,
     traits: &Traits,
     identity: Option<&str>,
@@ -384,6 +420,8 @@ enum Turn {
     Over,
     /// It waits.
     Waits(Reason),
+    /// It waits for what it waits for apart from its upgrade.
+    Left,
     /// It may be started; how often it has been before.
     Candidate(u32),
 }
@@ -391,7 +429,7 @@ enum Turn {
 fn reason_of(turn: Turn) -> Reason {
     match turn {
         Turn::Waits(reason) => reason,
-        Turn::Over | Turn::Candidate(_) => Reason::Upgrading(Upgrading::GivingBack),
+        Turn::Over | Turn::Left | Turn::Candidate(_) => Reason::Upgrading(Upgrading::GivingBack),
     }
 }
 

@@ -129,7 +129,7 @@ impl Deciding<'_> {
         // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.
         let held_back = matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. }) && self.sees_to_drivers();
         if ends && !held_back && self.passed(since, self.settings.grace_seconds) {
-            self.failures.push(Wait { node: None, reason, since });
+            self.failures.push(Wait { node: None, reason: reason.into(), since });
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -15,6 +16,7 @@ use crate::rollout::observed::Node;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
 
+use super::sweep::{Seen, Sweep};
 use super::{Action, Deciding, Decision, Fleet, after};
 
 /// How many waits a message names before it only counts the rest.
@@ -26,63 +28,25 @@ const RESTLESS: usize = 5;
 const HANDING_BACK_SECONDS: u64 = 10;
 
 impl Deciding<'_> {
-    /// The node's record, made if need be; a node that came back under the same name gets a new one.
-    pub(super) fn record(&mut self, node: &Node) -> &mut NodeRecord {
-        let record = self.memory.nodes.entry(node.name.clone()).or_default();
-        if record.uid != node.uid {
-            *record = NodeRecord { uid: node.uid.clone(), ..NodeRecord::default() };
-        }
-        record
-    }
-
-    /// Judges every node that was there when the run began; nodes that joined since then are served but not waited for.
-    pub(super) fn each_node(&mut self, nodes: &[&Node], fleet: &Fleet<'_>) {
-        self.gone();
-        self.close_replacements(fleet);
-        let members: Vec<&Node> = nodes.iter().copied().filter(|node| self.is_member(node)).collect();
-        let mut not_ready = 0;
-        let tolerated = self.settings.tolerate_not_ready.of(members.len()).min(members.len().saturating_sub(1));
-        let reasons: Vec<Option<Reason>> = nodes.iter().map(|node| self.node(node, fleet)).collect();
-        let reasons = if self.settings.has(Duty::Drive) {
-            self.drive(nodes, reasons, fleet)
-        } else if self.settings.has(Duty::Steer) {
-            self.steer(nodes, reasons, fleet)
-        } else if self.settings.has(Duty::Wake) {
-            self.assist(nodes, reasons, fleet)
-        } else {
-            self.explained(nodes, reasons)
-        };
-        for (node, reason) in nodes.iter().zip(reasons) {
-            if !self.is_member(node) {
-                continue;
-            }
-            match reason {
-                None => self.ends(node, Outcome::Done, None),
-                Some(reason) => self.waits_or_ends(node, reason, &mut not_ready, tolerated),
-            }
-        }
-        self.note_unconfigured();
-        let own = nodes.iter().filter(|node| fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node))).count();
-        if own > 0 {
-            self.notes
-                .push(format!("{own} GPU nodes run the driver of their own image: the version that is asked for does not reach them"));
-        }
-        let joined = nodes.len() - members.len();
-        if joined > 0 {
-            self.notes
-                .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
+    /// Sees to it that the node has a record; one that came back under the same name gets a new one.
+    pub(super) fn recorded(&mut self, node: &Node) {
+        if self.memory.nodes.get(&node.name).is_none_or(|record| record.uid != node.uid) {
+            let record = NodeRecord { uid: node.uid.clone(), ..NodeRecord::default() };
+            self.memory.nodes.insert(node.name.as_str(), record);
         }
     }
 
-    /// Whether the run is about the node: it was there when the run began, or its upgrade is ours.
-    fn is_member(&self, node: &Node) -> bool {
-        let ours = node.annotations.contains_key(self.settings.driver.traits().own_record);
-        let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
-        node.created <= self.memory.started_at || ours || started
+    /// Changes the node's record, which is made if need be.
+    pub(super) fn record(&mut self, node: &Node, change: impl FnOnce(&mut NodeRecord)) {
+        self.recorded(node);
+        // It has just been seen to be there.
+        if let Some(record) = self.memory.nodes.get_mut(&node.name) {
+            change(record);
+        }
     }
 
     /// What the node still waits for.
-    fn node(&mut self, node: &Node, fleet: &Fleet<'_>) -> Option<Reason> {
+    pub(super) fn node(&mut self, node: &Node, fleet: &Fleet<'_>) -> Option<Reason> {
         let operands = fleet.operands.as_ref().filter(|_| is_driver_node(node, self.settings.driver));
         let (base, left): (Option<Base>, Option<Reason>) = match operands.map(|operands| operands.status(node)) {
             None => (None, None),
@@ -113,24 +77,33 @@ impl Deciding<'_> {
         reason.exit_code() == ExitCode::DraNotServing && (required == Required::False || !asked)
     }
 
-    /// A reason either still waits or has become an outcome.
-    fn waits_or_ends(&mut self, node: &Node, reason: Reason, not_ready: &mut usize, tolerated: usize) {
-        let since = self.memory.waits(Some(&node.name), &reason, self.now);
-        let ended = self.outcome_of(node, &reason, since, not_ready, tolerated);
+    /// A reason either still waits or has become an outcome. And since when it has been the reason.
+    pub(super) fn waits_or_ends(
+        &mut self,
+        seen: &Seen<'_>,
+        reason: &Arc<Reason>,
+        not_ready: &mut usize,
+        tolerated: usize,
+    ) -> (Option<Outcome>, Timestamp) {
+        let node = seen.node;
+        let since = self.memory.waits(Some(&node.name), reason, self.now);
+        let wait = || Wait { node: Some(Arc::clone(seen.name)), reason: Arc::clone(reason), since };
+        let ended = self.outcome_of(node, reason, since, not_ready, tolerated);
         if let Some(outcome) = ended {
             if outcome == Outcome::Failed {
-                self.failures.push(Wait { node: Some(node.name.clone()), reason: reason.clone(), since });
+                self.failures.push(wait());
             }
-            self.ends(node, outcome, Some(&reason));
+            self.ends(node, outcome, Some(reason));
         } else {
             if !self.settings.has(Duty::Drive) {
-                self.note_record(node, None, Some(&reason));
+                self.note_record(node, None, Some(reason));
             } else if self.memory.nodes.contains_key(&node.name) {
                 // How far it is stands on the node itself; the run record has what came of it.
                 self.note_record(node, None, None);
             }
-            self.waits.push(Wait { node: Some(node.name.clone()), reason, since });
+            self.waits.push(wait());
         }
+        (ended, since)
     }
 
     /// What a reason has become after so long; `None`: it is still waited for.
@@ -159,6 +132,8 @@ impl Deciding<'_> {
             return None;
         }
         if let Reason::NodeNotReady { since: down } = reason {
+            // How many are tolerated depends on the others.
+            self.judge_again(node);
             let long = self.passed(down.unwrap_or(since), per_node);
             *not_ready += usize::from(long);
             return (long && *not_ready <= tolerated).then_some(Outcome::Deferred);
@@ -172,6 +147,7 @@ impl Deciding<'_> {
             return None;
         }
         if self.tolerates(reason) {
+            self.judge_again(node);
             self.notes.push(format!("{}: {reason}", node.name));
             return Some(Outcome::Deferred);
         }
@@ -182,11 +158,13 @@ impl Deciding<'_> {
         over.then_some(Outcome::Failed)
     }
 
-    fn ends(&mut self, node: &Node, outcome: Outcome, reason: Option<&Reason>) {
+    pub(super) fn ends(&mut self, node: &Node, outcome: Outcome, reason: Option<&Reason>) {
         if reason.is_none() {
-            self.memory.goes_on(Some(&node.name));
+            self.memory.goes_on(&node.name);
         }
-        self.outcomes.insert(node.name.clone(), outcome);
+        if self.outcomes.get(&node.name) != Some(&outcome) {
+            self.outcomes.insert(node.name.as_str(), outcome);
+        }
         // A node that was never out of date is no news and gets no record.
         if outcome != Outcome::Done || self.memory.nodes.contains_key(&node.name) {
             self.note_record(node, Some(outcome), reason);
@@ -197,44 +175,30 @@ impl Deciding<'_> {
     fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
         let now = self.now;
         let text = reason.map(|reason| format!("{}: {}", reason.name(), reason.lasting()));
-        let record = self.record(node);
+        self.recorded(node);
+        let Some(record) = self.memory.nodes.get(&node.name) else { return };
         let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
-        if record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text) {
-            record.outcome = outcome;
-            record.since = Some(now);
+        let news = record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text);
+        if !news && record.reason == text {
+            return;
         }
-        record.reason = text;
-    }
-
-    /// Nodes of the run that left the cluster.
-    fn gone(&mut self) {
-        let now = self.now;
-        for (name, record) in &mut self.memory.nodes {
-            let there = self.observed.nodes.get(name).is_some_and(|node| node.uid == record.uid);
-            if !there && record.outcome != Some(Outcome::Gone) {
-                record.outcome = Some(Outcome::Gone);
-                record.reason = None;
+        self.record(node, |record| {
+            if news {
+                record.outcome = outcome;
                 record.since = Some(now);
-                for replacement in record.replaced.values_mut() {
-                    replacement.back_at.get_or_insert(now);
-                }
             }
-            if record.outcome == Some(Outcome::Gone) {
-                self.outcomes.insert(name.clone(), Outcome::Gone);
-            }
-        }
-        self.memory.waiting.retain(|node, _| node.as_ref().is_none_or(|node| self.observed.nodes.contains_key(node)));
-        self.memory.ready.retain(|node, _| self.observed.nodes.contains_key(node));
+            record.reason = text;
+        });
     }
 
     /// Puts the decision together: quiet period, deadline, verdict.
-    pub(super) fn finish(mut self, nodes: &[&Node]) -> Decision {
+    pub(super) fn finish(mut self, sweep: &Sweep<'_>) -> Decision {
         if !self.memory.evictions.is_empty() || !self.memory.issued.is_empty() {
             let pods: BTreeSet<&str> = self.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
             self.memory.prune(|uid| pods.contains(uid), self.now);
         }
         // What is tried again on a node that has failed does not keep the run from ending.
-        let failed_nodes: Vec<&String> = self.failures.iter().filter_map(|failure| failure.node.as_ref()).collect();
+        let failed_nodes: Vec<&str> = self.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
         let tried_again =
             |action: &Action| !matches!(action, Action::PatchNode(_)) && failed_nodes.iter().any(|failed| *failed == action.node());
         let pending = self.actions.iter().any(|action| !tried_again(action));
@@ -242,17 +206,15 @@ impl Deciding<'_> {
         let quiet = self.quiet_seconds();
         let mut verdict = None;
         if well {
-            let fleet: Vec<String> = nodes.iter().map(|node| node.uid.clone()).collect();
-            let since = match self.memory.well.take() {
-                Some((before, since)) if before == fleet => since,
-                Some(_) | None => self.now,
-            };
+            let uids = || sweep.nodes().map(|node| &node.uid);
+            let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
+            let (fleet, since) = self.memory.well.take().filter(same).unwrap_or_else(|| (uids().cloned().collect(), self.now));
             self.memory.well = Some((fleet, since));
             if self.passed(since, quiet) {
                 verdict = Some(self.settled());
             } else {
                 let until = after(since, quiet);
-                self.waits.push(Wait { node: None, reason: Reason::Quiet { until }, since });
+                self.waits.push(Wait { node: None, reason: Reason::Quiet { until }.into(), since });
             }
         } else {
             self.memory.well = None;

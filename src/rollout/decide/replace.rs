@@ -1,5 +1,8 @@
 //! Which plugin pods are replaced now: those that are stale, on nodes whose driver and toolkit are ready, a few at a time.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement};
 use crate::rollout::node::Base;
 use crate::rollout::observed::{DaemonSet, Node, Pod};
@@ -49,27 +52,34 @@ impl Deciding<'_> {
         self.settings.dra.max_unavailable.of(nodes).max(1)
     }
 
-    /// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever.
-    pub(super) fn close_replacements(&mut self, fleet: &Fleet<'_>) {
+    /// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever. `open`: the nodes with a plugin that
+    /// is not back. The answer: the nodes of which something was closed.
+    pub(super) fn close_replacements(&mut self, open: &mut BTreeSet<Arc<str>>, fleet: &Fleet<'_>) -> Vec<Arc<str>> {
         let now = self.now;
-        for record in self.memory.nodes.values_mut() {
-            for replacement in record.replaced.values_mut().filter(|replacement| replacement.back_at.is_none()) {
-                let mut known = fleet.plugins.daemon_sets().chain(fleet.devices.daemon_sets());
-                if known.all(|daemon_set| daemon_set.uid != replacement.daemon_set) {
-                    replacement.back_at = Some(now);
-                }
+        let known = |replacement: &Replacement| {
+            fleet.plugins.daemon_sets().chain(fleet.devices.daemon_sets()).any(|daemon_set| daemon_set.uid == replacement.daemon_set)
+        };
+        let is_lost = |replacement: &Replacement| replacement.back_at.is_none() && !known(replacement);
+        let has_lost = |record: &NodeRecord| record.replaced.values().any(is_lost);
+        let lost: Vec<Arc<str>> = open.iter().filter(|name| self.memory.nodes.get(name).is_some_and(has_lost)).cloned().collect();
+        for name in &lost {
+            let Some(record) = self.memory.nodes.get_mut(name) else { continue };
+            record.replaced.values_mut().filter(|replacement| is_lost(replacement)).for_each(|replacement| replacement.back_at = Some(now));
+            if record.replaced.values().all(|replacement| replacement.back_at.is_some()) {
+                open.remove(name);
             }
         }
-        let ready = |name: &String| self.observed.nodes.get(name).is_some_and(|node| node.ready);
-        let holders = || self.memory.nodes.iter().filter(|(name, record)| holds_slot(record, ready(name)));
+        let ready = |name: &str| self.observed.nodes.get(name).is_some_and(|node| node.ready);
+        let records = || open.iter().filter_map(|name| Some((name, self.memory.nodes.get(name)?)));
+        let holders = || records().filter(|(name, record)| holds_slot(record, ready(name)));
         let failed = holders().filter(|(_, record)| record.outcome == Some(Outcome::Failed)).count();
         (self.away, self.away_for_good) = (holders().count(), failed);
+        lost
     }
 
     /// Whether another of the node's plugins may go; with all slots held by nodes that have failed there will be none.
     pub(super) fn room(&self, node: &Node, limit: usize) -> Room {
-        let own = self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && holds_slot(record, node.ready));
-        if own || self.away < limit {
+        if self.holds_slot(node) || self.away < limit {
             return Room::Free;
         }
         if self.away_for_good >= limit { Room::Never } else { Room::Queued }
@@ -105,6 +115,8 @@ impl Deciding<'_> {
                     None
                 }
                 Status::Stale { pod, daemon_set, cause } => {
+                    // Its turn depends on the others, and what it waits for names how many are away.
+                    self.judge_again(node);
                     let ready = self.passed(ready_since, READY_SECONDS);
                     Some(match if ready { self.room(node, limit) } else { Room::Queued } {
                         Room::Free => {
@@ -118,6 +130,7 @@ impl Deciding<'_> {
                 Status::Waiting(reason) => {
                     if let Reason::SliceOutdated { .. } = reason {
                         // Whether that counts against it depends on its age.
+                        self.judge_again(node);
                         self.passed(self.now, LOOK_AGAIN_SECONDS);
                     }
                     Some(reason)
@@ -153,9 +166,8 @@ impl Deciding<'_> {
             at: self.now,
             back_at: None,
         };
-        let record = self.record(node);
-        let held = holds_slot(record, node.ready);
-        record.replaced.insert(pod.uid.clone(), replacement);
+        let held = self.holds_slot(node);
+        self.record(node, |record| drop(record.replaced.insert(pod.uid.clone(), replacement)));
         self.away += usize::from(!held);
         self.delete(node, pod, cause, plugin);
     }
@@ -197,17 +209,28 @@ impl Deciding<'_> {
     /// The pod in place of a replaced one serves.
     pub(super) fn back(&mut self, node: &Node, daemon_set: &DaemonSet, serving: &Pod) {
         let now = self.now;
-        let Some(record) = self.memory.nodes.get_mut(&node.name) else { return };
-        let held = holds_slot(record, node.ready);
-        for (uid, replacement) in &mut record.replaced {
-            if replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid {
+        let comes_back = |uid: &String, replacement: &Replacement| {
+            replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid
+        };
+        let record = self.memory.nodes.get(&node.name);
+        if !record.is_some_and(|record| record.replaced.iter().any(|(uid, replacement)| comes_back(uid, replacement))) {
+            return;
+        }
+        let held = record.is_some_and(|record| holds_slot(record, node.ready));
+        if let Some(record) = self.memory.nodes.get_mut(&node.name) {
+            for (_, replacement) in record.replaced.iter_mut().filter(|(uid, replacement)| comes_back(uid, replacement)) {
                 replacement.back_at = Some(now);
-                // A slot is free: nodes that were judged before this one are to see it.
-                self.wake_at = now;
             }
         }
-        if held && !holds_slot(record, node.ready) {
+        // A slot is free: nodes that were judged before this one are to see it.
+        self.wakes(now);
+        if held && !self.memory.nodes.get(&node.name).is_some_and(|record| holds_slot(record, node.ready)) {
             self.away = self.away.saturating_sub(1);
         }
+    }
+
+    /// Whether the node's plugin is away because of us.
+    fn holds_slot(&self, node: &Node) -> bool {
+        self.memory.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && holds_slot(record, node.ready))
     }
 }

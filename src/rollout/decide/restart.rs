@@ -68,6 +68,7 @@ impl Deciding<'_> {
         let choice = devices.choice(node);
         if let Choice::Missing(key) = choice {
             // A restart would leave the node without its GPUs. What was restarted before is still waited for.
+            self.judge_again(node);
             self.unconfigured.push(format!("{} (`{key}`)", node.name));
         }
         let restarts = !matches!(choice, Choice::Missing(_));
@@ -92,6 +93,8 @@ impl Deciding<'_> {
                 Some(_) if devices.is_rolled(pod, daemon_set) => Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }),
                 Some(_) if !node.ready => Some(Reason::NodeNotReady { since: node.ready_since }),
                 Some(stale) => {
+                    // Its turn depends on the others, and what it waits for names how many are away.
+                    self.judge_again(node);
                     let ready = stale.since.or(ready_since).is_none_or(|since| self.passed(since, READY_SECONDS));
                     let room = if ready { self.room(node, limit) } else { Room::Queued };
                     Some(match room {

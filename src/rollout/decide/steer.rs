@@ -3,6 +3,7 @@
 //! node is checked. If we die, held nodes run on with their old driver.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::contract::driver::Traits;
 use crate::rollout::hold;
@@ -34,17 +35,17 @@ impl Deciding<'_> {
         let left = self.assist(nodes, left, fleet);
         let Some(operands) = &fleet.operands else { return left };
         let traits = self.settings.driver.traits();
+        let left = left.into_iter().map(|left| left.map(Arc::new));
         let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits, None)).collect();
-        let members: BTreeMap<&str, Member> = subjects
-            .iter()
-            .map(|subject| {
-                let member = self.member(subject);
-                // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
-                let active = vendor_state(subject.node, traits).is_busy();
-                let in_progress = member.in_progress || active;
-                (subject.node.name.as_str(), Member { in_progress, unavailable: member.unavailable || active, ..member })
-            })
-            .collect();
+        let as_member = |subject: &Subject<'_>| {
+            let member = self.member(subject);
+            // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
+            let active = vendor_state(subject.node, traits).is_busy();
+            let in_progress = member.in_progress || active;
+            Member { in_progress, unavailable: member.unavailable || active, ..member }
+        };
+        let members: Vec<Member> = subjects.iter().map(as_member).collect();
+        let named: Vec<(&str, &Member)> = subjects.iter().map(|subject| subject.node.name.as_str()).zip(&members).collect();
         let mut reasons = Vec::with_capacity(subjects.len());
         let mut candidates = Vec::new();
         let mut ends = false;
@@ -57,16 +58,17 @@ impl Deciding<'_> {
                 Turn::Waits(reason) => Some(reason),
                 Turn::Candidate => {
                     candidates.push(at);
-                    subject.left.clone()
+                    None
                 }
             });
         }
-        let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = if candidates.is_empty() { None } else { self.barrier(&subjects, ends) };
+        let mut throttle = Throttle::new(&self.settings.upgrade, &named);
+        let is_given_up = |subject: &&Subject<'_>| subject.record().is_some_and(|record| self.is_given_up(record));
+        let failed: Vec<String> = subjects.iter().filter(is_given_up).map(|subject| subject.node.name.clone()).collect();
+        let barrier = if candidates.is_empty() { None } else { self.barrier(failed, subjects.len(), ends) };
         for at in candidates {
-            let subject = &subjects[at];
-            let refused = self.refused(subject.node, barrier.as_ref(), &mut throttle, &members);
-            let reason = refused.unwrap_or_else(|| self.lift(subject, traits));
+            let refused = self.refused(named[at], barrier.as_ref(), &mut throttle);
+            let reason = refused.unwrap_or_else(|| self.lift(&subjects[at], traits));
             reasons[at] = Some(Reason::Upgrading(reason));
         }
         reasons
@@ -85,7 +87,7 @@ impl Deciding<'_> {
                 Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
             }
             Found::Record(record) => {
-                self.record(subject.node);
+                self.recorded(subject.node);
                 Turn::Waits(self.lifted(subject, record, traits))
             }
             Found::Nothing => self.resting(subject, traits),
@@ -105,15 +107,15 @@ impl Deciding<'_> {
                         None => self.failed_for(subject, record, Cause::ValidationTimeout, trouble),
                     };
                 }
-                self.wake_at = self.wake_at.min(until);
+                self.wakes(until);
                 return Reason::Upgrading(Upgrading::Validating { trouble, until });
             }
-            return match &subject.left {
+            return match subject.left.as_deref() {
                 Some(reason) if !self.tolerates(reason) => reason.clone(),
                 Some(_) | None => self.handed_back(subject, record),
             };
         }
-        if let Some(Reason::UpgradeFailed { trouble }) = &subject.left
+        if let Some(Reason::UpgradeFailed { trouble }) = subject.left.as_deref()
             && record.state != State::UpgradeFailed
         {
             // Its attempts are used up: it must not keep its slot.
@@ -130,7 +132,7 @@ impl Deciding<'_> {
         if record.state == State::Lifted && !subject.node.unschedulable {
             return self.cordoned_again(subject, record);
         }
-        subject.left.clone().unwrap_or(Reason::Upgrading(Upgrading::Cordoning))
+        subject.left.as_deref().cloned().unwrap_or(Reason::Upgrading(Upgrading::Cordoning))
     }
 
     fn failed_reason(&self, record: &Record, failure: &Failure) -> Reason {
@@ -149,7 +151,7 @@ impl Deciding<'_> {
             let mut patch = patch_of(node);
             hold::release(node, driver, &mut patch);
             if patch.is_empty() {
-                return subject.left.clone().map_or(Turn::Over, Turn::Waits);
+                return subject.left.as_deref().cloned().map_or(Turn::Over, Turn::Waits);
             }
             let current = subject.pod.as_ref().is_some_and(|driver| driver.newest);
             if vendor_state(node, traits) == VendorState::UpgradeRequired && current {
@@ -167,7 +169,7 @@ impl Deciding<'_> {
             // A hold that was lost: the controller goes one node at a time without us, but not by our limits.
             self.issue(hold::hold(node, driver), false);
         }
-        Turn::Waits(subject.left.clone().unwrap_or(Reason::Upgrading(Upgrading::Cordoning)))
+        Turn::Waits(subject.left.as_deref().cloned().unwrap_or(Reason::Upgrading(Upgrading::Cordoning)))
     }
 
     /// Lets go of a node: label, cordon and record in one patch.

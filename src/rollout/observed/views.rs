@@ -1,8 +1,7 @@
 //! Collections of views whose clones cost a pointer: caches, snapshots and what a snapshot is compared with hold each view once, and a
 //! list that did not change once as a whole. What is changed in one clone is copied first.
 
-use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::ops::{Index, IndexMut};
 use std::sync::{Arc, OnceLock};
 
@@ -10,12 +9,6 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Views<T> {
     list: Arc<List<T>>,
-}
-
-/// Views by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named<T> {
-    views: Arc<BTreeMap<String, Arc<T>>>,
 }
 
 /// A view of something that is on a node.
@@ -67,11 +60,6 @@ pub struct Iter<'a, T> {
 /// The views of [`Views`], to be changed.
 type IterMut<'a, T> = std::iter::Map<std::slice::IterMut<'a, Arc<T>>, fn(&'a mut Arc<T>) -> &'a mut T>;
 
-/// Names and views of [`Named`].
-pub struct NamedIter<'a, T> {
-    views: std::collections::btree_map::Iter<'a, String, Arc<T>>,
-}
-
 impl<'a, T> Iterator for Iter<'a, T> {
     type Item = &'a T;
 
@@ -90,27 +78,9 @@ impl<T> DoubleEndedIterator for Iter<'_, T> {
     }
 }
 
-impl<'a, T> Iterator for NamedIter<'a, T> {
-    type Item = (&'a String, &'a T);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.views.next().map(|(name, view)| (name, view.as_ref()))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.views.size_hint()
-    }
-}
-
 impl<T> Default for Views<T> {
     fn default() -> Self {
         Self { list: Arc::new(List::new(Vec::new())) }
-    }
-}
-
-impl<T> Default for Named<T> {
-    fn default() -> Self {
-        Self { views: Arc::default() }
     }
 }
 
@@ -168,6 +138,28 @@ impl<T> Views<T> {
     /// Whether it is the very list of another one: neither has changed since they were one.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.list, &other.list)
+    }
+
+    /// The views that only one of the two lists has. A view that was replaced by an equal one counts.
+    pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a T> {
+        if self.is_same(other) {
+            return Vec::new();
+        }
+        // Lists keep their order: nearly always one place is another, or one is more or less.
+        let (left, right) = (self.list.views.as_slice(), other.list.views.as_slice());
+        let same = |(one, two): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, two);
+        let begin = left.iter().zip(right).take_while(same).count();
+        let (left, right) = (&left[begin..], &right[begin..]);
+        let end = left.iter().rev().zip(right.iter().rev()).take_while(same).count();
+        let (left, right) = (&left[..left.len() - end], &right[..right.len() - end]);
+        let known = |views: &[Arc<T>]| views.iter().map(Arc::as_ptr).collect::<HashSet<_>>();
+        let (ours, theirs) = (known(left), known(right));
+        let only = |views: &'a [Arc<T>], others: &HashSet<*const T>| {
+            views.iter().filter(|view| !others.contains(&Arc::as_ptr(view))).map(AsRef::as_ref).collect::<Vec<_>>()
+        };
+        let mut found = only(left, &theirs);
+        found.extend(only(right, &ours));
+        found
     }
 
     /// One list after the other.
@@ -281,112 +273,6 @@ impl<T: Clone> IndexMut<usize> for Views<T> {
     }
 }
 
-impl<T> Named<T> {
-    /// The one of a name.
-    pub fn get<Q: Ord + ?Sized>(&self, name: &Q) -> Option<&T>
-    where
-        String: Borrow<Q>,
-    {
-        self.views.get(name).map(AsRef::as_ref)
-    }
-
-    /// Whether there is one of this name.
-    pub fn contains_key<Q: Ord + ?Sized>(&self, name: &Q) -> bool
-    where
-        String: Borrow<Q>,
-    {
-        self.views.contains_key(name)
-    }
-
-    /// Names and views, in the order of the names.
-    pub fn iter(&self) -> NamedIter<'_, T> {
-        NamedIter { views: self.views.iter() }
-    }
-
-    /// The names, in their order.
-    pub fn keys(&self) -> impl Iterator<Item = &String> {
-        self.views.keys()
-    }
-
-    /// The views, in the order of their names.
-    pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.views.values().map(AsRef::as_ref)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.views.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.views.is_empty()
-    }
-
-    /// Adds one, or takes the place of the one of that name.
-    pub fn insert(&mut self, name: String, view: T) {
-        Arc::make_mut(&mut self.views).insert(name, Arc::new(view));
-    }
-
-    /// Removes the one of a name.
-    pub fn remove(&mut self, name: &str) {
-        Arc::make_mut(&mut self.views).remove(name);
-    }
-
-    /// Removes all.
-    pub fn clear(&mut self) {
-        self.views = Arc::default();
-    }
-}
-
-impl<T: Clone> Named<T> {
-    /// The one of a name, to be changed.
-    pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        Arc::make_mut(&mut self.views).get_mut(name).map(Arc::make_mut)
-    }
-
-    /// All, to be changed.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        Arc::make_mut(&mut self.views).values_mut().map(Arc::make_mut)
-    }
-}
-
-impl<const N: usize, T> From<[(String, T); N]> for Named<T> {
-    fn from(views: [(String, T); N]) -> Self {
-        views.into_iter().collect()
-    }
-}
-
-impl<T> FromIterator<(String, T)> for Named<T> {
-    fn from_iter<I: IntoIterator<Item = (String, T)>>(views: I) -> Self {
-        views.into_iter().map(|(name, view)| (name, Arc::new(view))).collect()
-    }
-}
-
-impl<T> FromIterator<(String, Arc<T>)> for Named<T> {
-    fn from_iter<I: IntoIterator<Item = (String, Arc<T>)>>(views: I) -> Self {
-        Self { views: Arc::new(views.into_iter().collect()) }
-    }
-}
-
-impl<'a, T> IntoIterator for &'a Named<T> {
-    type IntoIter = NamedIter<'a, T>;
-    type Item = (&'a String, &'a T);
-
-    fn into_iter(self) -> NamedIter<'a, T> {
-        self.iter()
-    }
-}
-
-impl<T> Index<&str> for Named<T> {
-    type Output = T;
-
-    /// The one of a name that is there.
-    fn index(&self, name: &str) -> &T {
-        &self.views[name]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,10 +285,25 @@ mod tests {
         views.iter_mut().for_each(|view| view.push('x'));
         views[1].push('y');
         assert_eq!((views[0].as_str(), views[1].as_str(), before[0].as_str()), ("ax", "bxy", "a"));
-        let mut named: Named<String> = [("n".to_owned(), "a".to_owned())].into_iter().collect();
-        let before = named.clone();
-        named.get_mut("n").expect("it is there").push('x');
-        assert_eq!((named["n"].as_str(), before["n"].as_str()), ("ax", "a"));
+    }
+
+    #[test]
+    fn lists_tell_what_only_one_of_them_has() {
+        let mut views: Views<u32> = vec![0, 1, 2, 3, 4, 5].into();
+        let before = views.clone();
+        let differing = |views: &Views<u32>| {
+            let mut found: Vec<u32> = before.differing(views).into_iter().copied().collect();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(differing(&views), [0; 0]);
+        views[2] = 20;
+        assert_eq!(differing(&views), [2, 20]);
+        views.push(6);
+        assert_eq!(differing(&views), [2, 6, 20]);
+        views.swap_remove(1);
+        assert_eq!(differing(&views), [1, 2, 6, 20], "one that moved is no other one");
+        assert_eq!(differing(&Views::new()), [0, 1, 2, 3, 4, 5]);
     }
 
     impl OnNode for (&str, u32) {

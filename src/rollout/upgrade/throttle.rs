@@ -102,8 +102,8 @@ pub enum Refusal {
 }
 
 impl<'a> Throttle<'a> {
-    /// The limits over these nodes, by name.
-    pub fn new(upgrade: &Upgrade, members: &'a BTreeMap<&'a str, Member>) -> Self {
+    /// The limits over these nodes, each with its name.
+    pub fn new(upgrade: &Upgrade, members: &[(&'a str, &'a Member)]) -> Self {
         let total = members.len();
         let policy = &upgrade.policy;
         let parallel = if policy.max_parallel_upgrades == 0 { total } else { policy.max_parallel_upgrades as usize };

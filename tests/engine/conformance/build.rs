@@ -22,7 +22,7 @@ fn cluster() -> Observed {
 
 fn node(observed: &mut Observed, name: &str) {
     let node = Node { name: name.into(), ready: true, labels: labels(&[("gpu", "true")]), ..Node::default() };
-    observed.nodes.insert(name.into(), node);
+    observed.nodes.insert(name, node);
 }
 
 fn daemon_set(observed: &mut Observed, name: &str, desired: i32) {

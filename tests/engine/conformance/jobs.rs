@@ -94,7 +94,7 @@ fn line_062_and_064_running_and_pending_jobs_of_the_node_count_in_every_namespac
     let app = [("app".to_owned(), "nvidia-driver-daemonset".to_owned())];
     let mut observed = Observed { cluster_policy: Api::Served(Some(ClusterPolicy::default())), ..Observed::default() };
     for name in ["a", "b"] {
-        observed.nodes.insert(name.into(), Node { name: name.into(), ..Node::default() });
+        observed.nodes.insert(name, Node { name: name.into(), ..Node::default() });
         let pod =
             Pod { name: name.into(), node: Some(name.into()), owner: Some("ds".into()), labels: app.clone().into(), ..Pod::default() };
         observed.pods.push(pod);

@@ -20,7 +20,7 @@ fn on() -> UpgradePolicy {
 fn node(observed: &mut Observed, name: &str, pairs: &[(&str, &str)]) {
     let mut labels: Labels = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     labels.insert(names::GPU_PRESENT_LABEL.into(), "true".into());
-    observed.nodes.insert(name.into(), Node { name: name.into(), uid: name.into(), ready: true, labels, ..Node::default() });
+    observed.nodes.insert(name, Node { name: name.into(), uid: name.into(), ready: true, labels, ..Node::default() });
 }
 
 fn owned(observed: &mut Observed, name: &str, owner: &str, state: State) {

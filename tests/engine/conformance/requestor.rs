@@ -139,7 +139,7 @@ fn line_143_switched_off_its_labels_and_objects_go() {
     let object =
         |name: &str, who: &str| workload::Maintenance { name: name.into(), requestor: who.into(), ..workload::Maintenance::default() };
     let mut observed = Observed { nodes: [("a".to_owned(), labeled)].into(), ..Observed::default() };
-    observed.nodes.insert("b".into(), Node { name: "b".into(), ..Node::default() });
+    observed.nodes.insert("b", Node { name: "b".into(), ..Node::default() });
     observed.workloads.maintenances = Api::Served(vec![object("ours-a", "ours"), object("theirs-a", "theirs")]);
     let policy = |auto_upgrade| NicClusterPolicy {
         ofed: Some(ImageSpec::default()),

@@ -53,7 +53,8 @@ impl World {
                 replaced.cause.clear();
             }
         }
-        memory.waiting.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 40));
+        let waiting = memory.waiting.values_mut().chain(&mut memory.fleet_waiting);
+        waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
         memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
         memory.issued.values_mut().for_each(|at| *at = older(*at, seconds, 10));
         memory.patched.values_mut().for_each(|patched| patched.at = older(patched.at, seconds, 10));

@@ -242,7 +242,7 @@ impl World {
         self.dirty = decision.wake_at <= now();
         if decision.verdict.is_none() && decision.waits.iter().all(|wait| wait.node.is_some()) {
             let known =
-                |node: &String| decision.outcomes.contains_key(node) || decision.waits.iter().any(|wait| wait.node.as_ref() == Some(node));
+                |node: &str| decision.outcomes.contains_key(node) || decision.waits.iter().any(|wait| wait.node.as_deref() == Some(node));
             if let Some(node) = observed.nodes.keys().find(|node| !known(node)) {
                 return Err(format!("{node} does not move, and nobody says why"));
             }

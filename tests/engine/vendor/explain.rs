@@ -267,7 +267,7 @@ fn a_state_without_driver_pod_is_nobodys() {
     let label = |state: &str| [("nvidia.com/gpu-driver-upgrade-state".to_owned(), state.to_owned())].into();
     let mut observed = Observed::default();
     for (name, state) in [("a", "cordon-required"), ("b", "upgrade-done"), ("seen", "cordon-required")] {
-        observed.nodes.insert(name.into(), Node { name: name.into(), labels: label(state), ..Node::default() });
+        observed.nodes.insert(name, Node { name: name.into(), labels: label(state), ..Node::default() });
     }
     let found = stranded(&observed, &of([node("seen", State::CordonRequired)]));
     assert_eq!(found, [Waiting { node: "a".into(), state: State::CordonRequired, wait: Wait::NoDriverPod }]);

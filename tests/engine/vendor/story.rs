@@ -158,7 +158,7 @@ fn steps(before: &Observed, after: &Observed) -> Vec<(String, State, State)> {
     let state =
         |observed: &Observed, name: &str| observed.nodes.get(name).map(|node| State::of(node.labels.get(label).map(String::as_str)));
     let both = after.nodes.keys().filter_map(|name| Some((name, state(before, name)?, state(after, name)?)));
-    both.filter(|(_, from, to)| from != to).map(|(name, from, to)| (name.clone(), from, to)).collect()
+    both.filter(|(_, from, to)| from != to).map(|(name, from, to)| (name.to_string(), from, to)).collect()
 }
 
 /// What the trace's own projection leaves out of view would make every test in here empty.

@@ -272,11 +272,11 @@ impl Deciding<'_> {
             if self.now >= until {
                 return Step::Fails(Cause::ValidationTimeout, trouble);
             }
-            self.wake_at = self.wake_at.min(until);
+            self.wakes(until);
             return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
         }
         let not_ready = (!subject.node.ready).then_some(Reason::NodeNotReady { since: subject.node.ready_since });
-        match not_ready.as_ref().or(subject.left.as_ref()) {
+        match not_ready.as_ref().or(subject.left.as_deref()) {
             None => Step::Done,
             Some(reason) if self.tolerates(reason) => Step::Done,
             Some(reason) => self.unfinished(subject.node, reason),

@@ -86,7 +86,7 @@ impl Deciding<'_> {
                 return Clearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
             }
             if asked {
-                self.wake_at = self.wake_at.min(until);
+                self.wakes(until);
             }
         }
         for going in &plan.evict {
@@ -205,7 +205,7 @@ impl Deciding<'_> {
         let queue = std::mem::take(&mut self.evictions);
         let turn = pace::turn(queue.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref())), self.now);
         if let Some(next) = turn.next {
-            self.wake_at = self.wake_at.min(next);
+            self.wakes(next);
         }
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
         let asks = !chosen.is_empty();

@@ -59,7 +59,7 @@ impl Deciding<'_> {
             .collect();
         patch.news = Some(News::Upgraded(format!("{}{}{stays}", record.told(self.now), replaced.concat())));
         if self.issue(patch, false) {
-            self.record(subject.node).steps = record.steps();
+            self.record(subject.node, |known| known.steps = record.steps());
         }
         Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
     }
@@ -90,12 +90,12 @@ impl Deciding<'_> {
             Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned }
         } else {
             let at = self.now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
-            self.wake_at = self.wake_at.min(at);
+            self.wakes(at);
             Upgrading::Retry { message, attempts, limit, at }
         };
         patch.news = Some(News::Failed(format!("{cause}: {reason}; {}", failed.told(self.now))));
         if self.issue(patch, false) {
-            self.record(subject.node).steps = failed.steps();
+            self.record(subject.node, |known| known.steps = failed.steps());
         }
         Turn::Waits(Reason::Upgrading(reason))
     }

@@ -82,7 +82,7 @@ impl Scene {
     pub(super) fn join(&mut self, name: &str) {
         let labels = labels(&[(names::GPU_PRESENT_LABEL, "true"), (names::DEPLOY_DRIVER_LABEL, "true")]);
         let node = Node { name: name.into(), uid: name.into(), ready: true, kubelet: "v1.33.1".into(), labels, ..Node::default() };
-        self.observed.nodes.insert(name.into(), node);
+        self.observed.nodes.insert(name, node);
         self.observed.pods.push(Pod {
             name: format!("driver-{name}"),
             uid: format!("driver-{name}"),

@@ -92,7 +92,7 @@ fn wrong_count(observed: &Observed, daemon_set: &DaemonSet, own: &[&Pod]) -> Opt
         Vec::new()
     };
     let on_nodes = own.iter().filter_map(|pod| pod.node.as_ref());
-    let surplus = on_nodes.filter(|name| !observed.nodes.get(*name).is_some_and(wants_one)).cloned().collect();
+    let surplus = on_nodes.filter(|name| !observed.nodes.get(name).is_some_and(wants_one)).cloned().collect();
     Some(BuildError::PodCount { daemon_set: daemon_set.name.clone(), desired: daemon_set.desired, owned, missing, surplus })
 }
 

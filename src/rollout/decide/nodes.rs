@@ -1,0 +1,301 @@
+//! Judges the nodes: those of which something has changed. What is known of the others is taken over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::contract::duty::Duty;
+use crate::contract::record::{NodeRecord, Outcome};
+use crate::contract::settings::Settings;
+use crate::rollout::memory::Memory;
+use crate::rollout::named::Named;
+use crate::rollout::observed::{Node, Observed};
+use crate::rollout::reason::{Reason, Wait};
+
+use super::rest::{Driven, Rest, Standing};
+use super::sweep::{Seen, Sweep};
+use super::{Deciding, Decision, Fleet};
+
+/// A node that is judged.
+pub(super) struct Judged<'a> {
+    /// Its place among those that the decision is about.
+    pub(super) place: usize,
+    pub(super) node: &'a Node,
+    /// What it waits for; first without its upgrade, then with it.
+    pub(super) reason: Option<Arc<Reason>>,
+    /// When it has to be judged again though nothing has changed.
+    pub(super) moment: Timestamp,
+    pub(super) driven: Driven,
+}
+
+/// What was found of the nodes.
+pub(super) struct Standings {
+    all: Named<Standing>,
+    /// Nodes with a plugin that is not back.
+    open: BTreeSet<Arc<str>>,
+    /// Nodes that have to be judged again in any case.
+    restless: BTreeSet<Arc<str>>,
+}
+
+impl Deciding<'_> {
+    /// Judges every node that was there when the run began; nodes that joined since then are served but not waited for.
+    pub(super) fn each_node(&mut self, sweep: &mut Sweep<'_>, fleet: &Fleet<'_>) -> Standings {
+        self.outcomes = sweep.since.map(|since| since.last.outcomes.clone()).unwrap_or_default();
+        let mut open = self.open(sweep);
+        for name in self.gone(sweep).into_iter().chain(self.close_replacements(&mut open, fleet)) {
+            sweep.wake(&name);
+            self.restless.insert(name);
+        }
+        let is_member = |seen: &&Seen<'_>| seen.rest.map_or_else(|| self.is_member(seen.node), |standing| standing.is_member);
+        let members = sweep.listed.iter().filter(is_member).count();
+        let tolerated = self.settings.tolerate_not_ready.of(members).min(members.saturating_sub(1));
+        let sweep = &*sweep;
+        let mut judged: Vec<Judged<'_>> = Vec::new();
+        for (place, seen) in sweep.listed.iter().enumerate().filter(|(_, seen)| seen.rest.is_none()) {
+            self.moment = Timestamp::MAX;
+            let reason = self.node(seen.node, fleet).map(Arc::new);
+            judged.push(Judged { place, node: seen.node, reason, moment: self.moment, driven: Driven::default() });
+        }
+        let mut standings = sweep.since.map(|since| since.last.standings.clone()).unwrap_or_default();
+        for name in sweep.since.iter().flat_map(|since| &since.changed).filter(|name| !self.observed.nodes.contains_key(name)) {
+            standings.remove(name);
+        }
+        for (name, has_driver) in &sweep.others {
+            standings.insert(Arc::clone(name), Standing::unlisted(*has_driver));
+        }
+        if self.settings.has(Duty::Drive) {
+            let turns = self.drive(sweep, &mut judged, fleet);
+            self.ends_driven(sweep, &mut judged, &turns, tolerated);
+        } else {
+            self.ends_of_all(sweep, &judged, fleet, tolerated);
+        }
+        let own = |node: &Node| fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node));
+        for one in judged {
+            let seen = &sweep.listed[one.place];
+            standings.insert(
+                Arc::clone(seen.name),
+                Standing {
+                    has_driver: seen.has_driver,
+                    listed: true,
+                    is_member: self.is_member(one.node),
+                    own_driver: own(one.node),
+                    rests: !one.driven.in_progress,
+                    moment: one.moment,
+                    reason: one.reason,
+                    driven: one.driven,
+                },
+            );
+        }
+        self.note_unconfigured();
+        let own = sweep.listed.iter().filter(|seen| seen.rest.map_or_else(|| own(seen.node), |standing| standing.own_driver)).count();
+        if own > 0 {
+            self.notes
+                .push(format!("{own} GPU nodes run the driver of their own image: the version that is asked for does not reach them"));
+        }
+        let joined = sweep.listed.len() - members;
+        if joined > 0 {
+            self.notes
+                .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
+        }
+        Standings { all: standings, open, restless: std::mem::take(&mut self.restless) }
+    }
+
+    /// Nodes with a plugin that is not back, as it is remembered now.
+    fn open(&self, sweep: &Sweep<'_>) -> BTreeSet<Arc<str>> {
+        let is_open = |record: &NodeRecord| record.replaced.values().any(|replacement| replacement.back_at.is_none());
+        let Some(since) = sweep.since else {
+            return self.memory.nodes.iter().filter(|(_, record)| is_open(record)).map(|(name, _)| Arc::clone(name)).collect();
+        };
+        let mut open = since.last.open.clone();
+        for name in &since.changed {
+            open.remove(*name);
+            if self.memory.nodes.get(name).is_some_and(is_open) {
+                open.insert(Arc::from(*name));
+            }
+        }
+        open
+    }
+
+    /// How it stands with all nodes, where nodes are driven. What those at rest wait for is what they waited for; whoever waits for its turn
+    /// may wait for something else now.
+    fn ends_driven(&mut self, sweep: &Sweep<'_>, judged: &mut [Judged<'_>], turns: &[Option<Arc<Reason>>], tolerated: usize) {
+        let mut not_ready = 0;
+        let mut judged = judged.iter_mut().peekable();
+        for (place, seen) in sweep.listed.iter().enumerate() {
+            let turn = turns.get(place).and_then(Option::as_ref);
+            let Some(standing) = seen.rest else {
+                let Some(one) = judged.next_if(|one| one.place == place) else { continue };
+                one.reason = turn.cloned().or_else(|| one.reason.take());
+                self.moment = one.moment;
+                (one.driven.outcome, one.driven.waits) = self.comes_to(seen, one.reason.as_ref(), &mut not_ready, tolerated);
+                one.moment = self.moment;
+                continue;
+            };
+            let known = standing.driven.waits;
+            if let Some(reason) = turn
+                && (standing.driven.outcome.is_some() || known.is_none_or(|(kind, _)| kind != reason.name()) || !standing.is_member)
+            {
+                self.judge_again(seen.node);
+                self.comes_to(seen, Some(reason), &mut not_ready, tolerated);
+                continue;
+            }
+            self.wake_at = self.wake_at.min(standing.moment);
+            let Some((reason, (_, since))) = turn.or(standing.reason.as_ref()).zip(known) else { continue };
+            let wait = Wait { node: Some(Arc::clone(seen.name)), reason: Arc::clone(reason), since };
+            match standing.driven.outcome {
+                None => self.waits.push(wait),
+                Some(Outcome::Failed) => self.failures.push(wait),
+                Some(Outcome::Done | Outcome::Deferred | Outcome::Gone) => {}
+            }
+        }
+    }
+
+    /// The same where the vendor's controller acts: what keeps a node there is looked at for all of them.
+    fn ends_of_all(&mut self, sweep: &Sweep<'_>, judged: &[Judged<'_>], fleet: &Fleet<'_>, tolerated: usize) {
+        let mut left: Vec<Option<Reason>> = Vec::with_capacity(sweep.listed.len());
+        let mut own = judged.iter().peekable();
+        for (place, seen) in sweep.listed.iter().enumerate() {
+            let one = own.next_if(|one| one.place == place);
+            let reason = one.map_or_else(|| seen.rest.and_then(|standing| standing.reason.as_ref()), |one| one.reason.as_ref());
+            self.wake_at = seen.rest.map_or(self.wake_at, |standing| self.wake_at.min(standing.moment));
+            left.push(reason.map(|reason| Reason::clone(reason)));
+        }
+        let nodes: Vec<&Node> = sweep.nodes().collect();
+        let reasons = if self.settings.has(Duty::Steer) {
+            self.steer(&nodes, left, fleet)
+        } else if self.settings.has(Duty::Wake) {
+            self.assist(&nodes, left, fleet)
+        } else {
+            self.explained(&nodes, left)
+        };
+        let mut not_ready = 0;
+        for (seen, reason) in sweep.listed.iter().zip(reasons) {
+            self.comes_to(seen, reason.map(Arc::new).as_ref(), &mut not_ready, tolerated);
+        }
+    }
+
+    /// What has become of a node, and since when it waits for what it waits for.
+    fn comes_to(
+        &mut self,
+        seen: &Seen<'_>,
+        reason: Option<&Arc<Reason>>,
+        not_ready: &mut usize,
+        tolerated: usize,
+    ) -> (Option<Outcome>, Option<(&'static str, Timestamp)>) {
+        let (outcome, waits) = if self.is_member(seen.node) {
+            match reason {
+                None => {
+                    self.ends(seen.node, Outcome::Done, None);
+                    (Some(Outcome::Done), None)
+                }
+                Some(reason) => {
+                    let (outcome, since) = self.waits_or_ends(seen, reason, not_ready, tolerated);
+                    (outcome, Some((reason.name(), since)))
+                }
+            }
+        } else {
+            (None, None)
+        };
+        if outcome.is_none() {
+            self.outcomes.remove(seen.name);
+        }
+        (outcome, waits)
+    }
+
+    /// Whether the run is about the node: it was there when the run began, or its upgrade is ours.
+    fn is_member(&self, node: &Node) -> bool {
+        let ours = node.annotations.contains_key(self.settings.driver.traits().own_record);
+        let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
+        node.created <= self.memory.started_at || ours || started
+    }
+
+    /// Nodes of the run that left the cluster; the answer: those of which that is news.
+    fn gone(&mut self, sweep: &Sweep<'_>) -> Vec<Arc<str>> {
+        let now = self.now;
+        let names: Vec<Arc<str>> = match sweep.since {
+            None => self.memory.nodes.keys().cloned().collect(),
+            Some(since) => since.changed.iter().map(|name| Arc::from(*name)).collect(),
+        };
+        let mut news = Vec::new();
+        for name in names {
+            self.outcomes.remove(&name);
+            let node = self.observed.nodes.get(&name);
+            if node.is_none() {
+                self.memory.waiting.remove(&name);
+                self.memory.ready.remove(&name);
+            }
+            let Some(record) = self.memory.nodes.get(&name) else { continue };
+            let there = node.is_some_and(|node| node.uid == record.uid);
+            if !there && record.outcome != Some(Outcome::Gone) {
+                if let Some(record) = self.memory.nodes.get_mut(&name) {
+                    record.outcome = Some(Outcome::Gone);
+                    record.reason = None;
+                    record.since = Some(now);
+                    for replacement in record.replaced.values_mut() {
+                        replacement.back_at.get_or_insert(now);
+                    }
+                }
+                news.push(Arc::clone(&name));
+            }
+            if self.memory.nodes.get(&name).is_some_and(|record| record.outcome == Some(Outcome::Gone)) {
+                self.outcomes.insert(name, Outcome::Gone);
+            }
+        }
+        if sweep.since.is_none() {
+            let nodes = &self.observed.nodes;
+            self.memory.waiting.retain(|name, _| nodes.contains_key(name));
+            self.memory.ready.retain(|name, _| nodes.contains_key(name));
+        }
+        news
+    }
+}
+
+impl Standing {
+    fn unlisted(has_driver: bool) -> Self {
+        Self {
+            has_driver,
+            listed: false,
+            is_member: false,
+            own_driver: false,
+            rests: true,
+            moment: Timestamp::MAX,
+            reason: None,
+            driven: Driven::default(),
+        }
+    }
+}
+
+impl Standings {
+    /// What the next decision may take over: nothing of nodes for which something was done or written down.
+    pub(super) fn rest(
+        mut self,
+        decision: &Decision,
+        before: &Memory,
+        (observed, settings, now): (&Observed, &Settings, Timestamp),
+        restarts: bool,
+    ) -> Rest {
+        let after = &decision.memory;
+        let mut names: BTreeSet<&str> = self.restless.iter().map(|name| &**name).collect();
+        names.extend(before.nodes.differing(&after.nodes).into_iter().map(|name| &**name));
+        names.extend(before.waiting.differing(&after.waiting).into_iter().map(|name| &**name));
+        names.extend(before.ready.differing(&after.ready).into_iter().map(|name| &**name));
+        names.extend(before.patched.differing(&after.patched).into_iter().map(|name| &**name));
+        names.extend(decision.actions.iter().map(super::Action::node));
+        names.extend(decision.focus.iter().map(String::as_str));
+        for name in names {
+            if self.all.get(name).is_some_and(|standing| standing.rests)
+                && let Some(standing) = self.all.get_mut(name)
+            {
+                standing.rests = false;
+            }
+        }
+        for name in before.nodes.differing(&after.nodes) {
+            self.open.remove(name);
+            if after.nodes.get(name).is_some_and(|record| record.replaced.values().any(|replacement| replacement.back_at.is_none())) {
+                self.open.insert(Arc::clone(name));
+            }
+        }
+        Rest::of(&before.rest, settings, (observed, after, now), (self.all, decision.outcomes.clone(), self.open, restarts))
+    }
+}

@@ -1,0 +1,260 @@
+//! What the last decision found of each node. A node of which nothing has changed since is at rest: what was found of it still holds, and it
+//! is not judged again. This changes what a decision costs, and nothing of what it says: the same memory without it comes to the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::contract::record::{Config, NodeRecord, Outcome};
+use crate::contract::settings::Settings;
+use crate::rollout::memory::{Memory, Patched};
+use crate::rollout::named::Named;
+use crate::rollout::node::lacking;
+use crate::rollout::observed::{Api, DevicePlugin, Dra, Observed, Pod, Views, workload};
+use crate::rollout::pods::filter::Own;
+use crate::rollout::reason::Reason;
+use crate::rollout::upgrade::throttle::Member;
+
+/// What the last decision found, beside what it remembers. Two of them are always equal.
+#[derive(Clone, Default)]
+pub struct Rest(Option<Arc<Last>>);
+
+impl PartialEq for Rest {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Rest {}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Rest")
+    }
+}
+
+/// What a node came to.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    /// It needs the driver.
+    pub(super) has_driver: bool,
+    /// It is one of those that are judged.
+    pub(super) listed: bool,
+    /// The run is about it.
+    pub(super) is_member: bool,
+    /// It keeps the driver of its own image.
+    pub(super) own_driver: bool,
+    /// Judged again it would do nothing, and come to the same.
+    pub(super) rests: bool,
+    /// When it has to be judged again though nothing has changed.
+    pub(super) moment: Timestamp,
+    /// What it waits for; in mode `drive` with its upgrade, in the others without.
+    pub(super) reason: Option<Arc<Reason>>,
+    /// Mode `drive`.
+    pub(super) driven: Driven,
+}
+
+/// What a node is to the upgrades of the others, and what has become of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Driven {
+    /// What limits see of it. `None`: they do not count it.
+    pub(super) member: Option<Member>,
+    /// It failed, and is not tried again.
+    pub(super) given_up: bool,
+    /// It may be started; how often it has been before.
+    pub(super) candidate: Option<u32>,
+    /// It is being upgraded.
+    pub(super) in_progress: bool,
+    /// How it ended.
+    pub(super) outcome: Option<Outcome>,
+    /// Since when it waits for this kind of reason.
+    pub(super) waits: Option<(&'static str, Timestamp)>,
+}
+
+/// The last decision.
+pub(super) struct Last {
+    settings: Arc<Settings>,
+    /// What was observed, as far as nodes at rest depend on it.
+    observed: Observed,
+    fixed: Fixed,
+    records: Named<NodeRecord>,
+    waiting: Named<(&'static str, Timestamp)>,
+    ready: Named<(String, Timestamp)>,
+    patched: Named<Patched>,
+    pub(super) standings: Named<Standing>,
+    pub(super) outcomes: Named<Outcome>,
+    /// Nodes with a plugin that is not back.
+    pub(super) open: BTreeSet<Arc<str>>,
+    /// Stale pods of the device plugin were restarted.
+    pub(super) restarts: bool,
+}
+
+/// What all nodes depend on besides what is observed.
+#[derive(PartialEq)]
+struct Fixed {
+    started_at: Timestamp,
+    taken_up: Timestamp,
+    deadline: Timestamp,
+    /// The deadline is over.
+    over: bool,
+    configs: BTreeMap<String, Config>,
+    issued: BTreeMap<String, Timestamp>,
+    own: Own,
+}
+
+impl Fixed {
+    fn of(memory: &Memory, now: Timestamp) -> Self {
+        Self {
+            started_at: memory.started_at,
+            taken_up: memory.taken_up,
+            deadline: memory.deadline,
+            over: now >= memory.deadline,
+            configs: memory.configs.clone(),
+            issued: memory.issued.clone(),
+            own: memory.own.clone(),
+        }
+    }
+}
+
+/// The last decision, and what has changed since then.
+pub(super) struct Since<'a> {
+    pub(super) last: &'a Last,
+    /// The nodes of which something has.
+    pub(super) changed: BTreeSet<&'a str>,
+}
+
+impl Rest {
+    /// What may be taken from the last decision. `None`: something has changed that concerns all nodes.
+    pub(super) fn since<'a>(
+        &'a self,
+        observed: &'a Observed,
+        settings: &Settings,
+        memory: &'a Memory,
+        now: Timestamp,
+    ) -> Option<Since<'a>> {
+        let last = self.0.as_deref()?;
+        let same = *last.settings == *settings
+            && last.fixed == Fixed::of(memory, now)
+            && is_same_fleet(&last.observed, observed)
+            && (last.observed.pods.is_same(&observed.pods)
+                || lacking(&last.observed, settings.driver) == lacking(observed, settings.driver));
+        same.then(|| Since { last, changed: last.changed(observed, memory) })
+    }
+
+    /// Of the decision that ends with this memory.
+    pub(super) fn of(
+        before: &Self,
+        settings: &Settings,
+        (observed, memory, now): (&Observed, &Memory, Timestamp),
+        (standings, outcomes, open, restarts): (Named<Standing>, Named<Outcome>, BTreeSet<Arc<str>>, bool),
+    ) -> Self {
+        let known = before.0.as_ref().map(|last| &last.settings).filter(|known| ***known == *settings);
+        Self(Some(Arc::new(Last {
+            settings: known.map_or_else(|| Arc::new(settings.clone()), Arc::clone),
+            observed: thin(observed),
+            fixed: Fixed::of(memory, now),
+            records: memory.nodes.clone(),
+            waiting: memory.waiting.clone(),
+            ready: memory.ready.clone(),
+            patched: memory.patched.clone(),
+            standings,
+            outcomes,
+            open,
+            restarts,
+        })))
+    }
+}
+
+impl Last {
+    fn changed<'a>(&'a self, observed: &'a Observed, memory: &'a Memory) -> BTreeSet<&'a str> {
+        let names = [
+            self.observed.nodes.differing(&observed.nodes),
+            self.records.differing(&memory.nodes),
+            self.waiting.differing(&memory.waiting),
+            self.ready.differing(&memory.ready),
+            self.patched.differing(&memory.patched),
+        ];
+        let mut changed: BTreeSet<&str> = names.into_iter().flatten().map(|name| &**name).collect();
+        for (before, now) in lists(&self.observed).into_iter().zip(lists(observed)) {
+            changed.extend(before.differing(now).into_iter().filter_map(|pod| pod.node.as_deref()));
+        }
+        if let (Api::Served(before), Api::Served(now)) = (&self.observed.dra.slices, &observed.dra.slices) {
+            changed.extend(before.differing(now).into_iter().map(|slice| slice.node.as_str()));
+        }
+        changed
+    }
+}
+
+/// Lists of which a node depends on what is on it.
+fn lists(observed: &Observed) -> [&Views<Pod>; 4] {
+    [&observed.pods, &observed.dra.pods, &observed.device_plugin.pods, &observed.validators]
+}
+
+/// Whether what concerns all nodes is the same. Workloads are only looked at for nodes that are being upgraded, which are never at rest;
+/// a NodeMaintenance keeps others from being started.
+fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
+    let Observed {
+        nodes: _,
+        operator,
+        cluster_policy,
+        nic_cluster_policy,
+        nvidia_drivers,
+        daemon_sets,
+        revisions,
+        pods: _,
+        dra,
+        device_plugin,
+        validators: _,
+        workloads,
+    } = before;
+    let Dra { namespaces, daemon_sets: dra_daemon_sets, pods: _, slices } = dra;
+    let DevicePlugin { config, daemon_sets: plugin_daemon_sets, revisions: plugin_revisions, pods: _ } = device_plugin;
+    *operator == now.operator
+        && *cluster_policy == now.cluster_policy
+        && *nic_cluster_policy == now.nic_cluster_policy
+        && *nvidia_drivers == now.nvidia_drivers
+        && *daemon_sets == now.daemon_sets
+        && *revisions == now.revisions
+        && *namespaces == now.dra.namespaces
+        && *dra_daemon_sets == now.dra.daemon_sets
+        && slices.served().is_some() == now.dra.slices.served().is_some()
+        && *config == now.device_plugin.config
+        && *plugin_daemon_sets == now.device_plugin.daemon_sets
+        && *plugin_revisions == now.device_plugin.revisions
+        && workloads.maintenances == now.workloads.maintenances
+}
+
+/// What is kept of it.
+fn thin(observed: &Observed) -> Observed {
+    let Observed {
+        nodes,
+        operator,
+        cluster_policy,
+        nic_cluster_policy,
+        nvidia_drivers,
+        daemon_sets,
+        revisions,
+        pods,
+        dra,
+        device_plugin,
+        validators,
+        workloads,
+    } = observed;
+    Observed {
+        nodes: nodes.clone(),
+        operator: operator.clone(),
+        cluster_policy: cluster_policy.clone(),
+        nic_cluster_policy: nic_cluster_policy.clone(),
+        nvidia_drivers: nvidia_drivers.clone(),
+        daemon_sets: daemon_sets.clone(),
+        revisions: revisions.clone(),
+        pods: pods.clone(),
+        dra: dra.clone(),
+        device_plugin: device_plugin.clone(),
+        validators: validators.clone(),
+        workloads: workload::Workloads { maintenances: workloads.maintenances.clone(), ..workload::Workloads::default() },
+    }
+}

@@ -1,0 +1,402 @@
+//! Values by name, in the order of the names, of which a clone costs a pointer. What is changed in one clone is copied first, a few
+//! neighbours at a time, so that two that come from one another share nearly everything, and tell in next to no time where they differ: a
+//! decision among ten thousand nodes looks at those that have changed.
+
+use std::fmt;
+use std::ops::Index;
+use std::sync::Arc;
+
+/// So many neighbours are copied when one of them is changed.
+const NEIGHBOURS: usize = 64;
+
+/// Values by name.
+pub struct Named<T> {
+    /// In order, none of them empty.
+    blocks: Arc<Vec<Arc<Block<T>>>>,
+    len: usize,
+}
+
+type Block<T> = Vec<(Arc<str>, Arc<T>)>;
+
+/// Names and values of [`Named`].
+pub struct Iter<'a, T> {
+    blocks: std::slice::Iter<'a, Arc<Block<T>>>,
+    block: std::slice::Iter<'a, (Arc<str>, Arc<T>)>,
+}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = (&'a Arc<str>, &'a T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((name, value)) = self.block.next() {
+                return Some((name, value));
+            }
+            self.block = self.blocks.next()?.iter();
+        }
+    }
+}
+
+impl<T> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        Self { blocks: Arc::clone(&self.blocks), len: self.len }
+    }
+}
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self { blocks: Arc::default(), len: 0 }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Named<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Named<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.differing(other).is_empty()
+    }
+}
+
+impl<T: Eq> Eq for Named<T> {}
+
+impl<T> Named<T> {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The one of a name.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        let block = self.blocks.get(self.block_of(name)?)?;
+        let place = place_in(block, name).ok()?;
+        Some(&block[place].1)
+    }
+
+    /// Whether there is one of this name.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Names and values, in the order of the names.
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { blocks: self.blocks.iter(), block: [].iter() }
+    }
+
+    /// The names, in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.iter().map(|(name, _)| name)
+    }
+
+    /// The values, in the order of their names.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The values themselves, in the order of their names.
+    pub fn shared(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.blocks.iter().flat_map(|block| block.iter()).map(|(_, value)| value)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether it is the very content of another one: neither has changed since they were one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.blocks, &other.blocks)
+    }
+
+    /// Adds one, or takes the place of the one of that name.
+    pub fn insert(&mut self, name: impl AsRef<str> + Into<Arc<str>>, value: T) {
+        self.insert_shared(name, Arc::new(value));
+    }
+
+    /// [`Self::insert`] of one that others hold too.
+    pub fn insert_shared(&mut self, name: impl AsRef<str> + Into<Arc<str>>, value: Arc<T>) {
+        let at = self.block_of(name.as_ref()).unwrap_or(0);
+        let blocks = Arc::make_mut(&mut self.blocks);
+        let Some(block) = blocks.get_mut(at) else {
+            blocks.push(Arc::new(vec![(name.into(), value)]));
+            self.len += 1;
+            return;
+        };
+        let block = Arc::make_mut(block);
+        match place_in(block, name.as_ref()) {
+            Ok(place) => block[place].1 = value,
+            Err(place) => {
+                block.insert(place, (name.into(), value));
+                self.len += 1;
+                if block.len() > NEIGHBOURS {
+                    // Names mostly come in their order: what is behind them stays full.
+                    let half = if place + 1 == block.len() { NEIGHBOURS } else { NEIGHBOURS / 2 };
+                    let rest = block.split_off(half);
+                    blocks.insert(at + 1, Arc::new(rest));
+                }
+            }
+        }
+    }
+
+    /// Removes the one of a name; whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let found = self.block_of(name).and_then(|at| Some((at, place_in(&self.blocks[at], name).ok()?)));
+        let Some((at, place)) = found else { return false };
+        let blocks = Arc::make_mut(&mut self.blocks);
+        let block = Arc::make_mut(&mut blocks[at]);
+        block.remove(place);
+        if block.is_empty() {
+            blocks.remove(at);
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// Keeps those that pass.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &T) -> bool) {
+        let gone: Vec<Arc<str>> = self.iter().filter(|(name, value)| !keep(name, value)).map(|(name, _)| Arc::clone(name)).collect();
+        for name in gone {
+            self.remove(&name);
+        }
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The block in which the name is, or would be. `None`: there is no block.
+    fn block_of(&self, name: &str) -> Option<usize> {
+        let behind = self.blocks.partition_point(|block| block.first().is_some_and(|(first, _)| **first <= *name));
+        if self.blocks.is_empty() { None } else { Some(behind.saturating_sub(1)) }
+    }
+}
+
+impl<T: Clone> Named<T> {
+    /// The one of a name, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        let at = self.block_of(name)?;
+        let place = place_in(&self.blocks[at], name).ok()?;
+        let block = Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at]);
+        Some(Arc::make_mut(&mut block[place].1))
+    }
+
+    /// All, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        Arc::make_mut(&mut self.blocks).iter_mut().flat_map(Arc::make_mut).map(|(_, value)| Arc::make_mut(value))
+    }
+}
+
+impl<T: PartialEq> Named<T> {
+    /// The names under which the two hold something else, in their order. What they share is not looked at.
+    pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a Arc<str>> {
+        let mut found = Vec::new();
+        if self.is_same(other) {
+            return found;
+        }
+        let (mut left, mut right) = (Cursor::new(&self.blocks), Cursor::new(&other.blocks));
+        loop {
+            if left.skips(&mut right) {
+                continue;
+            }
+            match (left.entry(), right.entry()) {
+                (None, None) => return found,
+                (Some((name, _)), None) => {
+                    found.push(name);
+                    left.advance();
+                }
+                (None, Some((name, _))) => {
+                    found.push(name);
+                    right.advance();
+                }
+                (Some((name, value)), Some((their_name, theirs))) => match name.cmp(their_name) {
+                    std::cmp::Ordering::Less => {
+                        found.push(name);
+                        left.advance();
+                    }
+                    std::cmp::Ordering::Greater => {
+                        found.push(their_name);
+                        right.advance();
+                    }
+                    std::cmp::Ordering::Equal => {
+                        if !Arc::ptr_eq(value, theirs) && value != theirs {
+                            found.push(name);
+                        }
+                        left.advance();
+                        right.advance();
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// A place in the blocks.
+struct Cursor<'a, T> {
+    blocks: &'a [Arc<Block<T>>],
+    place: usize,
+}
+
+impl<'a, T> Cursor<'a, T> {
+    fn new(blocks: &'a [Arc<Block<T>>]) -> Self {
+        Self { blocks, place: 0 }
+    }
+
+    fn entry(&self) -> Option<&'a (Arc<str>, Arc<T>)> {
+        self.blocks.first()?.get(self.place)
+    }
+
+    fn advance(&mut self) {
+        self.place += 1;
+        if self.blocks.first().is_some_and(|block| block.len() <= self.place) {
+            (self.blocks, self.place) = (&self.blocks[1..], 0);
+        }
+    }
+
+    /// Passes over a block that both have, when both are at its begin.
+    fn skips(&mut self, other: &mut Self) -> bool {
+        let (Some(own), Some(theirs)) = (self.blocks.first(), other.blocks.first()) else { return false };
+        if self.place + other.place > 0 || !Arc::ptr_eq(own, theirs) {
+            return false;
+        }
+        (self.blocks, other.blocks) = (&self.blocks[1..], &other.blocks[1..]);
+        true
+    }
+}
+
+fn place_in<T>(block: &Block<T>, name: &str) -> Result<usize, usize> {
+    block.binary_search_by(|(known, _)| (**known).cmp(name))
+}
+
+impl<N: AsRef<str> + Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
+    fn from_iter<I: IntoIterator<Item = (N, T)>>(values: I) -> Self {
+        let mut named = Self::default();
+        for (name, value) in values {
+            named.insert(name, value);
+        }
+        named
+    }
+}
+
+impl<N: AsRef<str> + Into<Arc<str>>, const COUNT: usize, T> From<[(N, T); COUNT]> for Named<T> {
+    fn from(values: [(N, T); COUNT]) -> Self {
+        values.into_iter().collect()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Named<T> {
+    type IntoIter = Iter<'a, T>;
+    type Item = (&'a Arc<str>, &'a T);
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> Index<&str> for Named<T> {
+    type Output = T;
+
+    /// The one of a name that is there.
+    fn index(&self, name: &str) -> &T {
+        let block = &self.blocks[self.block_of(name).unwrap_or(0)];
+        &block[place_in(block, name).unwrap_or(usize::MAX)].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_change_in_one_clone_is_not_seen_in_another() {
+        let mut named: Named<String> = [("n", "a".to_owned())].into();
+        let before = named.clone();
+        assert!(std::ptr::eq(&raw const before["n"], &raw const named["n"]), "one value, held twice");
+        named.get_mut("n").expect("it is there").push('x');
+        assert_eq!((named["n"].as_str(), before["n"].as_str()), ("ax", "a"));
+    }
+
+    /// What is done to a map and to one that is known to be right.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u16, u8),
+        Remove(u16),
+        Change(u16),
+        Keep(u8),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let name = 0..400_u16;
+        prop_oneof![
+            8 => (name.clone(), any::<u8>()).prop_map(|(name, value)| Step::Insert(name, value)),
+            3 => name.clone().prop_map(Step::Remove),
+            2 => name.prop_map(Step::Change),
+            1 => any::<u8>().prop_map(Step::Keep),
+        ]
+    }
+
+    fn done(steps: &[Step], named: &mut Named<u8>, known: &mut BTreeMap<String, u8>) {
+        for step in steps {
+            match step {
+                Step::Insert(name, value) => {
+                    named.insert(format!("{name:03}"), *value);
+                    known.insert(format!("{name:03}"), *value);
+                }
+                Step::Remove(name) => {
+                    let name = format!("{name:03}");
+                    assert_eq!(named.remove(&name), known.remove(&name).is_some());
+                }
+                Step::Change(name) => {
+                    let name = format!("{name:03}");
+                    assert_eq!(named.get_mut(&name).map(|value| *value = value.wrapping_add(1)).is_some(), known.contains_key(&name));
+                    known.entry(name).and_modify(|value| *value = value.wrapping_add(1));
+                }
+                Step::Keep(of) => {
+                    named.retain(|_, value| value % 8 != of % 8);
+                    known.retain(|_, value| *value % 8 != of % 8);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn it_holds_what_an_ordinary_map_holds_and_knows_where_two_differ(
+            first in proptest::collection::vec(step(), 0..500),
+            second in proptest::collection::vec(step(), 0..20),
+        ) {
+            let (mut named, mut known) = (Named::default(), BTreeMap::new());
+            done(&first, &mut named, &mut known);
+            let (before, known_before) = (named.clone(), known.clone());
+            done(&second, &mut named, &mut known);
+            for (named, known) in [(&named, &known), (&before, &known_before)] {
+                let entries: Vec<(&str, u8)> = named.iter().map(|(name, value)| (&**name, *value)).collect();
+                let expected: Vec<(&str, u8)> = known.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+                prop_assert_eq!(&entries, &expected);
+                prop_assert_eq!(named.len(), known.len());
+                prop_assert!(expected.iter().all(|(name, value)| named.get(name) == Some(value)));
+                prop_assert!(named.get("200x").is_none());
+            }
+            let names = known.keys().chain(known_before.keys()).collect::<std::collections::BTreeSet<_>>();
+            let expected: Vec<&str> = names.into_iter().filter(|name| known.get(*name) != known_before.get(*name)).map(String::as_str).collect();
+            let found: Vec<&str> = named.differing(&before).into_iter().map(|name| &**name).collect();
+            prop_assert_eq!(&found, &expected);
+            let anew: Named<u8> = known.into_iter().collect();
+            prop_assert!(named == anew, "what is equal is equal however it came about");
+        }
+    }
+}
