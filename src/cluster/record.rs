@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
-use crate::contract::names::FIELD_MANAGER;
 use crate::contract::record::{NODE_KEY_PREFIX, NodeRecord, Outcome, RUN_KEY, Run};
 use crate::contract::settings::FORMAT_VERSION;
 
 use super::call::{CallError, call};
+use super::change::merge;
 
 /// Above this, records of nodes that are done are let go: a ConfigMap holds 1 MiB, and of a done node nothing is needed any more.
 const LARGEST_BYTES: usize = 900 * 1024;
@@ -94,9 +93,7 @@ impl RecordStore {
         if data.is_empty() {
             return Ok(());
         }
-        let patch = Patch::Merge(json!({ "data": data }));
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        call(self.api.patch(&self.name, &parameters, &patch)).await.map_err(|error| RecordError::Call(error, "write"))?;
+        merge(self.api.clone(), &self.name, json!({ "data": data })).await.map_err(|error| RecordError::Call(error, "write"))?;
         self.written = wanted;
         Ok(())
     }

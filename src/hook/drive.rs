@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::call::{CallError, REFUSAL};
 use crate::cluster::events::Recorder;
-use crate::cluster::lease::{Held, Leases};
+use crate::cluster::lease::{Free, Held, Leases};
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
@@ -45,6 +45,8 @@ const TOLD_NODES: usize = 50;
 struct Drive<'a> {
     hook: &'a Hook,
     watches: Watches,
+    /// The version at which the Lease was free before the caches were begun, until it has been looked at.
+    free: Option<Free>,
     namespaces: Vec<String>,
     version: Option<&'static str>,
     store: RecordStore,
@@ -64,17 +66,20 @@ struct Drive<'a> {
     estimated: bool,
 }
 
-pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
-    let leases = Leases::new(&hook.client, &hook.identity.pod, hook.now_function());
+pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
     let mut drive = Drive::new(hook, start);
     loop {
-        let mut held = match drive.acquire(&leases).await {
+        let mut held = match drive.acquire(leases).await {
             Ok(held) => held,
             Err(ended) => return ended,
         };
+        // Nobody has had it since before the caches were begun. A second time that is never so.
+        let uninterrupted = drive.free.take().is_some_and(|free| held.follows(&free));
         let loaded = tokio::select! {
             loaded = async {
-                drive.look_anew().await?;
+                if !uninterrupted {
+                    drive.look_anew().await?;
+                }
                 drive.load().await
             } => Some(loaded),
             () = held.lost() => None,
@@ -129,6 +134,7 @@ impl<'a> Drive<'a> {
         Self {
             hook,
             watches: start.watches,
+            free: start.free,
             namespaces: start.namespaces,
             version: start.version,
             store: start.store,
