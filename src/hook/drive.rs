@@ -30,8 +30,13 @@ mod network;
 mod preflight;
 mod tell;
 
-/// Changes that come together are looked at together.
-const GATHER: Duration = Duration::from_millis(150);
+/// Changes that come together are looked at together. A decision looks at every node: the more there are, the longer changes are gathered for
+/// one, so that the time that decisions take does not grow faster than the fleet; and where there are few, nobody waits for it.
+const GATHER_PER_NODE: Duration = Duration::from_millis(2);
+/// At least: an object often changes twice in a row.
+const SHORTEST_GATHER: Duration = Duration::from_millis(20);
+/// At most.
+const LONGEST_GATHER: Duration = Duration::from_millis(150);
 /// How long the stories of nodes are gathered that the nodes themselves carry too.
 const GATHER_RECORD: Duration = Duration::from_secs(30);
 /// How soon a failed write is tried again.
@@ -60,6 +65,8 @@ struct Drive<'a> {
     /// Since when it has been refusing writes, by what was to be written.
     unwritten_since: BTreeMap<Write, Timestamp>,
     progress_at: Timestamp,
+    /// How long changes are gathered, as the fleet was last seen.
+    gather: Duration,
     /// When what was gathered for the record is written.
     record_due: Option<Timestamp>,
     /// Whether the budget has been held against the live fleet.
@@ -123,6 +130,11 @@ fn interrupted() -> Ended {
     Ended::new(ExitCode::Interrupted, message)
 }
 
+/// How long changes of a fleet of so many nodes are gathered.
+fn gather(nodes: usize) -> Duration {
+    GATHER_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).clamp(SHORTEST_GATHER, LONGEST_GATHER)
+}
+
 fn after(at: Timestamp, wait: Duration) -> Timestamp {
     at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
@@ -153,6 +165,7 @@ impl<'a> Drive<'a> {
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
             progress_at: now,
+            gather: LONGEST_GATHER,
             record_due: Some(now),
             estimated: false,
         }
@@ -300,7 +313,7 @@ impl<'a> Drive<'a> {
                     return Some(interrupted());
                 }
                 () = held.lost() => return None,
-                () = self.watches.changed() => tokio::time::sleep(GATHER).await,
+                () = self.watches.changed() => tokio::time::sleep(self.gather).await,
                 () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
             }
         }
@@ -310,6 +323,7 @@ impl<'a> Drive<'a> {
     async fn step(&mut self, held: &Held) -> Result<Timestamp, Ended> {
         let now = self.now();
         let observed = self.watches.observed();
+        self.gather = gather(observed.nodes.len());
         let decision = decide(&observed, &self.hook.settings, &self.memory, now);
         if !held.is_valid() {
             return Ok(now);
