@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cluster::call::{CallError, REFUSAL};
 use crate::cluster::events::Recorder;
 use crate::cluster::lease::{Free, Held, Leases};
-use crate::cluster::record::{Record, RecordError, RecordStore};
+use crate::cluster::record::{RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
@@ -335,8 +335,9 @@ impl<'a> Drive<'a> {
         self.tell(&decision).await;
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.tell_nodes(&before).await;
-        self.act(&decision.actions, held).await?;
+        // Before the actions: pods of some nodes are listed while others are written.
         self.watches.focus(&decision.focus);
+        self.act(&decision.actions, held).await?;
         if let Some(verdict) = decision.verdict {
             for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
                 if let Some(node) = &wait.node {
@@ -352,10 +353,10 @@ impl<'a> Drive<'a> {
 
     /// Keeps the record of a decision, before its actions. `Some`: that failed, and it is to be decided again then.
     async fn keep(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) -> Result<Option<Timestamp>, Ended> {
-        let changed = decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
         if !self.must_keep(decision) && self.record_due.is_none_or(|due| due > now) {
+            let changed = || decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
             // Where the hook drives, the nodes themselves carry what must survive; their stories are gathered.
-            if changed && self.record_due.is_none() {
+            if self.record_due.is_none() && changed() {
                 self.record_due = Some(after(now, GATHER_RECORD));
             }
             return Ok(None);
@@ -366,8 +367,7 @@ impl<'a> Drive<'a> {
         if run.verdict.is_some() {
             run.specs = fingerprint(observed);
         }
-        let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
-        if let Err(error) = self.store.write(&record).await {
+        if let Err(error) = self.store.write(&run, &decision.memory.nodes).await {
             // Unwritten is undecided: without its record a replacement could be done twice.
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
             if let RecordError::Call(error, _) = &error
@@ -393,11 +393,10 @@ impl<'a> Drive<'a> {
 
     /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
     async fn keep_gathered(&mut self) {
-        if self.record_due.take().is_some() {
-            let record = Record { run: Some(self.run.clone()), nodes: self.memory.nodes.clone() };
-            if let Err(error) = self.store.write(&record).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
-            }
+        if self.record_due.take().is_some()
+            && let Err(error) = self.store.write(&self.run, &self.memory.nodes).await
+        {
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
         }
     }
 
