@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Client;
 
+use crate::cluster::lease::Leases;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::Verdict;
 use crate::contract::settings::Settings;
@@ -66,13 +67,14 @@ impl Hook {
     /// Performs the duties until there is a verdict, or a signal ends the process. Safe to run again at any moment.
     /// RBAC: the rows of `contract/duty.rs` for the settings' duties.
     pub async fn run(self) -> Ended {
-        let begin = begin::begin(&self);
+        let leases = Leases::new(&self.client, &self.identity.pod, self.now_function());
+        let begin = begin::begin(&self, &leases);
         let start = tokio::select! {
             start = begin => start,
             () = self.shutdown.requested() => return Ended::new(ExitCode::Interrupted, "ended by a signal before the run began"),
         };
         match start {
-            Ok(start) => drive::drive(&self, start).await,
+            Ok(start) => drive::drive(&self, &leases, start).await,
             Err(ended) => ended,
         }
     }

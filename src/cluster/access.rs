@@ -1,4 +1,5 @@
-//! The self-check of rights: every rule of the duty table is asked for before anything is written.
+//! The self-check of rights: every rule of the duty table is asked for before anything is written. What the server has just answered needs no
+//! question: it has asked the same authorizer.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
@@ -10,19 +11,27 @@ use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY};
 use crate::contract::settings::Settings;
 
 use super::call::{CallError, call};
+use super::shown::Shown;
 
 /// Reviews under way at once.
 const AT_ONCE: usize = 8;
 
 /// The rights that the settings' duties need and that this ServiceAccount does not have, one line each. `dra_namespaces`: those that
-/// exist. Every authenticated user may ask (`system:basic-user`); nothing is written.
+/// exist; `shown`: what was allowed a moment ago, which is not asked for again. Every authenticated user may ask (`system:basic-user`); nothing is written.
 ///
 /// # Errors
 /// The server could not be asked.
-pub async fn missing_rights(client: &Client, settings: &Settings, dra_namespaces: &[String]) -> Result<Vec<String>, CallError> {
+pub async fn missing_rights(
+    client: &Client,
+    settings: &Settings,
+    dra_namespaces: &[String],
+    shown: &[Shown],
+) -> Result<Vec<String>, CallError> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let questions: Vec<ResourceAttributes> =
-        rights(settings.driver, &settings.duties).flat_map(|right| questions(right, settings, dra_namespaces)).collect();
+    let questions: Vec<ResourceAttributes> = rights(settings.driver, &settings.duties)
+        .flat_map(|right| questions(right, settings, dra_namespaces))
+        .filter(|question| !shown.iter().any(|shown| shown.covers(question)))
+        .collect();
     let answers = stream::iter(questions).map(|question| {
         let api = api.clone();
         async move {

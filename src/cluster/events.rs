@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
 use crate::contract::names::LEASE_NAMESPACE;
 
-use super::call::{CallError, call};
+use super::call::CallError;
+use super::change::create;
 
 /// The longest note that the API admits, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -106,7 +106,7 @@ impl Recorder {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        if let Err(error) = call(api.create(&PostParams::default(), &event)).await {
+        if let Err(error) = create(api, &event).await {
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             if !std::mem::replace(&mut trouble.said, true) {
                 tracing::warn!(%error, "unable to publish an event; this is said once");

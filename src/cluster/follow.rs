@@ -18,10 +18,12 @@ use super::list::pages;
 use super::object::Object;
 use super::source::Source;
 
-/// How long one watch call lasts: it bounds how old a cache can unknowingly be when a connection silently dies.
-const WATCH_SECONDS: u32 = 60;
-/// How much later than that the server's end of a watch may arrive.
-const WATCH_MARGIN: Duration = Duration::from_secs(5);
+/// How long one watch call lasts (client-go's informers ask for 5 to 10 minutes).
+const WATCH_SECONDS: u32 = 290;
+/// How long a watch may be silent: it bounds how old a cache can unknowingly be when a connection silently dies. The server sends a bookmark
+/// about every minute (Kubernetes `defaultBookmarkFrequency`, looked at every 1.25 s at the latest); where it sends none, the watch is begun
+/// again each time.
+const SILENCE: Duration = Duration::from_secs(65);
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between looks for a resource that the server does not know.
@@ -40,6 +42,11 @@ impl Selection {
     /// One object: the form that a rule with `resourceNames` admits.
     pub fn named(name: &str) -> Self {
         Self { labels: None, fields: Some(format!("metadata.name={name}")) }
+    }
+
+    /// The name, if it is about one object.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.fields.as_deref()?.strip_prefix("metadata.name=")
     }
 
     /// Those with a label; without a value, whatever it is.
@@ -115,8 +122,7 @@ where
         self.table.replace(listed);
         *pause = FIRST_PAUSE;
         loop {
-            let limit = Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
-            if let Ok(Some(event)) = tokio::time::timeout(limit, stream.next()).await {
+            if let Ok(Some(event)) = tokio::time::timeout(SILENCE, stream.next()).await {
                 self.apply(event, &mut version)?;
             } else {
                 // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what

@@ -41,9 +41,23 @@ pub struct Leases {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
+/// A version of the Lease in which nobody held it: whoever takes it afterwards writes another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Free(String);
+
+impl Free {
+    /// `None`: somebody holds it, or nothing can be said.
+    fn of(lease: &Lease) -> Option<Self> {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        lease.metadata.resource_version.clone().filter(|version| holder.is_empty() && !version.is_empty()).map(Self)
+    }
+}
+
 /// A Lease that is held; renewed in the background until it is released or dropped.
 pub struct Held {
     leases: Leases,
+    /// The version that it was taken at, if nobody held it.
+    taken_from: Option<Free>,
     valid_until: watch::Receiver<Instant>,
     renewing: tokio::task::JoinHandle<()>,
 }
@@ -102,7 +116,7 @@ impl Leases {
         loop {
             let started = Instant::now();
             match self.attempt(&mut seen, &waiting).await {
-                Ok(Some(lease)) => return Ok(Held::new(self.clone(), lease, started)),
+                Ok(Some((lease, taken_from))) => return Ok(Held::new(self.clone(), lease, taken_from, started)),
                 Ok(None) => {
                     refused = None;
                     let free_at = seen.as_ref().map_or_else(Instant::now, Seen::free_at);
@@ -127,14 +141,19 @@ impl Leases {
         }
     }
 
-    async fn attempt(&self, seen: &mut Option<Seen>, waiting: impl Fn(&str)) -> Result<Option<Lease>, CallError> {
+    /// The version of the Lease, if nobody holds it. What cannot be read is not known to be free. RBAC: `get` on the Lease.
+    pub async fn free(&self) -> Option<Free> {
+        call(self.api().get(LEASE_NAME)).await.ok().as_ref().and_then(Free::of)
+    }
+
+    async fn attempt(&self, seen: &mut Option<Seen>, waiting: impl Fn(&str)) -> Result<Option<(Lease, Option<Free>)>, CallError> {
         let api = self.api();
         let mut lease = match call(api.get(LEASE_NAME)).await {
             Ok(lease) => lease,
             Err(CallError::NotFound(_)) => {
                 let metadata = ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(self.spec(None)) };
-                return call(api.create(&PostParams::default(), &lease)).await.map(Some);
+                return call(api.create(&PostParams::default(), &lease)).await.map(|lease| Some((lease, None)));
             }
             Err(error) => return Err(error),
         };
@@ -153,8 +172,10 @@ impl Leases {
                 return Ok(None);
             }
         }
+        let taken_from = Free::of(&lease);
         lease.spec = Some(self.spec(Some(&spec)));
-        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(Some)
+        // With the version that was read: it fails if anybody has taken the Lease since.
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|lease| Some((lease, taken_from)))
     }
 
     /// Gives the Lease back if it is this holder's; also one whose answer never arrived.
@@ -233,10 +254,15 @@ fn valid(renewed: Instant) -> Instant {
 }
 
 impl Held {
-    fn new(leases: Leases, lease: Lease, started: Instant) -> Self {
+    fn new(leases: Leases, lease: Lease, taken_from: Option<Free>, started: Instant) -> Self {
         let (sender, valid_until) = watch::channel(valid(started));
         let renewing = tokio::spawn(leases.clone().renew(lease, sender));
-        Self { leases, valid_until, renewing }
+        Self { leases, taken_from, valid_until, renewing }
+    }
+
+    /// Whether nobody has held it between a moment at which it was free and this holder.
+    pub fn follows(&self, free: &Free) -> bool {
+        self.taken_from.as_ref() == Some(free)
     }
 
     /// Whether it is certain that nobody else may hold it.

@@ -1,18 +1,18 @@
 //! Reads and writes the run record. The chart brings the ConfigMap, empty; the hook only patches its data.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::contract::names::FIELD_MANAGER;
 use crate::contract::record::{NODE_KEY_PREFIX, NodeRecord, Outcome, RUN_KEY, Run};
 use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::named::Named;
 
 use super::call::{CallError, call};
+use super::change::merge;
 
 /// Above this, records of nodes that are done are let go: a ConfigMap holds 1 MiB, and of a done node nothing is needed any more.
 const LARGEST_BYTES: usize = 900 * 1024;
@@ -45,12 +45,14 @@ pub struct RecordStore {
     api: Api<ConfigMap>,
     name: String,
     written: BTreeMap<String, String>,
+    /// The nodes that their texts were made from, as far as this process has made them.
+    nodes: BTreeMap<String, NodeRecord>,
 }
 
 impl RecordStore {
     /// The ConfigMap of this name.
     pub fn new(client: &Client, namespace: &str, name: &str) -> Self {
-        Self { api: Api::namespaced(client.clone(), namespace), name: name.to_owned(), written: BTreeMap::new() }
+        Self { api: Api::namespaced(client.clone(), namespace), name: name.to_owned(), written: BTreeMap::new(), nodes: BTreeMap::new() }
     }
 
     /// Reads it. RBAC: `get` on `configmaps`, named. What cannot be parsed counts as absent: it is a report, and the live state decides.
@@ -60,6 +62,7 @@ impl RecordStore {
     pub async fn read(&mut self) -> Result<Record, RecordError> {
         let object = call(self.api.get(&self.name)).await.map_err(|error| RecordError::Call(error, "read"))?;
         self.written = object.data.unwrap_or_default();
+        self.nodes.clear();
         let mut record = Record::default();
         for (key, text) in &self.written {
             let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
@@ -81,46 +84,54 @@ impl RecordStore {
     ///
     /// # Errors
     /// The call failed; what was to be written is tried again with the next write.
-    pub async fn write(&mut self, record: &Record) -> Result<(), RecordError> {
-        let wanted = texts(record);
-        let mut data: Map<String, Value> = Map::new();
+    pub async fn write(&mut self, run: &Run, nodes: &BTreeMap<String, NodeRecord>) -> Result<(), RecordError> {
+        let wanted = self.texts(run, nodes);
+        let mut changes: BTreeMap<String, Option<String>> = BTreeMap::new();
         for (key, text) in &wanted {
-            if self.written.get(key) != Some(text) {
-                data.insert(key.clone(), Value::String(text.clone()));
+            if self.written.get(key).map(String::as_str) != Some(text) {
+                changes.insert(key.clone(), Some(text.as_ref().to_owned()));
             }
         }
         for key in self.written.keys().filter(|key| !wanted.contains_key(*key)) {
-            data.insert(key.clone(), Value::Null);
+            changes.insert(key.clone(), None);
         }
-        if data.is_empty() {
+        if changes.is_empty() {
             return Ok(());
         }
-        let patch = Patch::Merge(json!({ "data": data }));
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        call(self.api.patch(&self.name, &parameters, &patch)).await.map_err(|error| RecordError::Call(error, "write"))?;
-        self.written = wanted;
+        merge(self.api.clone(), &self.name, json!({ "data": changes })).await.map_err(|error| RecordError::Call(error, "write"))?;
+        for (key, text) in changes {
+            match text {
+                Some(text) => drop(self.written.insert(key, text)),
+                None => drop(self.written.remove(&key)),
+            }
+        }
+        self.nodes.retain(|name, _| nodes.contains_key(name));
+        for (name, node) in nodes.iter().filter(|(name, node)| self.nodes.get(*name) != Some(node)).collect::<Vec<_>>() {
+            self.nodes.insert(name.clone(), node.clone());
+        }
         Ok(())
     }
-}
 
-fn texts(record: &Record) -> BTreeMap<String, String> {
-    // These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
-    let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
-    let mut texts: BTreeMap<String, String> = BTreeMap::new();
-    if let Some(run) = &record.run {
+    /// What is to be there. Texts of nodes that are as they were written are not made anew: in a large fleet nearly all are.
+    fn texts(&self, run: &Run, nodes: &BTreeMap<String, NodeRecord>) -> BTreeMap<String, Cow<'_, str>> {
+        // These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
+        let text = |value: Result<String, serde_json::Error>| Cow::Owned(value.unwrap_or_default());
+        let mut texts: BTreeMap<String, Cow<'_, str>> = BTreeMap::new();
         texts.insert(RUN_KEY.to_owned(), text(serde_json::to_string(run)));
-    }
-    for (name, node) in &record.nodes {
-        texts.insert(format!("{NODE_KEY_PREFIX}{name}"), text(serde_json::to_string(node)));
-    }
-    let size = |texts: &BTreeMap<String, String>| texts.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>();
-    if size(&texts) > LARGEST_BYTES {
-        let dispensable = |node: &&NodeRecord| {
-            matches!(node.outcome, Some(Outcome::Done | Outcome::Gone)) && node.replaced.values().all(|one| one.back_at.is_some())
-        };
-        for name in record.nodes.iter().filter(|(_, node)| dispensable(node)).map(|(name, _)| name) {
-            texts.remove(&format!("{NODE_KEY_PREFIX}{name}"));
+        for (name, node) in nodes {
+            let key = format!("{NODE_KEY_PREFIX}{name}");
+            let same = self.written.get(&key).filter(|_| self.nodes.get(name) == Some(node));
+            let text = same.map_or_else(|| text(serde_json::to_string(node)), |written| Cow::Borrowed(written.as_str()));
+            texts.insert(key, text);
         }
+        if texts.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>() > LARGEST_BYTES {
+            let dispensable = |node: &&NodeRecord| {
+                matches!(node.outcome, Some(Outcome::Done | Outcome::Gone)) && node.replaced.values().all(|one| one.back_at.is_some())
+            };
+            for name in nodes.iter().filter(|(_, node)| dispensable(node)).map(|(name, _)| name) {
+                texts.remove(&format!("{NODE_KEY_PREFIX}{name}"));
+            }
+        }
+        texts
     }
-    texts
 }

@@ -23,6 +23,7 @@ use super::focus::Focus;
 use super::follow::{Selection, follow};
 use super::intern::Interner;
 use super::joined::Joined;
+use super::shown::Shown;
 use super::{network, project};
 
 mod workloads;
@@ -58,6 +59,8 @@ pub struct Watches {
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
     workloads: WorkloadWatches,
+    /// What is followed, and whether the server has allowed it.
+    followed: Vec<(Shown, Box<dyn Fn() -> Health>)>,
     /// Ends the followers when it is dropped.
     _followers: JoinSet<()>,
 }
@@ -127,13 +130,18 @@ impl Watches {
         let interner = Arc::new(Interner::default());
         let pod = || interner.sharing(project::pod, |pod| &mut pod.labels);
         let mut followers: JoinSet<()> = JoinSet::new();
+        let mut followed: Vec<(Shown, Box<dyn Fn() -> Health>)> = Vec::new();
         let operator = settings.operator_namespace.as_str();
         let all = Selection::default;
         // One line a watch: resource, namespace, selection, projection. What nobody needs is not asked for, and absent.
         macro_rules! watch {
             ($api:expr, $selection:expr, $project:expr) => {{
-                let table = Table::new(Arc::clone(&changed));
-                followers.spawn(follow($api, $selection, table.clone(), $project));
+                let (table, api, selection) = (Table::new(Arc::clone(&changed)), $api, $selection);
+                if let Some(shown) = Shown::by(api.resource_url(), selection.name()) {
+                    let table = table.clone();
+                    followed.push((shown, Box::new(move || table.health())));
+                }
+                followers.spawn(follow(api, selection, table.clone(), $project));
                 table
             }};
         }
@@ -244,6 +252,7 @@ impl Watches {
             dra,
             device_plugin,
             workloads,
+            followed,
             changed,
             _followers: followers,
         }
@@ -286,6 +295,11 @@ impl Watches {
     /// `watch` on `pods`.
     pub fn focus(&mut self, nodes: &BTreeSet<String>) {
         self.workloads.focus.set(nodes);
+    }
+
+    /// What the server has allowed to be listed and watched. What it does not serve is not in it: to look for it is not to watch it.
+    pub fn shown(&self) -> Vec<Shown> {
+        self.followed.iter().filter(|(_, health)| health() == Health::InStep).map(|(shown, _)| shown.clone()).collect()
     }
 
     /// Whether all caches can be decided on; what is not, by name.

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::access::missing_rights;
 use crate::cluster::call::CallError;
+use crate::cluster::lease::{Free, Leases};
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
 use crate::cluster::{job, network};
@@ -26,6 +27,8 @@ use super::{Ended, Hook};
 pub(super) struct Start {
     /// The caches, in step a moment ago.
     pub(super) watches: Watches,
+    /// The version at which the Lease was free before the caches were begun.
+    pub(super) free: Option<Free>,
     /// The namespaces of the DRA driver that there are.
     pub(super) namespaces: Vec<String>,
     /// The version of `resource.k8s.io` that is read.
@@ -39,7 +42,7 @@ pub(super) struct Start {
 /// The pause between attempts to reach the API server.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
 
-pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
+pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> {
     let settings = &hook.settings;
     if settings.format_version > FORMAT_VERSION {
         let message = format!(
@@ -81,6 +84,8 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         Err(failure) => return Err(failed(hook, failure).await),
     };
     let prepared = prepared(hook, deadline).await?;
+    // Before the caches: what they hold is then newer than whatever another hook has done, if nobody takes the Lease in between.
+    let free = if settings.mode.decides() { leases.free().await } else { None };
     let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
     in_step(hook, &watches, deadline).await?;
     if let Some(why) = prepared {
@@ -98,8 +103,8 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
             return Err(ended);
         }
     }
-    rights(hook, deadline, &namespaces).await?;
-    Ok(Start { watches, namespaces, version, store, deadline })
+    rights(hook, deadline, &namespaces, &watches).await?;
+    Ok(Start { watches, free, namespaces, version, store, deadline })
 }
 
 /// Reads the record, as long as it takes to reach the server.
@@ -157,7 +162,7 @@ async fn failed(hook: &Hook, failure: Failure) -> Ended {
         Failure::Call(CallError::Forbidden(message)) => {
             // Where even this is refused, nothing is known of the namespaces and they are left out.
             let namespaces = dra_namespaces(&hook.client, &hook.settings).await.unwrap_or_default();
-            match missing_rights(&hook.client, &hook.settings, &namespaces).await {
+            match missing_rights(&hook.client, &hook.settings, &namespaces, &[]).await {
                 Ok(missing) if !missing.is_empty() => Ended::new(ExitCode::Rights, missing_message(hook, &missing)),
                 Ok(_) | Err(_) => Ended::new(ExitCode::Rights, format!("the API server refuses: {message}")),
             }
@@ -178,8 +183,9 @@ fn missing_message(hook: &Hook, missing: &[String]) -> String {
     )
 }
 
-async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String]) -> Result<(), Ended> {
-    match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces).await).await {
+async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String], watches: &Watches) -> Result<(), Ended> {
+    let shown = watches.shown();
+    match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces, &shown).await).await {
         Ok(missing) if missing.is_empty() => Ok(()),
         Ok(missing) => Err(Ended::new(ExitCode::Rights, missing_message(hook, &missing))),
         Err(failure) => Err(failed(hook, failure).await),

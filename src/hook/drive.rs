@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::call::{CallError, REFUSAL};
 use crate::cluster::events::Recorder;
-use crate::cluster::lease::{Held, Leases};
-use crate::cluster::record::{Record, RecordError, RecordStore};
+use crate::cluster::lease::{Free, Held, Leases};
+use crate::cluster::record::{RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
@@ -31,8 +31,13 @@ mod network;
 mod preflight;
 mod tell;
 
-/// Changes that come together are looked at together.
-const GATHER: Duration = Duration::from_millis(150);
+/// Changes that come together are looked at together. A decision looks at every node: the more there are, the longer changes are gathered for
+/// one, so that the time that decisions take does not grow faster than the fleet; and where there are few, nobody waits for it.
+const GATHER_PER_NODE: Duration = Duration::from_millis(2);
+/// At least: an object often changes twice in a row.
+const SHORTEST_GATHER: Duration = Duration::from_millis(20);
+/// At most.
+const LONGEST_GATHER: Duration = Duration::from_millis(150);
 /// How long the stories of nodes are gathered that the nodes themselves carry too.
 const GATHER_RECORD: Duration = Duration::from_secs(30);
 /// How soon a failed write is tried again.
@@ -46,6 +51,8 @@ const TOLD_NODES: usize = 50;
 struct Drive<'a> {
     hook: &'a Hook,
     watches: Watches,
+    /// The version at which the Lease was free before the caches were begun, until it has been looked at.
+    free: Option<Free>,
     namespaces: Vec<String>,
     version: Option<&'static str>,
     store: RecordStore,
@@ -59,23 +66,28 @@ struct Drive<'a> {
     /// Since when it has been refusing writes, by what was to be written.
     unwritten_since: BTreeMap<Write, Timestamp>,
     progress_at: Timestamp,
+    /// How long changes are gathered, as the fleet was last seen.
+    gather: Duration,
     /// When what was gathered for the record is written.
     record_due: Option<Timestamp>,
     /// Whether the budget has been held against the live fleet.
     estimated: bool,
 }
 
-pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
-    let leases = Leases::new(&hook.client, &hook.identity.pod, hook.now_function());
+pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
     let mut drive = Drive::new(hook, start);
     loop {
-        let mut held = match drive.acquire(&leases).await {
+        let mut held = match drive.acquire(leases).await {
             Ok(held) => held,
             Err(ended) => return ended,
         };
+        // Nobody has had it since before the caches were begun. A second time that is never so.
+        let uninterrupted = drive.free.take().is_some_and(|free| held.follows(&free));
         let loaded = tokio::select! {
             loaded = async {
-                drive.look_anew().await?;
+                if !uninterrupted {
+                    drive.look_anew().await?;
+                }
                 drive.load().await
             } => Some(loaded),
             () = held.lost() => None,
@@ -119,6 +131,11 @@ fn interrupted() -> Ended {
     Ended::new(ExitCode::Interrupted, message)
 }
 
+/// How long changes of a fleet of so many nodes are gathered.
+fn gather(nodes: usize) -> Duration {
+    GATHER_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).clamp(SHORTEST_GATHER, LONGEST_GATHER)
+}
+
 fn after(at: Timestamp, wait: Duration) -> Timestamp {
     at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
@@ -130,6 +147,7 @@ impl<'a> Drive<'a> {
         Self {
             hook,
             watches: start.watches,
+            free: start.free,
             namespaces: start.namespaces,
             version: start.version,
             store: start.store,
@@ -148,6 +166,7 @@ impl<'a> Drive<'a> {
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
             progress_at: now,
+            gather: LONGEST_GATHER,
             record_due: Some(now),
             estimated: false,
         }
@@ -295,7 +314,7 @@ impl<'a> Drive<'a> {
                     return Some(interrupted());
                 }
                 () = held.lost() => return None,
-                () = self.watches.changed() => tokio::time::sleep(GATHER).await,
+                () = self.watches.changed() => tokio::time::sleep(self.gather).await,
                 () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
             }
         }
@@ -305,6 +324,7 @@ impl<'a> Drive<'a> {
     async fn step(&mut self, held: &Held) -> Result<Timestamp, Ended> {
         let now = self.now();
         let observed = self.watches.observed();
+        self.gather = gather(observed.nodes.len());
         let decision = decide(&observed, &self.hook.settings, &self.memory, now);
         if !held.is_valid() {
             return Ok(now);
@@ -316,8 +336,9 @@ impl<'a> Drive<'a> {
         self.tell(&decision).await;
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.tell_nodes(&before).await;
-        self.act(&decision.actions, held).await?;
+        // Before the actions: pods of some nodes are listed while others are written.
         self.watches.focus(&decision.focus);
+        self.act(&decision.actions, held).await?;
         if let Some(verdict) = decision.verdict {
             for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
                 if let Some(node) = &wait.node {
@@ -333,10 +354,10 @@ impl<'a> Drive<'a> {
 
     /// Keeps the record of a decision, before its actions. `Some`: that failed, and it is to be decided again then.
     async fn keep(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) -> Result<Option<Timestamp>, Ended> {
-        let changed = decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
         if !self.must_keep(decision) && self.record_due.is_none_or(|due| due > now) {
+            let changed = || decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
             // Where the hook drives, the nodes themselves carry what must survive; their stories are gathered.
-            if changed && self.record_due.is_none() {
+            if self.record_due.is_none() && changed() {
                 self.record_due = Some(after(now, GATHER_RECORD));
             }
             return Ok(None);
@@ -347,8 +368,7 @@ impl<'a> Drive<'a> {
         if run.verdict.is_some() {
             run.specs = fingerprint(observed);
         }
-        let record = Record { run: Some(run), nodes: decision.memory.nodes.clone() };
-        if let Err(error) = self.store.write(&record).await {
+        if let Err(error) = self.store.write(&run, &decision.memory.nodes).await {
             // Unwritten is undecided: without its record a replacement could be done twice.
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
             if let RecordError::Call(error, _) = &error
@@ -374,11 +394,10 @@ impl<'a> Drive<'a> {
 
     /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
     async fn keep_gathered(&mut self) {
-        if self.record_due.take().is_some() {
-            let record = Record { run: Some(self.run.clone()), nodes: self.memory.nodes.clone() };
-            if let Err(error) = self.store.write(&record).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
-            }
+        if self.record_due.take().is_some()
+            && let Err(error) = self.store.write(&self.run, &self.memory.nodes).await
+        {
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
         }
     }
 

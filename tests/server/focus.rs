@@ -76,6 +76,7 @@ async fn a_node_is_listed_once_and_watched_while_it_is_in_focus() {
     pass(600).await;
     assert_eq!(case.asked("watch", "node-1"), 1, "what left the focus is not asked for any more");
     assert_eq!(case.asked("list", "node-2"), 1, "the server's regular ends of a watch lose nothing");
+    assert_eq!(case.asked("watch", "node-2"), 3, "a server that sends bookmarks is asked again every five minutes");
     case.focus.set(&names(["node-1"]));
     pass(1).await;
     case.sees(&[("node-1", &["train-1", "train-2"])]);
@@ -95,6 +96,22 @@ async fn a_node_whose_watch_fails_is_not_known_and_the_others_are() {
     assert_eq!(case.focus.forbidden(), None);
     pass(60).await;
     case.sees(&[("node-1", &["train-0", "train-1", "train-2"]), ("node-2", &["serve-0"])]);
+}
+
+/// The server sends a bookmark from time to time: a connection that brings none has died.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_watch_that_falls_silent_is_not_trusted_for_long() {
+    let mut case = Case::new();
+    case.focus.set(&names(["node-1"]));
+    pass(100).await;
+    case.rig.server.goes_silent(300);
+    pass(40).await;
+    case.sees(&[("node-1", &["train-0", "train-1"])]);
+    case.rig.remove_pod("train-0");
+    pass(40).await;
+    case.sees(&[]);
+    pass(250).await;
+    case.sees(&[("node-1", &["train-1"])]);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 
-use crate::cluster::call::{CallError, call};
+use crate::cluster::call::CallError;
+use crate::cluster::change::delete;
 
 use super::Done;
 
@@ -16,8 +17,8 @@ pub async fn delete_pod(client: &Client, namespace: &str, name: &str, uid: &str)
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match call(api.delete(name, &parameters)).await {
-        Ok(_) => Ok(Done::Now),
+    match delete(api, name, &parameters).await {
+        Ok(()) => Ok(Done::Now),
         Err(CallError::NotFound(_) | CallError::Conflict(_)) => Ok(Done::Already),
         Err(error) => Err(error),
     }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::cluster::call::{CallError, call};
-use crate::contract::names::FIELD_MANAGER;
+use crate::cluster::call::CallError;
+use crate::cluster::change::merge;
 use crate::rollout::action::NodePatch;
 
 use super::Done;
@@ -19,9 +18,8 @@ use super::Done;
 /// The call failed otherwise. It may have had its effect all the same; then a second one is [`Done::Superseded`].
 pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<Done, CallError> {
     let api: Api<Node> = Api::all(client.clone());
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match call(api.patch(&patch.node, &parameters, &Patch::Merge(body(patch)))).await {
-        Ok(_) => Ok(Done::Now),
+    match merge(api, &patch.node, body(patch)).await {
+        Ok(()) => Ok(Done::Now),
         Err(CallError::NotFound(_)) => Ok(Done::Already),
         Err(CallError::Conflict(_)) => Ok(Done::Superseded),
         Err(error) => Err(error),

@@ -51,7 +51,7 @@ impl Drive<'_> {
             }
             tokio::select! {
                 () = self.hook.shutdown.requested() => {}
-                () = self.watches.changed() => tokio::time::sleep(super::GATHER).await,
+                () = self.watches.changed() => tokio::time::sleep(super::LONGEST_GATHER).await,
                 () = tokio::time::sleep(super::RETRY) => {}
             }
         }

@@ -91,8 +91,7 @@ impl Drive<'_> {
         let mut run = self.run.clone();
         run.configs.clone_from(&self.memory.configs);
         run.verdict = Some(verdict.clone());
-        let record = crate::cluster::record::Record { run: Some(run), nodes: self.memory.nodes.clone() };
-        if let Err(error) = self.store.write(&record).await {
+        if let Err(error) = self.store.write(&run, &self.memory.nodes).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record");
         }
         self.record(Occurrence::Ended { verdict: &verdict }).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpu_rollout::cluster::lease::Leases;
+use gpu_rollout::cluster::lease::{Held, Leases};
 use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
 use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::driver::Driver;
@@ -14,7 +14,9 @@ use super::moments::{Undisturbed, reached};
 use super::stories::{STORIES, Story, TRIED_TWICE};
 use super::{Driven, NODES};
 use crate::fake::fault::{Break, Effect, Fault};
+use crate::fake::request::Request;
 use crate::fake::store::text;
+use crate::world::Pod;
 
 fn story(name: &str) -> &'static Story {
     STORIES.iter().find(|story| story.name == name).unwrap()
@@ -300,20 +302,9 @@ async fn soak_another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
     replace(1).await;
 }
 
-/// While a hook waits for the Lease its watches lie behind. Another one lets go of it with a node in the middle of its upgrade: a limit of one node
-/// leaves no room, whatever the late watches show.
-#[tokio::test(flavor = "local", start_paused = true)]
-async fn what_another_hook_began_counts_from_the_first_decision_on() {
+/// Another hook begins a node and lets go of the Lease. `held` until then; the watches of the one under test lie a minute behind.
+async fn begins_a_node_and_lets_go(fleet: &Driven, held: Held) {
     let traits = Driver::Gpu.traits();
-    let fleet =
-        Driven::new(Driver::Gpu, |_| {}).node("gpu-0", |node| node["metadata"]["labels"][traits.skip_label] = json!("true")).begin();
-    let server = fleet.world.server.clone();
-    server.state().late = Some((vec!["nodes"], Duration::from_mins(1)));
-    let clock = fleet.world.clock.clone();
-    let leases = Leases::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
-    let held = leases.acquire(|_| ()).await.unwrap();
-    let hook = fleet.start("pod-b");
-    fleet.world.pass(5).await;
     let (now, digest) = (text(fleet.world.clock.now()), &fleet.stages[0].0.digest);
     let state = "pod-deletion-required";
     let record = json!({"version": 1, "state": state, "since": now, "started": now, "digest": digest, "cordoned": true}).to_string();
@@ -325,10 +316,73 @@ async fn what_another_hook_began_counts_from_the_first_decision_on() {
     });
     fleet.world.pass(3).await;
     held.release().await;
+}
+
+/// A fleet whose first node is left alone, on a server whose watches of nodes lie a minute behind; and a hook's road to the Lease.
+fn late_watches() -> (Driven, Leases) {
+    let skip = Driver::Gpu.traits().skip_label;
+    let fleet = Driven::new(Driver::Gpu, |_| {}).node("gpu-0", |node| node["metadata"]["labels"][skip] = json!("true")).begin();
+    let server = &fleet.world.server;
+    server.state().late = Some((vec!["nodes"], Duration::from_mins(1)));
+    let clock = fleet.world.clock.clone();
+    let leases = Leases::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    (fleet, leases)
+}
+
+/// A limit of one node leaves no room, whatever the late watches show.
+async fn no_second_one_is_begun(fleet: &Driven, hook: Pod) {
     fleet.world.pass(20).await;
     assert!(fleet.world.get("nodes", "", "gpu-1")["spec"]["unschedulable"].is_null(), "a second node was begun");
-    server.change(|state| state.late = None);
+    fleet.world.server.change(|state| state.late = None);
     let ended = fleet.ends(hook).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     fleet.assert_safe("the Lease came over");
+}
+
+/// While a hook waits for the Lease its watches lie behind, and another one lets go of it with a node in the middle of its upgrade.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_another_hook_began_counts_from_the_first_decision_on() {
+    let (fleet, leases) = late_watches();
+    let held = leases.acquire(|_| ()).await.unwrap();
+    let hook = fleet.start("pod-b");
+    fleet.world.pass(5).await;
+    begins_a_node_and_lets_go(&fleet, held).await;
+    no_second_one_is_begun(&fleet, hook).await;
+}
+
+/// The same, where the Lease was free when the hook began to look, and is free again when it takes it.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_another_hook_began_after_the_first_look_counts_too() {
+    let (fleet, leases) = late_watches();
+    leases.acquire(|_| ()).await.unwrap().release().await;
+    // It is kept from the Lease by the self-check, which it tries again and again.
+    let review = |request: &Request| request.is("create", "selfsubjectaccessreviews");
+    fleet.world.server.state().faults.push(Fault::new(review, 0, usize::MAX, Effect::Status(500)));
+    let hook = fleet.start("pod-b");
+    fleet.world.pass(5).await;
+    let held = leases.acquire(|_| ()).await.unwrap();
+    begins_a_node_and_lets_go(&fleet, held).await;
+    fleet.world.server.state().faults.clear();
+    no_second_one_is_begun(&fleet, hook).await;
+}
+
+/// Nothing can have happened that the caches do not show.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn caches_are_begun_anew_only_if_somebody_may_have_had_the_lease_meanwhile() {
+    for (was_free, lists) in [(true, 1), (false, 2)] {
+        let fleet = Driven::new(Driver::Gpu, |_| {}).begin();
+        let clock = fleet.world.clock.clone();
+        let leases = Leases::new(&fleet.world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+        let held = leases.acquire(|_| ()).await.unwrap();
+        if was_free {
+            held.release().await;
+        } else {
+            // It dies.
+            drop(held);
+        }
+        let ended = fleet.run("pod-b").await;
+        assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+        let listed = fleet.world.log().into_iter().filter(|entry| entry.request.is("list", "nodes")).count();
+        assert_eq!(listed, lists, "free: {was_free}");
+    }
 }
