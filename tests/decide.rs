@@ -83,6 +83,15 @@ fn in_the_middle(observed: &mut Observed) {
     }
 }
 
+fn a_node(observed: &mut Observed, number: usize) {
+    observed.nodes.get_mut(&format!("node-{number:05}")).unwrap().version.push('2');
+}
+
+fn a_pod(observed: &mut Observed, number: usize) {
+    let pod = &mut observed.pods[number];
+    pod.ready_since = pod.ready_since.map(|since| since + Duration::from_secs(1));
+}
+
 fn row(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let shown = |time: Duration| time.as_secs_f64() * 1e3;
@@ -94,8 +103,8 @@ fn row(what: &str, mut times: Vec<Duration>) {
     );
 }
 
-/// Decides as often as it takes until nothing new is done, then times decisions between which one node changes.
-fn measure(what: &str, mut observed: Observed, settings: &Settings) {
+/// Decides as often as it takes until nothing new is done, then times decisions between which one node changes, or one driver pod.
+fn measure(what: &str, mut observed: Observed, settings: &Settings, change: fn(&mut Observed, usize)) {
     let begin: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let mut now = begin;
     let mut memory = Memory::new(begin, begin + Duration::from_hours(10));
@@ -117,9 +126,7 @@ fn measure(what: &str, mut observed: Observed, settings: &Settings) {
     let mut times = Vec::with_capacity(ROUNDS);
     for round in 0..ROUNDS {
         now += Duration::from_millis(200);
-        let name = format!("node-{:05}", 4_000 + round / 2 * 2);
-        let node = observed.nodes.get_mut(&name).unwrap();
-        node.version.push('2');
+        change(&mut observed, 4_000 + round / 2 * 2);
         let started = Instant::now();
         let decision = decide(&observed, settings, &memory, now);
         times.push(started.elapsed());
@@ -144,12 +151,13 @@ async fn a_small_change_among_ten_thousand_nodes() {
         drop(again);
     }
     row("a snapshot of the caches", times);
-    measure("drive, nothing to do", observed.clone(), &settings);
+    measure("drive, nothing to do", observed.clone(), &settings, a_node);
     let mut middle = observed.clone();
     in_the_middle(&mut middle);
-    measure("drive, in the middle", middle.clone(), &settings);
+    measure("drive, in the middle", middle.clone(), &settings, a_node);
+    measure("drive, in the middle, a driver pod", middle.clone(), &settings, a_pod);
     let assist = Settings { mode: Mode::Assist, duties: vec![Duty::Settle, Duty::Wake, Duty::Reroll], ..settings.clone() };
-    measure("assist, in the middle", middle.clone(), &assist);
+    measure("assist, in the middle", middle.clone(), &assist, a_node);
     let observe = Settings { mode: Mode::Observe, duties: vec![Duty::Settle, Duty::Reroll], ..settings.clone() };
-    measure("observe, in the middle", middle, &observe);
+    measure("observe, in the middle", middle, &observe, a_node);
 }

@@ -1,7 +1,7 @@
 //! Reads and writes the run record. The chart brings the ConfigMap, empty; the hook only patches its data.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -46,13 +46,13 @@ pub struct RecordStore {
     name: String,
     written: BTreeMap<String, String>,
     /// The nodes that their texts were made from, as far as this process has made them.
-    nodes: BTreeMap<String, NodeRecord>,
+    nodes: Named<NodeRecord>,
 }
 
 impl RecordStore {
     /// The ConfigMap of this name.
     pub fn new(client: &Client, namespace: &str, name: &str) -> Self {
-        Self { api: Api::namespaced(client.clone(), namespace), name: name.to_owned(), written: BTreeMap::new(), nodes: BTreeMap::new() }
+        Self { api: Api::namespaced(client.clone(), namespace), name: name.to_owned(), written: BTreeMap::new(), nodes: Named::new() }
     }
 
     /// Reads it. RBAC: `get` on `configmaps`, named. What cannot be parsed counts as absent: it is a report, and the live state decides.
@@ -84,7 +84,7 @@ impl RecordStore {
     ///
     /// # Errors
     /// The call failed; what was to be written is tried again with the next write.
-    pub async fn write(&mut self, run: &Run, nodes: &BTreeMap<String, NodeRecord>) -> Result<(), RecordError> {
+    pub async fn write(&mut self, run: &Run, nodes: &Named<NodeRecord>) -> Result<(), RecordError> {
         let wanted = self.texts(run, nodes);
         let mut changes: BTreeMap<String, Option<String>> = BTreeMap::new();
         for (key, text) in &wanted {
@@ -105,22 +105,20 @@ impl RecordStore {
                 None => drop(self.written.remove(&key)),
             }
         }
-        self.nodes.retain(|name, _| nodes.contains_key(name));
-        for (name, node) in nodes.iter().filter(|(name, node)| self.nodes.get(*name) != Some(node)).collect::<Vec<_>>() {
-            self.nodes.insert(name.clone(), node.clone());
-        }
+        self.nodes = nodes.clone();
         Ok(())
     }
 
     /// What is to be there. Texts of nodes that are as they were written are not made anew: in a large fleet nearly all are.
-    fn texts(&self, run: &Run, nodes: &BTreeMap<String, NodeRecord>) -> BTreeMap<String, Cow<'_, str>> {
+    fn texts(&self, run: &Run, nodes: &Named<NodeRecord>) -> BTreeMap<String, Cow<'_, str>> {
         // These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
         let text = |value: Result<String, serde_json::Error>| Cow::Owned(value.unwrap_or_default());
         let mut texts: BTreeMap<String, Cow<'_, str>> = BTreeMap::new();
         texts.insert(RUN_KEY.to_owned(), text(serde_json::to_string(run)));
+        let changed: BTreeSet<&str> = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
         for (name, node) in nodes {
             let key = format!("{NODE_KEY_PREFIX}{name}");
-            let same = self.written.get(&key).filter(|_| self.nodes.get(name) == Some(node));
+            let same = self.written.get(&key).filter(|_| !changed.contains(&**name));
             let text = same.map_or_else(|| text(serde_json::to_string(node)), |written| Cow::Borrowed(written.as_str()));
             texts.insert(key, text);
         }

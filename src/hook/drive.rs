@@ -59,8 +59,8 @@ struct Drive<'a> {
     recorder: Recorder,
     run: Run,
     memory: Memory,
-    /// The kind of wait that was last told, by node.
-    told: BTreeMap<Option<Arc<str>>, &'static str>,
+    /// The kinds of wait that were last told, the fleet's first, then by node.
+    told: Vec<(Option<Arc<str>>, &'static str)>,
     /// Since when the server has been refusing to be watched.
     unwatched_since: Option<Timestamp>,
     /// Since when it has been refusing writes, by what was to be written.
@@ -162,7 +162,7 @@ impl<'a> Drive<'a> {
                 verdict: None,
             },
             memory: Memory::new(now, start.deadline),
-            told: BTreeMap::new(),
+            told: Vec::new(),
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
             progress_at: now,

@@ -1,7 +1,5 @@
 //! What the loop tells while it runs: waits of a new kind, progress, what has become of nodes.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use crate::contract::duty::Duty;
@@ -9,6 +7,7 @@ use crate::contract::record::{Outcome, Plugin};
 use crate::hook::occurrence::Occurrence;
 use crate::rollout::decide::Decision;
 use crate::rollout::memory::Memory;
+use crate::rollout::reason::Wait;
 
 use super::Drive;
 
@@ -18,15 +17,19 @@ const PROGRESS_SECONDS: i64 = 60;
 impl Drive<'_> {
     /// Logs waits of a new kind, and once a minute how it stands.
     pub(super) async fn tell(&mut self, decision: &Decision) {
-        let mut told = BTreeMap::new();
-        for wait in &decision.waits {
-            if self.told.get(&wait.node) != Some(&wait.reason.name()) {
+        // Both in one order, the fleet first: what a large fleet waits for is hardly ever looked up.
+        let mut waits: Vec<&Wait> = decision.waits.iter().collect();
+        waits.sort_by(|one, other| one.node.cmp(&other.node));
+        let mut before = std::mem::replace(&mut self.told, Vec::with_capacity(waits.len())).into_iter().peekable();
+        for wait in waits {
+            let kind = wait.reason.name();
+            while before.next_if(|(node, _)| *node < wait.node).is_some() {}
+            if before.next_if(|(node, _)| *node == wait.node).is_none_or(|(_, known)| known != kind) {
                 let advice = wait.reason.advice(self.hook.settings.driver);
                 self.record(Occurrence::Waits { wait, advice }).await;
             }
-            told.insert(wait.node.clone(), wait.reason.name());
+            self.told.push((wait.node.clone(), kind));
         }
-        self.told = told;
         let now = self.now();
         if now >= self.progress_at {
             self.progress_at = now.saturating_add(SignedDuration::from_secs(PROGRESS_SECONDS)).unwrap_or(Timestamp::MAX);
@@ -38,7 +41,8 @@ impl Drive<'_> {
 
     /// Tells what has become of nodes since the memory before.
     pub(super) async fn tell_nodes(&self, before: &Memory) {
-        for (name, node) in &self.memory.nodes {
+        for name in self.memory.nodes.differing(&before.nodes) {
+            let Some(node) = self.memory.nodes.get(name) else { continue };
             let earlier = before.nodes.get(name);
             for plugin in [Plugin::Dra, Plugin::Device] {
                 let back = node.replaced.iter().any(|(uid, replacement)| {

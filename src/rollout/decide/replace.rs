@@ -11,9 +11,10 @@ use crate::rollout::reason::Reason;
 
 use super::{Action, Deciding, Fleet};
 
-/// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one
-/// second, so a replacement that starts right away could tie with what it serves and look stale for ever.
-pub(super) const READY_SECONDS: u64 = 2;
+/// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one second, so
+/// a replacement that starts right away could tie with what it serves and look stale for ever. Both times are of the node's own clock, and
+/// what is seen to be ready has been so before: what starts a whole second later has a later time.
+pub(super) const READY_SECONDS: u64 = 1;
 
 /// Seconds after which a plugin that has yet to publish is looked at again though nothing else changed.
 const LOOK_AGAIN_SECONDS: u64 = 5;
