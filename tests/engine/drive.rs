@@ -221,13 +221,13 @@ fn nodes_go_one_by_one_and_are_given_back() {
     assert_eq!(
         told(&story, "gpu-1"),
         [
-            "32 pod-deletion-required cordoned",
-            "32 evict train-uid-13",
-            "32 pod-restart-required cordoned",
-            "32 delete driver",
-            "62 driver ready",
-            "64 replace plugin",
-            "64 - schedulable",
+            "31 pod-deletion-required cordoned",
+            "31 evict train-uid-13",
+            "31 pod-restart-required cordoned",
+            "31 delete driver",
+            "61 driver ready",
+            "62 replace plugin",
+            "62 - schedulable",
         ],
         "{story}"
     );
