@@ -9,7 +9,7 @@ use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
 use super::observed::Node;
 use super::pods::filter::Own;
-use super::pods::pace::History;
+use super::pods::pace::{Busy, History};
 use super::reason::Reason;
 
 /// After this long nobody waits for what a request to a pod brings: it is asked for again after a minute at the latest.
@@ -38,6 +38,8 @@ pub struct Memory {
     pub patched: BTreeMap<String, Patched>,
     /// What was answered when a pod's eviction was asked for, by its UID.
     pub evictions: BTreeMap<String, History>,
+    /// The API server is too busy for evictions.
+    pub busy: Option<Busy>,
     /// What the vendor's controller would do and has not done, by node and state, and since when.
     pub pending: BTreeMap<(String, &'static str), Timestamp>,
     /// How often it was woken for that, and when last.
@@ -75,6 +77,7 @@ impl Memory {
             issued: BTreeMap::new(),
             patched: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            busy: None,
             pending: BTreeMap::new(),
             wakes: BTreeMap::new(),
             vendor_seen: None,

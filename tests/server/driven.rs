@@ -17,6 +17,7 @@ use crate::fake::store::{Key, text};
 use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, OLD, Pod, World, at, objects as common};
 
+mod busy;
 mod ends;
 mod faults;
 pub(crate) mod judge;

@@ -203,7 +203,8 @@ impl Deciding<'_> {
     /// Of all pods that have to go, those whose turn it is.
     pub(super) fn evict(&mut self) {
         let queue = std::mem::take(&mut self.evictions);
-        let turn = pace::turn(queue.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref())), self.now);
+        let asked = queue.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref()));
+        let turn = pace::turn(asked, self.memory.busy.as_ref(), self.now);
         if let Some(next) = turn.next {
             self.wake_at = self.wake_at.min(next);
         }
