@@ -42,6 +42,10 @@ impl Deciding<'_> {
             return self.hand_back(subject, record);
         }
         if self.is_patched(subject.node) {
+            if self.observed.workloads.pods.contains_key(&subject.node.name) {
+                // It keeps its place among the nodes that are followed.
+                self.focus.insert(subject.node.name.clone());
+            }
             return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
         if !subject.wanted && subject.pod.is_none() {
@@ -155,8 +159,8 @@ impl Deciding<'_> {
             // A node without pods that have to go needs no state, and no write, of its own for that.
             if next != State::PodRestartRequired && !self.observed.workloads.pods.contains_key(&node.name) {
                 self.focus.insert(node.name.clone());
-                if self.unlisted(node).is_none() {
-                    return Step::Stays(Reason::Upgrading(Upgrading::Listing));
+                if let Ok(reason) = self.unlisted(node) {
+                    return Step::Stays(Reason::Upgrading(reason));
                 }
                 // It has been too long: the next state has a name for that.
             }
