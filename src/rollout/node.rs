@@ -50,6 +50,8 @@ pub struct Operands<'a> {
     pods: &'a Views<Pod>,
     /// How many pods each DaemonSet has, where that counts.
     owned: BTreeMap<&'a str, i32>,
+    /// On which nodes that there are each of them has a pod that stays, where that counts.
+    staying: BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
     asked: Asked,
 }
@@ -80,8 +82,12 @@ impl<'a> Operands<'a> {
     /// Finds them in what is observed.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
         let mut owned: BTreeMap<&str, i32> = BTreeMap::new();
-        for owner in observed.pods.iter().filter(|_| driver != Driver::Gpu).filter_map(|pod| pod.owner.as_deref()) {
-            *owned.entry(owner).or_default() += 1;
+        let mut staying: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for pod in observed.pods.iter().filter(|_| driver != Driver::Gpu) {
+            let Some(daemon_set) = pod.owner.as_deref() else { continue };
+            *owned.entry(daemon_set).or_default() += 1;
+            let node = pod.node.as_deref().filter(|node| !pod.deleting && observed.nodes.contains_key(*node));
+            staying.entry(daemon_set).or_default().extend(node);
         }
         let drivers = driver_daemon_sets(observed, driver);
         Self {
@@ -92,6 +98,7 @@ impl<'a> Operands<'a> {
             newest: newest(&observed.revisions),
             pods: &observed.pods,
             owned,
+            staying,
         }
     }
 
@@ -122,11 +129,18 @@ impl<'a> Operands<'a> {
             Driver::Ofed | Driver::DaemonSet => selecting.any(|daemon_set| {
                 let here = self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
                 let all = self.owned.get(daemon_set.uid.as_str()).copied().unwrap_or(0);
-                // One whose pod we have deleted gets it back, whatever the numbers of a moment say.
-                let awaited = self.driver == Driver::DaemonSet && node.annotations.contains_key(self.traits().own_record);
-                here || awaited || daemon_set.desired > all
+                let begun = node.annotations.contains_key(self.traits().own_record);
+                here || if begun { self.lacks(daemon_set) } else { daemon_set.desired > all }
             }),
         }
+    }
+
+    /// Whether a DaemonSet has pods still to bring, as far as anything speaks for it: it is asked of nodes whose pod we may have deleted. Pods that are on
+    /// their way, or stand where none should or no node is any more, are none that it has.
+    fn lacks(&self, daemon_set: &DaemonSet) -> bool {
+        let staying = self.staying.get(daemon_set.uid.as_str()).map_or(0, BTreeSet::len);
+        let wanted = i64::from(daemon_set.desired) + i64::from(daemon_set.misscheduled);
+        !daemon_set.observed || wanted > i64::try_from(staying).unwrap_or(i64::MAX)
     }
 
     /// Whether the operator is to bring drivers, and the node has one of its own that keeps them away.

@@ -77,6 +77,8 @@ pub enum Upgrading {
         /// When that counts as a failure.
         until: Option<Timestamp>,
     },
+    /// No DaemonSet wants a driver pod on the node any more.
+    Unwanted,
     /// The validator has not succeeded.
     Validating {
         /// What is wrong with it.
@@ -176,6 +178,7 @@ impl Upgrading {
             Self::Evicting { .. } => {
                 ("Evicting", true, Budget, "see what holds the pods that are named: their PodDisruptionBudgets, finalizers, grace periods")
             }
+            Self::Unwanted => ("DriverNotWanted", true, Budget, "nothing: the node is given back if that stays so for a minute"),
             Self::Validating { .. } => ("Validating", true, Budget, "look at the pod of nvidia-operator-validator on the node"),
             Self::Retry { .. } => ("RetryDue", true, NodesFailed, "remove what it failed for before it is tried again"),
             Self::Failed { .. } => ("UpgradeFailed", false, NodesFailed, "remove what it failed for, then deploy again"),
@@ -226,6 +229,7 @@ impl fmt::Display for Upgrading {
             Self::Listing => write!(out, "the node's pods are being listed"),
             Self::Queued => write!(out, "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"),
             Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), listed(pods), until(at.as_ref())),
+            Self::Unwanted => write!(out, "no driver DaemonSet wants a pod on the node any more"),
             Self::Validating { trouble, until: at } => {
                 write!(out, "the driver is ready and its validator is not: {trouble}{}", until(Some(at)))
             }

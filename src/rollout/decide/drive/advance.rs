@@ -23,6 +23,10 @@ const MOST_RESTARTS: i32 = 10;
 /// How often a cordon that somebody took away is put back.
 const MOST_CORDONS: u32 = 2;
 
+/// Seconds for which no DaemonSet must want a pod on a node until that is believed: another holder of kube-controller-manager's Lease needs 15 s,
+/// and pods of nodes that left are collected after 40 s.
+const UNWANTED_SECONDS: u64 = 60;
+
 /// What a state has come to.
 pub(super) enum Step {
     /// The node stays in it.
@@ -48,9 +52,8 @@ impl Deciding<'_> {
             }
             return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
-        if !subject.wanted && subject.pod.is_none() {
-            // No driver DaemonSet selects the node any more: there is nothing left to upgrade.
-            return self.give_back(subject, record);
+        if !subject.wanted && subject.pod.is_none() && subject.node.ready {
+            return self.unwanted(subject, record);
         }
         let mut next = record.clone();
         if !subject.node.unschedulable && record.state <= State::PodRestartRequired {
@@ -86,6 +89,14 @@ impl Deciding<'_> {
         }
         self.actions.extend(actions);
         Turn::Waits(reason)
+    }
+
+    /// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
+    /// changes or labels are written anew it may look so for a moment, and what we have deleted still has to come back.
+    fn unwanted(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        let reason = Reason::Upgrading(Upgrading::Unwanted);
+        let since = self.memory.waits(Some(&subject.node.name), &reason, self.now);
+        if self.passed(since, UNWANTED_SECONDS) { self.give_back(subject, record) } else { Turn::Waits(reason) }
     }
 
     /// Whether nothing has been done to the node's driver so far: the pod that was there when the node was started runs, and is not about to go.
