@@ -46,6 +46,9 @@ fn stands(decision: &Decision) -> (String, bool) {
     (waits.unwrap_or_default(), back)
 }
 
+/// What happens, in words and in deed.
+type Change = (&'static str, fn(&mut Fleet));
+
 const BOTH: [Driver; 2] = [Driver::Ofed, Driver::DaemonSet];
 
 /// The pod of a node that left stays for a minute, and one that may not stay where it is goes slowly: both were counted as if the DaemonSet had
@@ -53,7 +56,7 @@ const BOTH: [Driver; 2] = [Driver::Ofed, Driver::DaemonSet];
 #[test]
 fn what_happens_on_other_nodes_does_not_make_a_node_unwanted_in_the_middle_of_its_upgrade() {
     for driver in BOTH {
-        let changes: [(&str, fn(&mut Fleet)); 5] = [
+        let changes: [Change; 5] = [
             ("nothing", |_| {}),
             ("a node leaves, and its pod is still there", |fleet| {
                 fleet.observed.nodes.remove("nic-1");
