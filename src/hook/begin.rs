@@ -10,7 +10,7 @@ use crate::cluster::call::CallError;
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
 use crate::cluster::{job, network};
-use crate::contract::budget::working_seconds;
+use crate::contract::budget::{GIVING_BACK_SECONDS, working_seconds};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
@@ -63,26 +63,27 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         Err(failure) => return Err(failed(hook, failure).await),
     };
     let deadline = after(started);
+    let last = last_moment(hook, deadline);
 
     let mut store = RecordStore::new(&hook.client, &settings.namespace, &settings.record);
-    let record = read(hook, &mut store, deadline).await?;
+    let record = read(hook, &mut store, last).await?;
     if let Some(verdict) = record.run.as_ref().filter(|run| run.job == hook.identity.job).and_then(|run| run.verdict.clone()) {
         tracing::info!(code = verdict.code.name(), "an earlier pod of this Job has come to a verdict");
         return Err(verdict.into());
     }
 
-    let namespaces = reach(hook, deadline, async || dra_namespaces(&hook.client, settings).await).await;
+    let namespaces = reach(hook, last, async || dra_namespaces(&hook.client, settings).await).await;
     let namespaces = match namespaces {
         Ok(namespaces) => namespaces,
         Err(failure) => return Err(failed(hook, failure).await),
     };
-    let version = match reach(hook, deadline, async || slice_version(&hook.client, settings).await).await {
+    let version = match reach(hook, last, async || slice_version(&hook.client, settings).await).await {
         Ok(version) => version,
         Err(failure) => return Err(failed(hook, failure).await),
     };
-    let prepared = prepared(hook, deadline).await?;
+    let prepared = prepared(hook, last).await?;
     let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
-    in_step(hook, &watches, deadline).await?;
+    in_step(hook, &watches, last).await?;
     if let Some(why) = prepared {
         let looks = settings.has(Duty::Preflight) || settings.has(Duty::Hold);
         let ended = if settings.watches() {
@@ -98,7 +99,7 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
             return Err(ended);
         }
     }
-    rights(hook, deadline, &namespaces).await?;
+    rights(hook, last, &namespaces).await?;
     Ok(Start { watches, namespaces, version, store, deadline })
 }
 
@@ -184,6 +185,12 @@ async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String]) -> Resu
         Ok(missing) => Err(Ended::new(ExitCode::Rights, missing_message(hook, &missing))),
         Err(failure) => Err(failed(hook, failure).await),
     }
+}
+
+/// Until when it is worth trying: the deadline, and where nodes may have to be given back the time for that.
+pub(super) fn last_moment(hook: &Hook, deadline: Timestamp) -> Timestamp {
+    let more = if hook.settings.has(Duty::Drive) { GIVING_BACK_SECONDS } else { 0 };
+    deadline.saturating_add(seconds(more)).unwrap_or(Timestamp::MAX)
 }
 
 /// Waits until all caches are in step.

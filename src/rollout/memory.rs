@@ -1,7 +1,7 @@
 //! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s and [`Config`]s; the rest
 //! only measures how long something has been so, and starts anew after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -38,6 +38,8 @@ pub struct Memory {
     pub patched: BTreeMap<String, Patched>,
     /// What was answered when a pod's eviction was asked for, by its UID.
     pub evictions: BTreeMap<String, History>,
+    /// Nodes that were to be given back untouched because the time was over.
+    pub handed_back: BTreeSet<String>,
     /// The API server is too busy for evictions.
     pub busy: Option<Busy>,
     /// What the vendor's controller would do and has not done, by node and state, and since when.
@@ -77,6 +79,7 @@ impl Memory {
             issued: BTreeMap::new(),
             patched: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            handed_back: BTreeSet::new(),
             busy: None,
             pending: BTreeMap::new(),
             wakes: BTreeMap::new(),

@@ -21,6 +21,7 @@ mod busy;
 mod crowd;
 mod ends;
 mod faults;
+mod giving_back;
 pub(crate) mod judge;
 mod kills;
 mod moments;

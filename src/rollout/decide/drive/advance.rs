@@ -7,6 +7,7 @@ use crate::contract::names;
 use crate::rollout::action::{News, PodDeletion};
 use crate::rollout::node::DriverPod;
 use crate::rollout::observed::Node;
+use crate::rollout::pods::listed;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::Cause;
@@ -112,6 +113,7 @@ impl Deciding<'_> {
     /// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
     pub(super) fn hand_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
         self.handing_back = true;
+        self.memory.handed_back.insert(subject.node.name.clone());
         let traits = self.settings.driver.traits();
         let mut patch = patch_of(subject.node);
         remove(&mut patch, traits);
@@ -125,6 +127,16 @@ impl Deciding<'_> {
         self.issue(patch, false);
         let (deadline, per_node) = (self.memory.deadline, self.settings.per_node_seconds);
         Turn::Waits(Reason::Upgrading(Upgrading::NoTime { deadline, per_node, held: None }))
+    }
+
+    /// What became of the nodes that were to be given back at the end.
+    pub(in super::super) fn told_handed_back(&self) -> String {
+        let record = self.settings.driver.traits().own_record;
+        let has_ours = |name: &String| self.observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(record));
+        let (not, back): (Vec<String>, Vec<String>) = self.memory.handed_back.iter().cloned().partition(has_ours);
+        let told = [("given back untouched", back), ("not given back in time (the next deployment goes on with them)", not)];
+        let told = told.iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| format!("; {what}: {}", listed(names)));
+        told.collect::<Vec<_>>().concat()
     }
 
     /// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.
