@@ -104,7 +104,15 @@ impl Focus {
     pub fn forbidden(&self) -> Option<String> {
         self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
             Health::Forbidden(message) => Some(format!("pods on node {node}: {message}")),
-            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) => None,
+            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) | Health::Past(_) => None,
+        })
+    }
+
+    /// What the server has long shown an older state of.
+    pub fn past(&self) -> Option<String> {
+        self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
+            Health::Past(message) => Some(format!("pods on node {node}: {message}")),
+            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) | Health::Forbidden(_) => None,
         })
     }
 }

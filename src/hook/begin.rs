@@ -36,6 +36,10 @@ pub(super) struct Start {
     pub(super) deadline: Timestamp,
 }
 
+/// What is said where an older state has to be taken for the present.
+pub(super) const HISTORY_WENT_BACK: &str =
+    "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
+
 /// The pause between attempts to reach the API server.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -82,8 +86,9 @@ pub(super) async fn begin(hook: &Hook) -> Result<Start, Ended> {
         Err(failure) => return Err(failed(hook, failure).await),
     };
     let prepared = prepared(hook, last).await?;
-    let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
-    in_step(hook, &watches, last).await?;
+    let start = || Watches::start(&hook.client, settings, namespaces.clone(), version);
+    let mut watches = start();
+    in_step(hook, &mut watches, start, last).await?;
     if let Some(why) = prepared {
         let looks = settings.has(Duty::Preflight) || settings.has(Duty::Hold);
         let ended = if settings.watches() {
@@ -193,8 +198,8 @@ pub(super) fn last_moment(hook: &Hook, deadline: Timestamp) -> Timestamp {
     deadline.saturating_add(seconds(more)).unwrap_or(Timestamp::MAX)
 }
 
-/// Waits until all caches are in step.
-pub(super) async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<(), Ended> {
+/// Waits until all caches are in step. `start`: begins them anew where the server's history went back.
+pub(super) async fn in_step(hook: &Hook, watches: &mut Watches, start: impl Fn() -> Watches, deadline: Timestamp) -> Result<(), Ended> {
     loop {
         match watches.sync() {
             Sync::InStep => return Ok(()),
@@ -206,6 +211,10 @@ pub(super) async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp)
                 () = watches.changed() => {}
                 () = tokio::time::sleep_until(hook.clock.instant(deadline)) => {}
             },
+            Sync::Past(why) => {
+                tracing::warn!(why, "{HISTORY_WENT_BACK}");
+                *watches = start();
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::rollout::pods::listed;
 use crate::rollout::spec::fingerprint;
 use crate::rollout::upgrade::record::is_anothers;
 
-use super::begin::{Start, in_step, last_moment, read, record_missing};
+use super::begin::{HISTORY_WENT_BACK, Start, in_step, last_moment, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
@@ -93,7 +93,9 @@ pub(super) async fn drive(hook: &Hook, start: Start) -> Ended {
             held.release().await;
             return ended;
         }
-        tracing::warn!("the Lease was lost; waiting for it again");
+        if !held.is_valid() {
+            tracing::warn!("the Lease was lost; waiting for it again");
+        }
     }
 }
 
@@ -227,12 +229,14 @@ impl<'a> Drive<'a> {
     /// Begins all caches anew, where limits are kept by what is seen: another hook may have started nodes up to the moment at which it let go
     /// of the Lease, and what tells of them may not be here yet.
     async fn look_anew(&mut self) -> Result<(), Ended> {
-        let settings = &self.hook.settings;
-        if !settings.mode.decides() {
+        if !self.hook.settings.mode.decides() && !matches!(self.watches.sync(), Sync::Past(_)) {
             return Ok(());
         }
-        self.watches = Watches::start(&self.hook.client, settings, self.namespaces.clone(), self.version);
-        in_step(self.hook, &self.watches, self.last_moment()).await
+        let (hook, namespaces, version) = (self.hook, self.namespaces.clone(), self.version);
+        let start = || Watches::start(&hook.client, &hook.settings, namespaces.clone(), version);
+        let last = self.last_moment();
+        self.watches = start();
+        in_step(hook, &mut self.watches, start, last).await
     }
 
     /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered.
@@ -312,6 +316,12 @@ impl<'a> Drive<'a> {
                     }
                     tracing::warn!(why, "the API server cannot be read; nothing is decided meanwhile");
                     self.last_moment()
+                }
+                Sync::Past(why) => {
+                    // As another process would: whether the Lease is still ours has to be seen as well.
+                    tracing::warn!(why, "{HISTORY_WENT_BACK}");
+                    self.record_due = Some(self.now());
+                    return None;
                 }
                 Sync::Forbidden(message) => {
                     let until = after(*self.unwatched_since.get_or_insert(self.hook.clock.now()), REFUSAL);

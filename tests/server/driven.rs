@@ -27,6 +27,7 @@ mod kills;
 mod moments;
 pub(crate) mod objects;
 pub(crate) mod play;
+mod restored;
 pub(crate) mod stories;
 mod takeovers;
 mod views;
