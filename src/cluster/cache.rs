@@ -22,6 +22,8 @@ pub enum Health {
     Forbidden(String),
     /// It failed and is being started again; what it holds may be old.
     Failing(String),
+    /// The server has long shown an older state than it did before, and nothing else: what it holds will not come back.
+    Past(String),
 }
 
 #[derive(Debug)]

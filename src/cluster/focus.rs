@@ -26,6 +26,9 @@ pub struct Focus {
     changed: Arc<Notify>,
     interner: Arc<Interner>,
     nodes: BTreeMap<String, Followed>,
+    /// Nodes without a place, and in which turn each of them asked for one: the longest waiting comes first.
+    waiting: BTreeMap<String, u64>,
+    turn: u64,
     /// Ends the followers when it is dropped.
     followers: JoinSet<()>,
 }
@@ -38,11 +41,19 @@ struct Followed {
 impl Focus {
     /// On no node. `changed` is told after every change.
     pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<Interner>) -> Self {
-        Self { client: client.clone(), changed, interner, nodes: BTreeMap::new(), followers: JoinSet::new() }
+        Self {
+            client: client.clone(),
+            changed,
+            interner,
+            nodes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            turn: 0,
+            followers: JoinSet::new(),
+        }
     }
 
-    /// Follows the pods of these nodes, and of no others any more. Nodes that it is on already are not listed anew. RBAC: `list` and
-    /// `watch` on `pods`.
+    /// Follows the pods of these nodes, and of no others any more. Nodes that it is on already are not listed anew, and whoever has a place keeps
+    /// it; the others have theirs in the order in which they asked. RBAC: `list` and `watch` on `pods`.
     pub fn set(&mut self, nodes: &BTreeSet<String>) {
         self.nodes.retain(|node, followed| {
             let stays = nodes.contains(node);
@@ -53,18 +64,27 @@ impl Focus {
         });
         // Those that have ended are forgotten.
         while self.followers.try_join_next().is_some() {}
-        for node in nodes {
-            if self.nodes.len() >= MOST_NODES {
-                break;
-            }
-            if !self.nodes.contains_key(node) {
-                let pods = Table::new(Arc::clone(&self.changed));
-                let api = Api::<Pod>::all(self.client.clone());
-                let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
-                let follower = self.followers.spawn(follow(api, Selection::on_node(node), pods.clone(), project));
-                self.nodes.insert(node.clone(), Followed { pods, follower });
-            }
+        self.waiting.retain(|node, _| nodes.contains(node));
+        for node in nodes.iter().filter(|node| !self.nodes.contains_key(*node)) {
+            self.waiting.entry(node.clone()).or_insert(self.turn);
         }
+        self.turn += 1;
+        let mut order: Vec<(u64, &String)> = self.waiting.iter().map(|(node, turn)| (*turn, node)).collect();
+        order.sort_unstable();
+        let free = MOST_NODES.saturating_sub(self.nodes.len());
+        let next: Vec<String> = order.into_iter().take(free).map(|(_, node)| node.clone()).collect();
+        for node in next {
+            self.waiting.remove(&node);
+            self.begin(node);
+        }
+    }
+
+    fn begin(&mut self, node: String) {
+        let pods = Table::new(Arc::clone(&self.changed));
+        let api = Api::<Pod>::all(self.client.clone());
+        let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
+        let follower = self.followers.spawn(follow(api, Selection::on_node(&node), pods.clone(), project));
+        self.nodes.insert(node, Followed { pods, follower });
     }
 
     /// The pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
@@ -74,11 +94,25 @@ impl Focus {
         in_step.map(|(node, followed)| (node.clone(), followed.pods.values())).collect()
     }
 
+    /// Nodes that have a place, and whose cache is not in step.
+    pub fn listing(&self) -> BTreeSet<String> {
+        let behind = self.nodes.iter().filter(|(_, followed)| followed.pods.health() != Health::InStep);
+        behind.map(|(node, _)| node.clone()).collect()
+    }
+
     /// What the server refuses, if it does.
     pub fn forbidden(&self) -> Option<String> {
         self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
             Health::Forbidden(message) => Some(format!("pods on node {node}: {message}")),
-            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) => None,
+            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) | Health::Past(_) => None,
+        })
+    }
+
+    /// What the server has long shown an older state of.
+    pub fn past(&self) -> Option<String> {
+        self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
+            Health::Past(message) => Some(format!("pods on node {node}: {message}")),
+            Health::Starting | Health::InStep | Health::Absent | Health::Failing(_) | Health::Forbidden(_) => None,
         })
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Resource};
+use tokio::time::Instant;
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
@@ -30,6 +31,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const ABSENT_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// For so long every complete list must be older than what was seen until that is believed: a replica that was cut off has caught up by then, an
+/// etcd that was restored has not.
+const PAST: Duration = Duration::from_mins(1);
+/// After so many watches without a word, not even a bookmark, one looks whether the server still counts on from where they began: from a version that
+/// is yet to come, it watches in silence. Where little changes it has few bookmarks to send, so that one alone says nothing.
+const SILENT_WATCHES: u32 = 5;
 
 /// Which objects of a resource.
 #[derive(Clone, Debug, Default)]
@@ -97,15 +104,36 @@ where
     V: Clone + PartialEq,
 {
     let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData, seen: AtomicU64::new(0) };
-    let mut pause = FIRST_PAUSE;
+    let mut attempts = Attempts::default();
     loop {
-        let Err(broken) = follower.list_and_watch(&mut pause).await;
+        let Err(broken) = follower.list_and_watch(&mut attempts).await;
         tracing::debug!(path = follower.source.path(), %broken, "listing anew");
-        follower.table.mark(sort(&broken));
-        tokio::time::sleep(pause).await;
+        let past = match broken {
+            Broken::Past { .. } => attempts.past.get_or_insert_with(Instant::now).elapsed() >= PAST,
+            Broken::Call(_) | Broken::Watch(_) => {
+                attempts.past = None;
+                false
+            }
+        };
+        follower.table.mark(if past { Health::Past(broken.to_string()) } else { sort(&broken) });
+        tokio::time::sleep(attempts.pause).await;
         // What the server does not know it will hardly learn in the next seconds.
         let longest = if matches!(broken, Broken::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
-        pause = (pause * 2).min(longest);
+        attempts.pause = (attempts.pause * 2).min(longest);
+    }
+}
+
+/// What failed since a list was last good.
+struct Attempts {
+    /// The pause before the next one.
+    pause: Duration,
+    /// Since when every answer has been older than what was seen.
+    past: Option<Instant>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self { pause: FIRST_PAUSE, past: None }
     }
 }
 
@@ -115,21 +143,32 @@ where
     V: Clone + PartialEq,
     P: Fn(&T) -> Option<V>,
 {
-    async fn list_and_watch(&self, pause: &mut Duration) -> Result<std::convert::Infallible, Broken> {
+    async fn list_and_watch(&self, attempts: &mut Attempts) -> Result<std::convert::Infallible, Broken> {
         let (listed, mut version) = self.list().await?;
         let mut stream = self.watch(&version).await?;
         // Only now: a list that cannot be watched from would be taken for the present for ever.
         self.table.replace(listed);
-        *pause = FIRST_PAUSE;
+        *attempts = Attempts::default();
+        let (mut begun, mut silent) = (Instant::now(), 0);
         loop {
             if let Ok(Some(event)) = tokio::time::timeout(SILENCE, stream.next()).await {
+                silent = 0;
+                begun = Instant::now();
                 self.apply(event, &mut version)?;
-            } else {
-                // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what
-                // stands before it) that ends watches at once from being asked without a break.
-                tokio::time::sleep(FIRST_PAUSE).await;
-                stream = self.watch(&version).await?;
+                continue;
             }
+            // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what
+            // stands before it) that ends watches at once from being asked without a break.
+            tokio::time::sleep(FIRST_PAUSE).await;
+            silent += u32::from(begun.elapsed() >= SILENCE);
+            if silent >= SILENT_WATCHES {
+                silent = 0;
+                let (listed, shown) = self.list().await?;
+                self.table.replace(listed);
+                version = shown;
+            }
+            begun = Instant::now();
+            stream = self.watch(&version).await?;
         }
     }
 

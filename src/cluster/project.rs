@@ -107,6 +107,7 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<DaemonSet> {
         on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete"),
         deleting: metadata.deletion_timestamp.is_some(),
         desired: status.map_or(0, |status| status.desired_number_scheduled),
+        misscheduled: status.map_or(0, |status| status.number_misscheduled),
         template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default().into(),
         node_selector: pod.node_selector.clone().unwrap_or_default().into(),
         config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),

@@ -39,6 +39,8 @@ pub enum Sync {
     Behind(String),
     /// The server refuses some.
     Forbidden(String),
+    /// The server's history went back (a restored etcd): all have to be begun anew.
+    Past(String),
 }
 
 /// The caches of a hook Job.
@@ -308,15 +310,17 @@ impl Watches {
         if let Some(message) = self.workloads.focus.forbidden() {
             return Sync::Forbidden(message);
         }
+        let mut past = self.workloads.focus.past();
         for (name, health) in self.healths() {
             match health {
                 Health::InStep | Health::Absent => {}
                 Health::Forbidden(message) => return Sync::Forbidden(format!("{name}: {message}")),
                 Health::Starting => behind = Sync::Behind(format!("{name}: not listed yet")),
                 Health::Failing(message) => behind = Sync::Behind(format!("{name}: {message}")),
+                Health::Past(message) => past = Some(format!("{name}: {message}")),
             }
         }
-        behind
+        past.map_or(behind, Sync::Past)
     }
 
     /// What all caches hold.
@@ -363,7 +367,9 @@ impl DraWatches {
 fn served<V: Clone + PartialEq, T>(table: &Table<V>, content: impl FnOnce(&Views<V>) -> T) -> observed::Api<T> {
     match table.health() {
         Health::Absent => observed::Api::Absent,
-        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) => observed::Api::Served(content(&table.snapshot())),
+        Health::Starting | Health::InStep | Health::Forbidden(_) | Health::Failing(_) | Health::Past(_) => {
+            observed::Api::Served(content(&table.snapshot()))
+        }
     }
 }
 

@@ -9,6 +9,9 @@ pub const SLACK_SECONDS: u64 = TERMINATION_GRACE_SECONDS + 60;
 /// The hook's own deadline is this much before B. After a failed verdict Kubernetes starts two more pods, 10 and 20 s apart, which end with
 /// the same verdict at once; only then is the Job failed, and its verdict rather than `DeadlineExceeded` is what the deployer reports.
 pub const MARGIN_SECONDS: u64 = 90;
+
+/// For so many seconds of the margin nodes are given back whose driver was not touched (mode `drive`).
+pub const GIVING_BACK_SECONDS: u64 = MARGIN_SECONDS / 2;
 /// What a run takes beside the nodes: image pull and scheduling of the hook, the operator's own rollout, quiet period, re-rolls.
 pub const OVERHEAD_SECONDS: u64 = 900;
 

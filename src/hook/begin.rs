@@ -11,7 +11,7 @@ use crate::cluster::lease::{Free, Leases};
 use crate::cluster::record::{Record, RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
 use crate::cluster::{job, network};
-use crate::contract::budget::working_seconds;
+use crate::contract::budget::{GIVING_BACK_SECONDS, working_seconds};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
@@ -38,6 +38,10 @@ pub(super) struct Start {
     /// When the run must have ended.
     pub(super) deadline: Timestamp,
 }
+
+/// What is said where an older state has to be taken for the present.
+pub(super) const HISTORY_WENT_BACK: &str =
+    "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
 
 /// The pause between attempts to reach the API server.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -66,28 +70,30 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
         Err(failure) => return Err(failed(hook, failure).await),
     };
     let deadline = after(started);
+    let last = last_moment(hook, deadline);
 
     let mut store = RecordStore::new(&hook.client, &settings.namespace, &settings.record);
-    let record = read(hook, &mut store, deadline).await?;
+    let record = read(hook, &mut store, last).await?;
     if let Some(verdict) = record.run.as_ref().filter(|run| run.job == hook.identity.job).and_then(|run| run.verdict.clone()) {
         tracing::info!(code = verdict.code.name(), "an earlier pod of this Job has come to a verdict");
         return Err(verdict.into());
     }
 
-    let namespaces = reach(hook, deadline, async || dra_namespaces(&hook.client, settings).await).await;
+    let namespaces = reach(hook, last, async || dra_namespaces(&hook.client, settings).await).await;
     let namespaces = match namespaces {
         Ok(namespaces) => namespaces,
         Err(failure) => return Err(failed(hook, failure).await),
     };
-    let version = match reach(hook, deadline, async || slice_version(&hook.client, settings).await).await {
+    let version = match reach(hook, last, async || slice_version(&hook.client, settings).await).await {
         Ok(version) => version,
         Err(failure) => return Err(failed(hook, failure).await),
     };
-    let prepared = prepared(hook, deadline).await?;
+    let prepared = prepared(hook, last).await?;
     // Before the caches: what they hold is then newer than whatever another hook has done, if nobody takes the Lease in between.
     let free = if settings.mode.decides() { leases.free().await } else { None };
-    let watches = Watches::start(&hook.client, settings, namespaces.clone(), version);
-    in_step(hook, &watches, deadline).await?;
+    let start = || Watches::start(&hook.client, settings, namespaces.clone(), version);
+    let mut watches = start();
+    in_step(hook, &mut watches, start, last).await?;
     if let Some(why) = prepared {
         let looks = settings.has(Duty::Preflight) || settings.has(Duty::Hold);
         let ended = if settings.watches() {
@@ -103,7 +109,7 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
             return Err(ended);
         }
     }
-    rights(hook, deadline, &namespaces, &watches).await?;
+    rights(hook, last, &namespaces, &watches).await?;
     Ok(Start { watches, free, namespaces, version, store, deadline })
 }
 
@@ -192,8 +198,14 @@ async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String], watches
     }
 }
 
-/// Waits until all caches are in step.
-pub(super) async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp) -> Result<(), Ended> {
+/// Until when it is worth trying: the deadline, and where nodes may have to be given back the time for that.
+pub(super) fn last_moment(hook: &Hook, deadline: Timestamp) -> Timestamp {
+    let more = if hook.settings.has(Duty::Drive) { GIVING_BACK_SECONDS } else { 0 };
+    deadline.saturating_add(seconds(more)).unwrap_or(Timestamp::MAX)
+}
+
+/// Waits until all caches are in step. `start`: begins them anew where the server's history went back.
+pub(super) async fn in_step(hook: &Hook, watches: &mut Watches, start: impl Fn() -> Watches, deadline: Timestamp) -> Result<(), Ended> {
     loop {
         match watches.sync() {
             Sync::InStep => return Ok(()),
@@ -205,6 +217,10 @@ pub(super) async fn in_step(hook: &Hook, watches: &Watches, deadline: Timestamp)
                 () = watches.changed() => {}
                 () = tokio::time::sleep_until(hook.clock.instant(deadline)) => {}
             },
+            Sync::Past(why) => {
+                tracing::warn!(why, "{HISTORY_WENT_BACK}");
+                *watches = start();
+            }
         }
     }
 }

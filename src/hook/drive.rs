@@ -18,10 +18,12 @@ use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
-use crate::rollout::observed::Observed;
+use crate::rollout::observed::{Node, Observed};
+use crate::rollout::pods::listed;
 use crate::rollout::spec::fingerprint;
+use crate::rollout::upgrade::record::is_anothers;
 
-use super::begin::{Start, in_step, read, record_missing};
+use super::begin::{HISTORY_WENT_BACK, Start, in_step, last_moment, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
@@ -72,6 +74,8 @@ struct Drive<'a> {
     record_due: Option<Timestamp>,
     /// Whether the budget has been held against the live fleet.
     estimated: bool,
+    /// Whether this process has had the Lease, and taken the run up.
+    began: bool,
 }
 
 pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
@@ -102,7 +106,9 @@ pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
             held.release().await;
             return ended;
         }
-        tracing::warn!("the Lease was lost; waiting for it again");
+        if !held.is_valid() {
+            tracing::warn!("the Lease was lost; waiting for it again");
+        }
     }
 }
 
@@ -169,6 +175,7 @@ impl<'a> Drive<'a> {
             gather: LONGEST_GATHER,
             record_due: Some(now),
             estimated: false,
+            began: false,
         }
     }
 
@@ -180,10 +187,33 @@ impl<'a> Drive<'a> {
         occurrence.record(&self.recorder, self.now()).await;
     }
 
-    /// Waits for the Lease, at most until the deadline.
+    /// Until when it is worth trying: nodes that were not touched are given back after the deadline.
+    fn last_moment(&self) -> Timestamp {
+        last_moment(self.hook, self.memory.deadline)
+    }
+
+    /// The nodes that were begun and, as far as is known, not given back: what an end without a verdict has to say.
+    fn not_given_back(&self) -> String {
+        let settings = &self.hook.settings;
+        let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
+        let ours = |node: &Node| node.annotations.contains_key(traits.own_record) && !is_anothers(node, traits, identity.as_deref());
+        let nodes = self.watches.observed().nodes;
+        let names: Vec<String> =
+            nodes.values().filter(|node| settings.has(Duty::Drive) && ours(node)).map(|node| node.name.clone()).collect();
+        if names.is_empty() {
+            return String::new();
+        }
+        format!("; not given back, as far as was seen: {} (the next deployment goes on with them)", listed(&names))
+    }
+
+    /// Waits for the Lease, at most until the last moment.
     async fn acquire(&self, leases: &Leases) -> Result<Held, Ended> {
-        if self.now() >= self.memory.deadline {
-            let message = "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)";
+        if self.now() >= self.last_moment() {
+            let message = if self.began {
+                format!("the time budget is over and the Lease was lost{}", self.not_given_back())
+            } else {
+                "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)".to_owned()
+            };
             return Err(Ended::new(ExitCode::Budget, message));
         }
         let holder = std::cell::RefCell::new(String::new());
@@ -193,7 +223,7 @@ impl<'a> Drive<'a> {
         });
         let ended = tokio::select! {
             held = acquiring => return held.map_err(|error| Ended::new(ExitCode::Rights, format!("unable to take the Lease: {error}"))),
-            () = tokio::time::sleep_until(self.hook.clock.instant(self.memory.deadline)) => ExitCode::LeaseHeld,
+            () = tokio::time::sleep_until(self.hook.clock.instant(self.last_moment())) => ExitCode::LeaseHeld,
             () = self.hook.shutdown.requested() => ExitCode::Interrupted,
         };
         // The signal or the deadline may have come between the server's taking a request and its answer.
@@ -204,9 +234,13 @@ impl<'a> Drive<'a> {
         let holder = holder.into_inner();
         let message = match (ended, holder.as_str()) {
             (ExitCode::Interrupted, _) => "ended by a signal while waiting for the Lease".to_owned(),
-            (_, "") => return Err(Ended::new(ExitCode::ApiUnreachable, "the Lease could not be read or written in time")),
+            (_, "") => {
+                let message = format!("the Lease could not be read or written in time{}", self.not_given_back());
+                return Err(Ended::new(ExitCode::ApiUnreachable, message));
+            }
             (_, holder) => format!(
-                "`{holder}` held the Lease default/gpu-rollout until the time budget was over; wait for it to end, then deploy again"
+                "`{holder}` held the Lease default/gpu-rollout until the time budget was over; wait for it to end, then deploy again{}",
+                self.not_given_back()
             ),
         };
         Err(Ended::new(ended, message))
@@ -215,17 +249,21 @@ impl<'a> Drive<'a> {
     /// Begins all caches anew, where limits are kept by what is seen: another hook may have started nodes up to the moment at which it let go
     /// of the Lease, and what tells of them may not be here yet.
     async fn look_anew(&mut self) -> Result<(), Ended> {
-        let settings = &self.hook.settings;
-        if !settings.mode.decides() {
+        if !self.hook.settings.mode.decides() && !matches!(self.watches.sync(), Sync::Past(_)) {
             return Ok(());
         }
-        self.watches = Watches::start(&self.hook.client, settings, self.namespaces.clone(), self.version);
-        in_step(self.hook, &self.watches, self.memory.deadline).await
+        let (hook, namespaces, version) = (self.hook, self.namespaces.clone(), self.version);
+        let start = || Watches::start(&hook.client, &hook.settings, namespaces.clone(), version);
+        let last = self.last_moment();
+        self.watches = start();
+        in_step(hook, &mut self.watches, start, last).await
     }
 
     /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered.
     async fn load(&mut self) -> Result<(), Ended> {
-        let record = read(self.hook, &mut self.store, self.memory.deadline).await?;
+        let last = self.last_moment();
+        let record = read(self.hook, &mut self.store, last).await?;
+        self.began = true;
         let deadline = self.memory.deadline;
         let again = record.run.as_ref().is_some_and(|run| run.job == self.run.job);
         let configs = record.run.as_ref().map(|run| run.configs.clone()).unwrap_or_default();
@@ -290,14 +328,20 @@ impl<'a> Drive<'a> {
                     }
                 }
                 Sync::Behind(why) => {
-                    if self.now() >= self.memory.deadline {
+                    if self.now() >= self.last_moment() {
                         return Some(Ended::new(
                             ExitCode::ApiUnreachable,
-                            format!("the time budget is over and the API server cannot be read: {why}"),
+                            format!("the time budget is over and the API server cannot be read: {why}{}", self.not_given_back()),
                         ));
                     }
                     tracing::warn!(why, "the API server cannot be read; nothing is decided meanwhile");
-                    self.memory.deadline
+                    self.last_moment()
+                }
+                Sync::Past(why) => {
+                    // As another process would: whether the Lease is still ours has to be seen as well.
+                    tracing::warn!(why, "{HISTORY_WENT_BACK}");
+                    self.record_due = Some(self.now());
+                    return None;
                 }
                 Sync::Forbidden(message) => {
                     let until = after(*self.unwatched_since.get_or_insert(self.hook.clock.now()), REFUSAL);

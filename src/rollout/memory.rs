@@ -1,7 +1,7 @@
 //! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s and [`Config`]s; the rest
 //! only measures how long something has been so, and starts anew after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ use super::decide::Rest;
 use super::named::Named;
 use super::observed::Node;
 use super::pods::filter::Own;
-use super::pods::pace::History;
+use super::pods::pace::{Busy, History};
 use super::reason::Reason;
 
 /// After this long nobody waits for what a request to a pod brings: it is asked for again after a minute at the latest.
@@ -43,6 +43,10 @@ pub struct Memory {
     pub patched: Named<Patched>,
     /// What was answered when a pod's eviction was asked for, by its UID.
     pub evictions: BTreeMap<String, History>,
+    /// Nodes that were to be given back untouched because the time was over.
+    pub handed_back: BTreeSet<String>,
+    /// The API server is too busy for evictions.
+    pub busy: Option<Busy>,
     /// What the vendor's controller would do and has not done, by node and state, and since when.
     pub pending: BTreeMap<(String, &'static str), Timestamp>,
     /// How often it was woken for that, and when last.
@@ -83,6 +87,8 @@ impl Memory {
             issued: BTreeMap::new(),
             patched: Named::new(),
             evictions: BTreeMap::new(),
+            handed_back: BTreeSet::new(),
+            busy: None,
             pending: BTreeMap::new(),
             wakes: BTreeMap::new(),
             vendor_seen: None,

@@ -49,7 +49,7 @@ pub struct Operands<'a> {
     newest: BTreeMap<&'a str, &'a str>,
     pods: &'a Views<Pod>,
     /// UIDs of DaemonSets that want more pods than they have, where that counts.
-    lacking: BTreeSet<&'a str>,
+    lacking: Lacking<'a>,
     /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
     asked: Asked,
 }
@@ -117,9 +117,9 @@ impl<'a> Operands<'a> {
             Driver::Gpu => selecting.next().is_some(),
             Driver::Ofed | Driver::DaemonSet => selecting.any(|daemon_set| {
                 let here = self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
-                // One whose pod we have deleted gets it back, whatever the numbers of a moment say.
-                let awaited = self.driver == Driver::DaemonSet && node.annotations.contains_key(self.traits().own_record);
-                here || awaited || self.lacking.contains(daemon_set.uid.as_str())
+                let begun = node.annotations.contains_key(self.traits().own_record);
+                let lacking = if begun { &self.lacking.at_most } else { &self.lacking.now };
+                here || lacking.contains(daemon_set.uid.as_str())
             }),
         }
     }
@@ -268,13 +268,36 @@ impl<'a> Operands<'a> {
 }
 
 /// UIDs of driver DaemonSets that want more pods than they have, where their node selectors alone do not tell which nodes they mean.
-pub fn lacking(observed: &Observed, driver: Driver) -> BTreeSet<&str> {
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Lacking<'a> {
+    /// As the numbers are.
+    pub now: BTreeSet<&'a str>,
+    /// As far as anything speaks for it: it is asked of nodes whose pod we may have deleted. Pods that are on their way, or stand where none
+    /// should or no node is any more, are none that it has.
+    pub at_most: BTreeSet<&'a str>,
+}
+
+/// Which driver DaemonSets want more pods than they have.
+pub fn lacking(observed: &Observed, driver: Driver) -> Lacking<'_> {
+    let mut lacking = Lacking::default();
     if driver == Driver::Gpu {
-        return BTreeSet::new();
+        return lacking;
     }
-    let owned = |uid: &str| observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid)).count();
-    let lacks = |daemon_set: &&DaemonSet| usize::try_from(daemon_set.desired).unwrap_or(0) > owned(&daemon_set.uid);
-    driver_daemon_sets(observed, driver).into_iter().filter(lacks).map(|daemon_set| daemon_set.uid.as_str()).collect()
+    for daemon_set in driver_daemon_sets(observed, driver) {
+        let uid = daemon_set.uid.as_str();
+        let owned = || observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid));
+        let of_node = |pod: &'_ Pod| !pod.deleting && pod.node.as_deref().is_some_and(|node| observed.nodes.contains_key(node));
+        let staying: BTreeSet<&str> = owned().filter(|pod| of_node(pod)).filter_map(|pod| pod.node.as_deref()).collect();
+        let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        if i64::from(daemon_set.desired) > signed(owned().count()) {
+            lacking.now.insert(uid);
+        }
+        let wanted = i64::from(daemon_set.desired) + i64::from(daemon_set.misscheduled);
+        if !daemon_set.observed || wanted > signed(staying.len()) {
+            lacking.at_most.insert(uid);
+        }
+    }
+    lacking
 }
 
 fn asked(observed: &Observed, driver: Driver) -> Asked {
@@ -314,7 +337,7 @@ impl<'a> DriverNodes<'a> {
     /// Looked up once for a whole fleet.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
         let daemon_sets = if driver.has_operator() { Vec::new() } else { driver_daemon_sets(observed, driver) };
-        let uids = if driver.has_operator() { BTreeSet::new() } else { lacking(observed, driver) };
+        let uids = if driver.has_operator() { BTreeSet::new() } else { lacking(observed, driver).now };
         let lacks = |daemon_set: &&&DaemonSet| uids.contains(daemon_set.uid.as_str());
         let lacking = daemon_sets.iter().filter(lacks).map(|daemon_set| &daemon_set.node_selector).collect();
         Self { driver, pods: &observed.pods, daemon_sets, lacking }

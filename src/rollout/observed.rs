@@ -273,6 +273,8 @@ pub struct DaemonSet {
     pub deleting: bool,
     /// Pods wanted (`status.desiredNumberScheduled`).
     pub desired: i32,
+    /// Nodes that have a pod and should not (`status.numberMisscheduled`).
+    pub misscheduled: i32,
     /// Labels of the pod template.
     pub template_labels: Labels,
     /// Node selector of the pod template.

@@ -25,4 +25,5 @@ mod seeds;
 mod settle;
 mod simulation;
 mod traces;
+mod unwanted;
 mod vendor;

@@ -23,7 +23,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn policy(fleet: &mut Fleet) -> &mut NicClusterPolicy {
+pub(crate) fn policy(fleet: &mut Fleet) -> &mut NicClusterPolicy {
     match &mut fleet.observed.nic_cluster_policy {
         Api::Served(Some(policy)) => policy,
         Api::Served(None) | Api::Absent => panic!("the network has a NicClusterPolicy"),
@@ -74,7 +74,7 @@ fn nic_node(fleet: &mut Fleet, name: &str) {
 }
 
 /// Nodes `nic-0` … with their driver, at rest.
-fn network(nodes: usize) -> Fleet {
+pub(crate) fn network(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(0);
     fleet.settings.driver = Driver::Ofed;
     fleet.settings.duties = vec![Duty::Settle];

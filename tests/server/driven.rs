@@ -17,13 +17,17 @@ use crate::fake::store::{Key, text};
 use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, OLD, Pod, World, at, objects as common};
 
+mod busy;
+mod crowd;
 mod ends;
 mod faults;
+mod giving_back;
 pub(crate) mod judge;
 mod kills;
 mod moments;
 pub(crate) mod objects;
 pub(crate) mod play;
+mod restored;
 pub(crate) mod stories;
 mod takeovers;
 mod views;
@@ -31,7 +35,7 @@ mod views;
 use objects::{JOBS, Kind, NETWORK};
 use play::{Play, Script};
 
-/// How many nodes every fleet has.
+/// How many nodes a fleet has.
 pub(crate) const NODES: usize = 3;
 /// The Jobs of the hooks, one after another.
 const JOBS_OF_HOOKS: [&str; 2] = ["job-1", "job-2"];
@@ -93,6 +97,11 @@ impl Driven {
 
     /// The same with several drivers, whose hooks run in this order.
     pub(crate) fn of(drivers: &[Driver], change: impl Fn(&mut Settings)) -> Self {
+        Self::sized(NODES, drivers, change)
+    }
+
+    /// The same with so many nodes.
+    pub(crate) fn sized(nodes: usize, drivers: &[Driver], change: impl Fn(&mut Settings)) -> Self {
         let stages = drivers.iter().zip(JOBS_OF_HOOKS).map(|(driver, job)| {
             let mut settings = driving(*driver);
             change(&mut settings);
@@ -108,13 +117,13 @@ impl Driven {
             operator(&world, *driver);
         }
         for kind in &kinds {
-            world.put("daemonsets", kind.namespace(), kind.name(), kind.daemon_set(NEW, NODES));
+            world.put("daemonsets", kind.namespace(), kind.name(), kind.daemon_set(NEW, nodes));
             for (number, hash) in [(1, "old"), (2, "new")].into_iter().take(if kind.is_driver() { 2 } else { 1 }) {
                 let hash = if kind.is_driver() { hash } else { "new" };
                 world.put("controllerrevisions", kind.namespace(), &format!("{}-{hash}", kind.name()), kind.revision(number, hash));
             }
         }
-        for index in 0..NODES {
+        for index in 0..nodes {
             let name = format!("gpu-{index}");
             world.put("nodes", "", &name, objects::node(&name, drivers));
             for (at_second, kind) in (-5000..).step_by(10).zip(&kinds) {

@@ -250,9 +250,10 @@ impl Server {
         }
         if let Some(Effect::Busy(seconds)) = effect {
             self.note(&request, 429, false);
-            let mut status = failure(429, "injected");
-            status["details"] = json!({ "retryAfterSeconds": seconds });
-            let mut answer = response(429, full(&status));
+            // In plain text, as the server's own filters do it.
+            let text = Full::new(Bytes::from_static(b"Too many requests, please try again later.\n"));
+            let mut answer = response(429, text.map_err(Into::into).boxed_unsync());
+            answer.headers_mut().insert("content-type", http::HeaderValue::from_static("text/plain; charset=utf-8"));
             answer.headers_mut().insert("retry-after", seconds.into());
             return Ok(answer);
         }

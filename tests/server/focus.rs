@@ -153,11 +153,27 @@ async fn more_nodes_than_can_be_followed_take_turns() {
     nodes.insert("a-node".to_owned());
     nodes.remove("node-0001");
     case.focus.set(&nodes);
+    assert_eq!(case.focus.listing(), names(["node-0100"]), "the first of those that have waited longest");
     pass(1).await;
     let then = case.seen();
-    assert_eq!(then.len(), MOST_NODES);
-    assert!(then.contains_key("a-node") && !then.contains_key("node-0001"));
+    assert_eq!((then.len(), case.focus.listing()), (MOST_NODES, names([])));
+    assert!(then.contains_key("node-0100") && !then.contains_key("node-0001"));
     assert!(first.keys().filter(|node| *node != "node-0001").all(|node| then.contains_key(node)));
+    for (leaves, comes) in [("node-0005", "node-0101"), ("node-0099", "a-node")] {
+        nodes.remove(leaves);
+        case.focus.set(&nodes);
+        assert_eq!(case.focus.listing(), names([comes]));
+        pass(1).await;
+    }
+    nodes.insert("node-0005".to_owned());
+    nodes.insert("b-node".to_owned());
+    case.focus.set(&nodes);
+    nodes.remove("node-0005");
+    case.focus.set(&nodes);
+    nodes.insert("node-0005".to_owned());
+    nodes.remove("node-0002");
+    case.focus.set(&nodes);
+    assert_eq!(case.focus.listing(), names(["b-node"]), "whoever leaves the queue comes last when it is back");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

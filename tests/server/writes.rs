@@ -97,6 +97,11 @@ async fn a_busy_server_is_no_budget() {
         assert_eq!(matches!(answer, EvictionAnswer::Busy { .. }), expected, "{code}: {answer:?}");
         assert!(!rig.is_evicted("train-0"));
     }
+    let rig = Rig::new();
+    rig.fault(Effect::Busy(7));
+    let message = "Too many requests, please try again later.".to_owned();
+    let expected = EvictionAnswer::Busy { retry_after: Some(Duration::from_secs(7)), message };
+    assert_eq!(evict(&rig.client, &eviction("train-0")).await, expected, "the time is in the header alone");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1 as policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::api::PostParams;
-use kube::core::Status;
-use kube::{Api, Client};
-use serde::de::IgnoredAny;
+use kube::client::Body;
+use kube::core::{Request, Status};
+use kube::{Client, Resource};
 
 use crate::cluster::call::CALL_TIMEOUT;
 use crate::rollout::action::Eviction;
@@ -56,7 +56,6 @@ pub enum EvictionAnswer {
 
 /// Asks once for the eviction of a pod, if it is still the one with this UID. RBAC: `create` on `pods/eviction` in its namespace.
 pub async fn evict(client: &Client, eviction: &Eviction) -> EvictionAnswer {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &eviction.namespace);
     // Not `Api::evict`: kube 5.0 sends its options under a key that the server does not know, and so no precondition.
     let body = policy::Eviction {
         metadata: ObjectMeta { namespace: Some(eviction.namespace.clone()), name: Some(eviction.pod.clone()), ..ObjectMeta::default() },
@@ -65,22 +64,42 @@ pub async fn evict(client: &Client, eviction: &Eviction) -> EvictionAnswer {
             ..DeleteOptions::default()
         }),
     };
-    let parameters = PostParams::default();
-    let request = api.create_subresource::<_, IgnoredAny>("eviction", &eviction.pod, &parameters, &body);
-    match tokio::time::timeout(CALL_TIMEOUT, request).await {
-        Ok(Ok(_)) => EvictionAnswer::Accepted,
-        Ok(Err(kube::Error::Api(status))) => sort(&status),
+    match tokio::time::timeout(CALL_TIMEOUT, ask(client, eviction, &body)).await {
+        Ok(Ok(None)) => EvictionAnswer::Accepted,
+        Ok(Ok(Some((status, header)))) => sort(&status, header),
         Ok(Err(error)) => EvictionAnswer::Lost(error.to_string()),
         Err(_elapsed) => EvictionAnswer::Lost(format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
     }
 }
 
+/// Sends the request; `Some`: it was refused, with what the header says of when to come again. A server that sheds load says it there alone, and
+/// in plain text (Kubernetes `pkg/server/filters`), so kube's own reading of answers does not see it.
+async fn ask(client: &Client, eviction: &Eviction, body: &policy::Eviction) -> kube::Result<Option<(Status, Option<Duration>)>> {
+    let pods = Request::new(Pod::url_path(&(), Some(&eviction.namespace)));
+    let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
+    let request = pods.create_subresource("eviction", &eviction.pod, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
+    let code = answer.status();
+    if code.is_success() {
+        return Ok(None);
+    }
+    let header = answer.headers().get("retry-after").and_then(|text| seconds(text.to_str().ok()?));
+    let body = answer.into_body().collect_bytes().await?;
+    let status = serde_json::from_slice(&body).unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), ""));
+    Ok(Some((status.with_code(code.as_u16()), header)))
+}
+
+/// `Retry-After` in seconds: the server uses no other form.
+fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
 /// What a refusal means.
-fn sort(status: &Status) -> EvictionAnswer {
+fn sort(status: &Status, header: Option<Duration>) -> EvictionAnswer {
     let cause = |reason: &str| status.details.iter().flat_map(|details| &details.causes).find(|cause| cause.reason == reason);
     let retry_after = || {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+        (seconds > 0).then(|| Duration::from_secs(seconds.into())).or(header)
     };
     let message = status.message.clone();
     match (status.code, cause(BUDGET_CAUSE)) {

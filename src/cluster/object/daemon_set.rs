@@ -53,6 +53,8 @@ pub struct DaemonSetStatus {
     pub observed_generation: Option<i64>,
     /// How many pods are wanted.
     pub desired_number_scheduled: i32,
+    /// On how many nodes there are pods that are not wanted there.
+    pub number_misscheduled: i32,
 }
 
 /// A ControllerRevision, without the template that it holds.

@@ -51,6 +51,7 @@ impl WorkloadWatches {
     pub(super) fn observed(&self) -> Workloads {
         Workloads {
             pods: self.focus.pods(),
+            listing: self.focus.listing(),
             jobs: self.jobs.values(),
             budgets: self.budgets.values(),
             claims: served(&self.claims, copies),

@@ -6,7 +6,7 @@ use crate::cluster::lease::Held;
 use crate::contract::duty::Duty;
 use crate::rollout::action::NodePatch;
 use crate::rollout::decide::Action;
-use crate::rollout::pods::pace::{Answer, History};
+use crate::rollout::pods::pace::{Answer, Busy, History};
 
 use super::{Drive, Ended, Occurrence, Write};
 
@@ -38,6 +38,7 @@ impl Drive<'_> {
         };
         let bounded = async |action: &Action| held.within(act(action)).await.unwrap_or(Err(CallError::Timeout));
         let results = perform(actions, Action::node, may_write, bounded).await;
+        self.note_busy(&results);
         for (action, result) in actions.iter().zip(results) {
             match result {
                 Some(Ok(Outcome::Done)) => self.done(action).await,
@@ -47,6 +48,30 @@ impl Drive<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the server is too busy for evictions: many answers of one turn say it once.
+    fn note_busy(&mut self, results: &[Option<Result<Outcome, CallError>>]) {
+        let answers = results.iter().flatten().filter_map(|result| match result {
+            Ok(Outcome::Answered(answer)) => Some(answer),
+            Ok(Outcome::Done) | Err(_) => None,
+        });
+        let answers: Vec<&EvictionAnswer> = answers.collect();
+        let busy = answers.iter().filter_map(|answer| match answer {
+            EvictionAnswer::Busy { retry_after, .. } => Some(retry_after.map(|pause| pause.as_secs())),
+            EvictionAnswer::Accepted
+            | EvictionAnswer::Gone
+            | EvictionAnswer::Blocked { .. }
+            | EvictionAnswer::NamespaceTerminating
+            | EvictionAnswer::Forbidden(_)
+            | EvictionAnswer::Refused { .. }
+            | EvictionAnswer::Lost(_) => None,
+        });
+        if let Some(retry_after) = busy.max() {
+            self.memory.busy = Some(Busy::after(self.memory.busy.as_ref(), self.now(), retry_after));
+        } else if answers.iter().any(|answer| !matches!(answer, EvictionAnswer::Lost(_))) {
+            self.memory.busy = None;
+        }
     }
 
     async fn done(&mut self, action: &Action) {
@@ -86,9 +111,8 @@ impl Drive<'_> {
                 self.memory.evictions.remove(&eviction.uid);
                 return Ok(());
             }
-            EvictionAnswer::Blocked { retry_after, message } | EvictionAnswer::Busy { retry_after, message } => {
-                (Answer::Blocked { retry_after: seconds(retry_after) }, Some(message))
-            }
+            EvictionAnswer::Blocked { retry_after, message } => (Answer::Blocked { retry_after: seconds(retry_after) }, Some(message)),
+            EvictionAnswer::Busy { message, .. } => (Answer::Busy, Some(message)),
             EvictionAnswer::Forbidden(message) => {
                 if let Some(ended) = self.unwritable(Write::Eviction, &CallError::Forbidden(message.clone())) {
                     return Err(ended);

@@ -315,6 +315,6 @@ impl Deciding<'_> {
             named.push(format!("and {} more", waits.len() - NAMED));
         }
         let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.settings.driver))).unwrap_or_default();
-        Verdict { code, message: format!("{}{advice}", named.join("; ")), at: self.now }
+        Verdict { code, message: format!("{}{advice}{}", named.join("; "), self.told_handed_back()), at: self.now }
     }
 }

@@ -139,8 +139,7 @@ impl Rest {
         let same = *last.settings == *settings
             && last.fixed == Fixed::of(memory, now)
             && is_same_fleet(&last.observed, observed)
-            && (last.observed.pods.is_same(&observed.pods)
-                || lacking(&last.observed, settings.driver) == lacking(observed, settings.driver));
+            && (last.has_counts_of(observed) || lacking(&last.observed, settings.driver) == lacking(observed, settings.driver));
         same.then(|| Since { last, changed: last.changed(observed, memory) })
     }
 
@@ -169,6 +168,12 @@ impl Rest {
 }
 
 impl Last {
+    /// Whether what is counted of all nodes and pods is the same without counting.
+    fn has_counts_of(&self, observed: &Observed) -> bool {
+        let stays = |name: &&Arc<str>| self.observed.nodes.contains_key(name) && observed.nodes.contains_key(name);
+        self.observed.pods.is_same(&observed.pods) && self.observed.nodes.differing(&observed.nodes).iter().all(stays)
+    }
+
     fn changed<'a>(&'a self, observed: &'a Observed, memory: &'a Memory) -> BTreeSet<&'a str> {
         let names = [
             self.observed.nodes.differing(&observed.nodes),

@@ -14,6 +14,8 @@ use super::{Api, Labels};
 pub struct Workloads {
     /// All pods of each node in focus. A node that is missing here has not been listed yet.
     pub pods: BTreeMap<String, Vec<Workload>>,
+    /// Nodes that are being listed: they have one of the places ([`crate::rollout::pods::FOCUS_LIMIT`]), as those in `pods` do.
+    pub listing: BTreeSet<String>,
     /// The pods that `waitForCompletion.podSelector` selects, of all nodes. Absent: the policy waits for none.
     pub jobs: Vec<Job>,
     /// All PodDisruptionBudgets.

@@ -1,5 +1,6 @@
 //! When an eviction is asked for, and when again. The vendor's controller asks without any pause while a PodDisruptionBudget refuses (29,886
-//! refusals in three minutes were measured); here each pod has its own pauses, which no two pods share.
+//! refusals in three minutes were measured); here each pod has its own pauses, which no two pods share, and a server that is too busy has one pause
+//! for all of them.
 
 use std::fmt;
 
@@ -18,11 +19,13 @@ const LONGEST_MS: u64 = 60_000;
 pub enum Answer {
     /// The pod is being deleted.
     Accepted,
-    /// A PodDisruptionBudget forbids it now, or the server is busy (429).
+    /// A PodDisruptionBudget forbids it now (429).
     Blocked {
         /// Seconds that the server asks to wait.
         retry_after: Option<u64>,
     },
+    /// The server was too busy for anybody's request, and did nothing: when it is asked again is told by [`Busy`].
+    Busy,
     /// The server will not have it (403, 500 …).
     Refused,
     /// No answer came: it may have been done.
@@ -59,7 +62,7 @@ impl History {
     pub fn let_go(&self) -> Self {
         match self.answer {
             Answer::Blocked { .. } => Self { attempts: 1, ..self.clone() },
-            Answer::Accepted | Answer::Refused | Answer::Lost => self.clone(),
+            Answer::Accepted | Answer::Busy | Answer::Refused | Answer::Lost => self.clone(),
         }
     }
 
@@ -70,6 +73,8 @@ impl History {
             // away in seconds.
             Answer::Accepted | Answer::Refused => LONGEST_MS,
             Answer::Lost => pause_ms(uid, self.attempts),
+            // It is the server's pause that counts, and the pod is as due as it was.
+            Answer::Busy => 0,
             Answer::Blocked { retry_after } => pause_ms(uid, self.attempts).max(retry_after.unwrap_or(0).saturating_mul(1000)),
         };
         later(self.last, pause)
@@ -90,9 +95,29 @@ impl fmt::Display for Answer {
         out.write_str(match self {
             Self::Accepted => "accepted, and its deletion has not begun",
             Self::Blocked { .. } => "a PodDisruptionBudget forbids it for now",
+            Self::Busy => "the API server was too busy",
             Self::Refused => "refused by the API server",
             Self::Lost => "without an answer",
         })
+    }
+}
+
+/// A server that is too busy to evict: nobody is asked for meanwhile, whichever pod it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// In how many turns one after another it was.
+    pub times: u32,
+    /// When it is asked again.
+    pub until: Timestamp,
+}
+
+impl Busy {
+    /// After a turn in which it was too busy for at least one pod. `retry_after`: seconds that it asks to wait.
+    #[must_use]
+    pub fn after(before: Option<&Self>, now: Timestamp, retry_after: Option<u64>) -> Self {
+        let times = before.map_or(1, |before| before.times.saturating_add(1));
+        let asked = retry_after.unwrap_or(0).saturating_mul(1000);
+        Self { times, until: later(now, pause_ms("", times).max(asked).min(LONGEST_MS)) }
     }
 }
 
@@ -105,13 +130,14 @@ pub struct Turn<'a> {
     pub next: Option<Timestamp>,
 }
 
-/// Chooses from the pods that have to go, by UID and with what is remembered of each.
-pub fn turn<'a>(pods: impl IntoIterator<Item = (&'a str, Option<&'a History>)>, now: Timestamp) -> Turn<'a> {
+/// Chooses from the pods that have to go, by UID and with what is remembered of each. A server that was busy is asked for one pod first.
+pub fn turn<'a>(pods: impl IntoIterator<Item = (&'a str, Option<&'a History>)>, busy: Option<&Busy>, now: Timestamp) -> Turn<'a> {
     let due = |(uid, history): (&'a str, Option<&History>)| (history.map_or(Timestamp::MIN, |history| history.due(uid)), uid);
     let mut order: Vec<(Timestamp, &str)> = pods.into_iter().map(due).collect();
     order.sort_unstable();
-    let ready = order.iter().take_while(|(at, _)| *at <= now).count().min(AT_ONCE);
-    let next = order.get(ready).map(|(at, _)| (*at).max(now));
+    let (from, most) = busy.map_or((now, AT_ONCE), |busy| (busy.until.max(now), 1));
+    let ready = if from > now { 0 } else { order.iter().take_while(|(at, _)| *at <= now).count().min(most) };
+    let next = order.get(ready).map(|(at, _)| (*at).max(from));
     Turn { now: order.iter().take(ready).map(|(_, uid)| *uid).collect(), next }
 }
 

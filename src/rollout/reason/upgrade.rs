@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
-use crate::rollout::pods::listed;
+use crate::rollout::pods::{FOCUS_LIMIT, listed};
 use crate::rollout::upgrade::cause::Cause;
 use crate::rollout::upgrade::throttle::Refusal;
 
@@ -68,6 +68,8 @@ pub enum Upgrading {
     },
     /// The node's pods have not been listed yet.
     Listing,
+    /// The pods of as many other nodes are being followed as can be at once.
+    Queued,
     /// Pods are being evicted.
     Evicting {
         /// `namespace/name` of each that is still there, with what holds it.
@@ -75,6 +77,8 @@ pub enum Upgrading {
         /// When that counts as a failure.
         until: Option<Timestamp>,
     },
+    /// No DaemonSet wants a driver pod on the node any more.
+    Unwanted,
     /// The validator has not succeeded.
     Validating {
         /// What is wrong with it.
@@ -165,9 +169,16 @@ impl Upgrading {
                 ("JobsRunning", true, Budget, "it goes on when the jobs have ended; policy.waitForCompletion.timeout is the limit")
             }
             Self::Listing => ("PodsNotListed", true, Budget, "nothing: the node's pods are being listed"),
+            Self::Queued => (
+                "PodsNotFollowed",
+                true,
+                Budget,
+                "its turn comes when the pods of another node have left; policy.maxParallelUpgrades is the number of nodes that go at once",
+            ),
             Self::Evicting { .. } => {
                 ("Evicting", true, Budget, "see what holds the pods that are named: their PodDisruptionBudgets, finalizers, grace periods")
             }
+            Self::Unwanted => ("DriverNotWanted", true, Budget, "nothing: the node is given back if that stays so for a minute"),
             Self::Validating { .. } => ("Validating", true, Budget, "look at the pod of nvidia-operator-validator on the node"),
             Self::Retry { .. } => ("RetryDue", true, NodesFailed, "remove what it failed for before it is tried again"),
             Self::Failed { .. } => ("UpgradeFailed", false, NodesFailed, "remove what it failed for, then deploy again"),
@@ -180,7 +191,15 @@ impl Upgrading {
 
     /// Whether it only waits for others.
     pub(super) fn waits_for_others(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Soak { .. } | Self::FailureBudget { .. } | Self::NoTime { .. } | Self::OtherDriver { .. })
+        matches!(
+            self,
+            Self::Refused(_)
+                | Self::Soak { .. }
+                | Self::FailureBudget { .. }
+                | Self::NoTime { .. }
+                | Self::OtherDriver { .. }
+                | Self::Queued
+        )
     }
 }
 
@@ -208,7 +227,9 @@ impl fmt::Display for Upgrading {
             Self::Cordoning => write!(out, "the node is being cordoned"),
             Self::Jobs { jobs, until: at } => write!(out, "{} jobs run on the node: {}{}", jobs.len(), listed(jobs), until(at.as_ref())),
             Self::Listing => write!(out, "the node's pods are being listed"),
+            Self::Queued => write!(out, "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"),
             Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), listed(pods), until(at.as_ref())),
+            Self::Unwanted => write!(out, "no driver DaemonSet wants a pod on the node any more"),
             Self::Validating { trouble, until: at } => {
                 write!(out, "the driver is ready and its validator is not: {trouble}{}", until(Some(at)))
             }

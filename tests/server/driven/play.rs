@@ -123,6 +123,7 @@ impl Play {
         loop {
             let changes: Vec<(&'static str, Key, Value)> = {
                 let state = self.server.state();
+                self.position = self.position.min(state.store.history.len());
                 let new = &state.store.history[self.position..];
                 new.iter().map(|change| (change.kind, change.key.clone(), change.object.clone())).collect()
             };

@@ -94,6 +94,19 @@ impl Store {
         }
     }
 
+    /// Goes back to a version, as an etcd that is restored from a backup.
+    pub(crate) fn restore(&mut self, version: u64) {
+        self.history.truncate(usize::try_from(version).unwrap());
+        self.version = version;
+        self.objects.clear();
+        for change in &self.history {
+            match change.kind {
+                "DELETED" => self.objects.remove(&change.key),
+                _ => self.objects.insert(change.key.clone(), change.object.clone()),
+            };
+        }
+    }
+
     /// All objects of a resource as they were at a version.
     pub(crate) fn list_at(&self, resource: &str, version: u64) -> Vec<(Key, Value)> {
         if version >= self.version {

@@ -116,7 +116,8 @@ impl Watch {
         }
         let mut lines: Vec<Vec<u8>> = Vec::new();
         // Each change raises the version by one, so versions are positions.
-        let (from, to) = (usize::try_from(self.cursor).unwrap(), usize::try_from(visible.max(self.cursor)).unwrap());
+        let known = |version: u64| usize::try_from(version).unwrap().min(state.store.history.len());
+        let (from, to) = (known(self.cursor), known(visible.max(self.cursor)));
         for change in &state.store.history[from..to] {
             if self.request.selects(&change.key, &change.object) {
                 let object = super::convert(&self.request, &change.object);
@@ -139,6 +140,10 @@ impl Watch {
         }
         if now >= self.bookmark {
             self.bookmark = now + BOOKMARK;
+            if self.cursor > state.store.version {
+                // From a version that is yet to come the server watches in silence.
+                return Next::Nothing;
+            }
             let metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
             return Next::Item(Ok(line("BOOKMARK", &json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata}))));
         }

@@ -7,6 +7,7 @@ use crate::contract::names;
 use crate::rollout::action::{News, PodDeletion};
 use crate::rollout::node::DriverPod;
 use crate::rollout::observed::Node;
+use crate::rollout::pods::listed;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::Cause;
@@ -22,6 +23,10 @@ const MOST_RESTARTS: i32 = 10;
 
 /// How often a cordon that somebody took away is put back.
 const MOST_CORDONS: u32 = 2;
+
+/// Seconds for which no DaemonSet must want a pod on a node until that is believed: another holder of kube-controller-manager's Lease needs 15 s,
+/// and pods of nodes that left are collected after 40 s.
+const UNWANTED_SECONDS: u64 = 60;
 
 /// What a state has come to.
 pub(super) enum Step {
@@ -42,11 +47,14 @@ impl Deciding<'_> {
             return self.hand_back(subject, record);
         }
         if self.is_patched(subject.node) {
+            if self.observed.workloads.pods.contains_key(&subject.node.name) {
+                // It keeps its place among the nodes that are followed.
+                self.focus.insert(subject.node.name.clone());
+            }
             return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
-        if !subject.wanted && subject.pod.is_none() {
-            // No driver DaemonSet selects the node any more: there is nothing left to upgrade.
-            return self.give_back(subject, record);
+        if !subject.wanted && subject.pod.is_none() && subject.node.ready {
+            return self.unwanted(subject, record);
         }
         let mut next = record.clone();
         if !subject.node.unschedulable && record.state <= State::PodRestartRequired {
@@ -84,6 +92,14 @@ impl Deciding<'_> {
         Turn::Waits(reason)
     }
 
+    /// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
+    /// changes or labels are written anew it may look so for a moment, and what we have deleted still has to come back.
+    fn unwanted(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+        let reason = Reason::Upgrading(Upgrading::Unwanted);
+        let since = self.memory.waits(Some(&subject.node.name), &reason, self.now);
+        if self.passed(since, UNWANTED_SECONDS) { self.give_back(subject, record) } else { Turn::Waits(reason) }
+    }
+
     /// Whether nothing has been done to the node's driver so far: the pod that was there when the node was started runs, and is not about to go.
     pub(super) fn is_untouched(&self, subject: &Subject<'_>, record: &Record) -> bool {
         let runs = |driver: &DriverPod<'_>| {
@@ -97,6 +113,7 @@ impl Deciding<'_> {
     /// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
     pub(super) fn hand_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
         self.handing_back = true;
+        self.memory.handed_back.insert(subject.node.name.clone());
         let traits = self.settings.driver.traits();
         let mut patch = patch_of(subject.node);
         remove(&mut patch, traits);
@@ -110,6 +127,16 @@ impl Deciding<'_> {
         self.issue(patch, false);
         let (deadline, per_node) = (self.memory.deadline, self.settings.per_node_seconds);
         Turn::Waits(Reason::Upgrading(Upgrading::NoTime { deadline, per_node, held: None }))
+    }
+
+    /// What became of the nodes that were to be given back at the end.
+    pub(in super::super) fn told_handed_back(&self) -> String {
+        let record = self.settings.driver.traits().own_record;
+        let has_ours = |name: &String| self.observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(record));
+        let (not, back): (Vec<String>, Vec<String>) = self.memory.handed_back.iter().cloned().partition(has_ours);
+        let told = [("given back untouched", back), ("not given back in time (the next deployment goes on with them)", not)];
+        let told = told.iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| format!("; {what}: {}", listed(names)));
+        told.collect::<Vec<_>>().concat()
     }
 
     /// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.
@@ -155,8 +182,8 @@ impl Deciding<'_> {
             // A node without pods that have to go needs no state, and no write, of its own for that.
             if next != State::PodRestartRequired && !self.observed.workloads.pods.contains_key(&node.name) {
                 self.focus.insert(node.name.clone());
-                if self.unlisted(node).is_none() {
-                    return Step::Stays(Reason::Upgrading(Upgrading::Listing));
+                if let Ok(reason) = self.unlisted(node) {
+                    return Step::Stays(Reason::Upgrading(reason));
                 }
                 // It has been too long: the next state has a name for that.
             }

@@ -54,8 +54,8 @@ impl Deciding<'_> {
         let observed = self.observed;
         let Some(pods) = observed.workloads.pods.get(&node.name) else {
             return match self.unlisted(node) {
-                Some(message) => Clearing::TimedOut(message),
-                None => Clearing::Waits(Upgrading::Listing),
+                Err(message) => Clearing::TimedOut(message),
+                Ok(reason) => Clearing::Waits(reason),
             };
         };
         let plan = self.plan(pods, record.state);
@@ -99,13 +99,21 @@ impl Deciding<'_> {
         Clearing::Waits(Upgrading::Evicting { pods: names, until })
     }
 
-    /// A node's pods are not known: since when? A watch that does not come about must not hold a slot for ever. `Some`: it has been too long.
-    pub(super) fn unlisted(&mut self, node: &Node) -> Option<String> {
+    /// A node's pods are not known: what it waits for. A watch that does not come about must not hold a slot for ever.
+    ///
+    /// # Errors
+    /// It has been too long; its time begins when it has a place among those that are followed.
+    pub(super) fn unlisted(&mut self, node: &Node) -> Result<Upgrading, String> {
+        let workloads = &self.observed.workloads;
+        let full = workloads.pods.len() + workloads.listing.len() >= FOCUS_LIMIT;
+        if full && !workloads.listing.contains(&node.name) {
+            return Ok(Upgrading::Queued);
+        }
         let since = self.memory.waits(Some(&node.name), &Reason::Upgrading(Upgrading::Listing), self.now);
-        // Where as many nodes are followed as can be, its turn comes later.
-        let full = self.observed.workloads.pods.len() >= FOCUS_LIMIT;
-        let late = self.passed(since, LISTING_SECONDS) && !full;
-        late.then(|| format!("its pods could not be listed within {LISTING_SECONDS} s"))
+        if self.passed(since, LISTING_SECONDS) {
+            return Err(format!("its pods could not be listed within {LISTING_SECONDS} s"));
+        }
+        Ok(Upgrading::Listing)
     }
 
     /// A driver pod is only deleted when the pods that the policy sees to have left: one may have come since.
@@ -119,8 +127,8 @@ impl Deciding<'_> {
         self.focus.insert(subject.node.name.clone());
         let Some(pods) = self.observed.workloads.pods.get(&subject.node.name) else {
             return Some(match self.unlisted(subject.node) {
-                Some(message) => Step::Fails(untouched_cause(record, policy), message),
-                None => Step::Stays(Reason::Upgrading(Upgrading::Listing)),
+                Err(message) => Step::Fails(untouched_cause(record, policy), message),
+                Ok(reason) => Step::Stays(Reason::Upgrading(reason)),
             });
         };
         let steps =
@@ -203,7 +211,8 @@ impl Deciding<'_> {
     /// Of all pods that have to go, those whose turn it is.
     pub(super) fn evict(&mut self) {
         let queue = std::mem::take(&mut self.evictions);
-        let turn = pace::turn(queue.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref())), self.now);
+        let asked = queue.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref()));
+        let turn = pace::turn(asked, self.memory.busy.as_ref(), self.now);
         if let Some(next) = turn.next {
             self.wakes(next);
         }

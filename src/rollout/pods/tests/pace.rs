@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rollout::pods::fixture::at;
-use crate::rollout::pods::pace::{AT_ONCE, Answer, History, turn};
+use crate::rollout::pods::pace::{AT_ONCE, Answer, Busy, History, turn};
 
 const BLOCKED: Answer = Answer::Blocked { retry_after: None };
 
@@ -54,7 +54,7 @@ fn the_same_pod_has_the_same_pauses_and_another_one_others() {
 fn a_blocked_pod_is_asked_for_a_handful_of_times_in_five_minutes() {
     let (mut memory, mut requests) = (None::<History>, 0);
     for second in 0..300 {
-        if turn([("a", memory.as_ref())], at(second)).now == ["a"] {
+        if turn([("a", memory.as_ref())], None, at(second)).now == ["a"] {
             requests += 1;
             memory = Some(History::after(memory.as_ref(), at(second), BLOCKED));
         }
@@ -76,15 +76,15 @@ fn no_turn_asks_for_more_than_its_share_and_the_longest_due_come_first() {
     let old = history(1, BLOCKED);
     let asked: BTreeMap<&str, Option<&History>> =
         uids.iter().enumerate().map(|(index, uid)| (uid.as_str(), (index < 10).then_some(&old))).collect();
-    let first = turn(asked.clone(), at(1000));
+    let first = turn(asked.clone(), None, at(1000));
     assert_eq!(first.now.len(), AT_ONCE);
     assert_eq!(&first.now[..15], uids[10..].iter().map(String::as_str).collect::<Vec<_>>(), "new ones have waited longest");
     assert_eq!(first.next, Some(at(1000)), "there are more to ask for at once");
-    let waiting = turn(asked.iter().filter_map(|(uid, history)| Some((*uid, Some((*history)?)))), at(100));
+    let waiting = turn(asked.iter().filter_map(|(uid, history)| Some((*uid, Some((*history)?)))), None, at(100));
     assert_eq!(waiting.now, Vec::<&str>::new());
     let soonest = uids[..10].iter().map(|uid| old.due(uid)).min();
     assert_eq!(waiting.next, soonest);
-    assert_eq!(turn([], at(0)).next, None::<Timestamp>);
+    assert_eq!(turn([], None, at(0)).next, None::<Timestamp>);
 }
 
 #[test]
@@ -96,4 +96,32 @@ fn kured_78_what_was_asked_and_answered_is_told() {
     assert_eq!(history(1, Answer::Refused).text("a", at(500)), "asked to leave once, refused by the API server");
     assert_eq!(history(1, Answer::Lost).answer.to_string(), "without an answer");
     assert_eq!(Answer::Accepted.to_string(), "accepted, and its deletion has not begun");
+}
+
+/// A server that shed load was asked again every five seconds for each pod, as if a PodDisruptionBudget had let it go.
+#[test]
+fn a_busy_server_is_asked_for_nobody_until_its_pause_is_over_and_then_for_one() {
+    let before = history(3, Answer::Busy);
+    assert_eq!(before.let_go(), before, "no budget has a say in it");
+    let busy = Busy::after(None, at(100), Some(30));
+    assert_eq!(busy, Busy { times: 1, until: at(130) }, "the server's own word");
+    let asked = [("a", Some(&before)), ("b", None), ("c", Some(&before))];
+    let waiting = turn(asked, Some(&busy), at(129));
+    assert_eq!((waiting.now, waiting.next), (Vec::new(), Some(at(130))));
+    let first = turn(asked, Some(&busy), at(130));
+    assert_eq!((first.now, first.next), (vec!["b"], Some(at(130))), "one, and it is seen what is answered");
+    assert_eq!(turn(asked, None, at(130)).now, ["b", "a", "c"]);
+}
+
+#[test]
+fn the_pauses_of_a_busy_server_grow_to_a_minute_and_no_further() {
+    let (mut busy, mut pauses) = (None::<Busy>, Vec::new());
+    for _ in 0..7 {
+        let next = Busy::after(busy.as_ref(), at(0), Some(1));
+        pauses.push(next.until.duration_since(at(0)).as_secs());
+        busy = Some(next);
+    }
+    assert!(pauses.iter().zip([5, 10, 20, 40, 48, 48, 48]).all(|(pause, least)| (least..=60).contains(pause)), "{pauses:?}");
+    assert!(pauses.is_sorted_by_key(|pause| (*pause).min(48)), "{pauses:?}");
+    assert_eq!(Busy::after(None, at(0), Some(3600)).until, at(60), "whatever it says");
 }
