@@ -15,7 +15,7 @@ use crate::world::edit;
 /// listed: it watches in silence from a version that is yet to come.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn what_a_restored_etcd_shows_is_taken_for_the_present_after_a_minute() {
-    for (how, most) in [(Break::Gone, 70), (Break::EndOfFile, 5 * 61 + 75)] {
+    for (how, most) in [(Break::Gone, 70), (Break::EndOfFile, 5 * 66 + 75)] {
         let wait = WaitForCompletion { pod_selector: "app=train".into(), timeout_seconds: 0 };
         let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
         let fleet = fleet.works(("Job", "train"), "gpu-0", 1, true).with(|script| script.people.push((900, job_ends))).begin();
