@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpu_rollout::cluster::watches::{Sync, Watches};
@@ -11,7 +12,7 @@ use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::rollout::action::NodePatch;
 use gpu_rollout::rollout::decide::{Action, decide};
 use gpu_rollout::rollout::memory::Memory;
-use gpu_rollout::rollout::observed::{Labels, Node, Observed};
+use gpu_rollout::rollout::observed::{Labels, Node, Observed, Pod};
 use jiff::Timestamp;
 
 #[path = "fixture/settings.rs"]
@@ -88,8 +89,15 @@ fn a_node(observed: &mut Observed, number: usize) {
 }
 
 fn a_pod(observed: &mut Observed, number: usize) {
-    let pod = &mut observed.pods[number];
-    pod.ready_since = pod.ready_since.map(|since| since + Duration::from_secs(1));
+    let replaced = |(place, pod): (usize, &Arc<Pod>)| {
+        let mut pod = Arc::clone(pod);
+        if place == number {
+            let pod = Arc::make_mut(&mut pod);
+            pod.ready_since = pod.ready_since.map(|since| since + Duration::from_secs(1));
+        }
+        pod
+    };
+    observed.pods = observed.pods.succeeded_by(observed.pods.shared().enumerate().map(replaced));
 }
 
 fn row(what: &str, mut times: Vec<Duration>) {

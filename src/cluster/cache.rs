@@ -30,15 +30,20 @@ pub enum Health {
 struct Content<V> {
     items: BTreeMap<String, Arc<V>>,
     health: Health,
-    /// All of them, as they were last asked for. `None`: they have changed since then.
-    snapshot: Option<Views<V>>,
-    /// The same by name.
-    named: Option<Named<V>>,
+    /// All of them, as they were last asked for, …
+    snapshot: Views<V>,
+    /// … and whether they are still the same.
+    same: bool,
+    /// All of them by name, where that is asked for, and what the name is.
+    named: Option<(Named<V>, Name<V>)>,
 }
+
+/// The name of a view.
+type Name<V> = fn(&V) -> &str;
 
 impl<V> Content<V> {
     fn new(health: Health) -> Mutex<Self> {
-        Mutex::new(Self { items: BTreeMap::new(), health, snapshot: None, named: None })
+        Mutex::new(Self { items: BTreeMap::new(), health, snapshot: Views::new(), same: true, named: None })
     }
 }
 
@@ -84,23 +89,25 @@ impl<V: Clone + PartialEq> Table<V> {
     /// Everything that it holds; the same list as before, if nothing has changed.
     pub fn snapshot(&self) -> Views<V> {
         let mut content = self.lock();
-        let Content { items, snapshot, .. } = &mut *content;
-        snapshot.get_or_insert_with(|| items.values().cloned().collect()).clone()
+        if !content.same {
+            content.snapshot = content.snapshot.succeeded_by(content.items.values().cloned());
+            content.same = true;
+        }
+        content.snapshot.clone()
     }
 
     /// The same by name.
-    pub fn named(&self, name: fn(&V) -> &str) -> Named<V> {
+    pub fn named(&self, name: Name<V>) -> Named<V> {
         let mut content = self.lock();
         let Content { items, named, .. } = &mut *content;
-        named
-            .get_or_insert_with(|| {
-                let mut named = Named::default();
-                for value in items.values() {
-                    named.insert_shared(name(value), Arc::clone(value));
-                }
-                named
-            })
-            .clone()
+        let all = || {
+            let mut named = Named::default();
+            for value in items.values() {
+                named.insert_shared(name(value), Arc::clone(value));
+            }
+            (named, name)
+        };
+        named.get_or_insert_with(all).0.clone()
     }
 
     /// The value under this key if it equals this one: while a list is read, the same is not held twice.
@@ -114,7 +121,7 @@ impl<V: Clone + PartialEq> Table<V> {
         let mut content = self.lock();
         if content.items != items || content.health != Health::InStep {
             content.items = items;
-            (content.snapshot, content.named) = (None, None);
+            (content.same, content.named) = (false, None);
             content.health = Health::InStep;
             self.changed.notify_one();
         }
@@ -123,16 +130,25 @@ impl<V: Clone + PartialEq> Table<V> {
     /// Takes over one object; `None`: it is gone, or not of interest any more.
     pub fn set(&self, key: String, value: Option<V>) {
         let mut content = self.lock();
-        let changed = content.items.get(&key).map(AsRef::as_ref) != value.as_ref();
-        match value {
-            Some(_) if !changed => {}
-            Some(value) => drop(content.items.insert(key, Arc::new(value))),
-            None => drop(content.items.remove(&key)),
+        if content.items.get(&key).map(AsRef::as_ref) == value.as_ref() {
+            return;
         }
-        if changed {
-            (content.snapshot, content.named) = (None, None);
-            self.changed.notify_one();
+        let value = value.map(Arc::new);
+        let before = match value.clone() {
+            Some(value) => content.items.insert(key, value),
+            None => content.items.remove(&key),
+        };
+        if let Some((named, name)) = &mut content.named {
+            // Of all the others the copy that decisions hold is shared.
+            if let Some(before) = before.filter(|_| value.is_none()) {
+                named.remove(name(&before));
+            }
+            if let Some(value) = value {
+                named.insert_shared(name(&value), Arc::clone(&value));
+            }
         }
+        content.same = false;
+        self.changed.notify_one();
     }
 
     /// Notes how the watch stands.
@@ -141,7 +157,7 @@ impl<V: Clone + PartialEq> Table<V> {
         if content.health != health {
             if health == Health::Absent {
                 content.items.clear();
-                (content.snapshot, content.named) = (None, None);
+                (content.same, content.named) = (false, None);
             }
             content.health = health;
             self.changed.notify_one();

@@ -29,7 +29,8 @@ impl<V: Clone + PartialEq> Joined<V> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = last.0.len() == parts.len() && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
         if !same {
-            *last = (parts.clone(), Views::joined(&parts));
+            let joined = last.1.joined(&parts);
+            *last = (parts, joined);
         }
         last.1.clone()
     }

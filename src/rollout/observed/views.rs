@@ -21,7 +21,14 @@ pub trait OnNode {
 struct List<T> {
     views: Vec<Arc<T>>,
     /// Places by node, made when they are first asked for.
-    by_node: OnceLock<HashMap<Box<str>, Places>>,
+    by_node: OnceLock<Arc<ByNode<T>>>,
+}
+
+#[derive(Debug)]
+struct ByNode<T> {
+    places: HashMap<Box<str>, Places>,
+    /// By what they were made.
+    on_node: fn(&T) -> Option<&str>,
 }
 
 /// Nearly always there is one.
@@ -120,6 +127,23 @@ impl<T> Views<T> {
         self.changed().swap_remove(place);
     }
 
+    /// The list that comes after this one. What is known of the places is taken over, if it holds for it too: mostly one view of many was
+    /// replaced.
+    #[must_use]
+    pub fn succeeded_by(&self, views: impl IntoIterator<Item = Arc<T>>) -> Self {
+        let list = List::new(views.into_iter().collect());
+        if let Some(index) = self.list.by_node.get().filter(|index| index.holds_for(&self.list.views, &list.views)) {
+            // A new list has none.
+            drop(list.by_node.set(Arc::clone(index)));
+        }
+        Self { list: Arc::new(list) }
+    }
+
+    /// The views themselves.
+    pub fn shared(&self) -> impl ExactSizeIterator<Item = &Arc<T>> {
+        self.list.views.iter()
+    }
+
     /// Adds one at the end.
     pub fn push(&mut self, view: T) {
         self.changed().push(Arc::new(view));
@@ -162,12 +186,12 @@ impl<T> Views<T> {
         found
     }
 
-    /// One list after the other.
+    /// One list after the other, which comes after this one.
     #[must_use]
-    pub fn joined(lists: &[Self]) -> Self {
+    pub fn joined(&self, lists: &[Self]) -> Self {
         match lists {
             [one] => Self { list: Arc::clone(&one.list) },
-            several => several.iter().flat_map(|views| views.list.views.iter().cloned()).collect(),
+            several => self.succeeded_by(several.iter().flat_map(Self::shared).cloned()),
         }
     }
 
@@ -182,22 +206,30 @@ impl<T> Views<T> {
 impl<T: OnNode> Views<T> {
     /// Those on a node, in the order of the list.
     pub fn on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
-        let places = self.list.by_node.get_or_init(|| by_node(&self.list.views)).get(node);
+        let places = self.list.by_node.get_or_init(|| Arc::new(ByNode::new(&self.list.views, T::on_node))).places.get(node);
         let all = places.into_iter().flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
         all.filter_map(|place| self.get(place as usize))
     }
 }
 
-fn by_node<T: OnNode>(views: &[Arc<T>]) -> HashMap<Box<str>, Places> {
-    let mut all: HashMap<Box<str>, Places> = HashMap::with_capacity(views.len());
-    for (place, view) in (0_u32..).zip(views) {
-        let Some(node) = view.on_node() else { continue };
-        match all.get_mut(node) {
-            Some(places) => places.more.push(place),
-            None => drop(all.insert(node.into(), Places { first: place, more: Vec::new() })),
+impl<T> ByNode<T> {
+    fn new(views: &[Arc<T>], on_node: fn(&T) -> Option<&str>) -> Self {
+        let mut all: HashMap<Box<str>, Places> = HashMap::with_capacity(views.len());
+        for (place, view) in (0_u32..).zip(views) {
+            let Some(node) = on_node(view) else { continue };
+            match all.get_mut(node) {
+                Some(places) => places.more.push(place),
+                None => drop(all.insert(node.into(), Places { first: place, more: Vec::new() })),
+            }
         }
+        Self { places: all, on_node }
     }
-    all
+
+    /// Whether what it knows of one list holds for another one: in each place there is what is on the same node.
+    fn holds_for(&self, one: &[Arc<T>], other: &[Arc<T>]) -> bool {
+        let same = |(one, other): (&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other);
+        one.len() == other.len() && one.iter().zip(other).all(same)
+    }
 }
 
 impl<T: Clone> Views<T> {
@@ -285,6 +317,24 @@ mod tests {
         views.iter_mut().for_each(|view| view.push('x'));
         views[1].push('y');
         assert_eq!((views[0].as_str(), views[1].as_str(), before[0].as_str()), ("ax", "bxy", "a"));
+    }
+
+    #[test]
+    fn what_is_known_of_places_holds_until_something_is_on_another_node() {
+        let views: Views<(&str, u32)> = vec![("a", 1), ("b", 2), ("b", 3)].into();
+        assert_eq!(views.on("b").count(), 2);
+        let known = |views: &Views<(&str, u32)>| views.list.by_node.get().map(Arc::as_ptr);
+        let replaced = |place: usize, with: (&'static str, u32)| {
+            views.succeeded_by(views.shared().enumerate().map(|(at, view)| if at == place { Arc::new(with) } else { Arc::clone(view) }))
+        };
+        let other = replaced(1, ("b", 20));
+        assert!(known(&other).is_some() && known(&other) == known(&views));
+        assert_eq!(other.on("b").map(|view| view.1).collect::<Vec<_>>(), [20, 3]);
+        let moved = replaced(1, ("a", 20));
+        assert!(known(&moved).is_none());
+        assert_eq!(moved.on("a").map(|view| view.1).collect::<Vec<_>>(), [1, 20]);
+        let shorter = views.succeeded_by(views.shared().take(1).cloned());
+        assert!(known(&shorter).is_none() && shorter.on("b").count() == 0);
     }
 
     #[test]
