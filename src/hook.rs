@@ -74,7 +74,7 @@ impl Hook {
             () = self.shutdown.requested() => return Ended::new(ExitCode::Interrupted, "ended by a signal before the run began"),
         };
         match start {
-            Ok(start) => drive::drive(&self, &leases, start).await,
+            Ok(start) => Box::pin(drive::drive(&self, &leases, start)).await,
             Err(ended) => ended,
         }
     }

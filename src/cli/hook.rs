@@ -135,7 +135,7 @@ fn in_cluster(settings: Settings, identity: Identity) -> Ended {
             Err(error) => return internal(format!("unable to listen to signals: {error}")),
         };
         match connect().await {
-            Ok(client) => Box::pin(Hook::new(client, settings, identity, Clock::system(), shutdown).run()).await,
+            Ok(client) => Hook::new(client, settings, identity, Clock::system(), shutdown).run().await,
             Err(error) => Ended { code: ExitCode::ApiUnreachable, message: format!("{:#}", anyhow::Error::from(error)) },
         }
     })
