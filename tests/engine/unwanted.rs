@@ -11,6 +11,11 @@ use crate::ofed::{network, policy};
 
 /// `nic-0`, `nic-1` and `nic-2` with their driver; the pod of `nic-0` has been deleted a moment ago and is gone.
 fn begun(driver: Driver) -> Fleet {
+    left(driver, "pod-restart-required", "")
+}
+
+/// The same with `nic-0` in this state; `more`: the rest of its record.
+fn left(driver: Driver, state: &str, more: &str) -> Fleet {
     let mut fleet = network(3);
     policy(&mut fleet).upgrade_policy.auto_upgrade = false;
     fleet.settings.driver = driver;
@@ -18,12 +23,11 @@ fn begun(driver: Driver) -> Fleet {
     fleet.settings.duties = vec![Duty::Settle, Duty::Drive];
     fleet.settings.daemon_set = (driver == Driver::DaemonSet).then(|| fleet.observed.daemon_sets[0].name.clone());
     let (traits, digest, since) = (driver.traits(), fleet.settings.digest.clone(), at(0));
-    let record = format!(
-        r#"{{"version":1,"state":"pod-restart-required","since":"{since}","started":"{since}","digest":"{digest}","cordoned":true}}"#
-    );
+    let record =
+        format!(r#"{{"version":1,"state":"{state}","since":"{since}","started":"{since}","digest":"{digest}","cordoned":true{more}}}"#);
     let node = fleet.node("nic-0");
     node.annotations.insert(traits.own_record.into(), record);
-    node.labels.insert(traits.own_state_label.into(), "pod-restart-required".into());
+    node.labels.insert(traits.own_state_label.into(), state.into());
     node.unschedulable = true;
     loses(&mut fleet, "nic-0");
     fleet
@@ -107,5 +111,20 @@ fn a_node_that_no_daemon_set_wants_any_more_is_given_back_when_that_has_been_so_
         fleet.node("nic-0").ready = true;
         assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute begins anew");
         assert_eq!(stands(&fleet.decide(180)), ("GivingBack".into(), true), "{driver:?}");
+    }
+}
+
+/// It was called failed, and kept its cordon, for as long as its record was there.
+#[test]
+fn a_failed_node_that_no_daemon_set_wants_any_more_does_not_stay_failed() {
+    for driver in BOTH {
+        let failure =
+            r#","attempts":{"driver-timeout":3},"failure":{"cause":"driver-timeout","message":"no driver pod came within 600 s"}"#;
+        let mut fleet = left(driver, "upgrade-failed", failure);
+        fleet.settings.upgrade.attempts = 1;
+        assert_eq!(stands(&fleet.decide(0)), (String::new(), false), "{driver:?}: it has failed");
+        wants(&mut fleet, 2, 0);
+        assert_eq!(stands(&fleet.decide(10)), ("DriverNotWanted".into(), false), "{driver:?}");
+        assert_eq!(stands(&fleet.decide(70)), ("GivingBack".into(), true), "{driver:?}");
     }
 }

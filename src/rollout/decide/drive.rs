@@ -275,6 +275,9 @@ impl Deciding<'_> {
             self.clear_away(subject);
             return Turn::Waits(Reason::Upgrading(Upgrading::GivingBack));
         };
+        if advance::is_unwanted(subject) {
+            return self.unwanted(subject, record);
+        }
         let current = subject.pod.as_ref().is_some_and(|pod| pod.newest && pod.pod.containers_ready && !pod.pod.deleting);
         if current && subject.left.is_none() && self.validation(subject, record).is_none() {
             return self.give_back(subject, record);

@@ -53,7 +53,7 @@ impl Deciding<'_> {
             }
             return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
-        if !subject.wanted && subject.pod.is_none() && subject.node.ready {
+        if is_unwanted(subject) {
             return self.unwanted(subject, record);
         }
         let mut next = record.clone();
@@ -94,7 +94,7 @@ impl Deciding<'_> {
 
     /// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
     /// changes or labels are written anew it may look so for a moment, and what we have deleted still has to come back.
-    fn unwanted(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
+    pub(super) fn unwanted(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
         let reason = Reason::Upgrading(Upgrading::Unwanted);
         let since = self.memory.waits(Some(&subject.node.name), &reason, self.now);
         if self.passed(since, UNWANTED_SECONDS) { self.give_back(subject, record) } else { Turn::Waits(reason) }
@@ -358,6 +358,11 @@ impl Deciding<'_> {
         let waits = subject.node.annotations.get(traits.safe_load).is_some_and(|value| !value.is_empty());
         waits && subject.node.unschedulable && subject.pod.as_ref().is_some_and(|driver| driver.newest)
     }
+}
+
+/// No driver DaemonSet is to have a pod on the node, and none is there. While a node is not ready its taints may keep pods away.
+pub(super) fn is_unwanted(subject: &Subject<'_>) -> bool {
+    !subject.wanted && subject.pod.is_none() && subject.node.ready
 }
 
 /// The node's driver pod is the newest one, and works.
