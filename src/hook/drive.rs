@@ -438,9 +438,11 @@ impl<'a> Drive<'a> {
 
     /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
     async fn keep_gathered(&mut self) {
-        if self.record_due.take().is_some()
-            && let Err(error) = self.store.write(&self.run, &self.memory.nodes).await
-        {
+        if self.record_due.take().is_none() {
+            return;
+        }
+        let run = Run { configs: self.memory.configs.clone(), ..self.run.clone() };
+        if let Err(error) = self.store.write(&run, &self.memory.nodes).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
         }
     }

@@ -17,6 +17,8 @@ pub struct NodePatch {
     pub annotations: BTreeMap<String, Option<String>>,
     /// `spec.unschedulable`, if it changes.
     pub unschedulable: Option<bool>,
+    /// It starts the node's upgrade.
+    pub starts: bool,
     /// What it means for the node, for those who read its events.
     pub news: Option<News>,
 }

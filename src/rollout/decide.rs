@@ -64,7 +64,7 @@ pub enum Action {
 impl Action {
     /// Whether it is done even when the run is over: a patch that starts nothing.
     fn is_last(&self) -> bool {
-        matches!(self, Self::PatchNode(patch) if patch.unschedulable != Some(true))
+        matches!(self, Self::PatchNode(patch) if !patch.starts && patch.unschedulable != Some(true))
     }
 
     /// The node that it is about. Actions of one node are done in order, and one that fails stops those behind it.

@@ -9,7 +9,7 @@ use super::node::{Base, selects};
 use super::observed::{DaemonSet, Node, Observed, Pod, Slice, Views};
 use super::pods::listed;
 use super::reason::Reason;
-use super::stale::{outdated_slice, staleness};
+use super::stale::{outdated_slice, published_by, staleness};
 
 /// The DRA driver of a cluster.
 #[derive(Debug)]
@@ -74,8 +74,7 @@ impl<'a> Plugins<'a> {
         reroll: Reroll,
         now: Timestamp,
     ) -> Option<Status<'a>> {
-        let of_daemon_set = |pod: &&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
-        let Some(pod) = self.pods.on(&node.name).filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created)) else {
+        let Some(pod) = self.pod(node, daemon_set) else {
             // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
             // pod on is remembered by the run record.
             return (!daemon_set.node_selector.is_empty() && selects(&daemon_set.node_selector, &node.labels))
@@ -96,6 +95,20 @@ impl<'a> Plugins<'a> {
             });
         }
         Some(self.serving(pod, daemon_set, node, base, &slices).map_or_else(Status::Waiting, |()| Status::Serving(pod)))
+    }
+
+    /// From when on it counts against the plugin that it still publishes another driver version than is loaded; `None`: it does not, or is not
+    /// ready.
+    pub fn counts_from(&self, node: &Node, daemon_set: &DaemonSet, base: &Base) -> Option<Timestamp> {
+        let pod = self.pod(node, daemon_set).filter(|pod| !pod.deleting)?;
+        outdated_slice(base, &self.slices_of(node, daemon_set))?;
+        published_by(pod)
+    }
+
+    /// The DaemonSet's pod on the node: while one is replaced, the one that stays.
+    fn pod(&self, node: &Node, daemon_set: &DaemonSet) -> Option<&'a Pod> {
+        let of_daemon_set = |pod: &&Pod| pod.owner.as_ref() == Some(&daemon_set.uid);
+        self.pods.on(&node.name).filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created))
     }
 
     /// Ready, and the node's devices are published with the loaded version.

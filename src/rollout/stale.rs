@@ -20,12 +20,17 @@ pub fn staleness(plugin: &Pod, base: &Base, slices: &[&Slice], now: Timestamp) -
     {
         return Some(format!("its container started {started}, what it serves is there since {served_since}"));
     }
-    let settled =
-        plugin.ready && plugin.ready_since.is_some_and(|since| now.duration_since(since) >= SignedDuration::from_secs(PUBLISH_SECONDS));
+    let settled = published_by(plugin).is_some_and(|at| at <= now);
     match outdated_slice(base, slices) {
         Some((published, loaded)) if settled => Some(format!("it publishes driver {published}, loaded is {loaded}")),
         Some(_) | None => None,
     }
+}
+
+/// By when a plugin that is ready must have published what it serves.
+pub fn published_by(plugin: &Pod) -> Option<Timestamp> {
+    let since = plugin.ready_since.filter(|_| plugin.ready)?;
+    Some(since.saturating_add(SignedDuration::from_secs(PUBLISH_SECONDS)).unwrap_or(Timestamp::MAX))
 }
 
 /// The published and the loaded driver version, where both are known and differ.

@@ -85,7 +85,7 @@ impl World<'_> {
                 self.tell(|| format!("{} {} evicted", eviction.node, name()));
                 self.delete_pod(&eviction.uid);
             }
-            Answer::Blocked { .. } | Answer::Busy | Answer::Refused | Answer::Lost => {
+            Answer::Blocked { .. } | Answer::Denied | Answer::Busy | Answer::Refused | Answer::Lost => {
                 self.report.refused_evictions += 1;
                 if first {
                     self.tell(|| format!("{} {} may not be evicted: {answer}", eviction.node, name()));

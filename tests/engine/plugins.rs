@@ -96,6 +96,20 @@ fn an_old_published_version_counts_after_the_plugin_had_time_to_publish() {
     assert!(fleet.decide(0).well, "leading zeros do not count");
 }
 
+/// What it waits for meanwhile may be another thing: nobody looked at its age then.
+#[test]
+fn an_old_published_version_counts_in_time_while_other_devices_are_not_published_at_all() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.driver("gpu-0", "old", OLD, -5000);
+    let (container, _) = names::DRA_CONTAINERS[1];
+    fleet.observed.dra.daemon_sets[0].images.insert(container.to_owned(), "image".to_owned());
+    fleet.plugin("gpu-0", -20, "570.0");
+    let decision = fleet.decide(0);
+    assert_eq!((waits(&decision), decision.wake_at <= at(10)), (vec!["gpu-0:SliceMissing".to_owned()], true));
+    assert!(replaced(&fleet.decide(9)).is_empty());
+    assert_eq!(replaced(&fleet.decide(10)), ["gpu-0"]);
+}
+
 #[test]
 fn dra_616_only_so_many_plugins_are_away_at_once() {
     let mut fleet = Fleet::migrating(4);

@@ -110,7 +110,12 @@ fn a_node_that_no_daemon_set_wants_any_more_is_given_back_when_that_has_been_so_
         assert!(!stands(&fleet.decide(110)).1, "{driver:?}: a node that starts anew may have taints that keep pods away");
         fleet.node("nic-0").ready = true;
         assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute begins anew");
-        assert_eq!(stands(&fleet.decide(180)), ("GivingBack".into(), true), "{driver:?}");
+        assert_eq!(stands(&fleet.decide(180)), ("DriverNotWanted".into(), true), "{driver:?}");
+        assert_eq!(
+            stands(&fleet.decide(191)),
+            ("DriverNotWanted".into(), true),
+            "{driver:?}: a patch that was not taken is asked for again"
+        );
     }
 }
 
@@ -125,6 +130,6 @@ fn a_failed_node_that_no_daemon_set_wants_any_more_does_not_stay_failed() {
         assert_eq!(stands(&fleet.decide(0)), (String::new(), false), "{driver:?}: it has failed");
         wants(&mut fleet, 2, 0);
         assert_eq!(stands(&fleet.decide(10)), ("DriverNotWanted".into(), false), "{driver:?}");
-        assert_eq!(stands(&fleet.decide(70)), ("GivingBack".into(), true), "{driver:?}");
+        assert_eq!(stands(&fleet.decide(70)), ("DriverNotWanted".into(), true), "{driver:?}");
     }
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::fake::Server;
 use crate::fake::fault::{Effect, Fault};
+use crate::fake::request::Request;
 use crate::fake::store::{Key, text};
 use crate::settings::settings;
 use crate::world::{World, at};
@@ -209,6 +210,24 @@ async fn a_changed_configuration_restarts_its_nodes_once_and_no_others() {
     configure(&mut world, "unused", "x", "job-4");
     assert_eq!(world.run("pod-d", "job-4").await.code, ExitCode::Success);
     assert_eq!(restarted(&world), each(&["gpu-1", "gpu-3"]));
+}
+
+/// The record that the signal left had forgotten since when each configuration is as it is: all of them seemed as new as the last edit.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_signal_before_the_record_is_written_leaves_what_is_known_of_the_configurations() {
+    let mut world = stand_alone(2);
+    world.run("pod-a", "job-1").await;
+    world.pass(100).await;
+    configure(&mut world, "shared", "b", "job-2");
+    let is_record = |request: &Request| request.who == "pod-b" && request.is("patch", "configmaps");
+    world.server.state().faults.push(Fault::new(is_record, 0, usize::MAX, Effect::Status(500)));
+    let pod = world.start("pod-b", "job-2");
+    world.pass(1).await;
+    world.server.state().faults.clear();
+    pod.stop.send_replace(true);
+    world.ends(pod).await;
+    assert_eq!(world.run("pod-c", "job-2").await.code, ExitCode::Success);
+    assert_eq!(restarted(&world), each(&["gpu-1"]));
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

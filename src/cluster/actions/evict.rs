@@ -32,6 +32,12 @@ pub enum EvictionAnswer {
         /// Which budget, and what it needs.
         message: String,
     },
+    /// It is forbidden for now, and not by a PodDisruptionBudget: a webhook answers so that moves the workload first (KubeVirt), or the budget's
+    /// status was changed by others too often.
+    Denied {
+        /// Who says so, and why.
+        message: String,
+    },
     /// The server is too busy and has done nothing.
     Busy {
         /// How long it asks to wait, if it does.
@@ -107,8 +113,11 @@ fn sort(status: &Status, header: Option<Duration>) -> EvictionAnswer {
         (429, Some(cause)) => {
             EvictionAnswer::Blocked { retry_after: retry_after(), message: format!("{message} {}", cause.message).trim().to_owned() }
         }
-        // 504: the budget's status was changed by others too often (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
-        (429 | 503 | 504, _) => EvictionAnswer::Busy { retry_after: retry_after(), message },
+        // A server that sheds load says when to come again; a webhook speaks for this pod alone. 504: the budget's status was changed by
+        // others too often (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
+        (429, None) if retry_after().is_none() => EvictionAnswer::Denied { message },
+        (504, _) => EvictionAnswer::Denied { message },
+        (429 | 503, _) => EvictionAnswer::Busy { retry_after: retry_after(), message },
         (403, _) if cause(NAMESPACE_CAUSE).is_some() => EvictionAnswer::NamespaceTerminating,
         (401 | 403, _) => EvictionAnswer::Forbidden(message),
         (code, _) => EvictionAnswer::Refused { code, message },

@@ -62,6 +62,7 @@ impl Drive<'_> {
             EvictionAnswer::Accepted
             | EvictionAnswer::Gone
             | EvictionAnswer::Blocked { .. }
+            | EvictionAnswer::Denied { .. }
             | EvictionAnswer::NamespaceTerminating
             | EvictionAnswer::Forbidden(_)
             | EvictionAnswer::Refused { .. }
@@ -112,6 +113,7 @@ impl Drive<'_> {
                 return Ok(());
             }
             EvictionAnswer::Blocked { retry_after, message } => (Answer::Blocked { retry_after: seconds(retry_after) }, Some(message)),
+            EvictionAnswer::Denied { message } => (Answer::Denied, Some(message)),
             EvictionAnswer::Busy { message, .. } => (Answer::Busy, Some(message)),
             EvictionAnswer::Forbidden(message) => {
                 if let Some(ended) = self.unwritable(Write::Eviction, &CallError::Forbidden(message.clone())) {

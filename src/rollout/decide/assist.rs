@@ -20,11 +20,11 @@ use crate::rollout::spec::upgrade_policy;
 use crate::rollout::upgrade::cause::pause;
 use crate::rollout::upgrade::record::{Found, read};
 use crate::rollout::upgrade::state::State::Lifted;
-use crate::rollout::vendor::explain::{Waiting, explain};
+use crate::rollout::vendor::explain::{Waiting, looked_through};
 use crate::rollout::vendor::generation::Generation;
 use crate::rollout::vendor::operator::work;
 use crate::rollout::vendor::pass::Options;
-use crate::rollout::vendor::predict::{Move, would_move};
+use crate::rollout::vendor::predict::Move;
 use crate::rollout::vendor::state::State;
 use crate::rollout::vendor::wake::Change;
 use crate::rollout::{abort, hold};
@@ -58,7 +58,15 @@ struct Retries {
 
 impl Deciding<'_> {
     /// Assists the vendor's controller. The answer: what the nodes wait for, with why the controller does not move them.
-    pub(super) fn assist(&mut self, nodes: &[&Node], reasons: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
+    /// `rests`: the nodes of which nothing has changed since the last decision found nothing to do for them; only one that the controller
+    /// gave up is looked at again.
+    pub(super) fn assist(
+        &mut self,
+        nodes: &[&Node],
+        reasons: Vec<Option<Reason>>,
+        fleet: &Fleet<'_>,
+        rests: impl Fn(usize) -> bool,
+    ) -> Vec<Option<Reason>> {
         self.forget_seen_patches();
         let traits = self.settings.driver.traits();
         let Some(generation) = self.generation() else {
@@ -69,9 +77,12 @@ impl Deciding<'_> {
         let (moves, waits) = self.vendor(generation);
         self.wake(generation, &moves, nodes, fleet.operands.as_ref(), traits);
         let mut waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
-        let explained = |(node, reason): (&&Node, Option<Reason>)| {
+        let explained = |(place, (node, reason)): (usize, (&&Node, Option<Reason>))| {
             let why = waits.remove(node.name.as_str());
             let reason = reason.map(|reason| reason.with_why(why.map(|waiting| &waiting.wait)));
+            if rests(place) && !matches!(reason, Some(Reason::UpgradeFailed { .. })) {
+                return reason;
+            }
             let retried = match &reason {
                 Some(Reason::UpgradeFailed { .. }) => self.retry(node, fleet.operands.as_ref(), traits),
                 Some(_) | None => None,
@@ -79,7 +90,7 @@ impl Deciding<'_> {
             let released = self.released(node);
             released.or(retried).or(reason).or_else(|| self.clean(node, traits)).or_else(|| self.left_behind(node))
         };
-        nodes.iter().zip(reasons).map(explained).collect()
+        nodes.iter().zip(reasons).enumerate().map(explained).collect()
     }
 
     /// Why the vendor's controller does not move the nodes, where the hook only observes.
@@ -130,8 +141,9 @@ impl Deciding<'_> {
             // Where the jobs are not watched, nobody can tell whether they have ended.
             let blind = part.rules.policy.wait_for_completion.is_some();
             let may = |one: &Move| !(blind && one.from == State::WaitForJobsRequired);
-            moves.extend(would_move(&part.snapshot, &part.rules, &options).into_iter().filter(may));
-            waits.extend(explain(&part.snapshot, &part.rules, &options, Some(asleep_since)));
+            let (next, explained) = looked_through(&part.snapshot, &part.rules, &options, Some(asleep_since));
+            moves.extend(next.into_iter().filter(may));
+            waits.extend(explained);
         }
         (moves, waits)
     }

@@ -193,7 +193,8 @@ impl Deciding<'_> {
         barrier: Option<&Upgrading>,
         throttle: &mut Throttle<'m>,
     ) -> Option<Upgrading> {
-        if self.memory.patched.get(name).is_some_and(|patched| patched.starts) {
+        let over = self.now >= self.memory.deadline;
+        if !over && self.memory.patched.get(name).is_some_and(|patched| patched.starts) {
             return None;
         }
         if let Some(Upgrading::NoTime { deadline, per_node, .. }) = barrier {
@@ -370,7 +371,7 @@ impl Deciding<'_> {
     }
 
     /// Issues a patch, unless one for the same state of the node is under way.
-    pub(super) fn issue(&mut self, patch: NodePatch, starts: bool) -> bool {
+    pub(super) fn issue(&mut self, mut patch: NodePatch, starts: bool) -> bool {
         if let Some(patched) = self.memory.patched.get(&patch.node)
             && patched.version == patch.version
             && !self.passed(patched.at, REPEAT_SECONDS)
@@ -380,6 +381,7 @@ impl Deciding<'_> {
         let patched = super::super::memory::Patched { version: patch.version.clone(), at: self.now, starts };
         self.memory.patched.insert(patch.node.clone(), patched);
         self.passed(self.now, REPEAT_SECONDS);
+        patch.starts = starts;
         self.actions.push(Action::PatchNode(patch));
         true
     }

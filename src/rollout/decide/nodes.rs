@@ -22,6 +22,8 @@ pub(super) struct Judged<'a> {
     /// Its place among those that the decision is about.
     pub(super) place: usize,
     pub(super) node: &'a Node,
+    /// What it waits for apart from its upgrade, where the vendor's controller acts.
+    left: Option<Arc<Reason>>,
     /// What it waits for; first without its upgrade, then with it.
     pub(super) reason: Option<Arc<Reason>>,
     /// When it has to be judged again though nothing has changed.
@@ -55,7 +57,7 @@ impl Deciding<'_> {
         for (place, seen) in sweep.listed.iter().enumerate().filter(|(_, seen)| seen.rest.is_none()) {
             self.moment = Timestamp::MAX;
             let reason = self.node(seen.node, fleet).map(Arc::new);
-            judged.push(Judged { place, node: seen.node, reason, moment: self.moment, driven: Driven::default() });
+            judged.push(Judged { place, node: seen.node, left: None, reason, moment: self.moment, driven: Driven::default() });
         }
         let mut standings = sweep.since.map(|since| since.last.standings.clone()).unwrap_or_default();
         for name in sweep.since.iter().flat_map(|since| &since.changed).filter(|name| !self.observed.nodes.contains_key(name)) {
@@ -63,12 +65,13 @@ impl Deciding<'_> {
         }
         for (name, has_driver) in &sweep.others {
             standings.insert(Arc::clone(name), Standing::unlisted(*has_driver));
+            self.has_no_outcome(name);
         }
         if self.settings.has(Duty::Drive) {
             let turns = self.drive(sweep, &mut judged, fleet);
             self.ends_driven(sweep, &mut judged, &turns, tolerated);
         } else {
-            self.ends_of_all(sweep, &judged, fleet, tolerated);
+            self.ends_of_all(sweep, &mut judged, fleet, tolerated);
         }
         let own = |node: &Node| fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node));
         for one in judged {
@@ -82,6 +85,7 @@ impl Deciding<'_> {
                     own_driver: own(one.node),
                     rests: !one.driven.in_progress,
                     moment: one.moment,
+                    left: one.left,
                     reason: one.reason,
                     driven: one.driven,
                 },
@@ -133,6 +137,7 @@ impl Deciding<'_> {
                 continue;
             };
             let known = standing.driven.waits;
+            self.wake_at = self.wake_at.min(standing.moment);
             if let Some(reason) = turn
                 && (standing.driven.outcome.is_some() || known.is_none_or(|(kind, _)| kind != reason.name()) || !standing.is_member)
             {
@@ -140,38 +145,59 @@ impl Deciding<'_> {
                 self.comes_to(seen, Some(reason), &mut not_ready, tolerated);
                 continue;
             }
-            self.wake_at = self.wake_at.min(standing.moment);
-            let Some((reason, (_, since))) = turn.or(standing.reason.as_ref()).zip(known) else { continue };
-            let wait = Wait { node: Some(Arc::clone(seen.name)), reason: Arc::clone(reason), since };
-            match standing.driven.outcome {
-                None => self.waits.push(wait),
-                Some(Outcome::Failed) => self.failures.push(wait),
-                Some(Outcome::Done | Outcome::Deferred | Outcome::Gone) => {}
-            }
+            self.stays(seen, standing, turn);
+        }
+    }
+
+    /// A node that waits as it did, or has ended as it had. `turn`: what it waits for, if that is not what it waited for.
+    fn stays(&mut self, seen: &Seen<'_>, standing: &Standing, turn: Option<&Arc<Reason>>) {
+        self.wake_at = self.wake_at.min(standing.moment);
+        let Some((reason, (_, since))) = turn.or(standing.reason.as_ref()).zip(standing.driven.waits) else { return };
+        let wait = Wait { node: Some(Arc::clone(seen.name)), reason: Arc::clone(reason), since };
+        match standing.driven.outcome {
+            None => self.waits.push(wait),
+            Some(Outcome::Failed) => self.failures.push(wait),
+            Some(Outcome::Done | Outcome::Deferred | Outcome::Gone) => {}
         }
     }
 
     /// The same where the vendor's controller acts: what keeps a node there is looked at for all of them.
-    fn ends_of_all(&mut self, sweep: &Sweep<'_>, judged: &[Judged<'_>], fleet: &Fleet<'_>, tolerated: usize) {
-        let mut left: Vec<Option<Reason>> = Vec::with_capacity(sweep.listed.len());
-        let mut own = judged.iter().peekable();
-        for (place, seen) in sweep.listed.iter().enumerate() {
-            let one = own.next_if(|one| one.place == place);
-            let reason = one.map_or_else(|| seen.rest.and_then(|standing| standing.reason.as_ref()), |one| one.reason.as_ref());
-            self.wake_at = seen.rest.map_or(self.wake_at, |standing| self.wake_at.min(standing.moment));
-            left.push(reason.map(|reason| Reason::clone(reason)));
+    fn ends_of_all(&mut self, sweep: &Sweep<'_>, judged: &mut [Judged<'_>], fleet: &Fleet<'_>, tolerated: usize) {
+        for one in &mut *judged {
+            one.left = one.reason.take();
         }
+        let mut own = judged.iter().peekable();
+        let left = |(place, seen): (usize, &Seen<'_>)| {
+            let one = own.next_if(|one| one.place == place);
+            let left = one.map_or_else(|| seen.rest.and_then(|standing| standing.left.as_ref()), |one| one.left.as_ref());
+            left.map(|reason| Reason::clone(reason))
+        };
+        let left: Vec<Option<Reason>> = sweep.listed.iter().enumerate().map(left).collect();
         let nodes: Vec<&Node> = sweep.nodes().collect();
         let reasons = if self.settings.has(Duty::Steer) {
             self.steer(&nodes, left, fleet)
         } else if self.settings.has(Duty::Wake) {
-            self.assist(&nodes, left, fleet)
+            let rests = |place: usize| sweep.listed[place].rest.is_some();
+            self.assist(&nodes, left, fleet, rests)
         } else {
             self.explained(&nodes, left)
         };
         let mut not_ready = 0;
-        for (seen, reason) in sweep.listed.iter().zip(reasons) {
-            self.comes_to(seen, reason.map(Arc::new).as_ref(), &mut not_ready, tolerated);
+        let mut own = judged.iter_mut().peekable();
+        for (place, (seen, reason)) in sweep.listed.iter().zip(reasons).enumerate() {
+            match (seen.rest, own.next_if(|one| one.place == place)) {
+                (Some(standing), _) if reason.as_ref() == standing.reason.as_deref() => self.stays(seen, standing, None),
+                (_, None) => {
+                    self.judge_again(seen.node);
+                    self.comes_to(seen, reason.map(Arc::new).as_ref(), &mut not_ready, tolerated);
+                }
+                (_, Some(one)) => {
+                    one.reason = reason.map(Arc::new);
+                    self.moment = one.moment;
+                    (one.driven.outcome, one.driven.waits) = self.comes_to(seen, one.reason.as_ref(), &mut not_ready, tolerated);
+                    one.moment = self.moment;
+                }
+            }
         }
     }
 
@@ -198,9 +224,16 @@ impl Deciding<'_> {
             (None, None)
         };
         if outcome.is_none() {
-            self.outcomes.remove(seen.name);
+            self.has_no_outcome(seen.name);
         }
         (outcome, waits)
+    }
+
+    /// Nothing has become of the node so far, unless it is a node that left.
+    fn has_no_outcome(&mut self, name: &str) {
+        if self.memory.nodes.get(name).is_none_or(|record| record.outcome != Some(Outcome::Gone)) {
+            self.outcomes.remove(name);
+        }
     }
 
     /// Whether the run is about the node: it was there when the run began, or its upgrade is ours.
@@ -260,6 +293,7 @@ impl Standing {
             own_driver: false,
             rests: true,
             moment: Timestamp::MAX,
+            left: None,
             reason: None,
             driven: Driven::default(),
         }
@@ -282,6 +316,8 @@ impl Standings {
         names.extend(before.ready.differing(&after.ready).into_iter().map(|name| &**name));
         names.extend(before.patched.differing(&after.patched).into_iter().map(|name| &**name));
         names.extend(decision.actions.iter().map(super::Action::node));
+        // What was asked for and has not been seen is asked for again some time.
+        names.extend(after.patched.keys().map(|name| &**name));
         names.extend(decision.focus.iter().map(String::as_str));
         for name in names {
             if self.all.get(name).is_some_and(|standing| standing.rests)

@@ -16,9 +16,6 @@ use super::{Action, Deciding, Fleet};
 /// what is seen to be ready has been so before: what starts a whole second later has a later time.
 pub(super) const READY_SECONDS: u64 = 1;
 
-/// Seconds after which a plugin that has yet to publish is looked at again though nothing else changed.
-const LOOK_AGAIN_SECONDS: u64 = 5;
-
 /// Whether a node's plugin is away because of us. Nodes that are gone, or left because they are not ready, keep nobody waiting; one that is
 /// left for its DRA driver does until its device plugin is back.
 fn holds_slot(record: &NodeRecord, ready: bool) -> bool {
@@ -101,6 +98,9 @@ impl Deciding<'_> {
                 found = true;
                 continue;
             }
+            if let Some(at) = plugins.counts_from(node, daemon_set, base).filter(|at| *at > self.now) {
+                self.wakes(at);
+            }
             let status = plugins.on_node(node, daemon_set, base, replaced, self.settings.dra.reroll, self.now);
             let Some(status) = status else {
                 // A DaemonSet without a node selector that had a pod here is to bring another one.
@@ -128,14 +128,7 @@ impl Deciding<'_> {
                         Room::Never => Reason::PluginHeldUp { cause, failed: self.away_for_good },
                     })
                 }
-                Status::Waiting(reason) => {
-                    if let Reason::SliceOutdated { .. } = reason {
-                        // Whether that counts against it depends on its age.
-                        self.judge_again(node);
-                        self.passed(self.now, LOOK_AGAIN_SECONDS);
-                    }
-                    Some(reason)
-                }
+                Status::Waiting(reason) => Some(reason),
             });
         }
         if !found && waits.is_none() && self.requires_plugin() { Some(Reason::PluginMissing) } else { waits }

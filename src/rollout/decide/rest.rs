@@ -51,9 +51,11 @@ pub(super) struct Standing {
     pub(super) rests: bool,
     /// When it has to be judged again though nothing has changed.
     pub(super) moment: Timestamp,
-    /// What it waits for; in mode `drive` with its upgrade, in the others without.
+    /// What it waits for apart from its upgrade, where the vendor's controller acts.
+    pub(super) left: Option<Arc<Reason>>,
+    /// What it waits for.
     pub(super) reason: Option<Arc<Reason>>,
-    /// Mode `drive`.
+    /// What it is to the others.
     pub(super) driven: Driven,
 }
 

@@ -32,7 +32,7 @@ enum Turn {
 impl Deciding<'_> {
     /// Steers the nodes' upgrades. `left`: what each node waits for apart from that; the answer: with it.
     pub(super) fn steer(&mut self, nodes: &[&Node], left: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
-        let left = self.assist(nodes, left, fleet);
+        let left = self.assist(nodes, left, fleet, |_| false);
         let Some(operands) = &fleet.operands else { return left };
         let traits = self.settings.driver.traits();
         let left = left.into_iter().map(|left| left.map(Arc::new));

@@ -24,6 +24,8 @@ pub enum Answer {
         /// Seconds that the server asks to wait.
         retry_after: Option<u64>,
     },
+    /// It is forbidden for now, and by no PodDisruptionBudget (429 of a webhook, 504): what those say changes nothing about it.
+    Denied,
     /// The server was too busy for anybody's request, and did nothing: when it is asked again is told by [`Busy`].
     Busy,
     /// The server will not have it (403, 500 …).
@@ -62,7 +64,7 @@ impl History {
     pub fn let_go(&self) -> Self {
         match self.answer {
             Answer::Blocked { .. } => Self { attempts: 1, ..self.clone() },
-            Answer::Accepted | Answer::Busy | Answer::Refused | Answer::Lost => self.clone(),
+            Answer::Accepted | Answer::Denied | Answer::Busy | Answer::Refused | Answer::Lost => self.clone(),
         }
     }
 
@@ -72,7 +74,7 @@ impl History {
             // The watch shows a deletion within a moment, and an error of the server (several budgets, an admission webhook) hardly goes
             // away in seconds.
             Answer::Accepted | Answer::Refused => LONGEST_MS,
-            Answer::Lost => pause_ms(uid, self.attempts),
+            Answer::Lost | Answer::Denied => pause_ms(uid, self.attempts),
             // It is the server's pause that counts, and the pod is as due as it was.
             Answer::Busy => 0,
             Answer::Blocked { retry_after } => pause_ms(uid, self.attempts).max(retry_after.unwrap_or(0).saturating_mul(1000)),
@@ -95,6 +97,7 @@ impl fmt::Display for Answer {
         out.write_str(match self {
             Self::Accepted => "accepted, and its deletion has not begun",
             Self::Blocked { .. } => "a PodDisruptionBudget forbids it for now",
+            Self::Denied => "forbidden for now, and not by a PodDisruptionBudget",
             Self::Busy => "the API server was too busy",
             Self::Refused => "refused by the API server",
             Self::Lost => "without an answer",

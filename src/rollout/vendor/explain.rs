@@ -12,7 +12,7 @@ use crate::contract::driver::Driver;
 use super::super::observed::Observed;
 use super::generation::TICK;
 use super::pass::{Options, PassError, VALIDATION_SECONDS, pass};
-use super::predict::{Step, moves};
+use super::predict::{Move, Step, moves};
 use super::rules::Rules;
 use super::snapshot::{BuildError, Entry, Revision, Snapshot, Users};
 use super::state::State;
@@ -212,13 +212,25 @@ impl Holder {
 
 /// Why the nodes that are not done do not move, in the controller's order. `asleep_since`: when it last had a reason to run.
 pub fn explain(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep_since: Option<Timestamp>) -> Vec<Waiting> {
+    looked_through(snapshot, rules, options, asleep_since).1
+}
+
+/// What a pass that ran now would move, and [`explain`].
+pub fn looked_through(
+    snapshot: &Snapshot<'_>,
+    rules: &Rules,
+    options: &Options,
+    asleep_since: Option<Timestamp>,
+) -> (Vec<Move>, Vec<Waiting>) {
     let outcome = pass(snapshot, rules, options);
+    let all = moves(snapshot, &outcome);
     // What a node does first is what it waits for.
-    let moved = moves(snapshot, &outcome).into_iter().rev().map(|moved| (moved.node, moved.step)).collect();
+    let moved = all.iter().rev().map(|moved| (moved.node.clone(), moved.step)).collect();
     let slot = slot(snapshot, rules);
     let view = View { snapshot, rules, options, slot, moved, error: outcome.error, asleep_since };
     let waiting = |entry: &Entry<'_>| Some(Waiting { node: entry.node.to_owned(), state: entry.state, wait: view.wait(entry)? });
-    snapshot.entries.iter().filter_map(waiting).collect()
+    let waits = snapshot.entries.iter().filter_map(waiting).collect();
+    (all, waits)
 }
 
 /// Nodes with a state that no pass ever sees, because they have no driver pod.

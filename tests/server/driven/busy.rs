@@ -17,7 +17,7 @@ async fn a_server_that_is_too_busy_for_evictions_is_left_alone_and_asked_when_it
         fleet.serves("serve", "gpu-0", 12, true).protected("serve", 1)
     };
     let evicts = |request: &Request| request.is("create", "pods/eviction");
-    for (effect, most) in [(Effect::Status(429), 12 + 15), (Effect::Busy(55), 12 + 12)] {
+    for (effect, most) in [(Effect::Status(503), 12 + 15), (Effect::Busy(55), 12 + 12)] {
         let fleet = made().begin();
         fleet.world.server.state().faults.push(Fault::new(evicts, 0, usize::MAX, effect));
         let pod = fleet.start("pod-a");

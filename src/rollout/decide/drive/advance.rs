@@ -47,7 +47,8 @@ impl Deciding<'_> {
             return self.hand_back(subject, record);
         }
         if self.is_patched(subject.node) {
-            if self.observed.workloads.pods.contains_key(&subject.node.name) {
+            let workloads = &self.observed.workloads;
+            if workloads.pods.contains_key(&subject.node.name) || workloads.listing.contains(&subject.node.name) {
                 // It keeps its place among the nodes that are followed.
                 self.focus.insert(subject.node.name.clone());
             }
@@ -97,7 +98,11 @@ impl Deciding<'_> {
     pub(super) fn unwanted(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
         let reason = Reason::Upgrading(Upgrading::Unwanted);
         let since = self.memory.waits(Some(&subject.node.name), &reason, self.now);
-        if self.passed(since, UNWANTED_SECONDS) { self.give_back(subject, record) } else { Turn::Waits(reason) }
+        if self.passed(since, UNWANTED_SECONDS) {
+            // A patch that is not taken must not begin the minute anew: it goes on waiting for the same.
+            drop(self.give_back(subject, record));
+        }
+        Turn::Waits(reason)
     }
 
     /// Whether nothing has been done to the node's driver so far: the pod that was there when the node was started runs, and is not about to go.
@@ -133,7 +138,8 @@ impl Deciding<'_> {
     pub(in super::super) fn told_handed_back(&self) -> String {
         let record = self.settings.driver.traits().own_record;
         let has_ours = |name: &String| self.observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(record));
-        let (not, back): (Vec<String>, Vec<String>) = self.memory.handed_back.iter().cloned().partition(has_ours);
+        let there = self.memory.handed_back.iter().filter(|name| self.observed.nodes.contains_key(name)).cloned();
+        let (not, back): (Vec<String>, Vec<String>) = there.partition(has_ours);
         let told = [("given back untouched", back), ("not given back in time (the next deployment goes on with them)", not)];
         let told = told.iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| format!("; {what}: {}", listed(names)));
         told.collect::<Vec<_>>().concat()
