@@ -13,6 +13,7 @@ use crate::rollout::pods::FOCUS_LIMIT;
 
 use super::cache::{Health, Table};
 use super::follow::{Selection, follow};
+use super::horizon::Horizons;
 use super::intern::Interner;
 use super::project;
 
@@ -25,6 +26,7 @@ pub struct Focus {
     client: Client,
     changed: Arc<Notify>,
     interner: Arc<Interner>,
+    horizons: Horizons,
     nodes: BTreeMap<String, Followed>,
     /// Nodes without a place, and in which turn each of them asked for one: the longest waiting comes first.
     waiting: BTreeMap<String, u64>,
@@ -40,11 +42,12 @@ struct Followed {
 
 impl Focus {
     /// On no node. `changed` is told after every change.
-    pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<Interner>) -> Self {
+    pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<Interner>, horizons: Horizons) -> Self {
         Self {
             client: client.clone(),
             changed,
             interner,
+            horizons,
             nodes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             turn: 0,
@@ -82,8 +85,9 @@ impl Focus {
     fn begin(&mut self, node: String) {
         let pods = Table::new(Arc::clone(&self.changed));
         let api = Api::<Pod>::all(self.client.clone());
+        let horizon = self.horizons.of(api.resource_url());
         let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
-        let follower = self.followers.spawn(follow(api, Selection::on_node(&node), pods.clone(), project));
+        let follower = self.followers.spawn(follow(api, Selection::on_node(&node), pods.clone(), horizon, project));
         self.nodes.insert(node, Followed { pods, follower });
     }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
+use super::horizon::Horizon;
 use super::list::pages;
 use super::object::Object;
 use super::source::Source;
@@ -94,16 +95,18 @@ struct Follower<T, V, P> {
     object: PhantomData<fn(T)>,
     /// The newest version that was shown: limits are kept by what is seen, so what is seen never goes back.
     seen: AtomicU64,
+    /// The same of all that follow the resource: a list is not older than what they had shown when it was asked for.
+    horizon: Horizon,
 }
 
 /// Follows until the task is dropped. `project` makes the view that is kept from what is decoded, or `None` for what is not of interest.
-pub async fn follow<K, T, V>(api: Api<K>, selection: Selection, table: Table<V>, project: impl Fn(&T) -> Option<V>)
+pub async fn follow<K, T, V>(api: Api<K>, selection: Selection, table: Table<V>, horizon: Horizon, project: impl Fn(&T) -> Option<V>)
 where
     K: Resource,
     T: Object,
     V: Clone + PartialEq,
 {
-    let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData, seen: AtomicU64::new(0) };
+    let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData, seen: AtomicU64::new(0), horizon };
     let mut attempts = Attempts::default();
     loop {
         let Err(broken) = follower.list_and_watch(&mut attempts).await;
@@ -181,7 +184,13 @@ where
                 listed.insert(key, view);
             }
         };
+        let horizon = self.horizon.shown();
         let version = pages(&self.source, &self.selection, each).await?;
+        if let Ok(shown) = version.parse::<u64>()
+            && shown < horizon
+        {
+            return Err(Broken::Past { shown, seen: horizon });
+        }
         self.advance(&version)?;
         Ok((listed, version))
     }
@@ -190,7 +199,11 @@ where
     fn advance(&self, version: &str) -> Result<(), Broken> {
         let Ok(shown) = version.parse::<u64>() else { return Ok(()) };
         let seen = self.seen.fetch_max(shown, Ordering::Relaxed);
-        if shown < seen { Err(Broken::Past { shown, seen }) } else { Ok(()) }
+        if shown < seen {
+            return Err(Broken::Past { shown, seen });
+        }
+        self.horizon.shows(shown);
+        Ok(())
     }
 
     async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, V, P>, Broken> {

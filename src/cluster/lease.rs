@@ -17,6 +17,7 @@ use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 use super::cache::Table;
 use super::call::{CallError, REFUSAL, call};
 use super::follow::{Selection, follow};
+use super::horizon::Horizon;
 
 /// How long a Lease holds without renewal: what a killed holder costs the next one.
 pub const LEASE_SECONDS: u16 = 20;
@@ -111,7 +112,7 @@ impl Leases {
         let table: Table<LeaseSpec> = Table::new(Arc::clone(&changed));
         let mut seen: Option<Seen> = None;
         let mut refused: Option<Instant> = None;
-        let watching = follow(self.api(), Selection::named(LEASE_NAME), table, |lease: &Lease| lease.spec.clone());
+        let watching = follow(self.api(), Selection::named(LEASE_NAME), table, Horizon::default(), |lease: &Lease| lease.spec.clone());
         let mut watching = std::pin::pin!(watching);
         loop {
             let started = Instant::now();

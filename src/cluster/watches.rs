@@ -21,6 +21,7 @@ use super::cache::{Health, Table};
 use super::call::{CallError, call};
 use super::focus::Focus;
 use super::follow::{Selection, follow};
+use super::horizon::Horizons;
 use super::intern::Interner;
 use super::joined::Joined;
 use super::shown::Shown;
@@ -130,6 +131,7 @@ impl Watches {
     pub fn start(client: &Client, settings: &Settings, dra_namespaces: Vec<String>, slice_version: Option<&str>) -> Self {
         let changed = Arc::new(Notify::new());
         let interner = Arc::new(Interner::default());
+        let horizons = Horizons::default();
         let pod = || interner.sharing(project::pod, |pod| &mut pod.labels);
         let mut followers: JoinSet<()> = JoinSet::new();
         let mut followed: Vec<(Shown, Box<dyn Fn() -> Health>)> = Vec::new();
@@ -143,7 +145,8 @@ impl Watches {
                     let table = table.clone();
                     followed.push((shown, Box::new(move || table.health())));
                 }
-                followers.spawn(follow(api, selection, table.clone(), $project));
+                let horizon = horizons.of(api.resource_url());
+                followers.spawn(follow(api, selection, table.clone(), horizon, $project));
                 table
             }};
         }
@@ -197,7 +200,7 @@ impl Watches {
         let budgets = sees_budgets(settings);
         let jobs = job_selector(settings);
         let workloads = WorkloadWatches {
-            focus: Focus::new(client, Arc::clone(&changed), Arc::clone(&interner)),
+            focus: Focus::new(client, Arc::clone(&changed), Arc::clone(&interner), horizons.clone()),
             jobs: watch_if!(
                 jobs.is_some(),
                 Api::<core::Pod>::all(client.clone()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_rollout::cluster::focus::{Focus, MOST_NODES};
+use gpu_rollout::cluster::horizon::Horizons;
 use gpu_rollout::cluster::list::list_workloads;
 use tokio::sync::Notify;
 
@@ -31,7 +32,7 @@ impl Case {
         let rig = Rig::new();
         rig.pod("serve-0", "node-2");
         let changed = Arc::new(Notify::new());
-        Self { focus: Focus::new(&rig.client, Arc::clone(&changed), Arc::default()), rig, changed }
+        Self { focus: Focus::new(&rig.client, Arc::clone(&changed), Arc::default(), Horizons::default()), rig, changed }
     }
 
     /// Pod names by node.
