@@ -321,6 +321,17 @@ fn no_eviction_is_late_that_was_not_asked_for() {
     assert_eq!(evicts(&driven.fleet.decide(406)), ["patches"], "now it is");
 }
 
+/// The answer to the patch that began it anew was lost, and the attempt was over before anybody was asked in it: an earlier attempt's refusals counted.
+#[test]
+fn what_an_earlier_attempt_was_answered_is_no_answer_to_this_one() {
+    let mut driven = about_to_evict();
+    for pod in &driven.workloads {
+        let refused = Answer::Blocked { retry_after: None };
+        driven.fleet.memory.evictions.insert(pod.uid.clone(), History::after(None, at(-60), refused));
+    }
+    assert_eq!(evicts(&driven.fleet.decide(400)), ["evicts"]);
+}
+
 /// A pod that tolerates the cordon came back after each eviction, under another UID: the node stayed cordoned, and lost a pod every minute.
 #[test]
 fn pods_that_come_back_again_and_again_are_as_late_as_the_first() {

@@ -99,6 +99,23 @@ async fn a_node_whose_watch_fails_is_not_known_and_the_others_are() {
     case.sees(&[("node-1", &["train-0", "train-1", "train-2"]), ("node-2", &["serve-0"])]);
 }
 
+/// A server that is behind listed a node without the pods that had come to it, and the driver under them could have been deleted.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_list_from_before_what_another_node_has_shown_is_not_believed() {
+    let mut case = Case::new();
+    let before = case.rig.server.state().store.version;
+    case.rig.pod("serve-1", "node-3");
+    case.focus.set(&names(["node-1"]));
+    pass(1).await;
+    case.rig.server.change(|state| state.frozen = Some((vec!["pods"], before)));
+    case.focus.set(&names(["node-1", "node-3"]));
+    pass(20).await;
+    case.sees(&[("node-1", &["train-0", "train-1"])]);
+    case.rig.server.change(|state| state.frozen = None);
+    pass(10).await;
+    case.sees(&[("node-1", &["train-0", "train-1"]), ("node-3", &["serve-1"])]);
+}
+
 /// The server sends a bookmark from time to time: a connection that brings none has died.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn a_watch_that_falls_silent_is_not_trusted_for_long() {
