@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::wait::{until, watch_until};
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// Applies objects, and knows which kinds the server serves.
 pub(crate) struct Applier {
