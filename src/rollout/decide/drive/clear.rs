@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-
 use crate::contract::policy::Policy;
 use crate::contract::selector::Selector;
 use crate::rollout::action::Eviction;
@@ -74,6 +72,12 @@ impl Deciding<'_> {
         }
         // Nobody asked for evictions while there was no process.
         let since = record.since.max(self.memory.taken_up);
+        // What an earlier step or attempt was answered is no answer to this one, nor are its pauses.
+        for going in &plan.evict {
+            if self.memory.evictions.get(&going.pod.uid).is_some_and(|history| history.last < since) {
+                self.memory.evictions.remove(&going.pod.uid);
+            }
+        }
         // Whoever is given time to end uses it; only then does it count as late.
         // Pods that come back to the node again and again are as late as the first one was.
         let in_time = |pod: &Workload| pod.created <= after(since, limit);
@@ -83,7 +87,7 @@ impl Deciding<'_> {
         let names = self.going(&plan);
         if let Some(until) = until {
             // A process that died, or a server that was away, has asked nobody: each pod is asked before it counts as late.
-            let asked = plan.evict.iter().all(|going| !in_time(going.pod) || self.asked_since(going.pod, since).is_some());
+            let asked = plan.evict.iter().all(|going| !in_time(going.pod) || self.memory.evictions.contains_key(&going.pod.uid));
             if until <= self.now && asked {
                 return Clearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
             }
@@ -95,7 +99,7 @@ impl Deciding<'_> {
             let pod = going.pod;
             let eviction =
                 Eviction { node: node.name.clone(), namespace: pod.namespace.clone(), pod: pod.name.clone(), uid: pod.uid.clone() };
-            let history = self.history(pod, since);
+            let history = self.history(pod);
             self.evictions.push((eviction, history));
         }
         Clearing::Waits(Upgrading::Evicting { pods: names, until })
@@ -194,15 +198,9 @@ impl Deciding<'_> {
         (!never.is_empty()).then(|| format!("no pod was touched: {}", listed(&never)))
     }
 
-    /// What is remembered of the pod's eviction, if it was asked for since then: what an earlier step or attempt was answered is no answer to
-    /// this one.
-    fn asked_since(&self, pod: &Workload, since: Timestamp) -> Option<&History> {
-        self.memory.evictions.get(&pod.uid).filter(|history| history.last >= since)
-    }
-
-    /// The same, and what its budgets say now.
-    fn history(&self, pod: &Workload, since: Timestamp) -> Option<History> {
-        let history = self.asked_since(pod, since)?;
+    /// What is remembered of the pod's eviction, and what its budgets say now.
+    fn history(&self, pod: &Workload) -> Option<History> {
+        let history = self.memory.evictions.get(&pod.uid)?;
         let let_go = Budgets::new(&self.observed.workloads.budgets).let_go(pod, self.now);
         Some(if let_go { history.let_go() } else { history.clone() })
     }
