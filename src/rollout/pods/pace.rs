@@ -71,10 +71,10 @@ impl History {
     /// When it is asked for again. The pod with this UID has not gone until then.
     pub fn due(&self, uid: &str) -> Timestamp {
         let pause = match self.answer {
-            // The watch shows a deletion within a moment, and an error of the server (several budgets, an admission webhook) hardly goes
-            // away in seconds.
-            Answer::Accepted | Answer::Refused => LONGEST_MS,
-            Answer::Lost | Answer::Denied => pause_ms(uid, self.attempts),
+            // The watch shows a deletion within a moment.
+            Answer::Accepted => LONGEST_MS,
+            // An error of the server may be one of a moment (etcd has another leader), or last (several budgets): nobody can tell.
+            Answer::Refused | Answer::Lost | Answer::Denied => pause_ms(uid, self.attempts),
             // It is the server's pause that counts, and the pod is as due as it was.
             Answer::Busy => 0,
             Answer::Blocked { retry_after } => pause_ms(uid, self.attempts).max(retry_after.unwrap_or(0).saturating_mul(1000)),
