@@ -33,8 +33,8 @@ mod network;
 mod preflight;
 mod tell;
 
-/// Changes that come together are looked at together. A decision looks at every node: the more there are, the longer changes are gathered for
-/// one, so that the time that decisions take does not grow faster than the fleet; and where there are few, nobody waits for it.
+/// Changes that come together are looked at together. The more nodes there are, the more changes come and the more a snapshot and a decision
+/// cost: changes are gathered for longer, so that their time does not grow faster than the fleet; and where there are few, nobody waits for it.
 const GATHER_PER_NODE: Duration = Duration::from_millis(2);
 /// At least: an object often changes twice in a row.
 const SHORTEST_GATHER: Duration = Duration::from_millis(20);

@@ -104,6 +104,17 @@ impl Memory {
         Self { rest: Rest::default(), ..self.clone() }
     }
 
+    /// The nodes of which the two remember something else.
+    pub fn differing<'a>(&'a self, other: &'a Self) -> BTreeSet<&'a str> {
+        let names = [
+            self.nodes.differing(&other.nodes),
+            self.waiting.differing(&other.waiting),
+            self.ready.differing(&other.ready),
+            self.patched.differing(&other.patched),
+        ];
+        names.into_iter().flatten().map(|name| &**name).collect()
+    }
+
     /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
     /// tried again must not take down the next few.
     pub fn following(nodes: &Named<NodeRecord>, started_at: Timestamp, deadline: Timestamp) -> Self {

@@ -96,11 +96,6 @@ impl<T> Named<T> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The values themselves, in the order of their names.
-    pub fn shared(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.blocks.iter().flat_map(|block| block.iter()).map(|(_, value)| value)
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         self.len

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::contract::duty::Duty;
-use crate::contract::record::{NodeRecord, Outcome};
+use crate::contract::record::Outcome;
 use crate::contract::settings::Settings;
 use crate::rollout::memory::Memory;
 use crate::rollout::named::Named;
 use crate::rollout::observed::{Node, Observed};
 use crate::rollout::reason::{Reason, Wait};
 
+use super::replace::is_open;
 use super::rest::{Driven, Rest, Standing};
 use super::sweep::{Seen, Sweep};
 use super::{Deciding, Decision, Fleet};
@@ -107,7 +108,6 @@ impl Deciding<'_> {
 
     /// Nodes with a plugin that is not back, as it is remembered now.
     fn open(&self, sweep: &Sweep<'_>) -> BTreeSet<Arc<str>> {
-        let is_open = |record: &NodeRecord| record.replaced.values().any(|replacement| replacement.back_at.is_none());
         let Some(since) = sweep.since else {
             return self.memory.nodes.iter().filter(|(_, record)| is_open(record)).map(|(name, _)| Arc::clone(name)).collect();
         };
@@ -151,7 +151,6 @@ impl Deciding<'_> {
 
     /// A node that waits as it did, or has ended as it had. `turn`: what it waits for, if that is not what it waited for.
     fn stays(&mut self, seen: &Seen<'_>, standing: &Standing, turn: Option<&Arc<Reason>>) {
-        self.wake_at = self.wake_at.min(standing.moment);
         let Some((reason, (_, since))) = turn.or(standing.reason.as_ref()).zip(standing.driven.waits) else { return };
         let wait = Wait { node: Some(Arc::clone(seen.name)), reason: Arc::clone(reason), since };
         match standing.driven.outcome {
@@ -185,6 +184,7 @@ impl Deciding<'_> {
         let mut not_ready = 0;
         let mut own = judged.iter_mut().peekable();
         for (place, (seen, reason)) in sweep.listed.iter().zip(reasons).enumerate() {
+            self.wake_at = seen.rest.map_or(self.wake_at, |standing| self.wake_at.min(standing.moment));
             match (seen.rest, own.next_if(|one| one.place == place)) {
                 (Some(standing), _) if reason.as_ref() == standing.reason.as_deref() => self.stays(seen, standing, None),
                 (_, None) => {
@@ -311,10 +311,7 @@ impl Standings {
     ) -> Rest {
         let after = &decision.memory;
         let mut names: BTreeSet<&str> = self.restless.iter().map(|name| &**name).collect();
-        names.extend(before.nodes.differing(&after.nodes).into_iter().map(|name| &**name));
-        names.extend(before.waiting.differing(&after.waiting).into_iter().map(|name| &**name));
-        names.extend(before.ready.differing(&after.ready).into_iter().map(|name| &**name));
-        names.extend(before.patched.differing(&after.patched).into_iter().map(|name| &**name));
+        names.extend(before.differing(after));
         names.extend(decision.actions.iter().map(super::Action::node));
         // What was asked for and has not been seen is asked for again some time.
         names.extend(after.patched.keys().map(|name| &**name));
@@ -328,7 +325,7 @@ impl Standings {
         }
         for name in before.nodes.differing(&after.nodes) {
             self.open.remove(name);
-            if after.nodes.get(name).is_some_and(|record| record.replaced.values().any(|replacement| replacement.back_at.is_none())) {
+            if after.nodes.get(name).is_some_and(is_open) {
                 self.open.insert(Arc::clone(name));
             }
         }

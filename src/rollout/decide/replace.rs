@@ -27,6 +27,11 @@ fn holds_slot(record: &NodeRecord, ready: bool) -> bool {
     record.replaced.values().any(|replacement| replacement.back_at.is_none() && counts(replacement))
 }
 
+/// Whether a plugin of the node that was replaced is not back.
+pub(super) fn is_open(record: &NodeRecord) -> bool {
+    record.replaced.values().any(|replacement| replacement.back_at.is_none())
+}
+
 /// Whether a node's plugin may go now.
 pub(super) enum Room {
     /// It may.
@@ -63,7 +68,7 @@ impl Deciding<'_> {
         for name in &lost {
             let Some(record) = self.memory.nodes.get_mut(name) else { continue };
             record.replaced.values_mut().filter(|replacement| is_lost(replacement)).for_each(|replacement| replacement.back_at = Some(now));
-            if record.replaced.values().all(|replacement| replacement.back_at.is_some()) {
+            if !is_open(record) {
                 open.remove(name);
             }
         }

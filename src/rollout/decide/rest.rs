@@ -1,19 +1,18 @@
 //! What the last decision found of each node. A node of which nothing has changed since is at rest: what was found of it still holds, and it
 //! is not judged again. This changes what a decision costs, and nothing of what it says: the same memory without it comes to the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::contract::record::{Config, NodeRecord, Outcome};
+use crate::contract::record::Outcome;
 use crate::contract::settings::Settings;
-use crate::rollout::memory::{Memory, Patched};
+use crate::rollout::memory::Memory;
 use crate::rollout::named::Named;
 use crate::rollout::node::lacking;
 use crate::rollout::observed::{Api, DevicePlugin, Dra, Observed, Pod, Views, workload};
-use crate::rollout::pods::filter::Own;
 use crate::rollout::reason::Reason;
 use crate::rollout::upgrade::throttle::Member;
 
@@ -81,44 +80,16 @@ pub(super) struct Last {
     settings: Arc<Settings>,
     /// What was observed, as far as nodes at rest depend on it.
     observed: Observed,
-    fixed: Fixed,
-    records: Named<NodeRecord>,
-    waiting: Named<(&'static str, Timestamp)>,
-    ready: Named<(String, Timestamp)>,
-    patched: Named<Patched>,
+    /// What it remembered.
+    memory: Memory,
+    /// The deadline was over.
+    over: bool,
     pub(super) standings: Named<Standing>,
     pub(super) outcomes: Named<Outcome>,
     /// Nodes with a plugin that is not back.
     pub(super) open: BTreeSet<Arc<str>>,
     /// Stale pods of the device plugin were restarted.
     pub(super) restarts: bool,
-}
-
-/// What all nodes depend on besides what is observed.
-#[derive(PartialEq)]
-struct Fixed {
-    started_at: Timestamp,
-    taken_up: Timestamp,
-    deadline: Timestamp,
-    /// The deadline is over.
-    over: bool,
-    configs: BTreeMap<String, Config>,
-    issued: BTreeMap<String, Timestamp>,
-    own: Own,
-}
-
-impl Fixed {
-    fn of(memory: &Memory, now: Timestamp) -> Self {
-        Self {
-            started_at: memory.started_at,
-            taken_up: memory.taken_up,
-            deadline: memory.deadline,
-            over: now >= memory.deadline,
-            configs: memory.configs.clone(),
-            issued: memory.issued.clone(),
-            own: memory.own.clone(),
-        }
-    }
 }
 
 /// The last decision, and what has changed since then.
@@ -139,7 +110,8 @@ impl Rest {
     ) -> Option<Since<'a>> {
         let last = self.0.as_deref()?;
         let same = *last.settings == *settings
-            && last.fixed == Fixed::of(memory, now)
+            && last.over == (now >= memory.deadline)
+            && is_same_run(&last.memory, memory)
             && is_same_fleet(&last.observed, observed)
             && (last.has_counts_of(observed) || lacking(&last.observed, settings.driver) == lacking(observed, settings.driver));
         same.then(|| Since { last, changed: last.changed(observed, memory) })
@@ -156,11 +128,8 @@ impl Rest {
         Self(Some(Arc::new(Last {
             settings: known.map_or_else(|| Arc::new(settings.clone()), Arc::clone),
             observed: thin(observed),
-            fixed: Fixed::of(memory, now),
-            records: memory.nodes.clone(),
-            waiting: memory.waiting.clone(),
-            ready: memory.ready.clone(),
-            patched: memory.patched.clone(),
+            memory: memory.without_rest(),
+            over: now >= memory.deadline,
             standings,
             outcomes,
             open,
@@ -177,14 +146,8 @@ impl Last {
     }
 
     fn changed<'a>(&'a self, observed: &'a Observed, memory: &'a Memory) -> BTreeSet<&'a str> {
-        let names = [
-            self.observed.nodes.differing(&observed.nodes),
-            self.records.differing(&memory.nodes),
-            self.waiting.differing(&memory.waiting),
-            self.ready.differing(&memory.ready),
-            self.patched.differing(&memory.patched),
-        ];
-        let mut changed: BTreeSet<&str> = names.into_iter().flatten().map(|name| &**name).collect();
+        let mut changed = self.memory.differing(memory);
+        changed.extend(self.observed.nodes.differing(&observed.nodes).into_iter().map(|name| &**name));
         for (before, now) in lists(&self.observed).into_iter().zip(lists(observed)) {
             changed.extend(before.differing(now).into_iter().filter_map(|pod| pod.node.as_deref()));
         }
@@ -198,6 +161,17 @@ impl Last {
 /// Lists of which a node depends on what is on it.
 fn lists(observed: &Observed) -> [&Views<Pod>; 4] {
     [&observed.pods, &observed.dra.pods, &observed.device_plugin.pods, &observed.validators]
+}
+
+/// Whether what is remembered of no node in particular, and nodes depend on, is the same. What is remembered of evictions is only looked at
+/// for nodes that are being upgraded.
+fn is_same_run(before: &Memory, now: &Memory) -> bool {
+    before.started_at == now.started_at
+        && before.taken_up == now.taken_up
+        && before.deadline == now.deadline
+        && before.configs == now.configs
+        && before.issued == now.issued
+        && before.own == now.own
 }
 
 /// Whether what concerns all nodes is the same. Workloads are only looked at for nodes that are being upgraded, which are never at rest;
@@ -236,32 +210,19 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
 
 /// What is kept of it.
 fn thin(observed: &Observed) -> Observed {
-    let Observed {
-        nodes,
-        operator,
-        cluster_policy,
-        nic_cluster_policy,
-        nvidia_drivers,
-        daemon_sets,
-        revisions,
-        pods,
-        dra,
-        device_plugin,
-        validators,
-        workloads,
-    } = observed;
+    let maintenances = observed.workloads.maintenances.clone();
     Observed {
-        nodes: nodes.clone(),
-        operator: operator.clone(),
-        cluster_policy: cluster_policy.clone(),
-        nic_cluster_policy: nic_cluster_policy.clone(),
-        nvidia_drivers: nvidia_drivers.clone(),
-        daemon_sets: daemon_sets.clone(),
-        revisions: revisions.clone(),
-        pods: pods.clone(),
-        dra: dra.clone(),
-        device_plugin: device_plugin.clone(),
-        validators: validators.clone(),
-        workloads: workload::Workloads { maintenances: workloads.maintenances.clone(), ..workload::Workloads::default() },
+        nodes: observed.nodes.clone(),
+        operator: observed.operator.clone(),
+        cluster_policy: observed.cluster_policy.clone(),
+        nic_cluster_policy: observed.nic_cluster_policy.clone(),
+        nvidia_drivers: observed.nvidia_drivers.clone(),
+        daemon_sets: observed.daemon_sets.clone(),
+        revisions: observed.revisions.clone(),
+        pods: observed.pods.clone(),
+        dra: observed.dra.clone(),
+        device_plugin: observed.device_plugin.clone(),
+        validators: observed.validators.clone(),
+        workloads: workload::Workloads { maintenances, ..workload::Workloads::default() },
     }
 }
