@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::rollout::action::NodePatch;
 use gpu_rollout::rollout::decide::{Action, decide};
 use gpu_rollout::rollout::memory::Memory;
-use gpu_rollout::rollout::observed::{Labels, Node, Observed, Pod};
+use gpu_rollout::rollout::observed::{Api, Labels, Node, Observed, Pod};
 use jiff::Timestamp;
 
 #[path = "fixture/settings.rs"]
@@ -81,6 +81,34 @@ fn in_the_middle(observed: &mut Observed) {
         if index % 2 == 0 {
             pod.revision = Some("newest".to_owned());
         }
+    }
+}
+
+/// The same as the vendor's controller leaves it: what is done and what is not has its label, and 25 nodes are under way.
+fn under_the_operator(observed: &mut Observed) {
+    if let Some(operator) = &mut observed.operator {
+        operator.version = Some("v26.7.0".to_owned());
+    }
+    if let Api::Served(Some(policy)) = &mut observed.cluster_policy {
+        policy.upgrade_policy.auto_upgrade = true;
+        policy.upgrade_policy.max_parallel = Some(PARALLEL);
+    }
+    let newest = |pod: &&Arc<Pod>| pod.revision.as_deref() == Some("newest");
+    let done: BTreeSet<String> = observed.pods.shared().filter(newest).filter_map(|pod| pod.node.clone()).collect();
+    let names: Vec<String> = observed.nodes.values().map(|node| node.name.clone()).collect();
+    let mut under_way = PARALLEL;
+    for name in names {
+        let node = observed.nodes.get_mut(&name).unwrap();
+        let state = if done.contains(&name) {
+            "upgrade-done"
+        } else if under_way > 0 {
+            under_way -= 1;
+            node.unschedulable = true;
+            "drain-required"
+        } else {
+            "upgrade-required"
+        };
+        node.labels.insert("nvidia.com/gpu-driver-upgrade-state".to_owned(), state.to_owned());
     }
 }
 
@@ -164,6 +192,7 @@ async fn a_small_change_among_ten_thousand_nodes() {
     in_the_middle(&mut middle);
     measure("drive, in the middle", middle.clone(), &settings, a_node);
     measure("drive, in the middle, a driver pod", middle.clone(), &settings, a_pod);
+    under_the_operator(&mut middle);
     let assist = Settings { mode: Mode::Assist, duties: vec![Duty::Settle, Duty::Wake, Duty::Reroll], ..settings.clone() };
     measure("assist, in the middle", middle.clone(), &assist, a_node);
     let observe = Settings { mode: Mode::Observe, duties: vec![Duty::Settle, Duty::Reroll], ..settings.clone() };

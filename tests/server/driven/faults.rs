@@ -1,7 +1,7 @@
 //! One call goes wrong, or the server is away from it on, and the process lives: it must come to the same end by itself.
 
 use super::moments::{Undisturbed, reached, strike};
-use super::stories::{STORIES, Story};
+use super::stories::{Story, numbered};
 use crate::fake::fault::Effect;
 use crate::fake::request::Entry;
 
@@ -26,7 +26,7 @@ fn happens(entry: &Entry, effect: Effect) -> bool {
 
 async fn disturb(step: usize, chosen: impl Fn(usize, usize) -> bool) {
     let mut count = 0;
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
             for (index, effect) in EFFECTS.into_iter().enumerate() {
@@ -37,7 +37,7 @@ async fn disturb(step: usize, chosen: impl Fn(usize, usize) -> bool) {
             }
         }
     }
-    assert!(count > STORIES.len() * 3, "{count} faults");
+    assert!(count > numbered().count() * 3, "{count} faults");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -69,7 +69,7 @@ async fn away(story: &Story, undisturbed: &Undisturbed, nth: usize, silent: bool
 }
 
 async fn leave(step: usize) {
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
             away(story, &undisturbed, nth, (turn + at).is_multiple_of(2)).await;

@@ -2,7 +2,7 @@
 //! at most one write more: the one that was in flight.
 
 use super::moments::{Undisturbed, reached};
-use super::stories::{STORIES, Story};
+use super::stories::{Story, numbered};
 use crate::fake::fault::Effect;
 use crate::fake::request::Entry;
 
@@ -23,7 +23,7 @@ async fn killed(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Ef
 /// Dies at the calls of the undisturbed runs, in the ways that are chosen. `step`: how many calls of the story with this number lie between.
 async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [Effect]) {
     let (mut calls, mut kills) = (0, 0);
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(at, step(at)) {
             calls += 1;
@@ -32,7 +32,7 @@ async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [
             }
         }
     }
-    assert!(kills > STORIES.len() * 3, "{kills} kills at {calls} calls");
+    assert!(kills > numbered().count() * 3, "{kills} kills at {calls} calls");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

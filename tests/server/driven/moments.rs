@@ -21,6 +21,9 @@ pub(crate) struct Undisturbed {
     waits_for_pods: Option<usize>,
 }
 
+/// Seconds after which all that was evicted has come up elsewhere, in every story.
+pub(crate) const COME_UP_SECONDS: u64 = 90;
+
 /// Each story is told once undisturbed, whichever test asks first.
 static TOLD: Mutex<BTreeMap<&'static str, Arc<Undisturbed>>> = Mutex::new(BTreeMap::new());
 
@@ -33,7 +36,7 @@ impl Undisturbed {
         let ended = fleet.run("pod-a").await;
         assert_eq!(ended.code, story.code, "{}: {}", story.name, ended.message);
         let calls = fleet.world.log();
-        fleet.world.pass(30).await;
+        fleet.world.pass(COME_UP_SECONDS).await;
         let waits_for_pods = story.patches.into_iter().max().filter(|_| story.evictions > 0);
         let told = Arc::new(Self { end: fleet.end(), writes: fleet.writes(), calls, waits_for_pods });
         TOLD.lock().unwrap().insert(story.name, Arc::clone(&told));
@@ -76,7 +79,7 @@ impl Undisturbed {
 
     /// The same end, safely, with at most so many writes more, each on an object of its own.
     pub(crate) async fn assert_same(&self, fleet: &Driven, more: usize, place: &str) {
-        fleet.world.pass(30).await;
+        fleet.world.pass(COME_UP_SECONDS).await;
         fleet.assert_safe(place);
         assert_eq!(fleet.end(), self.end, "{place}");
         let excess = self.excess(&fleet.writes());

@@ -77,6 +77,12 @@ const WELL: Story = Story {
     left: &[],
 };
 
+/// All of them with their numbers, or those whose name has `$STORY` in it: one that a soak failed at is told again by itself.
+pub(crate) fn numbered() -> impl Iterator<Item = (usize, &'static Story)> {
+    let named = std::env::var("STORY").unwrap_or_default();
+    STORIES.iter().enumerate().filter(move |(_, story)| story.name.contains(&named))
+}
+
 /// All of them.
 pub(crate) const STORIES: &[Story] = &[
     Story { name: "plain", make: || gpu(two_at_once), ..WELL },
@@ -210,10 +216,11 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "evictions that need a second attempt",
         make: || {
-            let deletion = PodDeletion { timeout_seconds: 10, ..PodDeletion::default() };
+            // Long enough that one call without an answer, and the pause after it, do not take all of an attempt.
+            let deletion = PodDeletion { timeout_seconds: 30, ..PodDeletion::default() };
             let fleet = gpu(|settings| settings.upgrade.policy.pod_deletion = Some(deletion.clone()));
             let fleet = fleet.serves("serve", "gpu-1", 2, true).protected("serve", 1);
-            fleet.with(|script| script.slow = [("serve", 50)].into())
+            fleet.with(|script| script.slow = [("serve", 70)].into())
         },
         patches: [3, TRIED_TWICE, 3],
         evictions: 2,

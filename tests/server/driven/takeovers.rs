@@ -10,8 +10,8 @@ use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::exit::ExitCode;
 use serde_json::{Value, json};
 
-use super::moments::{Undisturbed, reached};
-use super::stories::{STORIES, Story, TRIED_TWICE};
+use super::moments::{COME_UP_SECONDS, Undisturbed, reached};
+use super::stories::{STORIES, Story, TRIED_TWICE, numbered};
 use super::{Driven, NODES};
 use crate::fake::fault::{Break, Effect, Fault};
 use crate::fake::request::Request;
@@ -41,7 +41,7 @@ async fn interrupted(story: &Story, undisturbed: &Undisturbed, nth: usize) {
 }
 
 async fn interrupt(step: usize) {
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(at, step) {
             interrupted(story, &undisturbed, nth).await;
@@ -86,7 +86,7 @@ async fn handed_over(story: &Story, undisturbed: &Undisturbed, nth: usize, effec
 }
 
 async fn hand_over(step: usize) {
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
             let effect = if (turn + at).is_multiple_of(2) { Effect::Late(27) } else { Effect::Tell };
@@ -121,7 +121,7 @@ async fn taken(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let theirs = async {
         let held = leases.acquire(|_| ()).await.unwrap();
         assert!(held.is_valid());
-        fleet.world.pass(30).await;
+        fleet.world.pass(COME_UP_SECONDS).await;
         held.release().await;
     };
     let reconnected = async {
@@ -137,7 +137,7 @@ async fn taken(story: &Story, undisturbed: &Undisturbed, nth: usize) {
 }
 
 async fn take(step: usize) {
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(at, step) {
             taken(story, &undisturbed, nth).await;
@@ -264,7 +264,7 @@ async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let ended = fleet.run("pod-b").await;
     let place = undisturbed.place(story, "another image", nth);
     assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
-    fleet.world.pass(30).await;
+    fleet.world.pass(COME_UP_SECONDS).await;
     fleet.assert_safe(&place);
     let mut end = fleet.end();
     if story.code == ExitCode::Success {
@@ -283,7 +283,7 @@ async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
 }
 
 async fn replace(step: usize) {
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(at, step) {
             replaced(story, &undisturbed, nth).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::moments::Undisturbed;
-use super::stories::{STORIES, Story};
+use super::stories::{STORIES, Story, numbered};
 use crate::fake::fault::Break;
 
 /// How the hook's view is disturbed.
@@ -74,7 +74,7 @@ const PASTS: &[&[&str]] = &[&[], &["pods"], &["nodes"]];
 
 /// Each story in so many of the views, another one next, and with the past from another second on.
 async fn look(views: usize, pasts: impl Fn(usize) -> Vec<u64>) {
-    for (at, story) in STORIES.iter().enumerate() {
+    for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for turn in 0..views {
             seen(story, &undisturbed, &VIEWS[(at * views + turn) % VIEWS.len()]).await;
