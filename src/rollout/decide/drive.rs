@@ -4,7 +4,6 @@
 //! A node's actions are in order, its patch first: one that fails stops those behind it. What a patch changes is only built upon when it has
 //! been seen on the node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,30 +11,29 @@ use jiff::Timestamp;
 use crate::contract::driver::Traits;
 use crate::contract::duty::Duty;
 use crate::contract::policy::ForeignCordon;
-use crate::contract::record::{NodeRecord, Outcome};
-use crate::rollout::action::NodePatch;
 use crate::rollout::hold;
 use crate::rollout::node::{DriverPod, Operands};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::pause;
-use crate::rollout::upgrade::record::{Found, Record, VERSION, is_anothers, read};
+use crate::rollout::upgrade::record::{Found, Record, is_anothers, read};
 use crate::rollout::upgrade::state::State;
-use crate::rollout::upgrade::throttle::{Member, Throttle};
+use crate::rollout::upgrade::throttle::Member;
 
 use super::nodes::Judged;
 use super::rest::Driven;
 use super::sweep::Sweep;
-use super::{Action, Deciding, Fleet};
+use super::{Deciding, Fleet};
 
 mod advance;
 mod clear;
 mod end;
 mod others;
+mod patch;
+mod start;
 
-/// Seconds after which a patch that has not been seen is issued again.
-const REPEAT_SECONDS: u64 = 10;
+pub(super) use patch::{patch_of, put};
 
 /// A node, with all that its turn depends on.
 pub(super) struct Subject<'a> {
@@ -105,50 +103,6 @@ impl Deciding<'_> {
         self.begin(sweep, &all, ends, as_subject)
     }
 
-    /// Starts as many nodes as may be. The answer: by the places of the nodes, what those wait for that are not started, and that are.
-    fn begin<'s>(
-        &mut self,
-        sweep: &Sweep<'s>,
-        all: &[(&Driven, Option<&Subject<'_>>)],
-        ends: bool,
-        as_subject: impl Fn(&'s Node, Option<Arc<Reason>>) -> Subject<'s>,
-    ) -> Vec<Option<Arc<Reason>>> {
-        let mut candidates: Vec<(u32, usize)> =
-            all.iter().enumerate().filter_map(|(place, (driven, _))| Some((driven.candidate?, place))).collect();
-        if candidates.is_empty() {
-            self.evict();
-            return Vec::new();
-        }
-        // Nodes that were tried before come last: they must not keep the others from their turn.
-        candidates.sort_unstable();
-        let named = || sweep.listed.iter().zip(all).map(|(seen, (driven, _))| (&**seen.name, *driven));
-        let members: Vec<(&str, &Member)> = named().filter_map(|(name, driven)| Some((name, driven.member.as_ref()?))).collect();
-        let failed: Vec<String> = named().filter(|(_, driven)| driven.given_up).map(|(name, _)| name.to_owned()).collect();
-        let mut throttle = Throttle::new(&self.settings.upgrade, &members);
-        let barrier = self.barrier(failed, members.len(), ends);
-        let mut turns: Vec<Option<Arc<Reason>>> = vec![None; all.len()];
-        let mut last: Option<Arc<Reason>> = None;
-        for (again, place) in candidates {
-            let (seen, (driven, subject)) = (&sweep.listed[place], all[place]);
-            let Some(member) = &driven.member else {
-                // Limits know nothing of it: it has no driver pod that could be replaced.
-                turns[place] = Some(Reason::DriverPodMissing.into());
-                continue;
-            };
-            let refused = self.refused((&**seen.name, member), barrier.as_ref(), &mut throttle);
-            let reason = Reason::Upgrading(refused.unwrap_or_else(|| match subject {
-                Some(subject) => self.start(subject, again, self.settings.driver.traits()),
-                None => self.start(&as_subject(seen.node, None), again, self.settings.driver.traits()),
-            }));
-            // Most of them are refused for one and the same reason.
-            let reason = last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
-            turns[place] = Some(Arc::clone(&reason));
-            last = Some(reason);
-        }
-        self.evict();
-        turns
-    }
-
     /// Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
     /// must not make the fleet look larger for a moment.
     fn counts(&self, subject: &Subject<'_>) -> bool {
@@ -183,56 +137,6 @@ impl Deciding<'_> {
             unavailable: in_progress || node.unschedulable || !node.ready || self.other_driver(node).is_some(),
             group: topology.and_then(|topology| node.labels.get(&topology.label)).cloned(),
         }
-    }
-
-    /// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself when the
-    /// server did not take the patch.
-    pub(super) fn refused<'m>(
-        &self,
-        (name, member): (&'m str, &'m Member),
-        barrier: Option<&Upgrading>,
-        throttle: &mut Throttle<'m>,
-    ) -> Option<Upgrading> {
-        let over = self.now >= self.memory.deadline;
-        if !over && self.memory.patched.get(name).is_some_and(|patched| patched.starts) {
-            return None;
-        }
-        if let Some(Upgrading::NoTime { deadline, per_node, .. }) = barrier {
-            // More time is the wrong advice to somebody whose nodes are held up by others.
-            return Some(Upgrading::NoTime { deadline: *deadline, per_node: *per_node, held: throttle.standing(member) });
-        }
-        if let Some(barrier) = barrier {
-            return Some(barrier.clone());
-        }
-        throttle.start(name, member).err().map(Upgrading::Refused)
-    }
-
-    /// Whether the run has waited for the node so far.
-    pub(super) fn is_under_way(&self, node: &Node) -> bool {
-        let is_open = |record: &NodeRecord| record.uid == node.uid && record.outcome.is_none();
-        node.created <= self.memory.started_at && self.memory.nodes.get(&node.name).is_some_and(is_open)
-    }
-
-    /// What forbids every start. `failed`: the nodes that were given up, of so many; `ends`: a node comes to its end in this very decision.
-    pub(super) fn barrier(&mut self, failed: Vec<String>, of: usize, ends: bool) -> Option<Upgrading> {
-        let budget = self.settings.upgrade.failure_budget.of(of);
-        if failed.len() > budget {
-            return Some(Upgrading::FailureBudget { failed: failed.into(), budget });
-        }
-        let per_node = self.settings.per_node_seconds;
-        if super::after(self.now, per_node) > self.memory.deadline {
-            return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node, held: None });
-        }
-        let soak = self.settings.upgrade.soak_seconds;
-        if soak == 0 {
-            return None;
-        }
-        // Nodes that are left alone were not upgraded.
-        let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(Outcome::Done | Outcome::Failed));
-        let ended = self.memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
-        let last = ended.filter(|since| *since >= self.memory.started_at).chain(ends.then_some(self.now)).max()?;
-        let until = super::after(last, soak);
-        (!self.passed(last, soak)).then_some(Upgrading::Soak { until })
     }
 
     /// A failed node that will not be tried again under this digest.
@@ -329,76 +233,6 @@ impl Deciding<'_> {
         }
         None
     }
-
-    /// Starts a node: cordon, state and record in one patch. `again`: it failed before, and this is one more attempt.
-    fn start(&mut self, subject: &Subject<'_>, again: u32, traits: &Traits) -> Upgrading {
-        let requested = asked_for(subject.node, traits) || subject.record().is_some_and(|record| record.requested);
-        let restart_only = again == 0 && is_restart_only(subject, traits);
-        let before = subject.record().filter(|record| record.digest == self.settings.digest);
-        let after_restart = before.and_then(|record| record.failure.as_ref()).is_some_and(|failure| !failure.cause.is_before_restart());
-        let state = if restart_only || after_restart {
-            State::PodRestartRequired
-        } else if self.settings.upgrade.policy.wait_for_completion.is_some() {
-            State::WaitForJobsRequired
-        } else {
-            self.after_jobs()
-        };
-        let cordoned = !subject.node.unschedulable || subject.record().is_some_and(|record| record.cordoned);
-        let record = Record {
-            version: VERSION,
-            state,
-            since: self.now,
-            started: self.now,
-            digest: self.settings.digest.clone(),
-            cordoned,
-            recordoned: 0,
-            steps: BTreeMap::from([(state, self.now)]),
-            restart_only,
-            requested,
-            daemon_set: self.settings.own_daemon_set(),
-            attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
-            failure: None,
-        };
-        let mut patch = patch_of(subject.node);
-        put(&mut patch, &record, traits);
-        if subject.node.annotations.contains_key(traits.requested) {
-            patch.annotations.insert(traits.requested.to_owned(), None);
-        }
-        hold::release(subject.node, self.settings.driver, &mut patch);
-        patch.unschedulable = (!subject.node.unschedulable).then_some(true);
-        self.issue(patch, true);
-        Upgrading::Cordoning
-    }
-
-    /// Issues a patch, unless one for the same state of the node is under way.
-    pub(super) fn issue(&mut self, mut patch: NodePatch, starts: bool) -> bool {
-        if let Some(patched) = self.memory.patched.get(&patch.node)
-            && patched.version == patch.version
-            && !self.passed(patched.at, REPEAT_SECONDS)
-        {
-            return false;
-        }
-        let patched = super::super::memory::Patched { version: patch.version.clone(), at: self.now, starts };
-        self.memory.patched.insert(patch.node.clone(), patched);
-        self.passed(self.now, REPEAT_SECONDS);
-        patch.starts = starts;
-        self.actions.push(Action::PatchNode(patch));
-        true
-    }
-
-    /// A patch is over when the node has been seen at another version, or is gone.
-    pub(super) fn forget_seen_patches(&mut self) {
-        let nodes = &self.observed.nodes;
-        self.memory.patched.retain(|name, patched| nodes.get(name).is_some_and(|node| node.version == patched.version));
-    }
-
-    /// Whether a patch of the node is under way: what it will change has not been seen.
-    fn is_patched(&mut self, node: &Node) -> bool {
-        match self.memory.patched.get(&node.name).map(|patched| patched.at) {
-            Some(at) => !self.passed(at, REPEAT_SECONDS),
-            None => false,
-        }
-    }
 }
 
 /// `identity`: the DaemonSet that the run is about, where nothing else tells.
@@ -412,11 +246,6 @@ pub(super) fn subject<'n>(
     // What stands there for another DaemonSet is not ours to go on with.
     let found = if is_anothers(node, traits, identity) { Found::Nothing } else { read(node, traits) };
     Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found, left }
-}
-
-/// An empty patch of the node as it was seen.
-pub(super) fn patch_of(node: &Node) -> NodePatch {
-    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
 }
 
 /// How it stands with a node.
@@ -436,25 +265,6 @@ fn reason_of(turn: Turn) -> Reason {
         Turn::Waits(reason) => reason,
         Turn::Over | Turn::Left | Turn::Candidate(_) => Reason::Upgrading(Upgrading::GivingBack),
     }
-}
-
-/// Puts state label and record into a patch.
-pub(super) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
-    patch.labels.insert(traits.own_state_label.to_owned(), Some(record.state.name().to_owned()));
-    patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
-}
-
-/// Takes the note away by which the vendor's controller leaves our cordon, where we let go of the node with it.
-fn take_note(patch: &mut NodePatch, node: &Node, record: &Record, traits: &Traits) {
-    if record.steps.contains_key(&State::Lifted) && node.annotations.contains_key(traits.initially_unschedulable) {
-        patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
-    }
-}
-
-/// Takes both away.
-fn remove(patch: &mut NodePatch, traits: &Traits) {
-    patch.labels.insert(traits.own_state_label.to_owned(), None);
-    patch.annotations.insert(traits.own_record.to_owned(), None);
 }
 
 /// Whether the node's driver has to be replaced, or somebody asks for it.

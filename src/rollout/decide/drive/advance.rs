@@ -16,7 +16,8 @@ use crate::rollout::upgrade::state::State;
 
 use super::super::{Action, Deciding, after};
 use super::clear::Clearing;
-use super::{Subject, Turn, patch_of, put, remove, take_note};
+use super::patch::{REPEAT_SECONDS, patch_of, put, remove, take_note};
+use super::{Subject, Turn};
 
 /// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
 const MOST_RESTARTS: i32 = 10;
@@ -279,10 +280,10 @@ impl Deciding<'_> {
         let Some(driver) = &subject.pod else { return };
         let pod = driver.pod;
         match self.memory.issued.get(&pod.uid).copied() {
-            Some(issued) if !self.passed(issued, super::REPEAT_SECONDS) => {}
+            Some(issued) if !self.passed(issued, REPEAT_SECONDS) => {}
             Some(_) | None => {
                 self.memory.issued.insert(pod.uid.clone(), self.now);
-                self.passed(self.now, super::REPEAT_SECONDS);
+                self.passed(self.now, REPEAT_SECONDS);
                 actions.push(Action::DeleteDriver(PodDeletion {
                     node: subject.node.name.clone(),
                     namespace: pod.namespace.clone(),

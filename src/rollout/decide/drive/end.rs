@@ -11,7 +11,8 @@ use crate::rollout::upgrade::record::{Failure, Record};
 use crate::rollout::upgrade::state::State;
 
 use super::super::Deciding;
-use super::{Subject, Turn, patch_of, put, reason_of, remove, take_note};
+use super::patch::{patch_of, put, remove, take_note};
+use super::{Subject, Turn, reason_of};
 
 impl Deciding<'_> {
     /// Takes away what is ours, except for a cordon that is not known to be.

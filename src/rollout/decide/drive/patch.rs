@@ -1,0 +1,68 @@
+//! Patches of nodes: what is put into them, and that none is issued twice before it is seen.
+
+use crate::contract::driver::Traits;
+use crate::rollout::action::NodePatch;
+use crate::rollout::decide::{Action, Deciding};
+use crate::rollout::memory::Patched;
+use crate::rollout::observed::Node;
+use crate::rollout::upgrade::record::Record;
+use crate::rollout::upgrade::state::State;
+
+/// Seconds after which a patch that has not been seen is issued again.
+pub(super) const REPEAT_SECONDS: u64 = 10;
+
+impl Deciding<'_> {
+    /// Issues a patch, unless one for the same state of the node is under way.
+    pub(in crate::rollout::decide) fn issue(&mut self, mut patch: NodePatch, starts: bool) -> bool {
+        if let Some(patched) = self.memory.patched.get(&patch.node)
+            && patched.version == patch.version
+            && !self.passed(patched.at, REPEAT_SECONDS)
+        {
+            return false;
+        }
+        let patched = Patched { version: patch.version.clone(), at: self.now, starts };
+        self.memory.patched.insert(patch.node.clone(), patched);
+        self.passed(self.now, REPEAT_SECONDS);
+        patch.starts = starts;
+        self.actions.push(Action::PatchNode(patch));
+        true
+    }
+
+    /// A patch is over when the node has been seen at another version, or is gone.
+    pub(in crate::rollout::decide) fn forget_seen_patches(&mut self) {
+        let nodes = &self.observed.nodes;
+        self.memory.patched.retain(|name, patched| nodes.get(name).is_some_and(|node| node.version == patched.version));
+    }
+
+    /// Whether a patch of the node is under way: what it will change has not been seen.
+    pub(super) fn is_patched(&mut self, node: &Node) -> bool {
+        match self.memory.patched.get(&node.name).map(|patched| patched.at) {
+            Some(at) => !self.passed(at, REPEAT_SECONDS),
+            None => false,
+        }
+    }
+}
+
+/// An empty patch of the node as it was seen.
+pub(in crate::rollout::decide) fn patch_of(node: &Node) -> NodePatch {
+    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
+}
+
+/// Puts state label and record into a patch.
+pub(in crate::rollout::decide) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
+    patch.labels.insert(traits.own_state_label.to_owned(), Some(record.state.name().to_owned()));
+    patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
+}
+
+/// Takes the note away by which the vendor's controller leaves our cordon, where we let go of the node with it.
+pub(super) fn take_note(patch: &mut NodePatch, node: &Node, record: &Record, traits: &Traits) {
+    if record.steps.contains_key(&State::Lifted) && node.annotations.contains_key(traits.initially_unschedulable) {
+        patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
+    }
+}
+
+/// Takes both away.
+pub(super) fn remove(patch: &mut NodePatch, traits: &Traits) {
+    patch.labels.insert(traits.own_state_label.to_owned(), None);
+    patch.annotations.insert(traits.own_record.to_owned(), None);
+}

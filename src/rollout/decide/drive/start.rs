@@ -1,0 +1,156 @@
+//! Which nodes are started: what forbids every start, what a limit refuses, and the patch with which an upgrade begins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::contract::driver::Traits;
+use crate::contract::record::{NodeRecord, Outcome};
+use crate::rollout::decide::rest::Driven;
+use crate::rollout::decide::sweep::Sweep;
+use crate::rollout::decide::{Deciding, after};
+use crate::rollout::hold;
+use crate::rollout::observed::Node;
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::record::{Record, VERSION};
+use crate::rollout::upgrade::state::State;
+use crate::rollout::upgrade::throttle::{Member, Throttle};
+
+use super::patch::{patch_of, put};
+use super::{Subject, asked_for, is_restart_only};
+
+impl Deciding<'_> {
+    /// Starts as many nodes as may be. The answer: by the places of the nodes, what those wait for that are not started, and that are.
+    pub(super) fn begin<'s>(
+        &mut self,
+        sweep: &Sweep<'s>,
+        all: &[(&Driven, Option<&Subject<'_>>)],
+        ends: bool,
+        as_subject: impl Fn(&'s Node, Option<Arc<Reason>>) -> Subject<'s>,
+    ) -> Vec<Option<Arc<Reason>>> {
+        let mut candidates: Vec<(u32, usize)> =
+            all.iter().enumerate().filter_map(|(place, (driven, _))| Some((driven.candidate?, place))).collect();
+        if candidates.is_empty() {
+            self.evict();
+            return Vec::new();
+        }
+        // Nodes that were tried before come last: they must not keep the others from their turn.
+        candidates.sort_unstable();
+        let named = || sweep.listed.iter().zip(all).map(|(seen, (driven, _))| (&**seen.name, *driven));
+        let members: Vec<(&str, &Member)> = named().filter_map(|(name, driven)| Some((name, driven.member.as_ref()?))).collect();
+        let failed: Vec<String> = named().filter(|(_, driven)| driven.given_up).map(|(name, _)| name.to_owned()).collect();
+        let mut throttle = Throttle::new(&self.settings.upgrade, &members);
+        let barrier = self.barrier(failed, members.len(), ends);
+        let mut turns: Vec<Option<Arc<Reason>>> = vec![None; all.len()];
+        let mut last: Option<Arc<Reason>> = None;
+        for (again, place) in candidates {
+            let (seen, (driven, subject)) = (&sweep.listed[place], all[place]);
+            let Some(member) = &driven.member else {
+                // Limits know nothing of it: it has no driver pod that could be replaced.
+                turns[place] = Some(Reason::DriverPodMissing.into());
+                continue;
+            };
+            let refused = self.refused((&**seen.name, member), barrier.as_ref(), &mut throttle);
+            let reason = Reason::Upgrading(refused.unwrap_or_else(|| match subject {
+                Some(subject) => self.start(subject, again, self.settings.driver.traits()),
+                None => self.start(&as_subject(seen.node, None), again, self.settings.driver.traits()),
+            }));
+            // Most of them are refused for one and the same reason.
+            let reason = last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
+            turns[place] = Some(Arc::clone(&reason));
+            last = Some(reason);
+        }
+        self.evict();
+        turns
+    }
+
+    /// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself when the
+    /// server did not take the patch.
+    pub(in crate::rollout::decide) fn refused<'m>(
+        &self,
+        (name, member): (&'m str, &'m Member),
+        barrier: Option<&Upgrading>,
+        throttle: &mut Throttle<'m>,
+    ) -> Option<Upgrading> {
+        let over = self.now >= self.memory.deadline;
+        if !over && self.memory.patched.get(name).is_some_and(|patched| patched.starts) {
+            return None;
+        }
+        if let Some(Upgrading::NoTime { deadline, per_node, .. }) = barrier {
+            // More time is the wrong advice to somebody whose nodes are held up by others.
+            return Some(Upgrading::NoTime { deadline: *deadline, per_node: *per_node, held: throttle.standing(member) });
+        }
+        if let Some(barrier) = barrier {
+            return Some(barrier.clone());
+        }
+        throttle.start(name, member).err().map(Upgrading::Refused)
+    }
+
+    /// Whether the run has waited for the node so far.
+    pub(in crate::rollout::decide) fn is_under_way(&self, node: &Node) -> bool {
+        let is_open = |record: &NodeRecord| record.uid == node.uid && record.outcome.is_none();
+        node.created <= self.memory.started_at && self.memory.nodes.get(&node.name).is_some_and(is_open)
+    }
+
+    /// What forbids every start. `failed`: the nodes that were given up, of so many; `ends`: a node comes to its end in this very decision.
+    pub(in crate::rollout::decide) fn barrier(&mut self, failed: Vec<String>, of: usize, ends: bool) -> Option<Upgrading> {
+        let budget = self.settings.upgrade.failure_budget.of(of);
+        if failed.len() > budget {
+            return Some(Upgrading::FailureBudget { failed: failed.into(), budget });
+        }
+        let per_node = self.settings.per_node_seconds;
+        if after(self.now, per_node) > self.memory.deadline {
+            return Some(Upgrading::NoTime { deadline: self.memory.deadline, per_node, held: None });
+        }
+        let soak = self.settings.upgrade.soak_seconds;
+        if soak == 0 {
+            return None;
+        }
+        // Nodes that are left alone were not upgraded.
+        let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(Outcome::Done | Outcome::Failed));
+        let ended = self.memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
+        let last = ended.filter(|since| *since >= self.memory.started_at).chain(ends.then_some(self.now)).max()?;
+        let until = after(last, soak);
+        (!self.passed(last, soak)).then_some(Upgrading::Soak { until })
+    }
+
+    /// Starts a node: cordon, state and record in one patch. `again`: it failed before, and this is one more attempt.
+    fn start(&mut self, subject: &Subject<'_>, again: u32, traits: &Traits) -> Upgrading {
+        let requested = asked_for(subject.node, traits) || subject.record().is_some_and(|record| record.requested);
+        let restart_only = again == 0 && is_restart_only(subject, traits);
+        let before = subject.record().filter(|record| record.digest == self.settings.digest);
+        let after_restart = before.and_then(|record| record.failure.as_ref()).is_some_and(|failure| !failure.cause.is_before_restart());
+        let state = if restart_only || after_restart {
+            State::PodRestartRequired
+        } else if self.settings.upgrade.policy.wait_for_completion.is_some() {
+            State::WaitForJobsRequired
+        } else {
+            self.after_jobs()
+        };
+        let cordoned = !subject.node.unschedulable || subject.record().is_some_and(|record| record.cordoned);
+        let record = Record {
+            version: VERSION,
+            state,
+            since: self.now,
+            started: self.now,
+            digest: self.settings.digest.clone(),
+            cordoned,
+            recordoned: 0,
+            steps: BTreeMap::from([(state, self.now)]),
+            restart_only,
+            requested,
+            daemon_set: self.settings.own_daemon_set(),
+            attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
+            failure: None,
+        };
+        let mut patch = patch_of(subject.node);
+        put(&mut patch, &record, traits);
+        if subject.node.annotations.contains_key(traits.requested) {
+            patch.annotations.insert(traits.requested.to_owned(), None);
+        }
+        hold::release(subject.node, self.settings.driver, &mut patch);
+        patch.unschedulable = (!subject.node.unschedulable).then_some(true);
+        self.issue(patch, true);
+        Upgrading::Cordoning
+    }
+}
