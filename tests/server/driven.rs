@@ -29,6 +29,7 @@ pub(crate) mod objects;
 pub(crate) mod play;
 mod restored;
 pub(crate) mod stories;
+mod straight_line;
 mod takeovers;
 mod views;
 
