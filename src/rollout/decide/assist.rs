@@ -56,7 +56,7 @@ struct Retries {
 
 impl Deciding<'_> {
     /// Assists the vendor's controller. `left`: what each node waits for apart from that; the answer: with why the controller does not
-    /// move it. A node at rest is only looked at again if the controller gave it up, and where the nodes are steered.
+    /// move it. A node at rest is only looked at again if the controller gave it up.
     pub(super) fn assist(&mut self, sweep: &Sweep<'_>, left: Vec<Option<Arc<Reason>>>, fleet: &Fleet<'_>) -> Vec<Option<Arc<Reason>>> {
         self.forget_seen_patches();
         let traits = self.settings.driver.traits();
@@ -68,11 +68,11 @@ impl Deciding<'_> {
         let roll = self.roll(sweep.since);
         let outlook = self.vendor(generation, sweep.since, &roll);
         self.wake(generation, &outlook.moves, sweep, fleet.operands.as_ref(), traits);
-        let (mut whys, steers) = (outlook.whys(), self.settings.has(Duty::Steer));
+        let mut whys = outlook.whys();
         let explained = |(seen, reason): (&Seen<'_>, Option<Arc<Reason>>)| {
             let reason = whys.with_why(seen.name, reason);
             let given_up = matches!(reason.as_deref(), Some(Reason::UpgradeFailed { .. }));
-            if seen.rest.is_some() && !steers && !given_up {
+            if seen.rest.is_some() && !given_up {
                 return reason;
             }
             let node = seen.node;
@@ -266,9 +266,7 @@ impl Deciding<'_> {
         }
         Some(Reason::Upgrading(Upgrading::Retry { message: message.to_owned(), attempts, limit, at }))
     }
-}
 
-impl Deciding<'_> {
     /// Whether one more node may be in progress: the cordon of one that is tried again would let it pass the controller's limits.
     fn has_room(&self, traits: &Traits) -> bool {
         let limit = upgrade_policy(self.observed, self.settings.driver).and_then(|policy| policy.max_parallel).unwrap_or(1);

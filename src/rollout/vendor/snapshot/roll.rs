@@ -9,7 +9,7 @@ use super::super::super::named::Named;
 use super::super::super::observed::{Observed, OnNode, Pod};
 use super::super::throttle::slots_of;
 use super::build::{Order, Tables, Taken};
-use super::{Inputs, Lot, Quiet, Snapshot};
+use super::{Entry, Inputs, Lot, Quiet, Snapshot};
 
 /// All nodes with driver pods, in short. Of two drivers, or of two sets of DaemonSets, revisions and policies, there are two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,11 +61,14 @@ impl Roll {
                 continue;
             }
             let node = observed.nodes.get(name);
-            let entry = |seat| Some(tables.entry(node?, Seat::taken(seat), &order));
-            let lots = seats.iter().map(|seat| entry(seat).filter(|_| !seat.pod.unbound).map_or(Lot::Open, |entry| entry.lot()));
+            let mut entries: Vec<Option<Entry<'_>>> = Vec::with_capacity(seats.len());
+            for seat in &seats {
+                entries.push(node.filter(|_| !seat.pod.unbound).map(|node| tables.entry(node, seat.taken(), &order)));
+            }
             // One of several that is open opens all.
+            let lots = entries.iter().map(|entry| entry.as_ref().map_or(Lot::Open, Entry::lot));
             let lot = lots.reduce(|one, other| if one == other { one } else { Lot::Open }).unwrap_or(Lot::Open);
-            let owner = seats.first().and_then(entry).and_then(|entry| entry.owner).map(Box::from);
+            let owner = entries.iter().flatten().find_map(|entry| entry.owner).map(Box::from);
             self.nodes.insert(name, Kept { lot, owner, seats });
         }
     }
