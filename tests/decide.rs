@@ -133,7 +133,8 @@ fn a_turn(observed: &mut Observed, number: usize) {
     let state = "nvidia.com/gpu-driver-upgrade-state";
     let is = |node: &Node, value: &str| node.labels.get(state).is_some_and(|found| found == value);
     let find = |value: &str| observed.nodes.values().filter(|node| is(node, value)).map(|node| node.name.clone()).nth(number % 7);
-    let (from, to) = if number % 4 == 0 { ("upgrade-required", "cordon-required") } else { ("cordon-required", "upgrade-required") };
+    let (from, to) =
+        if number.is_multiple_of(4) { ("upgrade-required", "cordon-required") } else { ("cordon-required", "upgrade-required") };
     let name = find(from).or_else(|| observed.nodes.values().find(|node| is(node, from)).map(|node| node.name.clone()));
     if let Some(node) = name.and_then(|name| observed.nodes.get_mut(&name)) {
         node.labels.insert(state.to_owned(), to.to_owned());

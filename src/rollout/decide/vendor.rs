@@ -135,21 +135,16 @@ impl Deciding<'_> {
     /// Since when nothing has happened that every release watches.
     fn asleep_since(&mut self, since: Option<&Since<'_>>) -> Timestamp {
         let traits = self.settings.driver.traits();
-        let seen = match (since, self.memory.vendor_seen) {
-            (Some(since), Some((before, _))) => since.changed.iter().fold(before, |sum, name| {
-                let (old, new) = (since.before(name), self.observed.nodes.get(name));
-                sum.wrapping_sub(mark(old, traits)).wrapping_add(mark(new, traits))
-            }),
-            (Some(_) | None, _) => {
-                let mut hasher = DefaultHasher::new();
-                fingerprint(self.observed).hash(&mut hasher);
-                for daemon_set in &self.observed.daemon_sets {
-                    (&daemon_set.uid, &daemon_set.images, &daemon_set.template_labels, &daemon_set.config_digest).hash(&mut hasher);
-                }
-                let marks = self.observed.nodes.values().map(|node| mark(Some(node), traits));
-                marks.fold(hasher.finish(), u64::wrapping_add)
-            }
-        };
+        let kept = since.zip(self.memory.vendor_seen);
+        let seen = kept.map_or_else(
+            || self.observed.nodes.values().map(|node| mark(Some(node), traits)).fold(self.fleet_mark(), u64::wrapping_add),
+            |(since, (before, _))| {
+                since.changed.iter().fold(before, |sum, name| {
+                    let (old, new) = (since.before(name), self.observed.nodes.get(name));
+                    sum.wrapping_sub(mark(old, traits)).wrapping_add(mark(new, traits))
+                })
+            },
+        );
         match self.memory.vendor_seen {
             Some((before, since)) if before == seen => since,
             Some(_) | None => {
@@ -157,6 +152,16 @@ impl Deciding<'_> {
                 self.now
             }
         }
+    }
+
+    /// A hash over what every release watches of the fleet as a whole.
+    fn fleet_mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        fingerprint(self.observed).hash(&mut hasher);
+        for daemon_set in &self.observed.daemon_sets {
+            (&daemon_set.uid, &daemon_set.images, &daemon_set.template_labels, &daemon_set.config_digest).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
