@@ -128,6 +128,20 @@ fn a_pod(observed: &mut Observed, number: usize) {
     observed.pods = observed.pods.succeeded_by(observed.pods.shared().enumerate().map(replaced));
 }
 
+/// The controller comes to the next step of one node and to the first of another, in turn.
+fn a_turn(observed: &mut Observed, number: usize) {
+    let state = "nvidia.com/gpu-driver-upgrade-state";
+    let is = |node: &Node, value: &str| node.labels.get(state).is_some_and(|found| found == value);
+    let find = |value: &str| observed.nodes.values().filter(|node| is(node, value)).map(|node| node.name.clone()).nth(number % 7);
+    let (from, to) =
+        if number.is_multiple_of(4) { ("upgrade-required", "cordon-required") } else { ("cordon-required", "upgrade-required") };
+    let name = find(from).or_else(|| observed.nodes.values().find(|node| is(node, from)).map(|node| node.name.clone()));
+    if let Some(node) = name.and_then(|name| observed.nodes.get_mut(&name)) {
+        node.labels.insert(state.to_owned(), to.to_owned());
+        node.version.push('2');
+    }
+}
+
 fn row(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let shown = |time: Duration| time.as_secs_f64() * 1e3;
@@ -195,6 +209,10 @@ async fn a_small_change_among_ten_thousand_nodes() {
     under_the_operator(&mut middle);
     let assist = Settings { mode: Mode::Assist, duties: vec![Duty::Settle, Duty::Wake, Duty::Reroll], ..settings.clone() };
     measure("assist, in the middle", middle.clone(), &assist, a_node);
+    measure("assist, in the middle, a driver pod", middle.clone(), &assist, a_pod);
+    measure("assist, in the middle, a slot that turns", middle.clone(), &assist, a_turn);
     let observe = Settings { mode: Mode::Observe, duties: vec![Duty::Settle, Duty::Reroll], ..settings.clone() };
-    measure("observe, in the middle", middle, &observe, a_node);
+    measure("observe, in the middle", middle.clone(), &observe, a_node);
+    let steer = Settings { mode: Mode::Steer, duties: vec![Duty::Settle, Duty::Wake, Duty::Steer, Duty::Reroll], ..settings.clone() };
+    measure("steer, in the middle", middle, &steer, a_node);
 }

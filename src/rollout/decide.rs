@@ -20,6 +20,7 @@ use super::plugin::Plugins;
 use super::pods::pace::History;
 use super::reason::{Reason, Wait};
 use super::spec::observed_spec;
+use super::vendor::snapshot::Roll;
 
 mod assist;
 mod drive;
@@ -31,6 +32,7 @@ mod rest;
 mod restart;
 mod steer;
 mod sweep;
+mod vendor;
 
 pub use assist::WAKE_VALUE;
 pub use rest::Rest;
@@ -130,6 +132,8 @@ struct Deciding<'a> {
     /// Nodes whose plugin is away because of us, and those of them that have failed.
     away: usize,
     away_for_good: usize,
+    /// What the vendor's controller sees of the nodes, where it was asked for.
+    roll: Option<Roll>,
 }
 
 /// Decides. `observed` must come from caches that are all in step with the API server.
@@ -154,6 +158,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         restless: BTreeSet::new(),
         away: 0,
         away_for_good: 0,
+        roll: None,
     };
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
     let since = memory.rest.since(observed, settings, memory, now);

@@ -288,6 +288,11 @@ impl Reason {
         )
     }
 
+    /// Whether it can tell why the vendor's controller does not move the node.
+    pub fn asks_why(&self) -> bool {
+        matches!(self, Self::DriverOutOfDate { .. } | Self::UpgradeUnfinished { .. })
+    }
+
     /// The same, and why the vendor's controller does not move the node.
     #[must_use]
     pub fn with_why(mut self, wait: Option<&vendor::explain::Wait>) -> Self {

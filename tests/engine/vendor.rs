@@ -2,5 +2,6 @@
 
 mod explain;
 mod replay;
+mod roll;
 mod story;
 mod world;

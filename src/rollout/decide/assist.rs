@@ -5,7 +5,7 @@
 //! state label of a node that is not part of its state. All of it is ours by name, and goes again.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,16 +20,14 @@ use crate::rollout::spec::upgrade_policy;
 use crate::rollout::upgrade::cause::pause;
 use crate::rollout::upgrade::record::{Found, read};
 use crate::rollout::upgrade::state::State::Lifted;
-use crate::rollout::vendor::explain::{Waiting, looked_through};
 use crate::rollout::vendor::generation::Generation;
-use crate::rollout::vendor::operator::work;
-use crate::rollout::vendor::pass::Options;
 use crate::rollout::vendor::predict::Move;
 use crate::rollout::vendor::state::State;
 use crate::rollout::vendor::wake::Change;
 use crate::rollout::{abort, hold};
 
 use super::drive::patch_of;
+use super::sweep::{Seen, Sweep};
 use super::{Deciding, Fleet};
 
 /// Seconds that the controller gets to go on by itself before it is woken: what it watches it acts on in less.
@@ -57,51 +55,41 @@ struct Retries {
 }
 
 impl Deciding<'_> {
-    /// Assists the vendor's controller. The answer: what the nodes wait for, with why the controller does not move them.
-    /// `rests`: the nodes of which nothing has changed since the last decision found nothing to do for them; only one that the controller
-    /// gave up is looked at again.
-    pub(super) fn assist(
-        &mut self,
-        nodes: &[&Node],
-        reasons: Vec<Option<Reason>>,
-        fleet: &Fleet<'_>,
-        rests: impl Fn(usize) -> bool,
-    ) -> Vec<Option<Reason>> {
+    /// Assists the vendor's controller. `left`: what each node waits for apart from that; the answer: with why the controller does not
+    /// move it. A node at rest is only looked at again if the controller gave it up.
+    pub(super) fn assist(&mut self, sweep: &Sweep<'_>, left: Vec<Option<Arc<Reason>>>, fleet: &Fleet<'_>) -> Vec<Option<Arc<Reason>>> {
         self.forget_seen_patches();
         let traits = self.settings.driver.traits();
         let Some(generation) = self.generation() else {
             self.notes.push("the operator's version cannot be told: it is not woken".to_owned());
-            return reasons;
+            return left;
         };
-        self.clean_bystanders(traits);
-        let (moves, waits) = self.vendor(generation);
-        self.wake(generation, &moves, nodes, fleet.operands.as_ref(), traits);
-        let mut waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
-        let explained = |(place, (node, reason)): (usize, (&&Node, Option<Reason>))| {
-            let why = waits.remove(node.name.as_str());
-            let reason = reason.map(|reason| reason.with_why(why.map(|waiting| &waiting.wait)));
-            if rests(place) && !matches!(reason, Some(Reason::UpgradeFailed { .. })) {
+        self.clean_bystanders(sweep, traits);
+        let roll = self.roll(sweep.since);
+        let outlook = self.vendor(generation, sweep.since, &roll);
+        self.wake(generation, &outlook.moves, sweep, fleet.operands.as_ref(), traits);
+        let mut whys = outlook.whys();
+        let explained = |(seen, reason): (&Seen<'_>, Option<Arc<Reason>>)| {
+            let reason = whys.with_why(seen.name, reason);
+            let given_up = matches!(reason.as_deref(), Some(Reason::UpgradeFailed { .. }));
+            if seen.rest.is_some() && !given_up {
                 return reason;
             }
-            let retried = match &reason {
-                Some(Reason::UpgradeFailed { .. }) => self.retry(node, fleet.operands.as_ref(), traits),
-                Some(_) | None => None,
-            };
-            let released = self.released(node);
-            released.or(retried).or(reason).or_else(|| self.clean(node, traits)).or_else(|| self.left_behind(node))
+            let node = seen.node;
+            let retried = if given_up { self.retry(node, fleet.operands.as_ref(), traits) } else { None };
+            let ours = self.released(node).or(retried).map(Arc::new);
+            ours.or(reason).or_else(|| self.clean(node, traits).or_else(|| self.left_behind(node)).map(Arc::new))
         };
-        nodes.iter().zip(reasons).enumerate().map(explained).collect()
+        sweep.listed.iter().zip(left).map(explained).collect()
     }
 
     /// Why the vendor's controller does not move the nodes, where the hook only observes.
-    pub(super) fn explained(&mut self, nodes: &[&Node], reasons: Vec<Option<Reason>>) -> Vec<Option<Reason>> {
-        let Some(generation) = self.generation() else { return reasons };
-        let (_, waits) = self.vendor(generation);
-        let waits: BTreeMap<&str, &Waiting> = waits.iter().map(|waiting| (waiting.node.as_str(), waiting)).collect();
-        let explained = |(node, reason): (&&Node, Option<Reason>)| {
-            reason.map(|reason| reason.with_why(waits.get(node.name.as_str()).map(|waiting| &waiting.wait)))
-        };
-        nodes.iter().zip(reasons).map(explained).collect()
+    pub(super) fn explained(&mut self, sweep: &Sweep<'_>, left: Vec<Option<Arc<Reason>>>) -> Vec<Option<Arc<Reason>>> {
+        let Some(generation) = self.generation() else { return left };
+        let roll = self.roll(sweep.since);
+        let outlook = self.vendor(generation, sweep.since, &roll);
+        let mut whys = outlook.whys();
+        sweep.listed.iter().zip(left).map(|(seen, reason)| whys.with_why(seen.name, reason)).collect()
     }
 
     /// A hold that mode `steer` left on the node: nobody would let go of it.
@@ -126,51 +114,8 @@ impl Deciding<'_> {
         Some(Reason::Upgrading(Upgrading::GivingBack))
     }
 
-    fn generation(&self) -> Option<Generation> {
-        let version = self.observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
-        Generation::of(self.settings.driver, version)
-    }
-
-    /// What the controller would do now, and what the nodes that it would not move wait for.
-    fn vendor(&mut self, generation: Generation) -> (Vec<Move>, Vec<Waiting>) {
-        let asleep_since = self.asleep_since();
-        let work = work(self.observed, self.settings.driver, generation, None);
-        let (mut moves, mut waits) = (Vec::new(), Vec::new());
-        for part in &work.parts {
-            let options = Options::of(generation, self.now).seen_from_outside(&part.snapshot);
-            // Where the jobs are not watched, nobody can tell whether they have ended.
-            let blind = part.rules.policy.wait_for_completion.is_some();
-            let may = |one: &Move| !(blind && one.from == State::WaitForJobsRequired);
-            let (next, explained) = looked_through(&part.snapshot, &part.rules, &options, Some(asleep_since));
-            moves.extend(next.into_iter().filter(may));
-            waits.extend(explained);
-        }
-        (moves, waits)
-    }
-
-    /// Since when nothing has happened that every release watches.
-    fn asleep_since(&mut self) -> Timestamp {
-        let traits = self.settings.driver.traits();
-        let mut hasher = DefaultHasher::new();
-        for (name, node) in &self.observed.nodes {
-            (name, &node.uid, node.labels.get(traits.state_label), node.labels.get(traits.skip_label)).hash(&mut hasher);
-        }
-        super::super::spec::fingerprint(self.observed).hash(&mut hasher);
-        for daemon_set in &self.observed.daemon_sets {
-            (&daemon_set.uid, &daemon_set.images, &daemon_set.template_labels, &daemon_set.config_digest).hash(&mut hasher);
-        }
-        let seen = hasher.finish();
-        match self.memory.vendor_seen {
-            Some((before, since)) if before == seen => since,
-            Some(_) | None => {
-                self.memory.vendor_seen = Some((seen, self.now));
-                self.now
-            }
-        }
-    }
-
     /// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
-    fn wake(&mut self, generation: Generation, moves: &[Move], nodes: &[&Node], operands: Option<&Operands<'_>>, traits: &Traits) {
+    fn wake(&mut self, generation: Generation, moves: &[Move], sweep: &Sweep<'_>, operands: Option<&Operands<'_>>, traits: &Traits) {
         let mut pending = BTreeMap::new();
         for one in moves {
             let key = (one.node.clone(), one.from.label());
@@ -194,7 +139,7 @@ impl Deciding<'_> {
         let Some((first, _)) = due.first() else { return };
         let by_label = generation.is_woken_by(Change::NodeSkip) || generation.is_woken_by(Change::NodeLabel);
         let woken =
-            if by_label { self.wake_by_skip_label(first, nodes, traits) } else { self.wake_by_state_label(nodes, operands, traits) };
+            if by_label { self.wake_by_skip_label(first, sweep, traits) } else { self.wake_by_state_label(sweep, operands, traits) };
         if woken {
             for key in due {
                 let wakes = self.memory.wakes.entry(key).or_insert((0, self.now));
@@ -204,10 +149,10 @@ impl Deciding<'_> {
     }
 
     /// A skip label that skips nothing, on the node that is to go on; on another one if somebody else's label is there.
-    fn wake_by_skip_label(&mut self, node: &str, nodes: &[&Node], traits: &Traits) -> bool {
+    fn wake_by_skip_label(&mut self, node: &str, sweep: &Sweep<'_>, traits: &Traits) -> bool {
         let free = |node: &&Node| node.labels.get(traits.skip_label).is_none_or(|value| value.starts_with(WAKE_VALUE));
         let own = self.observed.nodes.get(node).filter(free);
-        let Some(node) = own.or_else(|| nodes.iter().copied().find(free)) else { return false };
+        let Some(node) = own.or_else(|| sweep.nodes().find(free)) else { return false };
         let number = node.labels.get(traits.skip_label).and_then(|value| value.strip_prefix(WAKE_VALUE)?.parse::<u32>().ok()).unwrap_or(0);
         let mut patch = patch_of(node);
         patch.labels.insert(traits.skip_label.to_owned(), Some(format!("{WAKE_VALUE}{}", number.wrapping_add(1))));
@@ -216,10 +161,9 @@ impl Deciding<'_> {
 
     /// A state label on a node without driver, which is not part of the controller's state; without such a node the label of one that is
     /// done goes: the controller sets it back at once.
-    fn wake_by_state_label(&mut self, nodes: &[&Node], operands: Option<&Operands<'_>>, traits: &Traits) -> bool {
-        let driven: std::collections::BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    fn wake_by_state_label(&mut self, sweep: &Sweep<'_>, operands: Option<&Operands<'_>>, traits: &Traits) -> bool {
         let bystander = self.observed.nodes.values().find(|node| {
-            !driven.contains(node.name.as_str())
+            sweep.place(&node.name).is_none()
                 && !is_driver_node(node, self.settings.driver)
                 && (!node.labels.contains_key(traits.state_label) || node.annotations.contains_key(traits.wake))
         });
@@ -229,12 +173,12 @@ impl Deciding<'_> {
             patch.annotations.insert(traits.wake.to_owned(), Some("true".to_owned()));
             return self.issue(patch, false);
         }
-        let is = |state: State| move |node: &&&Node| node.labels.get(traits.state_label).is_some_and(|found| found == state.label());
+        let is = |state: State| move |node: &&Node| node.labels.get(traits.state_label).is_some_and(|found| found == state.label());
         // One that still waits for its turn; the controller puts it there again. The last one: its turn is the farthest.
         // One that somebody asked to be upgraded though it is current would be forgotten with its label.
-        let outdated = |node: &&&Node| operands.and_then(|operands| operands.driver_pod(node)).is_some_and(|pod| !pod.newest);
+        let outdated = |node: &&Node| operands.and_then(|operands| operands.driver_pod(node)).is_some_and(|pod| !pod.newest);
         let waiting = is(State::UpgradeRequired);
-        let node = nodes.iter().find(is(State::Done)).or_else(|| nodes.iter().rev().find(|node| waiting(node) && outdated(node)));
+        let node = sweep.nodes().find(is(State::Done)).or_else(|| sweep.nodes().rev().find(|node| waiting(node) && outdated(node)));
         let Some(node) = node else { return false };
         let mut patch = patch_of(node);
         patch.labels.insert(traits.state_label.to_owned(), None);
@@ -261,10 +205,9 @@ impl Deciding<'_> {
         Some(Reason::Upgrading(Upgrading::GivingBack))
     }
 
-    /// Takes our state label from nodes without driver.
-    fn clean_bystanders(&mut self, traits: &Traits) {
-        let observed = self.observed;
-        for node in observed.nodes.values().filter(|node| node.annotations.contains_key(traits.wake)) {
+    /// Takes our state label from nodes without driver. A node that has it is never at rest: that it goes is asked for until it is seen.
+    fn clean_bystanders(&mut self, sweep: &Sweep<'_>, traits: &Traits) {
+        for node in sweep.looked_at(self.observed).into_iter().filter(|node| node.annotations.contains_key(traits.wake)) {
             let mut patch = patch_of(node);
             let ours = node.labels.get(traits.state_label).is_some_and(|state| state == State::Done.label());
             // A node that has become one of the controller's keeps what that says of it.
@@ -303,13 +246,9 @@ impl Deciding<'_> {
         let reason = Upgrading::Retry { message: message.to_owned(), attempts, limit, at: Timestamp::MIN };
         let failed_since = self.memory.waits(Some(&node.name), &Reason::Upgrading(reason), self.now);
         let at = failed_since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
-        // Its cordon would let it pass the controller's limits.
-        let busy = self.observed.nodes.values().filter(|node| is_busy(node, traits)).count();
-        let limit_now = upgrade_policy(self.observed, self.settings.driver).and_then(|policy| policy.max_parallel).unwrap_or(1);
-        let room = limit_now == 0 || busy < limit_now as usize;
         // Where we steer, a node that somebody uncordoned is cordoned again first.
         let closed = !lifted || node.unschedulable;
-        if at <= self.now && room && closed && !self.retried {
+        if at <= self.now && closed && !self.retried && self.has_room(traits) {
             self.retried = true;
             let retries = Retries { version: RETRIES_VERSION, digest: self.settings.digest.clone(), attempts, at: self.now };
             let mut patch = patch_of(node);
@@ -326,6 +265,12 @@ impl Deciding<'_> {
             self.wakes(at);
         }
         Some(Reason::Upgrading(Upgrading::Retry { message: message.to_owned(), attempts, limit, at }))
+    }
+
+    /// Whether one more node may be in progress: the cordon of one that is tried again would let it pass the controller's limits.
+    fn has_room(&self, traits: &Traits) -> bool {
+        let limit = upgrade_policy(self.observed, self.settings.driver).and_then(|policy| policy.max_parallel).unwrap_or(1);
+        limit == 0 || self.observed.nodes.values().filter(|node| is_busy(node, traits)).count() < limit as usize
     }
 }
 

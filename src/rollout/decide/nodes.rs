@@ -12,6 +12,7 @@ use crate::rollout::memory::Memory;
 use crate::rollout::named::Named;
 use crate::rollout::observed::{Node, Observed};
 use crate::rollout::reason::{Reason, Wait};
+use crate::rollout::vendor::snapshot::Roll;
 
 use super::replace::is_open;
 use super::rest::{Driven, Rest, Standing};
@@ -39,6 +40,8 @@ pub(super) struct Standings {
     open: BTreeSet<Arc<str>>,
     /// Nodes that have to be judged again in any case.
     restless: BTreeSet<Arc<str>>,
+    /// What the vendor's controller sees of them.
+    roll: Option<Roll>,
 }
 
 impl Deciding<'_> {
@@ -103,7 +106,7 @@ impl Deciding<'_> {
             self.notes
                 .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
         }
-        Standings { all: standings, open, restless: std::mem::take(&mut self.restless) }
+        Standings { all: standings, open, restless: std::mem::take(&mut self.restless), roll: self.roll.take() }
     }
 
     /// Nodes with a plugin that is not back, as it is remembered now.
@@ -168,31 +171,28 @@ impl Deciding<'_> {
         let mut own = judged.iter().peekable();
         let left = |(place, seen): (usize, &Seen<'_>)| {
             let one = own.next_if(|one| one.place == place);
-            let left = one.map_or_else(|| seen.rest.and_then(|standing| standing.left.as_ref()), |one| one.left.as_ref());
-            left.map(|reason| Reason::clone(reason))
+            one.map_or_else(|| seen.rest.and_then(|standing| standing.left.clone()), |one| one.left.clone())
         };
-        let left: Vec<Option<Reason>> = sweep.listed.iter().enumerate().map(left).collect();
-        let nodes: Vec<&Node> = sweep.nodes().collect();
+        let left: Vec<Option<Arc<Reason>>> = sweep.listed.iter().enumerate().map(left).collect();
         let reasons = if self.settings.has(Duty::Steer) {
-            self.steer(&nodes, left, fleet)
+            self.steer(sweep, left, fleet)
         } else if self.settings.has(Duty::Wake) {
-            let rests = |place: usize| sweep.listed[place].rest.is_some();
-            self.assist(&nodes, left, fleet, rests)
+            self.assist(sweep, left, fleet)
         } else {
-            self.explained(&nodes, left)
+            self.explained(sweep, left)
         };
         let mut not_ready = 0;
         let mut own = judged.iter_mut().peekable();
         for (place, (seen, reason)) in sweep.listed.iter().zip(reasons).enumerate() {
             self.wake_at = seen.rest.map_or(self.wake_at, |standing| self.wake_at.min(standing.moment));
             match (seen.rest, own.next_if(|one| one.place == place)) {
-                (Some(standing), _) if reason.as_ref() == standing.reason.as_deref() => self.stays(seen, standing, None),
+                (Some(standing), _) if standing.comes_to_the_same(reason.as_ref()) => self.stays(seen, standing, reason.as_ref()),
                 (_, None) => {
                     self.judge_again(seen.node);
-                    self.comes_to(seen, reason.map(Arc::new).as_ref(), &mut not_ready, tolerated);
+                    self.comes_to(seen, reason.as_ref(), &mut not_ready, tolerated);
                 }
                 (_, Some(one)) => {
-                    one.reason = reason.map(Arc::new);
+                    one.reason = reason;
                     self.moment = one.moment;
                     (one.driven.outcome, one.driven.waits) = self.comes_to(seen, one.reason.as_ref(), &mut not_ready, tolerated);
                     one.moment = self.moment;
@@ -285,6 +285,12 @@ impl Deciding<'_> {
 }
 
 impl Standing {
+    /// Whether the node, which is at rest, comes to what it came to. Why the vendor's controller does not move it is only told.
+    fn comes_to_the_same(&self, reason: Option<&Arc<Reason>>) -> bool {
+        let waits_alike = |reason: &Arc<Reason>| self.driven.waits.is_some_and(|(kind, _)| reason.asks_why() && kind == reason.name());
+        reason.is_some_and(waits_alike) || reason == self.reason.as_ref()
+    }
+
     fn unlisted(has_driver: bool) -> Self {
         Self {
             has_driver,
@@ -329,6 +335,7 @@ impl Standings {
                 self.open.insert(Arc::clone(name));
             }
         }
-        Rest::of(&before.rest, settings, (observed, after, now), (self.all, decision.outcomes.clone(), self.open, restarts))
+        let found = (self.all, decision.outcomes.clone(), self.open, restarts);
+        Rest::of(&before.rest, settings, (observed, after, now), found, self.roll)
     }
 }

@@ -12,9 +12,10 @@ use crate::contract::settings::Settings;
 use crate::rollout::memory::Memory;
 use crate::rollout::named::Named;
 use crate::rollout::node::lacking;
-use crate::rollout::observed::{Api, DevicePlugin, Dra, Observed, Pod, Views, workload};
+use crate::rollout::observed::{Api, DevicePlugin, Dra, Node, Observed, Pod, Views, workload};
 use crate::rollout::reason::Reason;
 use crate::rollout::upgrade::throttle::Member;
+use crate::rollout::vendor::snapshot::Roll;
 
 /// What the last decision found, beside what it remembers. Two of them are always equal.
 #[derive(Clone, Default)]
@@ -90,6 +91,8 @@ pub(super) struct Last {
     pub(super) open: BTreeSet<Arc<str>>,
     /// Stale pods of the device plugin were restarted.
     pub(super) restarts: bool,
+    /// What the vendor's controller sees of the nodes, where it was asked for.
+    pub(super) roll: Option<Roll>,
 }
 
 /// The last decision, and what has changed since then.
@@ -123,6 +126,7 @@ impl Rest {
         settings: &Settings,
         (observed, memory, now): (&Observed, &Memory, Timestamp),
         (standings, outcomes, open, restarts): (Named<Standing>, Named<Outcome>, BTreeSet<Arc<str>>, bool),
+        roll: Option<Roll>,
     ) -> Self {
         let known = before.0.as_ref().map(|last| &last.settings).filter(|known| ***known == *settings);
         Self(Some(Arc::new(Last {
@@ -134,7 +138,15 @@ impl Rest {
             outcomes,
             open,
             restarts,
+            roll,
         })))
+    }
+}
+
+impl Since<'_> {
+    /// The node as it was.
+    pub(super) fn before(&self, name: &str) -> Option<&Node> {
+        self.last.observed.nodes.get(name)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::rollout::upgrade::throttle::{Member, Throttle};
 use crate::rollout::vendor::state::State as VendorState;
 
 use super::drive::{Subject, needs_upgrade, patch_of, put, subject};
+use super::sweep::Sweep;
 use super::{Deciding, Fleet};
 
 /// How it stands with a node.
@@ -31,12 +32,11 @@ enum Turn {
 
 impl Deciding<'_> {
     /// Steers the nodes' upgrades. `left`: what each node waits for apart from that; the answer: with it.
-    pub(super) fn steer(&mut self, nodes: &[&Node], left: Vec<Option<Reason>>, fleet: &Fleet<'_>) -> Vec<Option<Reason>> {
-        let left = self.assist(nodes, left, fleet, |_| false);
+    pub(super) fn steer(&mut self, sweep: &Sweep<'_>, left: Vec<Option<Arc<Reason>>>, fleet: &Fleet<'_>) -> Vec<Option<Arc<Reason>>> {
+        let left = self.assist(sweep, left, fleet);
         let Some(operands) = &fleet.operands else { return left };
         let traits = self.settings.driver.traits();
-        let left = left.into_iter().map(|left| left.map(Arc::new));
-        let subjects: Vec<Subject<'_>> = nodes.iter().zip(left).map(|(node, left)| subject(node, left, operands, traits, None)).collect();
+        let subjects: Vec<Subject<'_>> = sweep.nodes().zip(left).map(|(node, left)| subject(node, left, operands, traits, None)).collect();
         let as_member = |subject: &Subject<'_>| {
             let member = self.member(subject);
             // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
@@ -55,7 +55,7 @@ impl Deciding<'_> {
                     ends |= self.is_under_way(subject.node);
                     None
                 }
-                Turn::Waits(reason) => Some(reason),
+                Turn::Waits(reason) => Some(Arc::new(reason)),
                 Turn::Candidate => {
                     candidates.push(at);
                     None
@@ -69,7 +69,7 @@ impl Deciding<'_> {
         for at in candidates {
             let refused = self.refused(named[at], barrier.as_ref(), &mut throttle);
             let reason = refused.unwrap_or_else(|| self.lift(&subjects[at], traits));
-            reasons[at] = Some(Reason::Upgrading(reason));
+            reasons[at] = Some(Arc::new(Reason::Upgrading(reason)));
         }
         reasons
     }

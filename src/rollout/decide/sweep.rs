@@ -8,7 +8,7 @@ use crate::contract::driver::Traits;
 use crate::contract::duty::Duty;
 use crate::rollout::device_plugin::DevicePlugins;
 use crate::rollout::node::DriverNodes;
-use crate::rollout::observed::Node;
+use crate::rollout::observed::{Node, Observed};
 use crate::rollout::upgrade::record::is_anothers;
 
 use super::Deciding;
@@ -40,9 +40,22 @@ impl Sweep<'_> {
         self.listed.iter().map(|seen| seen.node)
     }
 
+    /// Where the node of this name is among them.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.listed.binary_search_by(|seen| (**seen.name).cmp(name)).ok()
+    }
+
+    /// The nodes that are not at rest, those among them that the decision is not about, in the order of their names.
+    pub(super) fn looked_at<'o>(&self, observed: &'o Observed) -> Vec<&'o Node> {
+        let listed = self.listed.iter().filter(|seen| seen.rest.is_none()).map(|seen| &**seen.name);
+        let mut names: Vec<&str> = listed.chain(self.others.iter().map(|(name, _)| &***name)).collect();
+        names.sort_unstable();
+        names.into_iter().filter_map(|name| observed.nodes.get(name)).collect()
+    }
+
     /// The node of this name is to be judged.
     pub(super) fn wake(&mut self, name: &str) {
-        if let Ok(place) = self.listed.binary_search_by(|seen| (**seen.name).cmp(name)) {
+        if let Some(place) = self.place(name) {
             self.listed[place].rest = None;
         }
     }

@@ -204,11 +204,16 @@ impl<T> Views<T> {
 }
 
 impl<T: OnNode> Views<T> {
-    /// Those on a node, in the order of the list.
+    /// Those on a node, in the order of the list. `""`: those of which the node is not known.
     pub fn on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
+        self.shared_on(node).map(AsRef::as_ref)
+    }
+
+    /// The views of [`Self::on`] themselves.
+    pub fn shared_on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<T>> + Clone + use<'a, T> {
         let places = self.list.by_node.get_or_init(|| Arc::new(ByNode::new(&self.list.views, T::on_node))).places.get(node);
         let all = places.into_iter().flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
-        all.filter_map(|place| self.get(place as usize))
+        all.filter_map(|place| self.list.views.get(place as usize))
     }
 }
 
@@ -216,7 +221,7 @@ impl<T> ByNode<T> {
     fn new(views: &[Arc<T>], on_node: fn(&T) -> Option<&str>) -> Self {
         let mut all: HashMap<Box<str>, Places> = HashMap::with_capacity(views.len());
         for (place, view) in (0_u32..).zip(views) {
-            let Some(node) = on_node(view) else { continue };
+            let node = on_node(view).unwrap_or_default();
             match all.get_mut(node) {
                 Some(places) => places.more.push(place),
                 None => drop(all.insert(node.into(), Places { first: place, more: Vec::new() })),
@@ -367,6 +372,7 @@ mod tests {
         let mut views: Views<(&str, u32)> = vec![("a", 1), ("", 2), ("b", 3), ("a", 4)].into();
         let on = |views: &Views<(&str, u32)>, node: &str| views.on(node).map(|view| view.1).collect::<Vec<_>>();
         assert_eq!((on(&views, "a"), on(&views, "b"), on(&views, "c")), (vec![1, 4], vec![3], vec![]));
+        assert_eq!(on(&views, ""), [2], "of which the node is not known");
         let before = views.clone();
         views.push(("c", 5));
         views.swap_remove(0);

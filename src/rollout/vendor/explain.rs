@@ -16,7 +16,7 @@ use super::predict::{Move, Step, moves};
 use super::rules::Rules;
 use super::snapshot::{BuildError, Entry, Revision, Snapshot, Users};
 use super::state::State;
-use super::throttle::{Limit, Turn, slots};
+use super::throttle::{Limit, Turn, slots_of};
 
 mod table;
 mod text;
@@ -212,16 +212,22 @@ impl Holder {
 
 /// Why the nodes that are not done do not move, in the controller's order. `asleep_since`: when it last had a reason to run.
 pub fn explain(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep_since: Option<Timestamp>) -> Vec<Waiting> {
-    looked_through(snapshot, rules, options, asleep_since).1
+    looked_through(snapshot, rules, options, asleep_since).waits
 }
 
-/// What a pass that ran now would move, and [`explain`].
-pub fn looked_through(
-    snapshot: &Snapshot<'_>,
-    rules: &Rules,
-    options: &Options,
-    asleep_since: Option<Timestamp>,
-) -> (Vec<Move>, Vec<Waiting>) {
+/// What the controller would do now, and what the nodes wait for that it would not move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// What a pass that ran now would move.
+    pub moves: Vec<Move>,
+    /// Why the nodes with an entry of their own do not move, in the controller's order.
+    pub waits: Vec<Waiting>,
+    /// What all of the snapshot's quiet nodes wait for that are pending.
+    pub in_line: Option<Wait>,
+}
+
+/// Looks at what a pass that ran now would do, and at what is left. `asleep_since`: when the controller last had a reason to run.
+pub fn looked_through(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep_since: Option<Timestamp>) -> Outlook {
     let outcome = pass(snapshot, rules, options);
     let all = moves(snapshot, &outcome);
     // What a node does first is what it waits for.
@@ -230,7 +236,10 @@ pub fn looked_through(
     let view = View { snapshot, rules, options, slot, moved, error: outcome.error, asleep_since };
     let waiting = |entry: &Entry<'_>| Some(Waiting { node: entry.node.to_owned(), state: entry.state, wait: view.wait(entry)? });
     let waits = snapshot.entries.iter().filter_map(waiting).collect();
-    (all, waits)
+    // Any one stands for all of them: nothing is done with them, and nothing of their own keeps them.
+    let pending = Entry { state: State::UpgradeRequired, ..Entry::default() };
+    let in_line = if snapshot.quiet.line.is_empty() { None } else { view.wait(&pending) };
+    Outlook { moves: all, waits, in_line }
 }
 
 /// Nodes with a state that no pass ever sees, because they have no driver pod.
@@ -246,7 +255,7 @@ pub fn stranded(observed: &Observed, snapshot: &Snapshot<'_>) -> Vec<Waiting> {
 /// Which of the two limits keeps pending nodes, and who is in their way.
 fn slot(snapshot: &Snapshot<'_>, rules: &Rules) -> Wait {
     let (entries, policy) = (&snapshot.entries, &rules.policy);
-    let throttle = slots(entries, policy);
+    let throttle = slots_of(snapshot, policy);
     let holders = |test: &dyn Fn(&Entry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).map(Holder::of).collect();
     let ahead = throttle.turns(entries).filter(|(_, turn)| *turn == Turn::Starts).map(|(entry, _)| entry.node.to_owned()).collect();
     match throttle.limit {

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use crate::contract::driver::Driver;
 use crate::contract::names;
 
-use super::super::observed::{Node, NvidiaDriver, Observed};
+use super::super::observed::{Node, Observed, UpgradePolicy};
 use super::generation::{Generation, TICK};
 use super::pass::{Requestor, Write};
 use super::rules::Rules;
@@ -46,52 +46,50 @@ impl Work<'_> {
 
 /// What the operator of a driver does with what is observed.
 pub fn work<'a>(observed: &'a Observed, driver: Driver, generation: Generation, requestor: Option<&'a Requestor>) -> Work<'a> {
+    if driver == Driver::DaemonSet {
+        return Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() };
+    }
+    let policies = policies(observed, driver, generation);
+    if policies.is_empty() {
+        return off(observed, driver, requestor);
+    }
+    let owners: BTreeSet<&str> = policies.iter().filter_map(|(owner, _)| *owner).collect();
+    // A node without owner is nobody's, and keeps what it has.
+    let disowned = |node: &&Node| !owners.is_empty() && owner(node).is_some_and(|owner| !owners.contains(owner));
+    let cleaned = labeled(observed, driver).filter(disowned).map(|node| node.name.clone()).collect();
     let snapshot = || Snapshot::of(observed, &Inputs { requestor, ..Inputs::of(observed, driver) });
-    let one = |rules: Rules| Work {
-        parts: vec![Part { owner: None, rules, snapshot: snapshot() }],
-        cleaned: Vec::new(),
-        maintenances: Vec::new(),
+    let mut all = None;
+    let part = |(owner, rules)| Part {
+        owner,
+        rules,
+        snapshot: owner.map_or_else(snapshot, |owner| all.get_or_insert_with(snapshot).owned_by(owner)),
     };
+    Work { parts: policies.into_iter().map(part).collect(), cleaned, maintenances: Vec::new() }
+}
+
+/// The policies by which passes go, in the order of the passes, and the NVIDIADriver whose nodes each is for; without one it is for all.
+/// None: upgrades are off.
+pub fn policies(observed: &Observed, driver: Driver, generation: Generation) -> Vec<(Option<&str>, Rules)> {
+    let one = |on: bool, policy: &UpgradePolicy| if on { vec![(None, Rules::of(policy))] } else { Vec::new() };
     match driver {
-        Driver::DaemonSet => Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() },
-        Driver::Ofed => match observed.nic_cluster_policy.served().and_then(Option::as_ref) {
-            Some(policy) if policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade => one(Rules::of(&policy.upgrade_policy)),
-            Some(_) | None => off(observed, driver, requestor),
-        },
+        Driver::DaemonSet => Vec::new(),
+        Driver::Ofed => {
+            let policy = observed.nic_cluster_policy.served().and_then(Option::as_ref);
+            policy.map_or_else(Vec::new, |policy| one(policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade, &policy.upgrade_policy))
+        }
         Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
             Some(policy) if !policy.uses_nvidia_drivers || !generation.features().policy_per_driver => {
-                if policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads {
-                    one(Rules::of(&policy.upgrade_policy))
-                } else {
-                    off(observed, driver, requestor)
-                }
+                one(policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads, &policy.upgrade_policy)
             }
-            Some(_) | None => each_driver(observed, requestor, snapshot),
+            Some(_) | None => each_driver(observed),
         },
     }
 }
 
 /// Every NVIDIADriver with its own policy.
-fn each_driver<'a>(observed: &'a Observed, requestor: Option<&Requestor>, snapshot: impl Fn() -> Snapshot<'a>) -> Work<'a> {
-    let enabled: Vec<&NvidiaDriver> =
-        observed.nvidia_drivers.served().into_iter().flatten().filter(|object| object.upgrade_policy.auto_upgrade).collect();
-    if enabled.is_empty() {
-        return off(observed, Driver::Gpu, requestor);
-    }
-    let snapshot = snapshot();
-    let names: BTreeSet<&str> = enabled.iter().map(|object| object.name.as_str()).collect();
-    let part = |object: &&'a NvidiaDriver| Part {
-        owner: Some(object.name.as_str()),
-        rules: Rules::of(&object.upgrade_policy),
-        snapshot: snapshot.owned_by(&object.name),
-    };
-    // A node without owner is nobody's, and keeps what it has.
-    let disowned = |node: &&Node| owner(node).is_some_and(|owner| !names.contains(owner));
-    Work {
-        parts: enabled.iter().map(part).collect(),
-        cleaned: labeled(observed, Driver::Gpu).filter(disowned).map(|node| node.name.clone()).collect(),
-        maintenances: Vec::new(),
-    }
+fn each_driver(observed: &Observed) -> Vec<(Option<&str>, Rules)> {
+    let drivers = observed.nvidia_drivers.served().into_iter().flatten().filter(|object| object.upgrade_policy.auto_upgrade);
+    drivers.map(|object| (Some(object.name.as_str()), Rules::of(&object.upgrade_policy))).collect()
 }
 
 fn off<'a>(observed: &Observed, driver: Driver, requestor: Option<&Requestor>) -> Work<'a> {

@@ -9,9 +9,11 @@ use crate::contract::driver::Driver;
 use super::state::State;
 
 mod build;
+mod roll;
 mod select;
 
 pub use build::Inputs;
+pub use roll::Roll;
 pub use select::Selection;
 
 /// Everything that a pass is decided from.
@@ -22,8 +24,32 @@ pub struct Snapshot<'a> {
     /// Nodes with their driver pods, in the order in which the controller takes them. A node with an owned and an orphaned pod is there
     /// twice.
     pub entries: Vec<Entry<'a>>,
+    /// Entries that are only counted: there are none where everything is looked at.
+    pub quiet: Quiet<'a>,
     /// Why the controller does nothing at all; it looks again after a short pause.
     pub blocked: Option<BuildError>,
+}
+
+/// Entries with which a pass without the maintenance-operator does nothing, whatever it does with the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quiet<'a> {
+    /// How many are done with, and available.
+    pub settled: usize,
+    /// How many wait for a slot and get none.
+    pub pending: usize,
+    /// The nodes of the pending ones, in the order of their names.
+    pub line: Vec<&'a str>,
+}
+
+/// What a pass has to do with an entry, as far as that entry alone tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lot {
+    /// Nothing: it is done with, and takes nothing from the limits.
+    Settled,
+    /// To start it when there is a slot for it; its place among the others tells when.
+    Pending,
+    /// That takes a look at it.
+    Open,
 }
 
 /// A node and its driver pod.
@@ -218,6 +244,30 @@ impl Entry<'_> {
         self.notes.requested == Some("true")
     }
 
+    /// What a pass has to do with it. A pod whose revision cannot be told is an error that ends the pass.
+    pub fn lot(&self) -> Lot {
+        let at_peace = !self.is_unavailable() && !self.is_requested();
+        let needs_none = || matches!(self.pod.revision, Revision::Newest | Revision::Orphaned) && !self.waits_for_safe_load();
+        match self.state {
+            State::Done if at_peace && needs_none() => Lot::Settled,
+            State::UpgradeRequired if at_peace && !self.is_skipped() => Lot::Pending,
+            State::Unknown
+            | State::UpgradeRequired
+            | State::CordonRequired
+            | State::WaitForJobsRequired
+            | State::PodDeletionRequired
+            | State::DrainRequired
+            | State::NodeMaintenanceRequired
+            | State::PostMaintenanceRequired
+            | State::PodRestartRequired
+            | State::ValidationRequired
+            | State::UncordonRequired
+            | State::Done
+            | State::Failed
+            | State::Unrecognized => Lot::Open,
+        }
+    }
+
     /// The driver pod waits with loading the driver.
     pub fn waits_for_safe_load(&self) -> bool {
         self.notes.safe_load.is_some_and(|value| !value.is_empty())
@@ -239,10 +289,10 @@ impl<'a> Snapshot<'a> {
         self
     }
 
-    /// The nodes of one NVIDIADriver. What blocks one blocks all.
+    /// The nodes of one NVIDIADriver, where all have their entry. What blocks one blocks all.
     #[must_use]
     pub fn owned_by(&self, owner: &str) -> Self {
         let entries = self.entries.iter().filter(|entry| entry.owner == Some(owner)).cloned().collect();
-        Self { driver: self.driver, entries, blocked: self.blocked.clone() }
+        Self { driver: self.driver, entries, quiet: Quiet::default(), blocked: self.blocked.clone() }
     }
 }

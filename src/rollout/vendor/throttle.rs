@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::contract::policy::Policy;
 
-use super::snapshot::Entry;
+use super::snapshot::{Entry, Quiet, Snapshot};
 use super::state::State;
 
 /// The numbers of one pass.
@@ -54,10 +54,19 @@ pub enum Turn {
 
 /// The numbers for these nodes under a policy.
 pub fn slots(entries: &[Entry<'_>], policy: &Policy) -> Slots {
+    numbers(entries, &Quiet::default(), policy)
+}
+
+/// The numbers for the nodes of a snapshot.
+pub fn slots_of(snapshot: &Snapshot<'_>, policy: &Policy) -> Slots {
+    numbers(&snapshot.entries, &snapshot.quiet, policy)
+}
+
+fn numbers(entries: &[Entry<'_>], quiet: &Quiet<'_>, policy: &Policy) -> Slots {
     let count = |test: &dyn Fn(&Entry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).count();
-    let total = count(&|entry| entry.state.is_managed());
+    let total = count(&|entry| entry.state.is_managed()) + quiet.settled + quiet.pending;
     let in_progress = count(&|entry| entry.state.is_in_progress());
-    let pending = count(&|entry| entry.state == State::UpgradeRequired);
+    let pending = count(&|entry| entry.state == State::UpgradeRequired) + quiet.pending;
     let unavailable = count(&|entry| entry.is_unavailable());
     let counted = unavailable + count(&|entry| entry.state == State::CordonRequired);
     let max_unavailable = policy.max_unavailable.map_or(total, |limit| limit.of(total));

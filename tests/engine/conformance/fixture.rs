@@ -49,7 +49,7 @@ pub(crate) fn cordoned(entry: Entry<'static>) -> Entry<'static> {
 }
 
 pub(crate) fn snapshot(entries: impl IntoIterator<Item = Entry<'static>>) -> Snapshot<'static> {
-    Snapshot { driver: Driver::Gpu, entries: entries.into_iter().collect(), blocked: None }
+    Snapshot { driver: Driver::Gpu, entries: entries.into_iter().collect(), ..Snapshot::default() }
 }
 
 pub(crate) fn options() -> Options {

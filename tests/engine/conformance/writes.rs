@@ -119,7 +119,7 @@ proptest! {
         requestor in prop::bool::ANY,
     ) {
         let entries: Vec<Entry<'static>> = entries.into_iter().zip(NAMES).map(|(entry, node)| Entry { node, ..entry }).collect();
-        let snapshot = Snapshot { driver: Driver::Gpu, entries: entries.clone(), blocked: None };
+        let snapshot = Snapshot { driver: Driver::Gpu, entries: entries.clone(), ..Snapshot::default() };
         let requestor = requestor.then(|| Requestor { id: "ours".into(), namespace: "default".into(), prefix: "nvidia-operator".into() });
         let in_place = requestor.is_none();
         let options = Options { requestor, ..Options::of(generation, options().now) };

@@ -1,6 +1,6 @@
 //! The snapshot from what is observed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
@@ -9,7 +9,7 @@ use super::super::super::node::selects;
 use super::super::super::observed::{self, DaemonSet, Node, Observed, Pod, Views, newest};
 use super::super::pass::Requestor;
 use super::super::state::State;
-use super::{BuildError, DriverPod, Entry, Maintenance, Notes, Revision, Selection, Snapshot, Validator};
+use super::{BuildError, DriverPod, Entry, Maintenance, Notes, Quiet, Revision, Selection, Snapshot, Validator};
 
 /// What a snapshot is made from besides what is observed.
 #[derive(Clone, Copy, Debug)]
@@ -32,72 +32,87 @@ impl Inputs<'_> {
 impl<'a> Snapshot<'a> {
     /// What the controller sees. Entries are there even where it is blocked, so that what it would do can be told.
     pub fn of(observed: &'a Observed, inputs: &Inputs<'_>) -> Self {
-        let mut daemon_sets: Vec<&DaemonSet> =
-            observed.daemon_sets.iter().filter(|daemon_set| inputs.selection.selects(&daemon_set.template_labels)).collect();
-        // The original's order is that of a Go map, which is none; within a DaemonSet it is that of the list.
-        daemon_sets.sort_by_key(|daemon_set| (&daemon_set.namespace, &daemon_set.name));
-        let mut pods: Vec<&Pod> = observed.pods.iter().filter(|pod| inputs.selection.selects(&pod.labels)).collect();
-        pods.sort_by_key(|pod| (&pod.namespace, &pod.name));
-
-        let mut owned: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        for pod in &pods {
-            if let Some(owner) = &pod.owner {
-                owned.entry(owner).or_default().push(pod);
-            }
-        }
-        let mut blocked = None;
-        let mut taken: Vec<(&Pod, Option<&DaemonSet>)> = Vec::new();
-        for daemon_set in daemon_sets {
-            let own = owned.get(daemon_set.uid.as_str()).map(Vec::as_slice).unwrap_or_default();
-            if blocked.is_none() {
-                blocked = wrong_count(observed, daemon_set, own);
-            }
-            taken.extend(own.iter().map(|pod| (*pod, Some(daemon_set))));
-        }
-        taken.extend(pods.iter().filter(|pod| pod.orphaned).map(|pod| (*pod, None)));
-
-        let tables = Tables::new(observed, inputs);
-        let mut entries = Vec::with_capacity(taken.len());
-        for (pod, daemon_set) in taken {
-            if pod.unbound {
-                if pod.running {
-                    blocked.get_or_insert_with(|| BuildError::NoNode { pod: pod.name.clone() });
-                }
-                continue;
-            }
-            let name = pod.node.as_deref().unwrap_or_default();
-            match observed.nodes.get(name) {
-                Some(node) => entries.push(tables.entry(node, pod, daemon_set)),
-                None => {
-                    blocked.get_or_insert_with(|| BuildError::NodeMissing { pod: pod.name.clone(), node: name.to_owned() });
-                }
-            }
-        }
-        Self { driver: inputs.driver, entries, blocked }
+        let order = Order::new(observed, inputs.selection);
+        let mut taken: Vec<Taken<'a>> =
+            observed.pods.iter().flat_map(|pod| order.places(pod).map(move |place| Taken { place, pod })).collect();
+        taken.sort_by_key(Taken::turn);
+        let blocked = order.wrong_count(observed, || taken.iter().copied());
+        let (entries, blocked) = Tables::new(observed, inputs).entries(observed, &order, taken, blocked);
+        Self { driver: inputs.driver, entries, quiet: Quiet::default(), blocked }
     }
 }
 
-/// The check that stops everything: a DaemonSet must have exactly the pods that it wants.
-fn wrong_count(observed: &Observed, daemon_set: &DaemonSet, own: &[&Pod]) -> Option<BuildError> {
-    let owned = i32::try_from(own.len()).unwrap_or(i32::MAX);
-    if owned == daemon_set.desired {
-        return None;
+/// A pod that the controller takes for one of the driver's.
+#[derive(Clone, Copy)]
+pub(super) struct Taken<'a> {
+    /// Its DaemonSet's place among the driver's; without owner it comes behind all of them.
+    pub(super) place: usize,
+    pub(super) pod: &'a Pod,
+}
+
+impl<'a> Taken<'a> {
+    /// What the order goes by. The original's order is that of a Go map, which is none; within a DaemonSet it is that of the list.
+    pub(super) fn turn(&self) -> (usize, &'a str, &'a str) {
+        (self.place, &self.pod.namespace, &self.pod.name)
     }
-    let has_one = |node: &Node| own.iter().any(|pod| pod.node.as_ref() == Some(&node.name));
+}
+
+/// The driver's DaemonSets, in the order in which the controller takes them.
+pub(super) struct Order<'a> {
+    selection: Selection,
+    daemon_sets: Vec<&'a DaemonSet>,
+    places: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(observed: &'a Observed, selection: Selection) -> Self {
+        let mut daemon_sets: Vec<&DaemonSet> =
+            observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels)).collect();
+        daemon_sets.sort_by_key(|daemon_set| (&daemon_set.namespace, &daemon_set.name));
+        let places = daemon_sets.iter().enumerate().map(|(place, daemon_set)| (daemon_set.uid.as_str(), place)).collect();
+        Self { selection, daemon_sets, places }
+    }
+
+    /// Where the controller takes the pod. Nowhere: it is none of the driver's.
+    pub(super) fn places(&self, pod: &Pod) -> impl Iterator<Item = usize> + use<> {
+        let selected = self.selection.selects(&pod.labels);
+        let owned = pod.owner.as_deref().and_then(|owner| self.places.get(owner).copied());
+        let orphaned = pod.orphaned.then_some(self.daemon_sets.len());
+        owned.into_iter().chain(orphaned).filter(move |_| selected)
+    }
+
+    /// The check that stops everything: a DaemonSet must have exactly the pods that it wants. `taken`: all pods.
+    pub(super) fn wrong_count<I: Iterator<Item = Taken<'a>>>(&self, observed: &Observed, taken: impl Fn() -> I) -> Option<BuildError> {
+        let mut owned = vec![0_usize; self.daemon_sets.len() + 1];
+        for one in taken() {
+            owned[one.place] += 1;
+        }
+        self.daemon_sets.iter().zip(owned).enumerate().find_map(|(place, (daemon_set, owned))| {
+            let owned = i32::try_from(owned).unwrap_or(i32::MAX);
+            let own = || taken().filter(|one| one.place == place).collect();
+            (owned != daemon_set.desired).then(|| pod_count(observed, daemon_set, owned, own()))
+        })
+    }
+}
+
+/// A DaemonSet has not as many pods as it wants. `own`: those that it has.
+fn pod_count(observed: &Observed, daemon_set: &DaemonSet, owned: i32, mut own: Vec<Taken<'_>>) -> BuildError {
+    own.sort_by_key(Taken::turn);
+    let on_nodes: Vec<&str> = own.iter().filter_map(|one| one.pod.node.as_deref()).collect();
+    let served: HashSet<&str> = on_nodes.iter().copied().collect();
     let wants_one = |node: &Node| selects(&daemon_set.node_selector, &node.labels);
-    let names = |nodes: Vec<&Node>| nodes.into_iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    let lacks_one = |node: &&Node| !served.contains(node.name.as_str()) && wants_one(node);
     let missing = if owned < daemon_set.desired {
-        names(observed.nodes.values().filter(|node| wants_one(node) && !has_one(node)).collect())
+        observed.nodes.values().filter(lacks_one).map(|node| node.name.clone()).collect()
     } else {
         Vec::new()
     };
-    let on_nodes = own.iter().filter_map(|pod| pod.node.as_ref());
-    let surplus = on_nodes.filter(|name| !observed.nodes.get(name).is_some_and(wants_one)).cloned().collect();
-    Some(BuildError::PodCount { daemon_set: daemon_set.name.clone(), desired: daemon_set.desired, owned, missing, surplus })
+    let surplus = on_nodes.into_iter().filter(|name| !observed.nodes.get(name).is_some_and(wants_one)).map(str::to_owned).collect();
+    BuildError::PodCount { daemon_set: daemon_set.name.clone(), desired: daemon_set.desired, owned, missing, surplus }
 }
 
 /// What is looked up for each entry.
-struct Tables<'a> {
+pub(super) struct Tables<'a> {
     traits: &'static Traits,
     newest: BTreeMap<&'a str, &'a str>,
     validators: &'a Views<Pod>,
@@ -106,7 +121,7 @@ struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    fn new(observed: &'a Observed, inputs: &Inputs<'_>) -> Self {
+    pub(super) fn new(observed: &'a Observed, inputs: &Inputs<'_>) -> Self {
         let mut jobs: BTreeMap<&str, usize> = BTreeMap::new();
         for job in observed.workloads.jobs.iter().filter(|job| job.phase.is_busy()) {
             *jobs.entry(&job.node).or_default() += 1;
@@ -126,7 +141,35 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn entry(&self, node: &'a Node, pod: &'a Pod, daemon_set: Option<&'a DaemonSet>) -> Entry<'a> {
+    /// The entries of pods, in their order. `blocked`: what is wrong already.
+    pub(super) fn entries(
+        &self,
+        observed: &'a Observed,
+        order: &Order<'a>,
+        taken: Vec<Taken<'a>>,
+        mut blocked: Option<BuildError>,
+    ) -> (Vec<Entry<'a>>, Option<BuildError>) {
+        let mut entries = Vec::with_capacity(taken.len());
+        for one in taken {
+            if one.pod.unbound {
+                if one.pod.running {
+                    blocked.get_or_insert_with(|| BuildError::NoNode { pod: one.pod.name.clone() });
+                }
+                continue;
+            }
+            let name = one.pod.node.as_deref().unwrap_or_default();
+            match observed.nodes.get(name) {
+                Some(node) => entries.push(self.entry(node, one, order)),
+                None => {
+                    blocked.get_or_insert_with(|| BuildError::NodeMissing { pod: one.pod.name.clone(), node: name.to_owned() });
+                }
+            }
+        }
+        (entries, blocked)
+    }
+
+    pub(super) fn entry(&self, node: &'a Node, Taken { place, pod }: Taken<'a>, order: &Order<'a>) -> Entry<'a> {
+        let daemon_set = order.daemon_sets.get(place).copied();
         let label = |key: &str| node.labels.get(key).map(String::as_str);
         let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
         let name = node.name.as_str();

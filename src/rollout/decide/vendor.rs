@@ -1,0 +1,174 @@
+//! What the vendor's controller would do now, and why it does not move the nodes. What is seen of the nodes is kept from one decision to the
+//! next ([`Roll`]); where nothing is kept all of them are looked at, and that comes to the same.
+
+use std::collections::{BTreeMap, btree_map};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::contract::driver::Traits;
+use crate::rollout::observed::Node;
+use crate::rollout::reason::Reason;
+use crate::rollout::spec::fingerprint;
+use crate::rollout::vendor::explain::{Wait, looked_through};
+use crate::rollout::vendor::generation::Generation;
+use crate::rollout::vendor::operator::{Part, policies, work};
+use crate::rollout::vendor::pass::Options;
+use crate::rollout::vendor::predict::Move;
+use crate::rollout::vendor::rules::Rules;
+use crate::rollout::vendor::snapshot::{Inputs, Roll};
+use crate::rollout::vendor::state::State;
+
+use super::Deciding;
+use super::rest::Since;
+
+/// What the controller would do, and what nodes wait for.
+#[derive(Default)]
+pub(super) struct Outlook<'r> {
+    /// What it would move now.
+    pub(super) moves: Vec<Move>,
+    /// What nodes wait for that it was looked at one by one, by name.
+    own: BTreeMap<String, Wait>,
+    /// Nodes that wait for a slot and nothing else, in the order of their names, each with its place in `common`.
+    line: Vec<(&'r str, usize)>,
+    /// What those wait for.
+    common: Vec<Wait>,
+}
+
+/// Puts into reasons why the controller does not move the nodes. The nodes have to come in the order of their names.
+pub(super) struct Whys<'o> {
+    own: Peekable<btree_map::Iter<'o, String, Wait>>,
+    line: Peekable<std::slice::Iter<'o, (&'o str, usize)>>,
+    common: &'o [Wait],
+    /// What the last node of the line waited for, first without why: the next one mostly waits for the same.
+    last: Option<(usize, Arc<Reason>, Arc<Reason>)>,
+}
+
+impl Outlook<'_> {
+    pub(super) fn whys(&self) -> Whys<'_> {
+        Whys { own: self.own.iter().peekable(), line: self.line.iter().peekable(), common: &self.common, last: None }
+    }
+}
+
+impl Whys<'_> {
+    /// What the node waits for, with why the controller does not move it.
+    pub(super) fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
+        while self.own.next_if(|(name, _)| name.as_str() < node).is_some() {}
+        while self.line.next_if(|(name, _)| *name < node).is_some() {}
+        let own = self.own.next_if(|(name, _)| *name == node).map(|(_, wait)| wait);
+        let line = self.line.next_if(|(name, _)| *name == node).map(|(_, place)| *place);
+        let reason = reason?;
+        if !reason.asks_why() {
+            return Some(reason);
+        }
+        let Some(place) = line.filter(|_| own.is_none()) else {
+            return Some(own.map_or_else(|| Arc::clone(&reason), |wait| Arc::new(Reason::clone(&reason).with_why(Some(wait)))));
+        };
+        if let Some((known, without, with)) = &self.last
+            && *known == place
+            && *without == reason
+        {
+            return Some(Arc::clone(with));
+        }
+        let with = Arc::new(Reason::clone(&reason).with_why(self.common.get(place)));
+        self.last = Some((place, reason, Arc::clone(&with)));
+        Some(with)
+    }
+}
+
+impl Deciding<'_> {
+    pub(super) fn generation(&self) -> Option<Generation> {
+        let version = self.observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
+        Generation::of(self.settings.driver, version)
+    }
+
+    /// What the controller sees of the nodes.
+    pub(super) fn roll(&mut self, since: Option<&Since<'_>>) -> Roll {
+        let inputs = Inputs::of(self.observed, self.settings.driver);
+        let kept = since.and_then(|since| Some((since.last.roll.clone()?, &since.changed)));
+        let roll = if let Some((mut roll, changed)) = kept {
+            roll.look_again(self.observed, &inputs, changed.iter().copied());
+            roll
+        } else {
+            Roll::new(self.observed, &inputs)
+        };
+        self.roll = Some(roll.clone());
+        roll
+    }
+
+    /// What the controller would do now, and what the nodes that it would not move wait for. Where nothing was kept, `roll` is not relied
+    /// upon either.
+    pub(super) fn vendor<'r>(&mut self, generation: Generation, since: Option<&Since<'_>>, roll: &'r Roll) -> Outlook<'r>
+    where
+        Self: 'r,
+    {
+        let asleep_since = self.asleep_since(since);
+        let (observed, driver) = (self.observed, self.settings.driver);
+        let parts = if since.is_some_and(|since| since.last.roll.is_some()) {
+            let inputs = Inputs::of(observed, driver);
+            let part = |(owner, rules): (_, Rules)| Part { owner, snapshot: roll.snapshot(observed, &inputs, owner, &rules.policy), rules };
+            policies(observed, driver, generation).into_iter().map(part).collect()
+        } else {
+            work(observed, driver, generation, None).parts
+        };
+        let mut outlook = Outlook::default();
+        for part in parts {
+            let options = Options::of(generation, self.now).seen_from_outside(&part.snapshot);
+            // Where the jobs are not watched, nobody can tell whether they have ended.
+            let blind = part.rules.policy.wait_for_completion.is_some();
+            let may = |one: &Move| !(blind && one.from == State::WaitForJobsRequired);
+            let looked = looked_through(&part.snapshot, &part.rules, &options, Some(asleep_since));
+            outlook.moves.extend(looked.moves.into_iter().filter(may));
+            outlook.own.extend(looked.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
+            if let Some(wait) = looked.in_line {
+                let place = outlook.common.len();
+                outlook.line.extend(part.snapshot.quiet.line.into_iter().map(|name| (name, place)));
+                outlook.common.push(wait);
+            }
+        }
+        outlook.line.sort_unstable();
+        outlook
+    }
+
+    /// Since when nothing has happened that every release watches.
+    fn asleep_since(&mut self, since: Option<&Since<'_>>) -> Timestamp {
+        let traits = self.settings.driver.traits();
+        let kept = since.zip(self.memory.vendor_seen);
+        let seen = kept.map_or_else(
+            || self.observed.nodes.values().map(|node| mark(Some(node), traits)).fold(self.fleet_mark(), u64::wrapping_add),
+            |(since, (before, _))| {
+                since.changed.iter().fold(before, |sum, name| {
+                    let (old, new) = (since.before(name), self.observed.nodes.get(name));
+                    sum.wrapping_sub(mark(old, traits)).wrapping_add(mark(new, traits))
+                })
+            },
+        );
+        match self.memory.vendor_seen {
+            Some((before, since)) if before == seen => since,
+            Some(_) | None => {
+                self.memory.vendor_seen = Some((seen, self.now));
+                self.now
+            }
+        }
+    }
+
+    /// A hash over what every release watches of the fleet as a whole.
+    fn fleet_mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        fingerprint(self.observed).hash(&mut hasher);
+        for daemon_set in &self.observed.daemon_sets {
+            (&daemon_set.uid, &daemon_set.images, &daemon_set.template_labels, &daemon_set.config_digest).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// A hash over what every release watches of a node. The sum of all is one over all nodes, of which one can be taken away.
+fn mark(node: Option<&Node>, traits: &Traits) -> u64 {
+    let Some(node) = node else { return 0 };
+    let mut hasher = DefaultHasher::new();
+    (&node.name, &node.uid, node.labels.get(traits.state_label), node.labels.get(traits.skip_label)).hash(&mut hasher);
+    hasher.finish()
+}
