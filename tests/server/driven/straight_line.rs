@@ -50,6 +50,7 @@ async fn upgrade(nodes: usize) -> Asked {
     asked
 }
 
+#[expect(clippy::print_stdout, reason = "the figures are for people")]
 async fn grows_in_a_straight_line(sizes: &[usize]) {
     let mut fleets = Vec::new();
     for size in sizes {
