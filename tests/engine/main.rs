@@ -12,6 +12,7 @@ mod foreign;
 mod kills;
 mod makespan;
 mod mutations;
+mod nvidia_drivers;
 mod ofed;
 mod parameters;
 mod plugin_releases;

@@ -192,10 +192,11 @@ impl Deciding<'_> {
                     self.comes_to(seen, reason.as_ref(), &mut not_ready, tolerated);
                 }
                 (_, Some(one)) => {
-                    one.reason = reason;
                     self.moment = one.moment;
-                    (one.driven.outcome, one.driven.waits) = self.comes_to(seen, one.reason.as_ref(), &mut not_ready, tolerated);
+                    (one.driven.outcome, one.driven.waits) = self.comes_to(seen, reason.as_ref(), &mut not_ready, tolerated);
                     one.moment = self.moment;
+                    // Why it is not moved is told anew each time: kept, it would hold on to who was in its way at this moment.
+                    one.reason = reason.map(|reason| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason });
                 }
             }
         }
@@ -287,8 +288,10 @@ impl Deciding<'_> {
 impl Standing {
     /// Whether the node, which is at rest, comes to what it came to. Why the vendor's controller does not move it is only told.
     fn comes_to_the_same(&self, reason: Option<&Arc<Reason>>) -> bool {
-        let waits_alike = |reason: &Arc<Reason>| self.driven.waits.is_some_and(|(kind, _)| reason.asks_why() && kind == reason.name());
-        reason.is_some_and(waits_alike) || reason == self.reason.as_ref()
+        match (reason, &self.reason) {
+            (Some(reason), Some(before)) if reason.asks_why() => reason.name() == before.name(),
+            (reason, before) => reason == before.as_ref(),
+        }
     }
 
     fn unlisted(has_driver: bool) -> Self {
