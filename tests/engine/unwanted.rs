@@ -85,7 +85,7 @@ fn what_happens_on_other_nodes_does_not_make_a_node_unwanted_in_the_middle_of_it
             let mut fleet = begun(driver);
             change(&mut fleet);
             for second in [0, 30, 61, 120] {
-                assert_eq!(stands(&fleet.decide(second)), ("DriverPodMissing".into(), false), "{driver:?} {second}: {what}");
+                assert_eq!(stands(&fleet.decide(second)), ("DriverComing".into(), false), "{driver:?} {second}: {what}");
             }
         }
     }
@@ -101,7 +101,7 @@ fn a_node_that_no_daemon_set_wants_any_more_is_given_back_when_that_has_been_so_
             assert_eq!(stands(&fleet.decide(second)), ("DriverNotWanted".into(), false), "{driver:?} {second}");
         }
         wants(&mut fleet, 3, 0);
-        assert_eq!(stands(&fleet.decide(40)), ("DriverPodMissing".into(), false), "{driver:?}: it was a moment's");
+        assert_eq!(stands(&fleet.decide(40)), ("DriverComing".into(), false), "{driver:?}: it was a moment's");
         wants(&mut fleet, 2, 0);
         for second in [50, 80, 109] {
             assert_eq!(stands(&fleet.decide(second)), ("DriverNotWanted".into(), false), "{driver:?} {second}");

@@ -112,7 +112,7 @@ impl fmt::Display for Reason {
                 write!(out, "the restarted pod of daemonset/{daemon_set} is not back: {trouble}")
             }
             Self::Upgrading(reason) => reason.fmt(out),
-            Self::Quiet { until } => write!(out, "all is well; it must stay so until {until}"),
+            Self::Quiet { until } => write!(out, "all is well; it must stay so until {until:.0}"),
         }
     }
 }

@@ -77,6 +77,13 @@ pub enum Upgrading {
         /// When that counts as a failure.
         until: Option<Timestamp>,
     },
+    /// The old driver pod was deleted, and is still there.
+    DriverEnding {
+        /// The pod.
+        pod: String,
+    },
+    /// The old driver pod is gone, and there is no other one yet.
+    DriverComing,
     /// No DaemonSet wants a driver pod on the node any more.
     Unwanted,
     /// The validator has not succeeded.
@@ -178,6 +185,15 @@ impl Upgrading {
             Self::Evicting { .. } => {
                 ("Evicting", true, Budget, "see what holds the pods that are named: their PodDisruptionBudgets, finalizers, grace periods")
             }
+            Self::DriverEnding { .. } => (
+                "DriverEnding",
+                true,
+                Budget,
+                "nothing yet; if it lasts, see what holds the pod: its grace period, its finalizers, the kubelet of the node",
+            ),
+            Self::DriverComing => {
+                ("DriverComing", true, Budget, "nothing yet; if it lasts, see why there is no pod: kubectl describe daemonset")
+            }
             Self::Unwanted => ("DriverNotWanted", true, Budget, "nothing: the node is given back if that stays so for a minute"),
             Self::Validating { .. } => ("Validating", true, Budget, "look at the pod of nvidia-operator-validator on the node"),
             Self::Retry { .. } => ("RetryDue", true, NodesFailed, "remove what it failed for before it is tried again"),
@@ -229,6 +245,8 @@ impl fmt::Display for Upgrading {
             Self::Listing => write!(out, "the node's pods are being listed"),
             Self::Queued => write!(out, "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"),
             Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), listed(pods), until(at.as_ref())),
+            Self::DriverEnding { pod } => write!(out, "the old driver pod is on its way out: {pod}"),
+            Self::DriverComing => write!(out, "the old driver pod is gone, and the new one has not come"),
             Self::Unwanted => write!(out, "no driver DaemonSet wants a pod on the node any more"),
             Self::Validating { trouble, until: at } => {
                 write!(out, "the driver is ready and its validator is not: {trouble}{}", until(Some(at)))
@@ -243,7 +261,8 @@ impl fmt::Display for Upgrading {
                     (false, Cause::CordonContested) => "; it is left as whoever uncordons it wants it",
                     (false, _) => "; it runs on with its old driver",
                 };
-                write!(out, "{message} ({attempts} attempts){stays}")
+                let plural = if *attempts == 1 { "" } else { "s" };
+                write!(out, "{message} ({attempts} attempt{plural}){stays}")
             }
             Self::NewerRecord { version } => {
                 write!(out, "the node carries a record of version {version}, which this program does not know")

@@ -187,7 +187,7 @@ pub(crate) const STORIES: &[Story] = &[
         name: "a driver that fails",
         make: || gpu(tried_once).with(|script| script.failing = ["gpu-1"].into()),
         code: ExitCode::NodesFailed,
-        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (1 attempts); it stays cordoned",
+        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (1 attempt); it stays cordoned",
         left: &[("gpu-1", "upgrade-failed driver-failing 1 cordoned")],
         ..WELL
     },

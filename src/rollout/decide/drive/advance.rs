@@ -238,11 +238,13 @@ impl Deciding<'_> {
         // Nobody looked while there was no process.
         let late = self.passed(record.since.max(self.memory.taken_up), limit);
         let Some(driver) = &subject.pod else {
-            return if late { not_in_time("no driver pod came", limit) } else { Step::Stays(Reason::DriverPodMissing) };
+            let coming = Reason::Upgrading(Upgrading::DriverComing);
+            return if late { not_in_time("no driver pod came", limit) } else { Step::Stays(coming) };
         };
         let pod = driver.pod;
+        let ending = Reason::Upgrading(Upgrading::DriverEnding { pod: pod.name.clone() });
         if pod.deleting {
-            return if late { not_in_time("the old driver pod does not end", limit) } else { Step::Stays(Reason::DriverPodMissing) };
+            return if late { not_in_time("the old driver pod does not end", limit) } else { Step::Stays(ending) };
         }
         // A driver that failed gets a new pod with each attempt.
         let again = !record.attempts.is_empty() && pod.created < record.started && !pod.containers_ready;
@@ -251,7 +253,7 @@ impl Deciding<'_> {
                 return step;
             }
             self.delete_driver(subject, actions);
-            return Step::Stays(Reason::DriverOutOfDate { state: Some(record.state.name().to_owned()), why: None });
+            return Step::Stays(ending);
         }
         if pod.running && pod.containers_ready {
             return Step::To(State::ValidationRequired);
