@@ -7,6 +7,7 @@ pub(crate) mod certificates;
 pub(crate) mod control_plane;
 pub(crate) mod dump;
 pub(crate) mod fleet;
+pub(crate) mod git;
 pub(crate) mod helm;
 pub(crate) mod hook_release;
 pub(crate) mod kwok;
