@@ -53,6 +53,13 @@ impl Repository {
         self.push().await
     }
 
+    /// Tags the newest commit and pushes the tag.
+    pub(crate) async fn tag(&self, name: &str) -> Result<()> {
+        self.git(&["tag", name]).await?;
+        self.git(&["push", "--quiet", "origin", name]).await?;
+        Ok(())
+    }
+
     async fn push(&self) -> Result<String> {
         self.git(&["push", "--quiet", "origin", BRANCH]).await?;
         self.git(&["rev-parse", "HEAD"]).await
