@@ -29,6 +29,12 @@ async fn installed_upgraded_and_looked_at_once_more_on_a_branch() -> Result<()> 
     scenario_within(DEADLINE, "argocd-branch", async |stack| told(stack, Form::Applications, Follow::Branch).await).await
 }
 
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: tests/cluster/run.sh scenarios::deployers::"]
+async fn installed_upgraded_and_looked_at_once_more_with_the_umbrella_chart() -> Result<()> {
+    scenario_within(DEADLINE, "argocd-helm", async |stack| told(stack, Form::Umbrella, Follow::Tags).await).await
+}
+
 async fn told(stack: &mut Stack, form: Form, follow: Follow) -> Result<()> {
     stack.play(Script::seeded(21)).await?;
     let nodes = stack.add_gpu_nodes(3).await?;
