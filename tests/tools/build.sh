@@ -2,7 +2,8 @@
 # Builds the programs that the end-to-end tests run (API server, etcd, kwok, Helm …) from pinned Go modules, once,
 # into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
 # its line in `tools` below names what is built from it.
-# Usage: tests/tools/build.sh [NAME…]   (default: every tool of the short end-to-end set)
+# Usage: tests/tools/build.sh [NAME…]   (default: every tool of the short end-to-end set; the deployers that run in the cluster are not
+# among them, the scenarios that need one ask for it by name)
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
@@ -23,7 +24,15 @@ helm3 helm3 helm.sh/helm/v3/cmd/helm
 helm4 helm4 helm.sh/helm/v4/cmd/helm
 helmfile helmfile github.com/helmfile/helmfile
 kustomize kustomize sigs.k8s.io/kustomize/kustomize/v5
+argocd argocd github.com/argoproj/argo-cd/v3/cmd
 TOOLS
+}
+
+# module folder, Go module, where the CRDs of its programs are in it: they are copied to ../crds/<module folder> beside the programs
+crds() {
+  cat <<CRDS
+argocd github.com/argoproj/argo-cd/v3 manifests/crds
+CRDS
 }
 
 bin=$cache/bin
@@ -44,5 +53,17 @@ for name in $wanted; do
     mv "$binary.tmp$$" "$binary"
   fi
   ln -sfn "$(basename "$binary")" "$bin/$name"
+  copy=$cache/crds/$module-$key
+  if [ ! -d "$copy" ] && crds | grep -q "^$module "; then
+    rm -rf "$copy.tmp$$"
+    mkdir -p "$copy.tmp$$"
+    crds | awk -v module="$module" '$1 == module { print $2, $3 }' | while read -r source folder; do
+      directory=$(cd "$here/$module" && GOFLAGS=-mod=mod go mod download -json "$source" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+      cp "$directory/$folder"/*.yaml "$copy.tmp$$/"
+    done
+    chmod -R u+w "$copy.tmp$$"
+    mv "$copy.tmp$$" "$copy"
+  fi
+  [ ! -d "$copy" ] || ln -sfn "$module-$key" "$cache/crds/$module"
 done
 echo "$bin"

@@ -14,6 +14,13 @@ use super::stack::Stack;
 impl Stack {
     /// Renders a recipe with this release of the operator for so many GPU nodes into the run's `bundle`, over the one that is there.
     pub(crate) async fn render(&self, release: &Release, gpu_nodes: usize) -> Result<PathBuf> {
+        let bundle = self.helm.directory().join("bundle");
+        self.render_for("helm", &bundle, &[], release, gpu_nodes).await?;
+        Ok(bundle)
+    }
+
+    /// The same for any deployer into any directory. `more`: arguments of `bundle render`, such as `--repo`.
+    pub(crate) async fn render_for(&self, deployer: &str, bundle: &Path, more: &[&str], release: &Release, gpu_nodes: usize) -> Result<()> {
         let recipe = json!({
             "apiVersion": "gpu-rollout.dev/v1",
             "kind": "Recipe",
@@ -36,16 +43,15 @@ impl Stack {
         });
         let file = self.helm.directory().join("recipe.yaml");
         std::fs::write(&file, recipe.to_string())?;
-        let bundle = self.helm.directory().join("bundle");
         let charts = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"));
-        command.args(["bundle", "render", "--deployer", "helm", "--recipe"]).arg(&file).arg("--output").arg(&bundle);
+        command.args(["bundle", "render", "--deployer", deployer, "--recipe"]).arg(&file).arg("--output").arg(bundle).args(more);
         for repository in ["nvidia", "jetstack"] {
             command.args(["--chart-repository", &format!("{repository}={charts}")]);
         }
         let output = command.args(["--hook-image", &format!("{HOOK_REPOSITORY}:e2e")]).output().await?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(bundle)
+        Ok(())
     }
 
     /// Runs a bundle's `deploy.sh` to its end.

@@ -1,0 +1,194 @@
+//! Argo CD: its repo-server, application-controller and Redis as plain processes; the bundle comes from a Git repository by `file://`.
+
+mod application;
+mod programs;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{Deployer, Outcome};
+use crate::harness::apply::Applier;
+use crate::harness::fleet::Release;
+use crate::harness::git::{BRANCH, Repository};
+use crate::harness::stack::Stack;
+use crate::harness::wait::until;
+use application::{Application, kind};
+use programs::Programs;
+
+/// Where Argo CD lives.
+const NAMESPACE: &str = "argocd";
+/// The bundle's folder in the repository.
+const FOLDER: &str = "bundle";
+/// All Applications of the bundle, the root too.
+const OF_BUNDLE: &str = "app.kubernetes.io/part-of=e2e";
+/// Longer than a whole bundle takes, with the tries that are needed where waves do not hold.
+const LIMIT: Duration = Duration::from_mins(8);
+
+/// What the bundle is rendered as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `argocd`: a root Application holds the others.
+    Applications,
+    /// `argocd-helm`: Helm installs an umbrella chart of them.
+    Umbrella,
+}
+
+/// What the Applications name as their revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// The branch: each Application sees a commit by itself.
+    Branch,
+    /// A tag for each deployment, as the bundle's README has it for upgrades in order.
+    Tags,
+}
+
+/// A running Argo CD, and the repository that it deploys from.
+pub(crate) struct ArgoCd {
+    form: Form,
+    follow: Follow,
+    repository: Repository,
+    programs: RefCell<Programs>,
+    /// The commits that were handed over.
+    commits: RefCell<Vec<String>>,
+}
+
+impl ArgoCd {
+    /// Starts Argo CD for this stack.
+    pub(crate) async fn start(stack: &Stack, form: Form, follow: Follow) -> Result<Self> {
+        let programs = RefCell::new(Programs::start(stack).await?);
+        let repository = Repository::create(stack.helm.directory(), "fleet").await?;
+        Ok(Self { form, follow, repository, programs, commits: RefCell::default() })
+    }
+
+    /// Hands over a commit that changes nothing: an empty one on the branch, or the same bundle under another tag.
+    pub(crate) async fn deploy_nothing_new(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()> {
+        match self.follow {
+            Follow::Branch => {
+                let commit = self.repository.commit_nothing("Nothing changes").await?;
+                self.hand_over(stack, commit).await
+            }
+            Follow::Tags => self.deploy(stack, release, gpu_nodes).await,
+        }
+    }
+
+    /// What a user does who presses *Refresh* on every Application; returns when all of them have been looked at again.
+    pub(crate) async fn refresh(&self, stack: &Stack) -> Result<()> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}));
+        let api = applications(stack);
+        for application in list(&api).await? {
+            api.patch(&application.name, &PatchParams::default(), &patch).await?;
+        }
+        // The controller takes the annotation away when it has compared.
+        until("every Application to be refreshed", LIMIT, async || {
+            self.programs.borrow_mut().check_alive()?;
+            Ok(list(&api).await?.iter().all(|application| !application.refreshing).then_some(()))
+        })
+        .await
+    }
+
+    /// Fails if one of the programs has ended by itself.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        self.programs.borrow_mut().check_alive()
+    }
+
+    async fn hand_over(&self, stack: &Stack, commit: String) -> Result<()> {
+        self.commits.borrow_mut().push(commit);
+        self.refresh(stack).await
+    }
+
+    /// What the README of `argocd` says to do once the bundle is pushed.
+    async fn apply(&self, stack: &Stack, bundle: &Path) -> Result<()> {
+        let applier = Applier::new(&stack.client);
+        for file in ["project.yaml", "root-project.yaml", "root.yaml"] {
+            applier.apply(&read(&bundle.join(file))?, NAMESPACE).await?;
+        }
+        Ok(())
+    }
+
+    /// What the README of `argocd-helm` says.
+    async fn install(&self, stack: &Stack, bundle: &Path) -> Result<()> {
+        let chart = bundle.display().to_string();
+        stack.helm.ok(&["upgrade", "--install", "gpu-stack", &chart, "--namespace", NAMESPACE]).await?;
+        Ok(())
+    }
+}
+
+impl Deployer for ArgoCd {
+    fn name(&self) -> &'static str {
+        match self.form {
+            Form::Applications => "argocd",
+            Form::Umbrella => "argocd-helm",
+        }
+    }
+
+    async fn deploy(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()> {
+        let bundle = self.repository.checkout().join(FOLDER);
+        let url = format!("file://{}", self.repository.path().display());
+        let revision = match self.follow {
+            Follow::Branch => BRANCH.to_owned(),
+            Follow::Tags => format!("release-{}", self.commits.borrow().len()),
+        };
+        let source = ["--repo", &url, "--revision", &revision, "--path", FOLDER];
+        stack.render_for(self.name(), &bundle, &source, release, gpu_nodes).await?;
+        let commit = self.repository.commit(&format!("gpu-operator {}", release.chart)).await?;
+        if self.follow == Follow::Tags {
+            self.repository.tag(&revision).await?;
+        }
+        let settings = Api::<ConfigMap>::namespaced(stack.client.clone(), NAMESPACE);
+        let health = Patch::Merge(read(&bundle.join("argocd-cm-health.yaml"))?);
+        settings.patch("argocd-cm", &PatchParams::default(), &health).await?;
+        match self.form {
+            Form::Applications => self.apply(stack, &bundle).await?,
+            Form::Umbrella => self.install(stack, &bundle).await?,
+        }
+        self.hand_over(stack, commit).await
+    }
+
+    async fn wait(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
+        let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
+        let api = applications(stack);
+        let what = format!("{} to end", self.name());
+        let waited = until(&what, LIMIT, async || {
+            self.check_alive()?;
+            let all = list(&api).await?;
+            let failed = all.iter().any(|application| application.has_failed(&commit));
+            let done = !all.is_empty() && all.iter().all(|application| application.is_done(&commit));
+            Ok((failed || done).then_some(if failed { Outcome::Failed } else { Outcome::Succeeded }))
+        });
+        let ended = match waited.await {
+            Ok(ended) => ended,
+            Err(error) => return Err(error.context(self.status(stack).await?)),
+        };
+        ensure!(ended == outcome, "{} {ended:?}:\n{}", self.name(), self.status(stack).await?);
+        Ok(())
+    }
+
+    async fn status(&self, stack: &Stack) -> Result<String> {
+        let all = list(&applications(stack)).await?;
+        Ok(all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+fn applications(stack: &Stack) -> Api<DynamicObject> {
+    Api::namespaced_with(stack.client.clone(), NAMESPACE, &kind())
+}
+
+async fn list(api: &Api<DynamicObject>) -> Result<Vec<Application>> {
+    let list = api.list(&ListParams::default().labels(OF_BUNDLE)).await?;
+    Ok(list.items.iter().map(Application::from).collect())
+}
+
+fn read(file: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    match serde_yaml::from_str(&text) {
+        Ok(object) => Ok(object),
+        Err(error) => bail!("{}: {error}", file.display()),
+    }
+}
