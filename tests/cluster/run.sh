@@ -43,10 +43,12 @@ export GPU_ROLLOUT_ROOTFS
 RUST_LIB_BACKTRACE=0
 export RUST_LIB_BACKTRACE
 rm -rf target/tmp/rights
-# What only measures is run by name (scripts/bench.sh); the rights are what the scenarios have noted together, some of them alone prove nothing.
+# What only measures is run by name (scripts/bench.sh), and so are the deployers, whose programs take minutes to build. The rights are what the
+# scenarios have noted together, some of them alone prove nothing.
 if [ $# -gt 0 ]; then
   cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture "$@"
 else
-  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture --skip scenarios::cost:: --skip scenarios::pace:: --skip every_granted_right
+  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture --skip scenarios::cost:: --skip scenarios::pace:: --skip scenarios::deployers:: \
+    --skip every_granted_right
   cargo test --quiet --test cluster -- --ignored --exact scenarios::rights::every_granted_right_is_used
 fi

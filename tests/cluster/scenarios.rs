@@ -6,6 +6,7 @@ mod api_away;
 mod assist;
 mod bundle;
 mod cost;
+mod deployers;
 mod dra_driver;
 mod drive;
 mod first_install;

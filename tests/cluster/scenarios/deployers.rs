@@ -1,0 +1,3 @@
+//! Bundles under the real deployers: run by name, for their programs take long to build.
+
+mod flux;
