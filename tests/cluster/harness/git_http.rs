@@ -130,3 +130,24 @@ async fn backend(root: &Path, request: &Request) -> Result<Vec<u8>> {
     ensure!(output.status.success(), "git http-backend: {}", output.status);
     Ok(output.stdout)
 }
+
+#[tokio::test(flavor = "local")]
+async fn what_was_pushed_is_cloned_over_http() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let repository = Repository::create(directory.path(), "fleet").await?;
+    std::fs::write(repository.checkout().join("file"), "content")?;
+    let commit = repository.commit("A file").await?;
+    let server = GitServer::start(&repository).await?;
+
+    let clone = directory.path().join("clone");
+    let url = server.url(&repository)?;
+    let output = Command::new("git").args(["clone", "--quiet", &url]).arg(&clone).kill_on_drop(true).output().await?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(std::fs::read_to_string(clone.join("file"))? == "content");
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&clone).output().await?;
+    ensure!(String::from_utf8_lossy(&head.stdout).trim() == commit);
+
+    let absent = Command::new("git").args(["ls-remote", &url.replace("fleet", "absent")]).env("GIT_TERMINAL_PROMPT", "0").output().await?;
+    ensure!(!absent.status.success(), "no repository is there");
+    Ok(())
+}
