@@ -10,6 +10,7 @@ pub(crate) mod dump;
 pub(crate) mod firings;
 pub(crate) mod fleet;
 pub(crate) mod git;
+pub(crate) mod git_http;
 pub(crate) mod helm;
 pub(crate) mod hook_release;
 pub(crate) mod kwok;

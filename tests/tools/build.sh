@@ -1,9 +1,9 @@
 #!/bin/sh
 # Builds the programs that the end-to-end tests run (API server, etcd, kwok, Helm …) from pinned Go modules, once,
 # into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
-# its line in `tools` below names what is built from it.
-# Usage: tests/tools/build.sh [NAME…]   (default: every tool of the short end-to-end set; the deployers that run in the cluster are not
-# among them, the scenarios that need one ask for it by name)
+# its line in `tools` below names what is built from it, and one in `definitions` where its CustomResourceDefinitions are: those
+# come into `crds/FOLDER` beside the directory.
+# Usage: tests/tools/build.sh [NAME…]   a tool, or a folder for all of its tools (default: every tool of the short end-to-end set)
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
@@ -25,45 +25,70 @@ helm4 helm4 helm.sh/helm/v4/cmd/helm
 helmfile helmfile github.com/helmfile/helmfile
 kustomize kustomize sigs.k8s.io/kustomize/kustomize/v5
 argocd argocd github.com/argoproj/argo-cd/v3/cmd
+flux source-controller github.com/fluxcd/source-controller
+flux helm-controller github.com/fluxcd/helm-controller
+flux kustomize-controller github.com/fluxcd/kustomize-controller
 TOOLS
 }
 
-# module folder, Go module, where the CRDs of its programs are in it: they are copied to ../crds/<module folder> beside the programs
-crds() {
-  cat <<CRDS
+# module folder, Go module, directory in it
+definitions() {
+  cat <<DEFINITIONS
 argocd github.com/argoproj/argo-cd/v3 manifests/crds
-CRDS
+flux github.com/fluxcd/source-controller config/crd/bases
+flux github.com/fluxcd/helm-controller config/crd/bases
+flux github.com/fluxcd/kustomize-controller config/crd/bases
+DEFINITIONS
 }
 
 bin=$cache/bin
-mkdir -p "$bin"
-wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile kustomize}
-for name in $wanted; do
-  line=$(tools | awk -v name="$name" '$2 == name')
-  [ -n "$line" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }
-  module=$(echo "$line" | cut -d' ' -f1)
-  package=$(echo "$line" | cut -d' ' -f3)
-  key=$(cat "$here/$module/go.mod" "$here/$module/go.sum" | sha256sum | cut -c1-12)
-  binary=$bin/$name-$key
+crds=$cache/crds
+mkdir -p "$bin" "$crds"
+
+key_of() {
+  cat "$here/$1/go.mod" "$here/$1/go.sum" | sha256sum | cut -c1-12
+}
+
+# build FOLDER TOOL PACKAGE
+build() {
+  binary=$bin/$2-$(key_of "$1")
   if [ ! -x "$binary" ]; then
-    echo "building $name (once; cached in $bin) …" >&2
+    echo "building $2 (once; cached in $bin) …" >&2
     flags="-s -w"
-    [ "$module" = kubernetes ] && flags="$flags $stamp"
-    ( cd "$here/$module" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$package" )
+    [ "$1" = kubernetes ] && flags="$flags $stamp"
+    ( cd "$here/$1" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$3" </dev/null )
     mv "$binary.tmp$$" "$binary"
   fi
-  ln -sfn "$(basename "$binary")" "$bin/$name"
-  copy=$cache/crds/$module-$key
-  if [ ! -d "$copy" ] && crds | grep -q "^$module "; then
-    rm -rf "$copy.tmp$$"
-    mkdir -p "$copy.tmp$$"
-    crds | awk -v module="$module" '$1 == module { print $2, $3 }' | while read -r source folder; do
-      directory=$(cd "$here/$module" && GOFLAGS=-mod=mod go mod download -json "$source" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-      cp "$directory/$folder"/*.yaml "$copy.tmp$$/"
-    done
-    chmod -R u+w "$copy.tmp$$"
-    mv "$copy.tmp$$" "$copy"
+  ln -sfn "$(basename "$binary")" "$bin/$2"
+}
+
+# define FOLDER: its CustomResourceDefinitions, if it has some
+define() {
+  found=$(definitions | awk -v folder="$1" '$1 == folder')
+  [ -n "$found" ] || return 0
+  directory=$crds/$1-$(key_of "$1")
+  if [ ! -d "$directory" ]; then
+    mkdir "$directory.tmp$$"
+    while read -r folder module path; do
+      source=$(cd "$here/$folder" && go mod download "$module" && go list -mod=mod -m -f '{{.Dir}}' "$module")
+      install -m 644 "$source/$path"/*.yaml "$directory.tmp$$"
+    done <<FOUND
+$found
+FOUND
+    mv "$directory.tmp$$" "$directory"
   fi
-  [ ! -d "$copy" ] || ln -sfn "$module-$key" "$cache/crds/$module"
+  ln -sfn "$(basename "$directory")" "$crds/$1"
+}
+
+wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile kustomize}
+for name in $wanted; do
+  lines=$(tools | awk -v name="$name" '$1 == name || $2 == name')
+  [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }
+  while read -r module tool package; do
+    build "$module" "$tool" "$package"
+    define "$module"
+  done <<LINES
+$lines
+LINES
 done
 echo "$bin"

@@ -114,6 +114,16 @@ impl<'a> HookRelease<'a> {
         Ok(requests)
     }
 
+    /// How often it has fired since a moment: how many Jobs of its name somebody has made.
+    pub(crate) fn firings(&self, since: Timestamp) -> Result<usize> {
+        // With a server-side apply a Job is made by a patch.
+        let made = |request: &Request| {
+            request.resource == "jobs" && request.code == 201 && request.name == self.name && request.namespace == self.namespace
+        };
+        let requests = self.stack.audit.by_user("admin")?;
+        Ok(requests.iter().filter(|request| made(request) && request.time >= since).count())
+    }
+
     /// The pods that it has deleted.
     pub(crate) fn deleted_pods(&self) -> Result<Vec<Request>> {
         let mut requests = self.requests(Timestamp::MIN)?;

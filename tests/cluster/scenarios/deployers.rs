@@ -1,3 +1,4 @@
-//! The same story with each deployer that runs in the cluster. Run by name: their programs take minutes to build.
+//! Bundles under the real deployers: run by name, for their programs take long to build.
 
 mod argocd;
+mod flux;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::json;
 use tokio::net::TcpStream;
 
@@ -14,7 +14,7 @@ use crate::harness::apply::Applier;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
 use crate::harness::stack::Stack;
-use crate::harness::tools::{crds, program};
+use crate::harness::tools::{definitions_of, program, program_of};
 use crate::harness::wait::until;
 
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -34,7 +34,7 @@ impl Programs {
         objects(stack).await?;
         let directory = stack.helm.directory();
         let home = Home::create(&directory.join("argocd"))?;
-        let argocd = program("argocd")?;
+        let argocd = program_of("argocd", "argocd")?;
 
         let redis = free_port()?;
         let arguments = ["--port", &redis.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(String::from);
@@ -116,8 +116,8 @@ impl Home {
 /// CRDs, namespace, settings and the project `default`, which Argo CD's manifests make in a real cluster.
 async fn objects(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
-    for file in fs::read_dir(crds("argocd", "argocd")?).context("the CRDs of Argo CD")? {
-        let object = read(&file?.path())?;
+    for file in definitions_of("argocd")? {
+        let object = read(&file)?;
         if object["kind"] == "CustomResourceDefinition" {
             applier.apply_crd(&object).await?;
         }

@@ -1,0 +1,259 @@
+//! Flux: source-, kustomize- and helm-controller as plain processes, and a Git repository that the bundle is committed to.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, ensure};
+use futures::future::select_all;
+use jiff::Timestamp;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::{Deployer, Outcome};
+use crate::harness::apply::Applier;
+use crate::harness::fleet::Release;
+use crate::harness::git::{BRANCH, Repository};
+use crate::harness::git_http::GitServer;
+use crate::harness::ports::free_port;
+use crate::harness::process::Process;
+use crate::harness::stack::Stack;
+use crate::harness::tools::{definitions_of, program_of};
+use crate::harness::wait::{until, watch_until};
+
+/// The folder of `tests/tools` with its programs.
+pub(crate) const TOOLS: &str = "flux";
+/// Where Flux is, and with it every object that it reads.
+const NAMESPACE: &str = "flux-system";
+/// The name that the bundle gives to its GitRepository and Kustomization.
+const SYNC: &str = "gpu-rollout";
+/// The bundle's place in the repository.
+const PLACE: &str = "gpu";
+/// An upgrade of three nodes with all its releases, on a busy machine.
+const LIMIT: Duration = Duration::from_mins(6);
+/// Asks a controller to look at an object now, as `flux reconcile` does.
+const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
+
+/// Flux in a cluster.
+pub(crate) struct Flux {
+    repository: Repository,
+    url: String,
+    /// The commit that was handed over last.
+    commit: RefCell<String>,
+    controllers: Mutex<Vec<Process>>,
+    #[expect(dead_code, reason = "dropping it ends the server")]
+    server: GitServer,
+}
+
+impl Flux {
+    /// Installs Flux, with an empty repository. [`TOOLS`] should have been built before.
+    pub(crate) async fn start(stack: &Stack) -> Result<Self> {
+        let applier = Applier::new(&stack.client);
+        for file in definitions_of(TOOLS)? {
+            applier.apply_crd(&read(&file)?).await?;
+        }
+        stack.create_namespace(NAMESPACE).await?;
+        let directory = stack.helm.directory();
+        let repository = Repository::create(directory, "fleet").await?;
+        let server = GitServer::start(&repository).await?;
+        let url = server.url(&repository)?;
+        let controllers = Mutex::new(controllers(directory, &stack.control_plane.kubeconfig)?);
+        Ok(Self { repository, url, commit: RefCell::default(), controllers, server })
+    }
+
+    /// Pushes a commit that changes nothing, and tells Flux.
+    pub(crate) async fn commit_nothing(&self, stack: &Stack) -> Result<()> {
+        let commit = self.repository.commit_nothing("Nothing has changed").await?;
+        self.commit.replace(commit);
+        self.fetch(stack).await
+    }
+
+    /// Asks for every release to be looked at once more (`flux reconcile helmrelease NAME`), and waits until that has been done.
+    pub(crate) async fn reconcile_by_hand(&self, stack: &Stack) -> Result<()> {
+        let api = api(&stack.client, &releases());
+        let names: Vec<String> = api.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+        let token = Timestamp::now().to_string();
+        for name in &names {
+            request(&api, name, &token).await?;
+        }
+        for name in &names {
+            let token = token.clone();
+            let handled = move |object: Option<&DynamicObject>| {
+                object.is_some_and(|object| object.data["status"]["lastHandledReconcileAt"] == token && ready(object) == "True")
+            };
+            watch_until(api.clone(), name, "the reconciliation", LIMIT, handled).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets Flux look at the repository now and not when its interval is over.
+    async fn fetch(&self, stack: &Stack) -> Result<()> {
+        request(&api(&stack.client, &repositories()), SYNC, &Timestamp::now().to_string()).await
+    }
+
+    /// How Flux has come to its end with the commit that was handed over last.
+    async fn ended(&self, stack: &Stack) -> Result<Outcome> {
+        // Flux names a commit of a branch so.
+        let revision = format!("{BRANCH}@sha1:{}", self.commit.borrow());
+        let wanted = revision.clone();
+        let end = move |object: Option<&DynamicObject>| object.is_some_and(|object| outcome(object, &wanted).is_some());
+        let object = watch_until(api(&stack.client, &kustomizations()), SYNC, "the end", LIMIT, end).await?;
+        let outcome = object.and_then(|object| outcome(&object, &revision)).context("the Kustomization is gone")?;
+        if outcome == Outcome::Succeeded {
+            // The releases that the commit did not change have not seen it before their charts have.
+            let charts = api(&stack.client, &charts());
+            until("every chart of the repository to be of the commit", LIMIT, async || {
+                let charts = charts.list(&ListParams::default()).await?;
+                let mut local = charts.iter().filter(|chart| chart.data["spec"]["sourceRef"]["kind"] == "GitRepository");
+                let is_seen =
+                    |chart: &DynamicObject| chart.data["status"]["observedSourceArtifactRevision"] == revision && ready(chart) == "True";
+                Ok(local.all(is_seen).then_some(()))
+            })
+            .await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Returns when one of the controllers has ended, which none should.
+    async fn died(&self) -> Error {
+        let mut controllers = self.controllers.lock().await;
+        select_all(controllers.iter_mut().map(|controller| Box::pin(controller.ended()))).await.0
+    }
+}
+
+impl Deployer for Flux {
+    fn name(&self) -> &'static str {
+        "flux"
+    }
+
+    async fn deploy(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()> {
+        let bundle = self.repository.checkout().join(PLACE);
+        let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE];
+        stack.render_for(self.name(), &bundle, &source, release, gpu_nodes).await?;
+        let commit = self.repository.commit(&format!("GPU operator {}, driver {}", release.chart, release.driver)).await?;
+        self.commit.replace(commit);
+        if api(&stack.client, &kustomizations()).get_opt(SYNC).await?.is_none() {
+            // Once for each cluster.
+            let applier = Applier::new(&stack.client);
+            for file in ["source.yaml", "sync.yaml"] {
+                applier.apply(&read(&bundle.join("flux-system").join(file))?, NAMESPACE).await?;
+            }
+        }
+        self.fetch(stack).await
+    }
+
+    async fn wait(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
+        let ended = tokio::select! {
+            ended = self.ended(stack) => ended,
+            error = self.died() => Err(error),
+        };
+        let status = self.status(stack).await?;
+        let ended = ended.with_context(|| format!("Flux shows\n{status}"))?;
+        ensure!(ended == outcome, "{ended:?} and not {outcome:?}; Flux shows\n{status}");
+        Ok(())
+    }
+
+    async fn status(&self, stack: &Stack) -> Result<String> {
+        let mut lines = String::new();
+        for kind in [repositories(), kustomizations(), charts(), releases()] {
+            for object in api(&stack.client, &kind).list(&ListParams::default()).await? {
+                let condition = condition(&object);
+                let text = |key: &str| condition[key].as_str().unwrap_or_default();
+                let (status, reason, message) = (text("status"), text("reason"), text("message"));
+                writeln!(lines, "{}/{}: Ready={status} {reason}: {message}", kind.kind, object.name_any())?;
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// Starts the three controllers. Their settings are the documented ones, but for how often a dependency is looked at.
+fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
+    let home = directory.join("flux");
+    let (storage, temporary) = (home.join("storage"), home.join("tmp"));
+    for directory in [&storage, &temporary] {
+        std::fs::create_dir_all(directory)?;
+    }
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let environment = [
+        ("KUBECONFIG", kubeconfig.display().to_string()),
+        ("RUNTIME_NAMESPACE", NAMESPACE.to_owned()),
+        ("SOURCE_CONTROLLER_LOCALHOST", address.clone()),
+        ("HOME", home.display().to_string()),
+        ("TMPDIR", temporary.display().to_string()),
+    ];
+    let source =
+        [format!("--storage-path={}", storage.display()), format!("--storage-addr={address}"), format!("--storage-adv-addr={address}")];
+    let dependency = "--requeue-dependency=1s".to_owned();
+    // What a bundle's README.md asks for.
+    let gate = "--feature-gates=CancelHealthCheckOnNewRevision=true".to_owned();
+    let controllers: [(&str, Vec<String>); 3] = [
+        ("source-controller", source.into()),
+        ("kustomize-controller", vec![dependency.clone(), gate]),
+        ("helm-controller", vec![dependency]),
+    ];
+    let start = |(name, own): (&str, Vec<String>)| {
+        let common = ["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", "--events-addr="];
+        let arguments = common.into_iter().map(str::to_owned).chain(own);
+        Process::start(directory, name, &program_of(TOOLS, name)?, arguments, &environment)
+    };
+    controllers.into_iter().map(start).collect()
+}
+
+/// How a revision ended; `None`: it has not yet, or is another one.
+fn outcome(kustomization: &DynamicObject, revision: &str) -> Option<Outcome> {
+    let status = &kustomization.data["status"];
+    // The condition is made Unknown before a revision counts as attempted.
+    match ready(kustomization) {
+        "True" if status["lastAppliedRevision"] == revision => Some(Outcome::Succeeded),
+        "False" if status["lastAttemptedRevision"] == revision => Some(Outcome::Failed),
+        _ => None,
+    }
+}
+
+/// The status of condition `Ready`, if it is about the newest generation.
+fn ready(object: &DynamicObject) -> &str {
+    let is_newest = object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation;
+    condition(object)["status"].as_str().filter(|_| is_newest).unwrap_or_default()
+}
+
+/// Condition `Ready`.
+fn condition(object: &DynamicObject) -> &Value {
+    let mut conditions = object.data["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)
+}
+
+async fn request(api: &Api<DynamicObject>, name: &str, token: &str) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {REQUESTED: token}}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.with_context(|| format!("asking for {name}"))?;
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    Ok(serde_yaml::from_str(&text)?)
+}
+
+fn api(client: &Client, kind: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), NAMESPACE, kind)
+}
+
+fn repositories() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"))
+}
+
+fn charts() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "HelmChart"))
+}
+
+fn kustomizations() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"))
+}
+
+fn releases() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("helm.toolkit.fluxcd.io", "v2", "HelmRelease"))
+}
