@@ -7,7 +7,6 @@ pub(crate) mod certificates;
 pub(crate) mod control_plane;
 pub(crate) mod deployers;
 pub(crate) mod dump;
-pub(crate) mod firings;
 pub(crate) mod fleet;
 pub(crate) mod git;
 pub(crate) mod git_http;

@@ -24,7 +24,7 @@ use crate::rollout::vendor::state::State;
 use super::Deciding;
 use super::rest::Since;
 
-/// What the controller would do, and what nodes wait for.
+/// What the controller would do in all of its passes, and what nodes wait for.
 #[derive(Default)]
 pub(super) struct Outlook<'r> {
     /// What it would move now.

@@ -16,7 +16,7 @@ use super::predict::{Move, Step, moves};
 use super::rules::Rules;
 use super::snapshot::{BuildError, Entry, Revision, Snapshot, Users};
 use super::state::State;
-use super::throttle::{Limit, Turn, slots_of};
+use super::throttle::{Limit, Turn, slots};
 
 mod table;
 mod text;
@@ -215,9 +215,9 @@ pub fn explain(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep
     looked_through(snapshot, rules, options, asleep_since).waits
 }
 
-/// What the controller would do now, and what the nodes wait for that it would not move.
+/// What one pass would do now, and what the nodes wait for that it would not move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct PassOutlook {
     /// What a pass that ran now would move.
     pub moves: Vec<Move>,
     /// Why the nodes with an entry of their own do not move, in the controller's order.
@@ -227,7 +227,7 @@ pub struct Outlook {
 }
 
 /// Looks at what a pass that ran now would do, and at what is left. `asleep_since`: when the controller last had a reason to run.
-pub fn looked_through(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep_since: Option<Timestamp>) -> Outlook {
+pub fn looked_through(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options, asleep_since: Option<Timestamp>) -> PassOutlook {
     let outcome = pass(snapshot, rules, options);
     let all = moves(snapshot, &outcome);
     // What a node does first is what it waits for.
@@ -239,10 +239,10 @@ pub fn looked_through(snapshot: &Snapshot<'_>, rules: &Rules, options: &Options,
     // Any one stands for all of them: nothing is done with them, and nothing of their own keeps them.
     let pending = Entry { state: State::UpgradeRequired, ..Entry::default() };
     let in_line = if snapshot.quiet.line.is_empty() { None } else { view.wait(&pending) };
-    Outlook { moves: all, waits, in_line }
+    PassOutlook { moves: all, waits, in_line }
 }
 
-/// Nodes with a state that no pass ever sees, because they have no driver pod.
+/// Nodes with a state that no pass ever sees, because they have no driver pod. In the snapshot all others must have their entry.
 pub fn stranded(observed: &Observed, snapshot: &Snapshot<'_>) -> Vec<Waiting> {
     let traits = snapshot.driver.traits();
     let states = observed.nodes.values().filter_map(|node| Some((node, State::of(Some(node.labels.get(traits.state_label)?)))));
@@ -255,7 +255,7 @@ pub fn stranded(observed: &Observed, snapshot: &Snapshot<'_>) -> Vec<Waiting> {
 /// Which of the two limits keeps pending nodes, and who is in their way.
 fn slot(snapshot: &Snapshot<'_>, rules: &Rules) -> Wait {
     let (entries, policy) = (&snapshot.entries, &rules.policy);
-    let throttle = slots_of(snapshot, policy);
+    let throttle = slots(snapshot, policy);
     let holders = |test: &dyn Fn(&Entry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).map(Holder::of).collect();
     let ahead = throttle.turns(entries).filter(|(_, turn)| *turn == Turn::Starts).map(|(entry, _)| entry.node.to_owned()).collect();
     match throttle.limit {

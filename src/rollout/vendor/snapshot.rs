@@ -275,7 +275,7 @@ impl Entry<'_> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// The entry of a node, if it has one.
+    /// The entry of a node, if it has one; a quiet node has none.
     pub fn entry(&self, node: &str) -> Option<&Entry<'a>> {
         self.entries.iter().find(|entry| entry.node == node)
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::contract::policy::Policy;
 
-use super::snapshot::{Entry, Quiet, Snapshot};
+use super::snapshot::{Entry, Snapshot};
 use super::state::State;
 
 /// The numbers of one pass.
@@ -52,17 +52,9 @@ pub enum Turn {
     Waits,
 }
 
-/// The numbers for these nodes under a policy.
-pub fn slots(entries: &[Entry<'_>], policy: &Policy) -> Slots {
-    numbers(entries, &Quiet::default(), policy)
-}
-
-/// The numbers for the nodes of a snapshot.
-pub fn slots_of(snapshot: &Snapshot<'_>, policy: &Policy) -> Slots {
-    numbers(&snapshot.entries, &snapshot.quiet, policy)
-}
-
-fn numbers(entries: &[Entry<'_>], quiet: &Quiet<'_>, policy: &Policy) -> Slots {
+/// The numbers for the nodes of a snapshot under a policy.
+pub fn slots(snapshot: &Snapshot<'_>, policy: &Policy) -> Slots {
+    let Snapshot { entries, quiet, .. } = snapshot;
     let count = |test: &dyn Fn(&Entry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).count();
     let total = count(&|entry| entry.state.is_managed()) + quiet.settled + quiet.pending;
     let in_progress = count(&|entry| entry.state.is_in_progress());

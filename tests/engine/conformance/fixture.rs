@@ -4,8 +4,14 @@ use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::policy::Policy;
 use gpu_rollout::rollout::vendor::pass::{Options, PassOutcome, Write, pass};
 use gpu_rollout::rollout::vendor::snapshot::{DriverPod, Entry, Revision, Snapshot};
+use gpu_rollout::rollout::vendor::throttle::{self, Slots};
 use gpu_rollout::rollout::vendor::{Generation, Rules, State};
 use jiff::Timestamp;
+
+/// The numbers for these nodes.
+pub(crate) fn slots(entries: &[Entry<'_>], policy: &Policy) -> Slots {
+    throttle::slots(&Snapshot { entries: entries.to_vec(), ..Snapshot::default() }, policy)
+}
 
 /// What time it is in all of these tests: so many Unix seconds.
 pub(crate) const NOW: i64 = 1_800_000_000;

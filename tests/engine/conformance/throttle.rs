@@ -4,10 +4,10 @@
 use gpu_rollout::contract::policy::Policy;
 use gpu_rollout::rollout::vendor::pass::{PassError, Write, pass};
 use gpu_rollout::rollout::vendor::snapshot::Entry;
-use gpu_rollout::rollout::vendor::throttle::{Limit, Slots, slots};
+use gpu_rollout::rollout::vendor::throttle::{Limit, Slots};
 use gpu_rollout::rollout::vendor::{Rules, State};
 
-use super::fixture::{node, old, options, snapshot, with, writes};
+use super::fixture::{node, old, options, slots, snapshot, with, writes};
 
 const NAMES: [&str; 100] = {
     let mut names = [""; 100];

@@ -5,12 +5,11 @@ use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::policy::{Drain, PodDeletion, Policy, WaitForCompletion};
 use gpu_rollout::rollout::vendor::pass::{Requestor, Write};
 use gpu_rollout::rollout::vendor::snapshot::{DriverPod, Entry, Maintenance, Notes, Revision, Snapshot, Validator};
-use gpu_rollout::rollout::vendor::throttle::slots;
 use gpu_rollout::rollout::vendor::{Generation, Options, Rules, State, pass};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::fixture::options;
+use super::fixture::{options, slots};
 
 /// Every step that a pass can make of itself; background tasks and people make others.
 const EDGES: [(State, State); 25] = [

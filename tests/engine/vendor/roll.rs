@@ -9,7 +9,7 @@ use gpu_rollout::contract::policy::Policy;
 use gpu_rollout::rollout::observed::{Api, ClusterPolicy, DaemonSet, Node, Observed, Pod, Revision};
 use gpu_rollout::rollout::vendor::explain::looked_through;
 use gpu_rollout::rollout::vendor::snapshot::{Inputs, Roll};
-use gpu_rollout::rollout::vendor::throttle::slots_of;
+use gpu_rollout::rollout::vendor::throttle::slots;
 use gpu_rollout::rollout::vendor::{Generation, Options, Rules, Snapshot, State, pass};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -144,7 +144,7 @@ fn agree(roll: &Roll, observed: &Observed, rules: &Rules, owner: Option<&str>) -
     let all = owner.map_or_else(|| all.clone(), |owner| all.owned_by(owner));
     let quiet = roll.snapshot(observed, &inputs, owner, &rules.policy);
     prop_assert_eq!(&quiet.blocked, &all.blocked);
-    prop_assert_eq!(slots_of(&quiet, &rules.policy), slots_of(&all, &rules.policy));
+    prop_assert_eq!(slots(&quiet, &rules.policy), slots(&all, &rules.policy));
     let options = Options::of(Generation::Gpu26_7, Timestamp::UNIX_EPOCH).seen_from_outside(&all);
     prop_assert_eq!(pass(&quiet, rules, &options), pass(&all, rules, &options));
     let (ours, theirs) = (looked_through(&quiet, rules, &options, None), looked_through(&all, rules, &options, None));

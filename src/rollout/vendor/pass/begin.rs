@@ -2,7 +2,7 @@
 
 use super::super::snapshot::{Entry, Revision};
 use super::super::state::State;
-use super::super::throttle::{Turn, slots_of, turn};
+use super::super::throttle::{Turn, slots, turn};
 use super::{PassError, Run, Write, in_sync};
 
 /// Whether the node needs an upgrade: its pod is of an older revision, waits for leave to load, or somebody asks for it.
@@ -32,7 +32,7 @@ impl Run<'_, '_> {
         if let Some(text) = &self.rules.unreadable {
             return Err(PassError::MaxUnavailable { text: text.clone() });
         }
-        let mut available = slots_of(self.snapshot, &self.rules.policy).available;
+        let mut available = slots(self.snapshot, &self.rules.policy).available;
         for entry in self.bucket(State::UpgradeRequired) {
             let requested = self.take_request(entry)?;
             if turn(entry, available) != Turn::Starts {

@@ -7,7 +7,7 @@ use crate::contract::policy::Policy;
 
 use super::super::super::named::Named;
 use super::super::super::observed::{Observed, OnNode, Pod};
-use super::super::throttle::slots_of;
+use super::super::throttle::slots;
 use super::build::{Order, Tables, Taken};
 use super::{Entry, Inputs, Lot, Quiet, Snapshot};
 
@@ -100,7 +100,7 @@ impl Roll {
             Snapshot { driver: inputs.driver, entries, quiet, blocked }
         };
         let mut snapshot = made(open.clone(), quiet);
-        let available = usize::try_from(slots_of(&snapshot, policy).available).unwrap_or(0);
+        let available = usize::try_from(slots(&snapshot, policy).available).unwrap_or(0);
         let first = next(&mut line, available);
         if !first.is_empty() {
             open.extend(first.iter().flat_map(|(_, kept)| seats(kept)));

@@ -22,6 +22,8 @@ use crate::harness::wait::until;
 use application::{Application, kind};
 use programs::Programs;
 
+/// The folder of `tests/tools` with its programs.
+pub(crate) const TOOLS: &str = "argocd";
 /// Where Argo CD lives.
 const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.

@@ -5,14 +5,16 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
 
-use crate::harness::deployers::argocd::{ArgoCd, Follow, Form};
+use crate::harness::deployers::argocd::{ArgoCd, Follow, Form, TOOLS};
 use crate::harness::deployers::{Deployer, Outcome};
-use crate::harness::firings::Firings;
-use crate::harness::fleet::{DRA_NAMESPACE, NEW, OLD, Release};
+use crate::harness::fleet::{NEW, OLD, Release};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
+use crate::harness::tools;
+
+use super::{fired, hooks};
 
 /// Argo CD starts, and takes its time between waves.
 const DEADLINE: Duration = Duration::from_mins(20);
@@ -21,15 +23,16 @@ const DEADLINE: Duration = Duration::from_mins(20);
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: tests/cluster/run.sh scenarios::deployers::"]
 async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
+    tools::build(TOOLS)?;
     scenario_within(DEADLINE, "argocd", async |stack| {
-        let (nodes, firings) = begin(stack).await?;
+        let (nodes, begin) = begin(stack).await?;
         let (stack, hooks) = (&*stack, hooks(stack));
         let argocd = ArgoCd::start(stack, Form::Applications, Follow::Tags).await?;
 
         // a. First install: every hook fires and succeeds; the DRA driver comes after the drivers, nothing is stale.
         argocd.deploy(stack, &OLD, nodes).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
-        check_fired(&firings, &hooks, [1, 1, 1])?;
+        check_fired(stack, begin, [1, 1, 1])?;
         succeeded(&hooks).await?;
         for hook in &hooks {
             ensure!(hook.deleted_pods()?.is_empty(), "{} replaced what was not stale: {:#?}", hook.name(), hook.deleted_pods()?);
@@ -40,12 +43,12 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         // b. Upgrade by a commit: the operator's hooks fire once. Nothing of the DRA driver has changed, and its hook stays where it is.
         argocd.deploy(stack, &NEW, nodes).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
-        check_fired(&firings, &hooks, [2, 2, 1])?;
+        check_fired(stack, begin, [2, 2, 1])?;
         succeeded(&hooks).await?;
         stack.check_rerolled(&before, &hooks, Timestamp::now()).await?;
 
         nothing_new(stack, &argocd, &NEW, &hooks).await?;
-        check_fired(&firings, &hooks, [2, 2, 1])
+        check_fired(stack, begin, [2, 2, 1])
     })
     .await
 }
@@ -54,13 +57,14 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: tests/cluster/run.sh scenarios::deployers::"]
 async fn installed_by_the_umbrella_chart_and_looked_at_once_more() -> Result<()> {
+    tools::build(TOOLS)?;
     scenario_within(DEADLINE, "argocd-helm", async |stack| {
-        let (nodes, firings) = begin(stack).await?;
+        let (nodes, begin) = begin(stack).await?;
         let (stack, hooks) = (&*stack, hooks(stack));
         let argocd = ArgoCd::start(stack, Form::Umbrella, Follow::Branch).await?;
         argocd.deploy(stack, &OLD, nodes).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
-        check_fired(&firings, &hooks, [1, 1, 1])?;
+        check_fired(stack, begin, [1, 1, 1])?;
         succeeded(&hooks).await?;
         // A plugin that was there before its node's driver is stale, and is replaced; once, whichever hook it was.
         let mut replaced = hooks.iter().map(HookRelease::deleted_pods).collect::<Result<Vec<_>>>()?.concat();
@@ -69,23 +73,16 @@ async fn installed_by_the_umbrella_chart_and_looked_at_once_more() -> Result<()>
         ensure!(replaced.windows(2).all(|pair| pair[0].name != pair[1].name), "each at most once: {replaced:#?}");
         ensure!(stack.plugins().await?.len() == nodes, "a plugin on every node: {:?}", stack.plugins().await?);
         nothing_new(stack, &argocd, &OLD, &hooks).await?;
-        check_fired(&firings, &hooks, [1, 1, 1])
+        check_fired(stack, begin, [1, 1, 1])
     })
     .await
 }
 
-async fn begin(stack: &mut Stack) -> Result<(usize, Firings)> {
+/// GPU nodes, and when hooks are counted from.
+async fn begin(stack: &mut Stack) -> Result<(usize, Timestamp)> {
     stack.play(Script::seeded(21)).await?;
     let nodes = stack.add_gpu_nodes(3).await?;
-    Ok((nodes.len(), Firings::record(&stack.client)))
-}
-
-fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
-    [
-        HookRelease::new(stack, "gpu-operator-pre"),
-        HookRelease::new(stack, "gpu-operator-post"),
-        HookRelease::in_namespace(stack, "nvidia-dra-driver-gpu-post", DRA_NAMESPACE),
-    ]
+    Ok((nodes.len(), Timestamp::now()))
 }
 
 /// c. A commit that changes nothing, and a refresh by hand: no hook does anything.
@@ -102,8 +99,8 @@ async fn nothing_new(stack: &Stack, argocd: &ArgoCd, release: &Release, hooks: &
     argocd.check_alive()
 }
 
-fn check_fired(firings: &Firings, hooks: &[HookRelease<'_>; 3], expected: [usize; 3]) -> Result<()> {
-    let fired = hooks.each_ref().map(|hook| firings.of(hook));
+fn check_fired(stack: &Stack, since: Timestamp, expected: [usize; 3]) -> Result<()> {
+    let fired = fired(stack, since)?;
     ensure!(fired == expected, "fired {fired:?}, expected {expected:?}");
     Ok(())
 }

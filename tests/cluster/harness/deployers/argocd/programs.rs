@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::{NAMESPACE, read};
+use super::{NAMESPACE, TOOLS, read};
 use crate::harness::apply::Applier;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
@@ -34,7 +34,7 @@ impl Programs {
         objects(stack).await?;
         let directory = stack.helm.directory();
         let home = Home::create(&directory.join("argocd"))?;
-        let argocd = program_of("argocd", "argocd")?;
+        let argocd = program_of(TOOLS, "argocd")?;
 
         let redis = free_port()?;
         let arguments = ["--port", &redis.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(String::from);
@@ -116,7 +116,7 @@ impl Home {
 /// CRDs, namespace, settings and the project `default`, which Argo CD's manifests make in a real cluster.
 async fn objects(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
-    for file in definitions_of("argocd")? {
+    for file in definitions_of(TOOLS)? {
         let object = read(&file)?;
         if object["kind"] == "CustomResourceDefinition" {
             applier.apply_crd(&object).await?;
