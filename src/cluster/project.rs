@@ -83,6 +83,7 @@ pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
     let status = object.status.clone().unwrap_or_default();
     Some(Deployment {
         version: program_version(object),
+        chart: object.metadata.labels.as_ref().and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
         replicas: object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
         current: status.replicas.unwrap_or(0),
         updated: status.updated_replicas.unwrap_or(0),
@@ -108,6 +109,7 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<DaemonSet> {
         deleting: metadata.deletion_timestamp.is_some(),
         desired: status.map_or(0, |status| status.desired_number_scheduled),
         misscheduled: status.map_or(0, |status| status.number_misscheduled),
+        chart: metadata.labels.as_ref().and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
         template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default().into(),
         node_selector: pod.node_selector.clone().unwrap_or_default().into(),
         config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),

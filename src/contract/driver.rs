@@ -28,6 +28,8 @@ pub struct Traits {
     pub name: &'static str,
     /// Its operator, for people.
     pub operator: &'static str,
+    /// The component of recipes that brings the operator.
+    pub component: &'static str,
     /// The operator's Deployment, unless the settings name another.
     pub operator_deployment: &'static str,
     /// The kind of the custom resource that asks for the driver.
@@ -81,6 +83,7 @@ pub struct Traits {
 const GPU: Traits = Traits {
     name: "gpu",
     operator: "GPU operator",
+    component: "gpu-operator",
     operator_deployment: names::OPERATOR_DEPLOYMENT,
     policy_kind: "ClusterPolicy",
     policy_resource: "clusterpolicies.nvidia.com",
@@ -110,6 +113,7 @@ const GPU: Traits = Traits {
 const OFED: Traits = Traits {
     name: "ofed",
     operator: "network operator",
+    component: "network-operator",
     operator_deployment: names::NETWORK_OPERATOR_DEPLOYMENT,
     policy_kind: "NicClusterPolicy",
     policy_resource: "nicclusterpolicies.mellanox.com",
@@ -140,6 +144,7 @@ const OFED: Traits = Traits {
 const DAEMON_SET: Traits = Traits {
     name: "daemonset",
     operator: "DaemonSet",
+    component: "",
     operator_deployment: "",
     policy_kind: "DaemonSet",
     policy_resource: "daemonsets.apps",

@@ -56,6 +56,9 @@ pub const UPGRADE_ENABLED_ANNOTATION: &str = "nvidia.com/gpu-driver-upgrade-enab
 pub const TOOLKIT_APP: (&str, &str) = ("app", "nvidia-container-toolkit-daemonset");
 /// The operator's Deployment: a literal in the chart, whatever the release is called.
 pub const OPERATOR_DEPLOYMENT: &str = "gpu-operator";
+/// The label by which charts tell which one and of which version an object is from: `<name>-<version>`, with `_` for `+` and at most 63
+/// characters (Helm's chart conventions; NVIDIA's charts of the operators and the DRA driver set it).
+pub const CHART_LABEL: &str = "helm.sh/chart";
 /// The operator's own ClusterPolicy: a literal in the chart.
 pub const CLUSTER_POLICY: &str = "cluster-policy";
 
@@ -98,6 +101,8 @@ pub const HELM_INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
 /// DRA driver name for ComputeDomains.
 pub const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
+/// The component of recipes that brings the DRA driver, under whatever chart name.
+pub const DRA_COMPONENT: &str = "nvidia-dra-driver-gpu";
 /// The container names of the DRA kubelet plugin and the driver that each one publishes.
 pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
 /// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).

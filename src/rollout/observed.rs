@@ -141,6 +141,8 @@ pub struct Deployment {
     pub observed: bool,
     /// The version of its program: the label `app.kubernetes.io/version`, or the image's tag.
     pub version: Option<String>,
+    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from one.
+    pub chart: Option<String>,
 }
 
 impl Deployment {
@@ -275,6 +277,8 @@ pub struct DaemonSet {
     pub desired: i32,
     /// Nodes that have a pod and should not (`status.numberMisscheduled`).
     pub misscheduled: i32,
+    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from one.
+    pub chart: Option<String>,
     /// Labels of the pod template.
     pub template_labels: Labels,
     /// Node selector of the pod template.

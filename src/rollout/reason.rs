@@ -40,6 +40,15 @@ pub enum Reason {
         /// Replicas that are wanted.
         replicas: i32,
     },
+    /// A component is still, or already, there in another version than the one that the hook is made for.
+    OtherChart {
+        /// The object that tells.
+        object: String,
+        /// Chart and version that it is from.
+        found: String,
+        /// The version that the hook is made for.
+        expected: String,
+    },
     /// There is no custom resource that the operator would act on.
     PolicyMissing {
         /// Its kind.

@@ -10,6 +10,7 @@ use super::reason::Reason;
 use super::vendor::generation::Generation;
 use super::version::split_image;
 
+pub mod chart;
 mod daemon_set;
 mod ofed;
 
@@ -50,6 +51,7 @@ fn rolled_out(operator: &Deployment, settings: &Settings) -> Result<(), Reason> 
 fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), Reason> {
     let policy = served(&observed.cluster_policy, Driver::Gpu)?;
     let operator = operator(observed, settings)?;
+    chart::of_operator(operator, settings)?;
     let kind = Driver::Gpu.traits().policy_kind;
     let policy = policy.as_ref().ok_or_else(|| Reason::PolicyMissing { kind, name: settings.cluster_policy.clone() })?;
     precondition(policy, settings)?;

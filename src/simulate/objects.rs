@@ -196,7 +196,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     let manager = (names::DRIVER_MANAGER_CONTAINER.to_owned(), "nvcr.io/nvidia/k8s-driver-manager:v0.9.1".to_owned());
     let driver = (Driver::Gpu.traits().container.to_owned(), driver_image(&fixed.template));
     let version = setup.operator.clone();
-    view.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available, observed: true, version });
+    view.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available, observed: true, version, chart: None });
     view.cluster_policy = Api::Served(Some(ClusterPolicy {
         uid: "policy".to_owned(),
         generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),

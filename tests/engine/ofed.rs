@@ -76,6 +76,7 @@ fn nic_node(fleet: &mut Fleet, name: &str) {
 /// Nodes `nic-0` … with their driver, at rest.
 pub(crate) fn network(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(0);
+    fleet.settings.component = "network-operator".into();
     fleet.settings.driver = Driver::Ofed;
     fleet.settings.duties = vec![Duty::Settle];
     fleet.settings.expected.nic_cluster_policy = true;
@@ -301,11 +302,20 @@ fn the_gpu_operators_labels_mean_nothing_here() {
 #[test]
 fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
     type Change = fn(&mut Fleet);
-    let cases: [(&str, Change, ExitCode, &str); 4] = [
+    let cases: [(&str, Change, ExitCode, &str); 5] = [
         ("no CRD", |fleet| fleet.observed.nic_cluster_policy = Api::Absent, ExitCode::ApiMissing, "nicclusterpolicies.mellanox.com"),
         ("no object", |fleet| fleet.observed.nic_cluster_policy = Api::Served(None), ExitCode::OperatorMissing, "no NicClusterPolicy"),
         ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing, "no deployment/network-operator in"),
         ("another driver", |fleet| fleet.settings.expected.ofed_driver_version = Some(NEW.into()), ExitCode::Precondition, NEW),
+        (
+            "another operator",
+            |fleet| {
+                fleet.observed.operator.as_mut().expect("it is there").chart = Some("network-operator-24.7.1".into());
+                fleet.settings.component_version = Some("26.4.1".into());
+            },
+            ExitCode::Precondition,
+            "network-operator-24.7.1",
+        ),
     ];
     for (name, change, code, part) in cases {
         let mut fleet = network(1);

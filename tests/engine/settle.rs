@@ -192,11 +192,12 @@ fn without_gpu_nodes_the_operator_must_say_so_itself() {
 #[test]
 fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
     type Change = fn(&mut Fleet);
-    let cases: [(&str, Change, ExitCode); 5] = [
+    let cases: [(&str, Change, ExitCode); 6] = [
         ("no CRD", |fleet| fleet.observed.cluster_policy = Api::Absent, ExitCode::ApiMissing),
         ("no object", |fleet| fleet.observed.cluster_policy = Api::Served(None), ExitCode::OperatorMissing),
         ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing),
         ("another driver", |fleet| fleet.settings.expected.driver_version = Some(NEW.into()), ExitCode::Precondition),
+        ("another operator", |fleet| chart_and_hook(fleet, "gpu-operator-v25.10.1", "v26.3.1"), ExitCode::Precondition),
         (
             "no DRA driver",
             |fleet| {
@@ -213,6 +214,58 @@ fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
         assert!(fleet.decide(119).verdict.is_none(), "{name}");
         assert_eq!(fleet.decide(120).verdict.map(|verdict| verdict.code), Some(code), "{name}");
     }
+}
+
+/// The operator's chart that is installed, and the version that the hook is made for.
+fn chart_and_hook(fleet: &mut Fleet, installed: &str, version: &str) {
+    fleet.observed.operator.as_mut().expect("it is there").chart = Some(installed.to_owned());
+    fleet.settings.component_version = Some(version.to_owned());
+}
+
+/// A deployer without order had put the new values on the old chart: all at rest, and half a minute later the drivers rolled again.
+#[test]
+fn new_values_on_the_old_chart_were_called_settled() {
+    let mut fleet = Fleet::at_rest(1);
+    chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "v26.3.1");
+    let reason = fleet.decide(0).waits[0].reason.to_string();
+    assert_eq!(reason, "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, and this hook is made for version `v26.3.1` of it");
+    chart_and_hook(&mut fleet, "gpu-operator-v26.3.1", "v26.3.1");
+    fleet.pass(10);
+    assert_eq!(fleet.decide(45).verdict.expect("settled").code, ExitCode::Success);
+}
+
+/// An operator that no chart has installed (by its own manifests, by OLM) and a hook that is told no version have nothing to compare.
+#[test]
+fn an_operator_from_no_chart_is_taken_as_it_is() {
+    for change in [
+        |fleet: &mut Fleet| fleet.settings.component_version = Some("v26.3.1".into()),
+        |fleet: &mut Fleet| fleet.observed.operator.as_mut().expect("it is there").chart = Some("gpu-operator-v25.10.1".into()),
+    ] {
+        let mut fleet = Fleet::at_rest(1);
+        change(&mut fleet);
+        fleet.pass(0);
+        assert_eq!(fleet.decide(35).verdict.expect("settled").code, ExitCode::Success);
+    }
+}
+
+/// The DRA driver's own hook does not end on its old chart, and does not ask which one the operator is from.
+#[test]
+fn the_hook_of_the_dra_driver_waits_for_its_own_chart() {
+    let mut fleet = Fleet::at_rest(1);
+    chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "25.12.0");
+    fleet.settings.component = "nvidia-dra-driver-gpu".into();
+    fleet.settings.namespace = "nvidia-dra-driver-gpu".into();
+    fleet.observed.dra.daemon_sets[0].chart = Some("nvidia-dra-driver-gpu-25.8.1".into());
+    assert_eq!(waits(&fleet.decide(0)), ["*:OtherChart"]);
+    assert_eq!(fleet.decide(120).verdict.expect("over").code, ExitCode::Precondition);
+
+    let mut fleet = Fleet::at_rest(1);
+    chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "25.12.0");
+    fleet.settings.component = "nvidia-dra-driver-gpu".into();
+    fleet.settings.namespace = "nvidia-dra-driver-gpu".into();
+    fleet.observed.dra.daemon_sets[0].chart = Some("nvidia-dra-driver-gpu-25.12.0".into());
+    fleet.pass(0);
+    assert_eq!(fleet.decide(35).verdict.expect("settled").code, ExitCode::Success);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::contract::settings::Required;
 use crate::rollout::observed::Node;
 use crate::rollout::plugin::Plugins;
 use crate::rollout::reason::{Reason, Wait};
-use crate::rollout::spec::driver_daemon_sets;
+use crate::rollout::spec::{chart, driver_daemon_sets};
 
 use super::Deciding;
 
@@ -87,6 +87,9 @@ impl Deciding<'_> {
                 namespaces => format!("no DRA driver in {}: no plugin to re-roll", namespaces.join(", ")),
             });
             return None;
+        }
+        if let Err(reason) = chart::of_plugins(plugins.daemon_sets(), self.settings) {
+            return Some(reason);
         }
         let wanted = plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
         // A plugin may be sent away from a node while its driver migrates.

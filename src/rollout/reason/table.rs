@@ -27,6 +27,12 @@ impl Reason {
                 OperatorMissing,
                 "look at the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator",
             ),
+            Self::OtherChart { .. } => (
+                "OtherChart",
+                true,
+                Precondition,
+                "deploy the component's release and its hook release from the same bundle; a deployer without order brings it later, and the hook runs again",
+            ),
             Self::PolicyMissing { .. } => (
                 "PolicyMissing",
                 false,

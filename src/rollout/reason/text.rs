@@ -32,6 +32,9 @@ impl fmt::Display for Reason {
             Self::OperatorNotReady { deployment, available, replicas } => {
                 write!(out, "deployment/{deployment} is not rolled out: {available} of {replicas} replicas current and available")
             }
+            Self::OtherChart { object, found, expected } => {
+                write!(out, "{object} is from chart `{found}`, and this hook is made for version `{expected}` of it")
+            }
             Self::PolicyMissing { kind, name } => write!(out, "no {kind} `{name}`"),
             Self::NvidiaDriverMissing => write!(out, "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"),
             Self::Precondition { kind, field, expected, found, manager } => {

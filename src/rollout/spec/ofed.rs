@@ -8,11 +8,12 @@ use crate::rollout::keep::release;
 use crate::rollout::observed::{DaemonSet, NicClusterPolicy, Observed};
 use crate::rollout::reason::Reason;
 
-use super::{Tag, carries_image, expected_auto_upgrade, labeled, newest_observed, one_at_a_time, operator, rolled_out, served};
+use super::{Tag, carries_image, chart, expected_auto_upgrade, labeled, newest_observed, one_at_a_time, operator, rolled_out, served};
 
 pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
     let policy = served(&observed.nic_cluster_policy, Driver::Ofed)?;
     let operator = operator(observed, settings)?;
+    chart::of_operator(operator, settings)?;
     let Some(policy) = policy else {
         if settings.expected.nic_cluster_policy {
             return Err(Reason::PolicyMissing { kind: Driver::Ofed.traits().policy_kind, name: names::NIC_CLUSTER_POLICY.to_owned() });
