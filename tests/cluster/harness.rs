@@ -1,8 +1,10 @@
 //! The machinery of the end-to-end tests. [`scenario::scenario`] starts a [`stack::Stack`] and runs a story on it.
 
 pub(crate) mod apply;
+pub(crate) mod ask;
 pub(crate) mod audit;
 pub(crate) mod bundle;
+pub(crate) mod cells;
 pub(crate) mod certificates;
 pub(crate) mod control_plane;
 pub(crate) mod deployers;

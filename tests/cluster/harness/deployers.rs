@@ -1,12 +1,20 @@
-//! What deploys a bundle: the real programs, each told in its own way.
+//! What deploys a bundle: the real programs, each told in its own way. A story is written once and told with every one of them.
 
 pub(crate) mod argocd;
+mod client;
 pub(crate) mod flux;
 
-use anyhow::Result;
+use std::path::PathBuf;
 
-use super::fleet::Release;
+use anyhow::Result;
+use futures::future::LocalBoxFuture;
+
+use self::argocd::{ArgoCd, Follow, Form};
+use self::client::Client;
+use self::flux::Flux;
+use super::ask::Ask;
 use super::stack::Stack;
+use super::tools;
 
 /// How a deployment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +25,104 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// One of the programs that deploy bundles.
-pub(crate) trait Deployer {
-    /// Its name as `bundle render --deployer` knows it.
-    fn name(&self) -> &'static str;
+/// The deployers, as the tables of the documentation have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// `deploy.sh` with Helm 3.
+    Helm3,
+    /// `deploy.sh` with Helm 4.
+    Helm4,
+    /// `helmfile sync`.
+    Helmfile,
+    /// Flux.
+    Flux,
+    /// A root Application that holds the others.
+    ArgoCd,
+    /// An umbrella chart of Applications.
+    ArgoCdHelm,
+}
 
-    /// Renders the recipe of a release for it and hands the bundle over, as its documentation says.
-    async fn deploy(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()>;
+impl Kind {
+    /// Its column.
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Helm3 => "Helm 3",
+            Self::Helm4 => "Helm 4",
+            Self::Helmfile => "helmfile",
+            Self::Flux => "Flux",
+            Self::ArgoCd => "Argo CD",
+            Self::ArgoCdHelm => "argocd-helm",
+        }
+    }
+
+    /// For file names.
+    pub(crate) fn word(self) -> String {
+        self.column().to_lowercase().replace(' ', "")
+    }
+
+    /// What `bundle render --deployer` calls it.
+    pub(crate) fn format(self) -> &'static str {
+        match self {
+            Self::Helm3 | Self::Helm4 => "helm",
+            Self::Helmfile => "helmfile",
+            Self::Flux => "flux",
+            Self::ArgoCd => "argocd",
+            Self::ArgoCdHelm => "argocd-helm",
+        }
+    }
+
+    /// A person or a pipeline runs it, and each run deploys everything. The others look at a repository and do what has changed.
+    pub(crate) fn is_client(self) -> bool {
+        match self {
+            Self::Helm3 | Self::Helm4 | Self::Helmfile => true,
+            Self::Flux | Self::ArgoCd | Self::ArgoCdHelm => false,
+        }
+    }
+
+    /// Builds its programs, which takes minutes the first time.
+    pub(crate) fn build_tools(self) -> Result<()> {
+        match self {
+            Self::Helm3 | Self::Helm4 | Self::Helmfile => tools::build(""),
+            Self::Flux => tools::build(flux::TOOLS),
+            Self::ArgoCd | Self::ArgoCdHelm => tools::build(argocd::TOOLS),
+        }
+    }
+
+    /// Brings it into a cluster, with an empty repository if it has one.
+    pub(crate) async fn start(self, stack: &Stack) -> Result<Box<dyn Deployer>> {
+        Ok(match self {
+            Self::Helm3 | Self::Helm4 | Self::Helmfile => Box::new(Client::new(stack, self)?),
+            Self::Flux => Box::new(Flux::start(stack).await?),
+            Self::ArgoCd => Box::new(ArgoCd::start(stack, Form::Applications, Follow::Branch).await?),
+            Self::ArgoCdHelm => Box::new(ArgoCd::start(stack, Form::Umbrella, Follow::Branch).await?),
+        })
+    }
+}
+
+/// What a deployer's methods return: they are called through `dyn`, so that a story is compiled once.
+pub(crate) type Told<'a, T = ()> = LocalBoxFuture<'a, Result<T>>;
+
+/// One of the programs that deploy bundles, in a cluster.
+pub(crate) trait Deployer {
+    /// Which one.
+    fn kind(&self) -> Kind;
+
+    /// The bundle, where its user edits it.
+    fn bundle(&self) -> PathBuf;
+
+    /// Renders a recipe over the bundle that is there and hands it over, as its documentation says. Returns before it has been deployed.
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a>;
+
+    /// Hands over the bundle as it stands there now: edited by hand, or just as it was (a second run, an empty commit).
+    fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a>;
+
+    /// Has it look once more although nothing has been handed over (`flux reconcile`, *Refresh*), and waits until it has. A client has
+    /// nothing to look at by itself: `false`.
+    fn look<'a>(&'a self, stack: &'a Stack) -> Told<'a, bool>;
 
     /// Waits until it has come to its end with what was handed over last.
-    async fn wait(&self, stack: &Stack, outcome: Outcome) -> Result<()>;
+    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a>;
 
-    /// What it shows its user now.
-    async fn status(&self, stack: &Stack) -> Result<String>;
+    /// What it shows its user now of all releases.
+    fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String>;
 }

@@ -26,7 +26,7 @@ impl Repository {
         repository.git(&["init", "--quiet", "--bare", "--initial-branch", BRANCH, &path]).await?;
         repository.git(&["init", "--quiet", "--initial-branch", BRANCH]).await?;
         repository.git(&["remote", "add", "origin", &path]).await?;
-        repository.commit_nothing("The repository begins").await?;
+        repository.commit("The repository begins").await?;
         Ok(repository)
     }
 
@@ -40,17 +40,12 @@ impl Repository {
         &self.checkout
     }
 
-    /// Commits all that has changed in the checkout and pushes it; the commit.
+    /// Commits all that has changed in the checkout, if anything has, and pushes it; the commit.
     pub(crate) async fn commit(&self, message: &str) -> Result<String> {
         self.git(&["add", "--all"]).await?;
-        self.git(&["commit", "--quiet", "--message", message]).await?;
-        self.push().await
-    }
-
-    /// A commit that changes nothing, pushed.
-    pub(crate) async fn commit_nothing(&self, message: &str) -> Result<String> {
         self.git(&["commit", "--quiet", "--allow-empty", "--message", message]).await?;
-        self.push().await
+        self.git(&["push", "--quiet", "origin", BRANCH]).await?;
+        self.git(&["rev-parse", "HEAD"]).await
     }
 
     /// Tags the newest commit and pushes the tag.
@@ -58,11 +53,6 @@ impl Repository {
         self.git(&["tag", name]).await?;
         self.git(&["push", "--quiet", "origin", name]).await?;
         Ok(())
-    }
-
-    async fn push(&self) -> Result<String> {
-        self.git(&["push", "--quiet", "origin", BRANCH]).await?;
-        self.git(&["rev-parse", "HEAD"]).await
     }
 
     async fn git(&self, arguments: &[&str]) -> Result<String> {

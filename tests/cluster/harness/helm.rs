@@ -54,6 +54,11 @@ impl Helm {
         &self.directory
     }
 
+    /// What its environment is.
+    pub(crate) fn environment(&self) -> &[(&'static str, String)] {
+        &self.environment
+    }
+
     /// Runs `helm` with these arguments.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Said> {
         let helm = self.directory.join("bin/helm");

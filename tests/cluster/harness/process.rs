@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::process::{Child, Command};
@@ -57,6 +57,16 @@ impl Process {
             Ok(status) => anyhow!("{} ended: {status}\n{}", self.name, tail(&self.log)),
             Err(error) => anyhow!(error).context(format!("waiting for {}", self.name)),
         }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn wait(&mut self) -> Result<ExitStatus> {
+        self.child.wait().await.with_context(|| format!("waiting for {}", self.name))
+    }
+
+    /// The end of what it has said.
+    pub(crate) fn log(&self) -> String {
+        tail(&self.log)
     }
 
     /// Kills the program and waits until it is gone.

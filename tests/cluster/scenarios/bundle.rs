@@ -3,8 +3,9 @@
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
 
+use crate::harness::ask::Ask;
 use crate::harness::audit::Request;
-use crate::harness::fleet::{DRA_NAMESPACE, NEW, OLD};
+use crate::harness::fleet::{DRA_NAMESPACE, NEW};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::rights;
 use crate::harness::scenario::scenario;
@@ -22,7 +23,8 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
         let logs = async || -> Result<String> { Ok(format!("{}\n{}", hooks[0].logs().await?, hooks[1].logs().await?)) };
 
         // a. First install: the DRA driver comes after the drivers, nothing is stale.
-        let bundle = stack.render(&OLD, nodes.len()).await?;
+        let ask = Ask { cert_manager: true, ..Ask::old(nodes.len()) };
+        let bundle = stack.render(&ask).await?;
         let installed = stack.deploy_bundle(&bundle).await?;
         ensure!(installed.success, "{installed:?}\n{}", logs().await?);
         ensure!(deleted()?.is_empty(), "a plugin was replaced that was not stale: {:#?}", deleted()?);
@@ -30,7 +32,7 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
         ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
 
         // b. Upgrade: the new bundle takes the place of the old one.
-        let bundle = stack.render(&NEW, nodes.len()).await?;
+        let bundle = stack.render(&ask.with(&NEW)).await?;
         let upgraded = stack.deploy_bundle(&bundle).await?;
         ensure!(upgraded.success, "{upgraded:?}\n{}", logs().await?);
         stack.check_rerolled(&before, &hooks, upgraded.ended).await?;

@@ -4,18 +4,19 @@ mod application;
 mod programs;
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Deployer, Outcome};
+use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
-use crate::harness::fleet::Release;
+use crate::harness::ask::Ask;
 use crate::harness::git::{BRANCH, Repository};
 use crate::harness::stack::Stack;
 use crate::harness::wait::until;
@@ -59,6 +60,8 @@ pub(crate) struct ArgoCd {
     programs: RefCell<Programs>,
     /// The commits that were handed over.
     commits: RefCell<Vec<String>>,
+    /// The recipe that was rendered last.
+    asked: RefCell<Option<Ask>>,
 }
 
 impl ArgoCd {
@@ -66,22 +69,11 @@ impl ArgoCd {
     pub(crate) async fn start(stack: &Stack, form: Form, follow: Follow) -> Result<Self> {
         let programs = RefCell::new(Programs::start(stack).await?);
         let repository = Repository::create(stack.helm.directory(), "fleet").await?;
-        Ok(Self { form, follow, repository, programs, commits: RefCell::default() })
-    }
-
-    /// Hands over a commit that changes nothing: an empty one on the branch, or the same bundle under another tag.
-    pub(crate) async fn deploy_nothing_new(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()> {
-        match self.follow {
-            Follow::Branch => {
-                let commit = self.repository.commit_nothing("Nothing changes").await?;
-                self.hand_over(stack, commit).await
-            }
-            Follow::Tags => self.deploy(stack, release, gpu_nodes).await,
-        }
+        Ok(Self { form, follow, repository, programs, commits: RefCell::default(), asked: RefCell::default() })
     }
 
     /// What a user does who presses *Refresh* on every Application; returns when all of them have been looked at again.
-    pub(crate) async fn refresh(&self, stack: &Stack) -> Result<()> {
+    async fn refresh(&self, stack: &Stack) -> Result<()> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}));
         let api = applications(stack);
         for application in list(&api).await? {
@@ -96,13 +88,60 @@ impl ArgoCd {
     }
 
     /// Fails if one of the programs has ended by itself.
-    pub(crate) fn check_alive(&self) -> Result<()> {
+    fn check_alive(&self) -> Result<()> {
         self.programs.borrow_mut().check_alive()
     }
 
-    async fn hand_over(&self, stack: &Stack, commit: String) -> Result<()> {
+    async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
+        let url = format!("file://{}", self.repository.path().display());
+        let source = ["--repo", &url, "--revision", &self.revision(), "--path", FOLDER, "--force"];
+        stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
+        self.asked.replace(Some(ask.clone()));
+        self.push(stack, &format!("gpu-operator {}", ask.chart)).await
+    }
+
+    /// What the next commit is deployed by.
+    fn revision(&self) -> String {
+        match self.follow {
+            Follow::Branch => BRANCH.to_owned(),
+            Follow::Tags => format!("release-{}", self.commits.borrow().len()),
+        }
+    }
+
+    async fn push(&self, stack: &Stack, message: &str) -> Result<()> {
+        let bundle = self.bundle();
+        let commit = self.repository.commit(message).await?;
+        if self.follow == Follow::Tags {
+            self.repository.tag(&self.revision()).await?;
+        }
+        let settings = Api::<ConfigMap>::namespaced(stack.client.clone(), NAMESPACE);
+        let health = Patch::Merge(read(&bundle.join("argocd-cm-health.yaml"))?);
+        settings.patch("argocd-cm", &PatchParams::default(), &health).await?;
+        match self.form {
+            Form::Applications => self.apply(stack, &bundle).await?,
+            Form::Umbrella => self.install(stack, &bundle).await?,
+        }
         self.commits.borrow_mut().push(commit);
         self.refresh(stack).await
+    }
+
+    async fn wait_for(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
+        let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
+        let api = applications(stack);
+        let what = format!("{} to end", self.kind().column());
+        let waited = until(&what, LIMIT, async || {
+            self.check_alive()?;
+            let all = list(&api).await?;
+            let failed = all.iter().any(|application| application.has_failed(&commit));
+            let done = !all.is_empty() && all.iter().all(|application| application.is_done(&commit));
+            Ok((failed || done).then_some(if failed { Outcome::Failed } else { Outcome::Succeeded }))
+        });
+        let ended = match waited.await {
+            Ok(ended) => ended,
+            Err(error) => return Err(error.context(status(stack).await?)),
+        };
+        ensure!(ended == outcome, "{} {ended:?}:\n{}", self.kind().column(), status(stack).await?);
+        Ok(())
     }
 
     /// What the README of `argocd` says to do once the bundle is pushed.
@@ -123,59 +162,49 @@ impl ArgoCd {
 }
 
 impl Deployer for ArgoCd {
-    fn name(&self) -> &'static str {
+    fn kind(&self) -> Kind {
         match self.form {
-            Form::Applications => "argocd",
-            Form::Umbrella => "argocd-helm",
+            Form::Applications => Kind::ArgoCd,
+            Form::Umbrella => Kind::ArgoCdHelm,
         }
     }
 
-    async fn deploy(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()> {
-        let bundle = self.repository.checkout().join(FOLDER);
-        let url = format!("file://{}", self.repository.path().display());
-        let revision = match self.follow {
-            Follow::Branch => BRANCH.to_owned(),
-            Follow::Tags => format!("release-{}", self.commits.borrow().len()),
-        };
-        let source = ["--repo", &url, "--revision", &revision, "--path", FOLDER];
-        stack.render_for(self.name(), &bundle, &source, release, gpu_nodes).await?;
-        let commit = self.repository.commit(&format!("gpu-operator {}", release.chart)).await?;
-        if self.follow == Follow::Tags {
-            self.repository.tag(&revision).await?;
-        }
-        let settings = Api::<ConfigMap>::namespaced(stack.client.clone(), NAMESPACE);
-        let health = Patch::Merge(read(&bundle.join("argocd-cm-health.yaml"))?);
-        settings.patch("argocd-cm", &PatchParams::default(), &health).await?;
-        match self.form {
-            Form::Applications => self.apply(stack, &bundle).await?,
-            Form::Umbrella => self.install(stack, &bundle).await?,
-        }
-        self.hand_over(stack, commit).await
+    fn bundle(&self) -> PathBuf {
+        self.repository.checkout().join(FOLDER)
     }
 
-    async fn wait(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
-        let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
-        let api = applications(stack);
-        let what = format!("{} to end", self.name());
-        let waited = until(&what, LIMIT, async || {
-            self.check_alive()?;
-            let all = list(&api).await?;
-            let failed = all.iter().any(|application| application.has_failed(&commit));
-            let done = !all.is_empty() && all.iter().all(|application| application.is_done(&commit));
-            Ok((failed || done).then_some(if failed { Outcome::Failed } else { Outcome::Succeeded }))
-        });
-        let ended = match waited.await {
-            Ok(ended) => ended,
-            Err(error) => return Err(error.context(self.status(stack).await?)),
-        };
-        ensure!(ended == outcome, "{} {ended:?}:\n{}", self.name(), self.status(stack).await?);
-        Ok(())
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
+        self.render(stack, ask).boxed_local()
     }
 
-    async fn status(&self, stack: &Stack) -> Result<String> {
-        let all = list(&applications(stack)).await?;
-        Ok(all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
+        async move {
+            // A tag stands in the bundle's files.
+            let asked = self.asked.borrow().clone().filter(|_| self.follow == Follow::Tags);
+            match asked {
+                Some(ask) => self.render(stack, &ask).await,
+                None => self.push(stack, message).await,
+            }
+        }
+        .boxed_local()
     }
+
+    fn look<'a>(&'a self, stack: &'a Stack) -> Told<'a, bool> {
+        async move { self.refresh(stack).await.map(|()| true) }.boxed_local()
+    }
+
+    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
+        self.wait_for(stack, outcome).boxed_local()
+    }
+
+    fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String> {
+        status(stack).boxed_local()
+    }
+}
+
+async fn status(stack: &Stack) -> Result<String> {
+    let all = list(&applications(stack)).await?;
+    Ok(all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
 fn applications(stack: &Stack) -> Api<DynamicObject> {

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
+use futures::FutureExt;
 use futures::future::select_all;
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
@@ -14,9 +15,9 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Deployer, Outcome};
+use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
-use crate::harness::fleet::Release;
+use crate::harness::ask::Ask;
 use crate::harness::git::{BRANCH, Repository};
 use crate::harness::git_http::GitServer;
 use crate::harness::ports::free_port;
@@ -65,15 +66,38 @@ impl Flux {
         Ok(Self { repository, url, commit: RefCell::default(), controllers, server })
     }
 
-    /// Pushes a commit that changes nothing, and tells Flux.
-    pub(crate) async fn commit_nothing(&self, stack: &Stack) -> Result<()> {
-        let commit = self.repository.commit_nothing("Nothing has changed").await?;
+    async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
+        let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE, "--force"];
+        stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
+        self.push(stack, &format!("GPU operator {}, driver {}", ask.chart, ask.driver)).await
+    }
+
+    async fn push(&self, stack: &Stack, message: &str) -> Result<()> {
+        let commit = self.repository.commit(message).await?;
         self.commit.replace(commit);
+        if api(&stack.client, &kustomizations()).get_opt(SYNC).await?.is_none() {
+            // Once for each cluster.
+            let applier = Applier::new(&stack.client);
+            for file in ["source.yaml", "sync.yaml"] {
+                applier.apply(&read(&self.bundle().join("flux-system").join(file))?, NAMESPACE).await?;
+            }
+        }
         self.fetch(stack).await
     }
 
+    async fn wait_for(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
+        let ended = tokio::select! {
+            ended = self.ended(stack) => ended,
+            error = self.died() => Err(error),
+        };
+        let status = status(stack).await?;
+        let ended = ended.with_context(|| format!("Flux shows\n{status}"))?;
+        ensure!(ended == outcome, "{ended:?} and not {outcome:?}; Flux shows\n{status}");
+        Ok(())
+    }
+
     /// Asks for every release to be looked at once more (`flux reconcile helmrelease NAME`), and waits until that has been done.
-    pub(crate) async fn reconcile_by_hand(&self, stack: &Stack) -> Result<()> {
+    async fn reconcile_by_hand(&self, stack: &Stack) -> Result<()> {
         let api = api(&stack.client, &releases());
         let names: Vec<String> = api.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
         let token = Timestamp::now().to_string();
@@ -126,49 +150,46 @@ impl Flux {
 }
 
 impl Deployer for Flux {
-    fn name(&self) -> &'static str {
-        "flux"
+    fn kind(&self) -> Kind {
+        Kind::Flux
     }
 
-    async fn deploy(&self, stack: &Stack, release: &Release, gpu_nodes: usize) -> Result<()> {
-        let bundle = self.repository.checkout().join(PLACE);
-        let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE];
-        stack.render_for(self.name(), &bundle, &source, release, gpu_nodes).await?;
-        let commit = self.repository.commit(&format!("GPU operator {}, driver {}", release.chart, release.driver)).await?;
-        self.commit.replace(commit);
-        if api(&stack.client, &kustomizations()).get_opt(SYNC).await?.is_none() {
-            // Once for each cluster.
-            let applier = Applier::new(&stack.client);
-            for file in ["source.yaml", "sync.yaml"] {
-                applier.apply(&read(&bundle.join("flux-system").join(file))?, NAMESPACE).await?;
-            }
+    fn bundle(&self) -> PathBuf {
+        self.repository.checkout().join(PLACE)
+    }
+
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
+        self.render(stack, ask).boxed_local()
+    }
+
+    fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
+        self.push(stack, message).boxed_local()
+    }
+
+    fn look<'a>(&'a self, stack: &'a Stack) -> Told<'a, bool> {
+        async move { self.reconcile_by_hand(stack).await.map(|()| true) }.boxed_local()
+    }
+
+    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
+        self.wait_for(stack, outcome).boxed_local()
+    }
+
+    fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String> {
+        status(stack).boxed_local()
+    }
+}
+
+async fn status(stack: &Stack) -> Result<String> {
+    let mut lines = String::new();
+    for kind in [repositories(), kustomizations(), charts(), releases()] {
+        for object in api(&stack.client, &kind).list(&ListParams::default()).await? {
+            let condition = condition(&object);
+            let text = |key: &str| condition[key].as_str().unwrap_or_default();
+            let (status, reason, message) = (text("status"), text("reason"), text("message"));
+            writeln!(lines, "{}/{}: Ready={status} {reason}: {message}", kind.kind, object.name_any())?;
         }
-        self.fetch(stack).await
     }
-
-    async fn wait(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
-        let ended = tokio::select! {
-            ended = self.ended(stack) => ended,
-            error = self.died() => Err(error),
-        };
-        let status = self.status(stack).await?;
-        let ended = ended.with_context(|| format!("Flux shows\n{status}"))?;
-        ensure!(ended == outcome, "{ended:?} and not {outcome:?}; Flux shows\n{status}");
-        Ok(())
-    }
-
-    async fn status(&self, stack: &Stack) -> Result<String> {
-        let mut lines = String::new();
-        for kind in [repositories(), kustomizations(), charts(), releases()] {
-            for object in api(&stack.client, &kind).list(&ListParams::default()).await? {
-                let condition = condition(&object);
-                let text = |key: &str| condition[key].as_str().unwrap_or_default();
-                let (status, reason, message) = (text("status"), text("reason"), text("message"));
-                writeln!(lines, "{}/{}: Ready={status} {reason}: {message}", kind.kind, object.name_any())?;
-            }
-        }
-        Ok(lines)
-    }
+    Ok(lines)
 }
 
 /// Starts the three controllers. Their settings are the documented ones, but for how often a dependency is looked at.

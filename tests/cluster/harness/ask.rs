@@ -1,0 +1,83 @@
+//! What a recipe asks for. A scenario changes one thing of it after the other, and has it rendered anew.
+
+use serde_json::{Value, json};
+
+use super::fleet::{OLD, Release};
+
+/// A recipe in the making: the GPU operator, and what goes with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// Version of the operator's chart.
+    pub(crate) chart: &'static str,
+    /// Version of the GPU driver.
+    pub(crate) driver: &'static str,
+    /// Tag of the hook's image: `e2e` or `e2e-next`.
+    pub(crate) hook_tag: &'static str,
+    /// `maxUnavailable` of the rollout's policy.
+    pub(crate) max_unavailable: &'static str,
+    /// GPU nodes of the cluster.
+    pub(crate) gpu_nodes: usize,
+    /// With the DRA driver.
+    pub(crate) dra: bool,
+    /// With cert-manager, which nothing here needs: a release that has no hook.
+    pub(crate) cert_manager: bool,
+    /// Laid over `rollout.gpuDriver`, key by key.
+    pub(crate) gpu_driver: Value,
+}
+
+impl Ask {
+    /// A release with the DRA driver, for so many GPU nodes.
+    pub(crate) fn new(release: &Release, gpu_nodes: usize) -> Self {
+        Self {
+            chart: release.chart,
+            driver: release.driver,
+            hook_tag: "e2e",
+            max_unavailable: "50%",
+            gpu_nodes,
+            dra: true,
+            cert_manager: false,
+            gpu_driver: json!({}),
+        }
+    }
+
+    /// The release that fleets start with.
+    pub(crate) fn old(gpu_nodes: usize) -> Self {
+        Self::new(&OLD, gpu_nodes)
+    }
+
+    /// The same with another release of operator and driver.
+    pub(crate) fn with(&self, release: &Release) -> Self {
+        Self { chart: release.chart, driver: release.driver, ..self.clone() }
+    }
+
+    /// The recipe.
+    pub(crate) fn recipe(&self) -> Value {
+        let mut gpu_driver = json!({
+            "version": self.driver,
+            "policy": {"maxParallelUpgrades": 1, "maxUnavailable": self.max_unavailable},
+            "perNode": "20s",
+            "quiet": "3s",
+        });
+        for (key, value) in self.gpu_driver.as_object().into_iter().flatten() {
+            gpu_driver[key] = value.clone();
+        }
+        let mut components = vec![json!({"name": "gpu-operator", "version": self.chart, "values": {"devicePlugin": {"enabled": false}}})];
+        if self.cert_manager {
+            components.push(json!({"name": "cert-manager"}));
+        }
+        if self.dra {
+            components.push(json!({"name": "nvidia-dra-driver-gpu", "version": "25.12.0", "values": {
+                "nvidiaDriverRoot": "/run/nvidia/driver",
+                "gpuResourcesEnabledOverride": true,
+            }}));
+        }
+        json!({
+            "apiVersion": "gpu-rollout.dev/v1",
+            "kind": "Recipe",
+            "metadata": {"name": "e2e"},
+            "cluster": {"gpuNodes": self.gpu_nodes},
+            "rollout": {"gpuDriver": gpu_driver},
+            "components": components,
+        })
+    }
+}

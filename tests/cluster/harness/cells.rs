@@ -1,0 +1,77 @@
+//! What was seen of each deployer, cell by cell: the table that the documentation is made from. It is kept in the repository, and a story
+//! that sees something else than what stands there fails. `UPDATE=1` writes down what was seen.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::deployers::Kind;
+
+/// Cells by table, row and column.
+type Tables = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
+
+/// One column of one table in the making.
+pub(crate) struct Cells {
+    table: &'static str,
+    kind: Kind,
+    seen: RefCell<Vec<(&'static str, String)>>,
+}
+
+impl Cells {
+    /// The column of a deployer.
+    pub(crate) fn new(table: &'static str, kind: Kind) -> Self {
+        Self { table, kind, seen: RefCell::default() }
+    }
+
+    /// Notes what was seen in a row.
+    pub(crate) fn note(&self, row: &'static str, cell: impl Into<String>) {
+        let cell = cell.into();
+        eprintln!("{} · {} · {row}: {cell}", self.table, self.kind.column());
+        self.seen.borrow_mut().push((row, cell));
+    }
+
+    /// Compares all that was seen with the table in the repository.
+    pub(crate) fn check(self) -> Result<()> {
+        let seen = self.seen.into_inner();
+        let column = self.kind.column();
+        if std::env::var_os("UPDATE").is_some() {
+            return update(self.table, column, seen);
+        }
+        let tables = read()?;
+        let known = |row: &str| tables.get(self.table)?.get(row)?.get(column).map(String::as_str);
+        let differs = |(row, cell): &(&'static str, String)| {
+            let known = known(row);
+            (known != Some(cell)).then(|| format!("{row}: seen `{cell}`, the table says `{}`", known.unwrap_or("nothing")))
+        };
+        let different: Vec<String> = seen.iter().filter_map(differs).collect();
+        if !different.is_empty() {
+            bail!("{} of {column} is not what {} says (UPDATE=1 writes it down):\n{}", self.table, file().display(), different.join("\n"));
+        }
+        Ok(())
+    }
+}
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/deployers.json")
+}
+
+fn read() -> Result<Tables> {
+    let file = file();
+    let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
+}
+
+fn update(table: &str, column: &str, seen: Vec<(&'static str, String)>) -> Result<()> {
+    // Stories of several deployers may end at the same time.
+    let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("cells.lock"))?;
+    lock.lock()?;
+    let mut tables = if file().exists() { read()? } else { Tables::new() };
+    for (row, cell) in seen {
+        tables.entry(table.to_owned()).or_default().entry(row.to_owned()).or_default().insert(column.to_owned(), cell);
+    }
+    std::fs::write(file(), format!("{}\n", serde_json::to_string_pretty(&tables)?))?;
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Upgrades in order with Argo CD, as the bundle's README has it: each deployment is a tag, and the root hands it to one wave after another.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
+
+use crate::harness::ask::Ask;
+use crate::harness::deployers::argocd::{ArgoCd, Follow, Form, TOOLS};
+use crate::harness::deployers::{Deployer, Outcome};
+use crate::harness::fleet::NEW;
+use crate::harness::scenario::scenario_within;
+use crate::harness::stand_in::Script;
+use crate::harness::tools;
+
+use super::{fired, hooks};
+
+/// Argo CD starts, and takes its time between waves.
+const DEADLINE: Duration = Duration::from_mins(20);
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e-full"]
+async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
+    tools::build(TOOLS)?;
+    scenario_within(DEADLINE, "by-tags", async |stack| {
+        stack.play(Script::seeded(21)).await?;
+        let nodes = stack.add_gpu_nodes(3).await?;
+        let (stack, begin) = (&*stack, Timestamp::now());
+        let hooks = hooks(stack);
+        let argocd = ArgoCd::start(stack, Form::Applications, Follow::Tags).await?;
+
+        // First install: every hook fires once; the DRA driver comes after the drivers, nothing is stale.
+        let ask = Ask::old(nodes.len());
+        argocd.deploy(stack, &ask).await?;
+        argocd.wait(stack, Outcome::Succeeded).await?;
+        ensure!(fired(stack, begin)? == [1, 1, 1], "{:?}", fired(stack, begin)?);
+        for hook in &hooks {
+            ensure!(hook.deleted_pods()?.is_empty(), "{} replaced what was not stale: {:#?}", hook.name(), hook.deleted_pods()?);
+        }
+        let before = stack.plugins().await?;
+        ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
+
+        // Upgrade: the operator's hooks fire once. Nothing of the DRA driver has changed, and its hook stays where it is.
+        argocd.deploy(stack, &ask.with(&NEW)).await?;
+        argocd.wait(stack, Outcome::Succeeded).await?;
+        ensure!(fired(stack, begin)? == [2, 2, 1], "{:?}", fired(stack, begin)?);
+        stack.check_rerolled(&before, &hooks, Timestamp::now()).await?;
+
+        // The same bundle under another tag: no hook does anything.
+        let (plugins, again) = (stack.plugins().await?, Timestamp::now());
+        argocd.hand_over(stack, "Nothing has changed").await?;
+        argocd.wait(stack, Outcome::Succeeded).await?;
+        for hook in &hooks {
+            ensure!(hook.requests(again)?.is_empty(), "{} has done something", hook.name());
+        }
+        ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");
+        Ok(())
+    })
+    .await
+}
