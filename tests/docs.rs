@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 mod docs {
     mod conformance;
+    mod deployers;
     mod device_plugin;
     mod exit_codes;
     mod failures;

@@ -19,6 +19,8 @@ pub(crate) struct Ask {
     pub(crate) gpu_nodes: usize,
     /// With the DRA driver.
     pub(crate) dra: bool,
+    /// The DRA driver's `logVerbosity`: changes its release, and none of its pods.
+    pub(crate) dra_verbosity: &'static str,
     /// With cert-manager, which nothing here needs: a release that has no hook.
     pub(crate) cert_manager: bool,
     /// Laid over `rollout.gpuDriver`, key by key.
@@ -35,6 +37,7 @@ impl Ask {
             max_unavailable: "50%",
             gpu_nodes,
             dra: true,
+            dra_verbosity: "4",
             cert_manager: false,
             gpu_driver: json!({}),
         }
@@ -69,6 +72,7 @@ impl Ask {
             components.push(json!({"name": "nvidia-dra-driver-gpu", "version": "25.12.0", "values": {
                 "nvidiaDriverRoot": "/run/nvidia/driver",
                 "gpuResourcesEnabledOverride": true,
+                "logVerbosity": self.dra_verbosity,
             }}));
         }
         json!({

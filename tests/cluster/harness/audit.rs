@@ -74,6 +74,8 @@ struct Event {
     #[serde(default)]
     response_status: Option<ResponseStatus>,
     request_received_timestamp: Timestamp,
+    #[serde(default, rename = "requestURI")]
+    request_uri: String,
 }
 
 #[derive(Deserialize)]
@@ -103,13 +105,15 @@ struct ResponseStatus {
 }
 
 impl Event {
-    /// `None` for what is no request for an object, and for the second of a watch's two lines.
+    /// `None` for what is no request for an object, for dry runs, and for the second of a watch's two lines.
     fn request(self) -> Option<Request> {
         let object = self.object_ref?;
         let code = self.response_status.map_or(0, |status| status.code);
         let finished_watch = self.verb == "watch" && self.stage == "ResponseComplete" && code == 200;
         let begun_other = self.verb != "watch" && self.stage == "ResponseStarted";
-        if finished_watch || begun_other {
+        // Argo CD and Flux ask what a change would do before they make it.
+        let rehearsed = self.request_uri.contains("dryRun=All");
+        if finished_watch || begun_other || rehearsed {
             return None;
         }
         let resource = if object.subresource.is_empty() { object.resource } else { format!("{}/{}", object.resource, object.subresource) };

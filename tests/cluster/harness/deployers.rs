@@ -97,6 +97,19 @@ impl Kind {
             Self::ArgoCdHelm => Box::new(ArgoCd::start(stack, Form::Umbrella, Follow::Branch).await?),
         })
     }
+
+    /// The same, in the way in which it keeps the order of releases also in upgrades, where it has one.
+    pub(crate) async fn start_in_order(self, stack: &Stack) -> Result<Box<dyn Deployer>> {
+        match self {
+            Self::ArgoCd => Ok(Box::new(ArgoCd::start(stack, Form::Applications, Follow::Tags).await?)),
+            Self::Helm3 | Self::Helm4 | Self::Helmfile | Self::Flux | Self::ArgoCdHelm => self.start(stack).await,
+        }
+    }
+
+    /// Nothing holds a release back until the ones before it have succeeded: an umbrella chart's Applications are made all at once.
+    pub(crate) fn keeps_order(self) -> bool {
+        self != Self::ArgoCdHelm
+    }
 }
 
 /// What a deployer's methods return: they are called through `dyn`, so that a story is compiled once.

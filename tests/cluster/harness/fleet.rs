@@ -160,12 +160,23 @@ impl Stack {
     /// Checks that every plugin of `before` was replaced exactly once and by these hooks, after the new driver of *its* node had become
     /// ready; that the replacements serve the new driver; and that all of it was over at `end`.
     pub(crate) async fn check_rerolled(&self, before: &BTreeMap<String, Plugin>, hooks: &[HookRelease<'_>], end: Timestamp) -> Result<()> {
+        self.check_rerolled_since(Timestamp::MIN, before, hooks, end).await
+    }
+
+    /// The same, of what was done since a moment.
+    pub(crate) async fn check_rerolled_since(
+        &self,
+        begin: Timestamp,
+        before: &BTreeMap<String, Plugin>,
+        hooks: &[HookRelease<'_>],
+        end: Timestamp,
+    ) -> Result<()> {
         let mut deleted = Vec::new();
         for hook in hooks {
             deleted.extend(hook.deleted_pods()?);
         }
         // Driver pods, where the hook drives, are in the operator's namespace.
-        deleted.retain(|request| request.namespace == DRA_NAMESPACE);
+        deleted.retain(|request| request.namespace == DRA_NAMESPACE && request.time >= begin);
         let (after, drivers, served) = (self.plugins().await?, self.drivers().await?, self.served().await?);
         for (node, old) in before {
             let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerStateTerminated, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
@@ -114,14 +115,26 @@ impl<'a> HookRelease<'a> {
         Ok(requests)
     }
 
+    /// When its Job was completed, to the second.
+    pub(crate) async fn completed(&self) -> Result<Timestamp> {
+        let job = Api::<Job>::namespaced(self.stack.client.clone(), self.namespace).get(self.name).await?;
+        let time = job.status.and_then(|status| status.completion_time);
+        Ok(time.with_context(|| format!("the Job of {} is not complete", self.name))?.0)
+    }
+
     /// How often it has fired since a moment: how many Jobs of its name somebody has made.
     pub(crate) fn firings(&self, since: Timestamp) -> Result<usize> {
+        Ok(self.fired_at(since)?.len())
+    }
+
+    /// When it has fired since a moment.
+    pub(crate) fn fired_at(&self, since: Timestamp) -> Result<Vec<Timestamp>> {
         // With a server-side apply a Job is made by a patch.
         let made = |request: &Request| {
             request.resource == "jobs" && request.code == 201 && request.name == self.name && request.namespace == self.namespace
         };
         let requests = self.stack.audit.by_user("admin")?;
-        Ok(requests.iter().filter(|request| made(request) && request.time >= since).count())
+        Ok(requests.iter().filter(|request| made(request) && request.time >= since).map(|request| request.time).collect())
     }
 
     /// The pods that it has deleted.

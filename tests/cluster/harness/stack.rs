@@ -61,6 +61,11 @@ impl Stack {
         Ok(&self.stand_in.as_ref().context("nothing is played yet")?.charts)
     }
 
+    /// Takes a chart out of the repository, or puts it back.
+    pub(crate) fn withhold(&self, chart: &str, version: &str, withhold: bool) -> Result<()> {
+        self.stand_in.as_ref().context("nothing is played yet")?.withhold(chart, version, withhold)
+    }
+
     /// Changes the script from now on.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
         self.stand_in.as_ref().context("nothing is played yet")?.rewrite(change);

@@ -14,10 +14,10 @@ mod random;
 mod repository;
 mod script;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kube::Client;
 use tokio::task::JoinSet;
 
@@ -31,6 +31,7 @@ pub(crate) use script::{Fault, Script};
 pub(crate) struct StandIn {
     /// URL of the chart repository.
     pub(crate) charts: String,
+    repository: PathBuf,
     script: Arc<Mutex<Script>>,
     #[expect(dead_code, reason = "dropping it stops the tasks")]
     tasks: JoinSet<()>,
@@ -41,13 +42,22 @@ impl StandIn {
     pub(crate) async fn start(directory: &Path, client: &Client, helm: &super::helm::Helm, script: Script) -> Result<Self> {
         let script = Arc::new(Mutex::new(script));
         let mut tasks = JoinSet::new();
-        charts::package(helm, &directory.join("chart-repository")).await?;
-        let charts = repository::serve(&directory.join("chart-repository"), &mut tasks).await?;
+        let repository = directory.join("chart-repository");
+        charts::package(helm, &repository).await?;
+        let charts = repository::serve(&repository, &mut tasks).await?;
         operator::start(client, &script, &mut tasks);
         network_operator::start(client, &mut tasks);
         kubelets::start(client, &script, &mut tasks);
         dra::start(client, &mut tasks);
-        Ok(Self { charts, script, tasks })
+        Ok(Self { charts, repository, script, tasks })
+    }
+
+    /// Takes a chart's archive out of the repository, or puts it back: who asks for it meanwhile is told that it is not found.
+    pub(crate) fn withhold(&self, chart: &str, version: &str, withhold: bool) -> Result<()> {
+        let archive = self.repository.join(format!("{chart}-{version}.tgz"));
+        let aside = archive.with_extension("aside");
+        let (from, to) = if withhold { (archive, aside) } else { (aside, archive) };
+        std::fs::rename(&from, &to).with_context(|| format!("renaming {}", from.display()))
     }
 
     /// Changes the script from now on.

@@ -2,12 +2,16 @@
 //! `docs/deployers.md` is made from.
 
 mod by_tags;
+mod change;
+mod order;
+mod short;
 mod triggers;
 
-use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
-use crate::harness::audit::Request;
 use crate::harness::fleet::DRA_NAMESPACE;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::stack::Stack;
@@ -36,53 +40,25 @@ fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
     ]
 }
 
-/// Where a hook says what it sees: its record, its events, its Lease.
-const NOTES: [&str; 3] = ["configmaps", "events", "leases"];
-
-/// What the tables call the hooks.
-const NAMES: [&str; 3] = ["pre", "post", "dra"];
-
 /// How often each of them has fired since a moment.
 fn fired(stack: &Stack, since: Timestamp) -> Result<[usize; 3]> {
     let [pre, post, dra] = &hooks(stack);
     Ok([pre.firings(since)?, post.firings(since)?, dra.firings(since)?])
 }
 
-/// Why a hook fires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// What it is told, or the values of its component, have changed.
-    Own,
-    /// Something else has, which it looks at: it notes that, and touches nothing.
-    Others,
-    /// Nothing at all: it only reads.
-    None,
+/// What a user does with an editor in the operator's values.
+fn edit_values(bundle: &Path, from: &str, to: &str) -> Result<()> {
+    edit(bundle, "-gpu-operator", "values.yaml", from, to)
 }
 
-/// What a hook has done since a moment, for a table. `counted`: it is known how many plugins it replaces.
-fn told(hook: &HookRelease<'_>, name: &str, since: Timestamp, reason: Reason, counted: bool) -> Result<String> {
-    let fired = hook.firings(since)?;
-    let requests = hook.requests(since)?;
-    let writes: Vec<&Request> = requests.iter().filter(|request| request.is_write()).collect();
-    let too_much = |request: &&&Request| match reason {
-        Reason::Own => false,
-        Reason::Others => !NOTES.contains(&request.resource.as_str()),
-        Reason::None => true,
-    };
-    let excess: Vec<_> = writes.iter().filter(too_much).collect();
-    ensure!(excess.is_empty(), "{} had no reason to write this: {excess:#?}", hook.name());
-    let plugins = requests.iter().filter(|request| is_replacement(request)).count();
-    let times = if fired == 1 { String::new() } else { format!(" × {fired}") };
-    Ok(match plugins {
-        _ if writes.is_empty() => format!("{name}{times} (only read)"),
-        _ if !counted => format!("{name}{times}"),
-        0 => format!("{name}{times}"),
-        1 => format!("{name}{times} (1 plugin)"),
-        plugins => format!("{name}{times} ({plugins} plugins)"),
-    })
-}
-
-/// A plugin that was replaced.
-fn is_replacement(request: &Request) -> bool {
-    request.verb == "delete" && request.resource == "pods" && request.namespace == DRA_NAMESPACE && request.code == 200
+/// The same in any file of the folder whose name ends so.
+fn edit(bundle: &Path, folder: &str, file: &str, from: &str, to: &str) -> Result<()> {
+    let folders = std::fs::read_dir(bundle)?.collect::<std::io::Result<Vec<_>>>()?;
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(folder));
+    let folder = folders.iter().map(std::fs::DirEntry::path).find(is_it).with_context(|| format!("no folder NNN{folder}"))?;
+    let file = folder.join(file);
+    let text = std::fs::read_to_string(&file)?;
+    ensure!(text.contains(from), "{} does not say `{from}`", file.display());
+    std::fs::write(&file, text.replace(from, to))?;
+    Ok(())
 }

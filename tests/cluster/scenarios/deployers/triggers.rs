@@ -1,21 +1,20 @@
 //! Which change fires which hook, with each deployer: once for every hook that has a reason, and never without one but where the deployer
 //! runs everything anyway; then the hook only reads.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use jiff::Timestamp;
+use anyhow::{Context, Result};
 
 use crate::harness::ask::Ask;
 use crate::harness::cells::Cells;
-use crate::harness::deployers::{Deployer, Kind, Outcome};
+use crate::harness::deployers::{Deployer, Kind};
 use crate::harness::fleet::{NEW, OLD};
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
 
-use super::{NAMES, Reason, fired, for_each_deployer, hooks, told};
+use super::change::{ALL, NONE, OPERATOR, Reasons, changed};
+use super::{edit_values, for_each_deployer};
 
 for_each_deployer!(triggers);
 
@@ -24,12 +23,6 @@ const DEADLINE: Duration = Duration::from_mins(30);
 const NODES: usize = 2;
 /// A driver between the old one and the new one.
 const EDITED: &str = "580.105.09";
-
-/// Why the hooks fire: before the operator, after it, after the DRA driver.
-type Reasons = [Reason; 3];
-const ALL: Reasons = [Reason::Own; 3];
-const OPERATOR: Reasons = [Reason::Own, Reason::Own, Reason::Others];
-const NONE: Reasons = [Reason::None; 3];
 
 async fn triggers(kind: Kind) -> Result<()> {
     kind.build_tools()?;
@@ -76,49 +69,9 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// One change. `plugins`: so many go on serving the driver from before, and each one is replaced once. (In a first install without an
-    /// order some may come before their driver.)
     async fn row(&self, row: &'static str, reasons: Reasons, plugins: usize, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-        let (stack, hooks) = (self.stack, hooks(self.stack));
-        let (before, begin) = (stack.plugins().await?, Timestamp::now());
-        change().await?;
-        let waited = self.deployer.wait(stack, Outcome::Succeeded).await;
-        if let Err(error) = waited {
-            let mut logs = String::new();
-            for hook in &hooks {
-                logs += &hook.logs().await?;
-            }
-            return Err(error.context(format!("{row}\n{}\n{logs}", self.deployer.status(stack).await?)));
-        }
-        // A client runs everything.
-        let expected = |index: usize| self.deployer.kind().is_client() || reasons[index] == Reason::Own;
-        let seen = fired(stack, begin)?;
-        let mut cell = Vec::new();
-        for (index, hook) in hooks.iter().enumerate() {
-            ensure!(seen[index] == usize::from(expected(index)), "{row}: {} fired {} times: {seen:?}", hook.name(), seen[index]);
-            if seen[index] > 0 {
-                let end = hook.end().await?;
-                ensure!(end.exit_code == 0, "{row}: {}: {:?}\n{}", hook.name(), end.message, hook.logs().await?);
-                cell.push(told(hook, NAMES[index], begin, reasons[index], plugins > 0).with_context(|| row)?);
-            }
-        }
-        let after = stack.plugins().await?;
-        ensure!(after.len() == NODES, "{row}: a plugin on every node: {after:?}");
-        let replaced = before.iter().filter(|(node, plugin)| after.get(*node) != Some(plugin)).count();
-        ensure!(replaced == plugins, "{row}: {replaced} plugins are new, expected {plugins}");
-        self.cells.note(row, if cell.is_empty() { "none".to_owned() } else { cell.join(", ") });
+        let cell = changed(self.stack, self.deployer, reasons, plugins, change).await.with_context(|| row)?;
+        self.cells.note(row, cell);
         Ok(())
     }
-}
-
-/// What a user does with an editor in the bundle's values.
-fn edit_values(bundle: &Path, from: &str, to: &str) -> Result<()> {
-    let folders = std::fs::read_dir(bundle)?.collect::<std::io::Result<Vec<_>>>()?;
-    let is_operator = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-gpu-operator"));
-    let folder = folders.iter().map(std::fs::DirEntry::path).find(is_operator).context("no folder of gpu-operator")?;
-    let file = folder.join("values.yaml");
-    let text = std::fs::read_to_string(&file)?;
-    ensure!(text.contains(from), "{} does not name {from}", file.display());
-    std::fs::write(&file, text.replace(from, to))?;
-    Ok(())
 }

@@ -1,0 +1,54 @@
+//! What every deployer is asked on every change of this repository: an install, an upgrade, nothing at all, a hook that fails, and how it
+//! goes on after that.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
+
+use crate::harness::ask::Ask;
+use crate::harness::deployers::{Kind, Outcome};
+use crate::harness::fleet::NEW;
+use crate::harness::scenario::scenario_within;
+use crate::harness::stand_in::Script;
+
+use super::change::{ALL, NONE, OPERATOR, changed};
+use super::{edit, fired, for_each_deployer, hooks};
+
+for_each_deployer!(short);
+
+const DEADLINE: Duration = Duration::from_mins(15);
+const NODES: usize = 2;
+/// What the hook is told by mistake: to look for a ClusterPolicy that is not there, for three seconds.
+const MISTAKE: (&str, &str) = ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
+
+async fn short(kind: Kind) -> Result<()> {
+    kind.build_tools()?;
+    scenario_within(DEADLINE, &format!("short-{}", kind.word()), async |stack| {
+        stack.play(Script { driver: (300, 1_000), ..Script::seeded(21) }).await?;
+        stack.add_gpu_nodes(NODES).await?;
+        let stack = &*stack;
+        let deployer = kind.start(stack).await?;
+        let deployer = &*deployer;
+
+        let old = Ask::old(NODES);
+        changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &old).await).await?;
+        let new = old.with(&NEW);
+        changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await?;
+        changed(stack, deployer, NONE, 0, async || deployer.hand_over(stack, "Nothing has changed").await).await?;
+
+        let begin = Timestamp::now();
+        edit(&deployer.bundle(), "-gpu-operator-post", "rollout.yaml", MISTAKE.0, MISTAKE.1)?;
+        deployer.hand_over(stack, "A mistake").await?;
+        deployer.wait(stack, Outcome::Failed).await?;
+        let [pre, post, dra] = fired(stack, begin)?;
+        ensure!(post > 0 && pre <= 1 && dra == 0, "what comes after a failed hook does not begin: {pre}, {post}, {dra}");
+        let message = hooks(stack)[1].end().await?.message.unwrap_or_default();
+        ensure!(message.contains("no ClusterPolicy `elsewhere`"), "{message}");
+
+        edit(&deployer.bundle(), "-gpu-operator-post", "rollout.yaml", MISTAKE.1, MISTAKE.0)?;
+        deployer.hand_over(stack, "The mistake is mended").await?;
+        deployer.wait(stack, Outcome::Succeeded).await
+    })
+    .await
+}

@@ -1,0 +1,80 @@
+//! `docs/deployers.md` shows what the end-to-end tests have seen of the real deployers (`tests/data/deployers.json`), all of it.
+//! `UPDATE=1` writes its tables anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::root;
+
+const PAGE: &str = "docs/deployers.md";
+const SEEN: &str = "tests/data/deployers.json";
+/// The columns, in the page's order.
+const DEPLOYERS: [&str; 6] = ["Helm 3", "Helm 4", "helmfile", "Flux", "Argo CD", "argocd-helm"];
+const END: &str = "<!-- end of table -->";
+
+/// A table of the page: its name in the file, and its rows in order, by their names there.
+struct Table {
+    name: &'static str,
+    head: &'static str,
+    rows: &'static [&'static str],
+}
+
+const TABLES: &[Table] = &[Table {
+    name: "triggers",
+    head: "What changes",
+    rows: &[
+        "first install",
+        "operator chart bumped",
+        "driver version bumped",
+        "hook image bumped",
+        "policy changed",
+        "values edited, not rendered",
+        "back to the previous bundle",
+        "nothing changed",
+        "looked at by hand",
+    ],
+}];
+
+/// Cells by table, row and deployer.
+type Seen = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
+
+fn seen() -> Seen {
+    serde_json::from_str(&std::fs::read_to_string(root(SEEN)).unwrap()).unwrap()
+}
+
+fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) -> String {
+    let mut text = format!("| {} | {} |\n|---|{}\n", table.head, DEPLOYERS.join(" | "), "---|".repeat(DEPLOYERS.len()));
+    for row in table.rows {
+        let cells = &rows[*row];
+        let cells: Vec<&str> = DEPLOYERS.iter().map(|deployer| cells[*deployer].as_str()).collect();
+        writeln!(text, "| {row} | {} |", cells.join(" | ")).unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_page_shows_all_that_was_seen() {
+    let seen = seen();
+    let names = |table: &Table| table.name.to_owned();
+    assert_eq!(seen.keys().cloned().collect::<BTreeSet<_>>(), TABLES.iter().map(names).collect(), "tables of {SEEN}");
+    let page = std::fs::read_to_string(root(PAGE)).unwrap();
+    let mut wanted = page.clone();
+    for table in TABLES {
+        let rows = &seen[table.name];
+        let known: BTreeSet<&str> = rows.keys().map(String::as_str).collect();
+        assert_eq!(known, table.rows.iter().copied().collect(), "rows of table `{}` in {SEEN}", table.name);
+        for (row, cells) in rows {
+            let columns: BTreeSet<&str> = cells.keys().map(String::as_str).collect();
+            assert_eq!(columns, DEPLOYERS.into_iter().collect(), "row `{row}` of table `{}`: run its scenario for the others", table.name);
+        }
+        let begin = format!("<!-- table: {} -->\n", table.name);
+        let (before, rest) = wanted.split_once(&begin).unwrap_or_else(|| panic!("{PAGE} has no `{}`", begin.trim_end()));
+        let (_, after) = rest.split_once(END).unwrap_or_else(|| panic!("{PAGE} has no `{END}` after `{}`", begin.trim_end()));
+        wanted = format!("{before}{begin}{}{END}{after}", markdown(table, rows));
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root(PAGE), wanted).unwrap();
+    } else {
+        assert!(page == wanted, "{PAGE} does not show what {SEEN} says: UPDATE=1 cargo test --test docs");
+    }
+}
