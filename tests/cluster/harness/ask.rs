@@ -1,5 +1,8 @@
 //! What a recipe asks for. A scenario changes one thing of it after the other, and has it rendered anew.
 
+use std::path::Path;
+
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::fleet::{OLD, Release};
@@ -23,6 +26,8 @@ pub(crate) struct Ask {
     pub(crate) dra_verbosity: &'static str,
     /// With cert-manager, which nothing here needs: a release that has no hook.
     pub(crate) cert_manager: bool,
+    /// What becomes of every bundle after it was rendered and before it is handed over.
+    pub(crate) afterwards: fn(&Path) -> Result<()>,
     /// Laid over `rollout.gpuDriver`, key by key.
     pub(crate) gpu_driver: Value,
 }
@@ -39,6 +44,7 @@ impl Ask {
             dra: true,
             dra_verbosity: "4",
             cert_manager: false,
+            afterwards: |_| Ok(()),
             gpu_driver: json!({}),
         }
     }

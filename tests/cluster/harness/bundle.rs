@@ -30,7 +30,7 @@ impl Stack {
         }
         let output = command.args(["--hook-image", &format!("{HOOK_REPOSITORY}:{}", ask.hook_tag)]).output().await?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+        (ask.afterwards)(bundle)
     }
 
     /// Runs a bundle's `deploy.sh` to its end.

@@ -3,6 +3,7 @@
 
 mod by_tags;
 mod change;
+mod mutations;
 mod order;
 mod short;
 mod triggers;
