@@ -179,11 +179,11 @@ impl Leases {
         call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|lease| Some((lease, taken_from)))
     }
 
-    /// Gives the Lease back if it is this holder's; also one whose answer never arrived.
-    pub async fn release(&self) {
+    /// Gives the Lease back if it is this holder's; also one whose answer never arrived. Answers the version at which it is free then.
+    pub async fn release(&self) -> Option<Free> {
         for _ in 0..RELEASES {
             match self.try_release().await {
-                Ok(()) => return,
+                Ok(free) => return free,
                 // A renewal that was under way, or a moment's trouble.
                 Err(error @ (CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_))) => {
                     tracing::debug!(%error, "unable to release the Lease; trying again");
@@ -196,22 +196,23 @@ impl Leases {
             }
         }
         tracing::warn!("the Lease was not released; it runs out in {LEASE_SECONDS} s");
+        None
     }
 
-    async fn try_release(&self) -> Result<(), CallError> {
+    async fn try_release(&self) -> Result<Option<Free>, CallError> {
         let api = self.api();
         let mut lease = match call(api.get(LEASE_NAME)).await {
             Ok(lease) => lease,
-            Err(CallError::NotFound(_)) => return Ok(()),
+            Err(CallError::NotFound(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() != Some(&self.identity) {
-            return Ok(());
+            return Ok(None);
         }
         spec.holder_identity = None;
         spec.renew_time = None;
-        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|_| ())
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|released| Free::of(&released))
     }
 
     /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
@@ -319,12 +320,11 @@ impl Held {
         }
     }
 
-    /// Gives it back, so that the next one need not wait. A failure costs the next one [`LEASE_SECONDS`] and is only logged.
-    pub async fn release(self) {
+    /// Gives it back, so that the next one need not wait, and answers the version at which it is free then. A failure costs the next one
+    /// [`LEASE_SECONDS`] and is only logged.
+    pub async fn release(self) -> Option<Free> {
         self.renewing.abort();
-        if self.is_valid() {
-            self.leases.release().await;
-        }
+        if self.is_valid() { self.leases.release().await } else { None }
     }
 }
 

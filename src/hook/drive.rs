@@ -18,17 +18,16 @@ use crate::contract::settings::FORMAT_VERSION;
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
-use crate::rollout::observed::{Node, Observed};
-use crate::rollout::pods::listed;
+use crate::rollout::observed::Observed;
 use crate::rollout::spec::fingerprint;
-use crate::rollout::upgrade::record::is_anothers;
 
-use super::begin::{HISTORY_WENT_BACK, Start, in_step, last_moment, read, record_missing};
+use super::begin::{HISTORY_WENT_BACK, Start, last_moment, read, record_missing};
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
 mod act;
 mod hold;
+mod lease;
 mod network;
 mod preflight;
 mod tell;
@@ -44,8 +43,6 @@ const LONGEST_GATHER: Duration = Duration::from_millis(150);
 const GATHER_RECORD: Duration = Duration::from_secs(30);
 /// How soon a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
-const GIVE_BACK: Duration = Duration::from_secs(5);
 /// How many nodes that were waited for in vain get an event: the record has them all.
 const TOLD_NODES: usize = 50;
 
@@ -76,6 +73,8 @@ struct Drive<'a> {
     estimated: bool,
     /// Whether this process has had the Lease, and taken the run up.
     began: bool,
+    /// When the Lease was given up for others to have it, until it is held again.
+    gave_way: Option<Timestamp>,
 }
 
 pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
@@ -85,14 +84,18 @@ pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
             Ok(held) => held,
             Err(ended) => return ended,
         };
-        // Nobody has had it since before the caches were begun. A second time that is never so.
+        // Nobody has had it since before the caches were begun, or since it was given up for a moment.
         let uninterrupted = drive.free.take().is_some_and(|free| held.follows(&free));
+        let gave_way = drive.gave_way.take();
         let loaded = tokio::select! {
             loaded = async {
+                if uninterrupted && gave_way.is_some() {
+                    return Ok(());
+                }
                 if !uninterrupted {
                     drive.look_anew().await?;
                 }
-                drive.load().await
+                drive.load_after(gave_way).await
             } => Some(loaded),
             () = held.lost() => None,
             () = hook.shutdown.requested() => Some(Err(interrupted())),
@@ -106,7 +109,10 @@ pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
             held.release().await;
             return ended;
         }
-        if !held.is_valid() {
+        if drive.gave_way.is_some() {
+            drive.free = held.release().await;
+            drive.leave().await;
+        } else if !held.is_valid() {
             tracing::warn!("the Lease was lost; waiting for it again");
         }
     }
@@ -176,6 +182,7 @@ impl<'a> Drive<'a> {
             record_due: Some(now),
             estimated: false,
             began: false,
+            gave_way: None,
         }
     }
 
@@ -190,73 +197,6 @@ impl<'a> Drive<'a> {
     /// Until when it is worth trying: nodes that were not touched are given back after the deadline.
     fn last_moment(&self) -> Timestamp {
         last_moment(self.hook, self.memory.deadline)
-    }
-
-    /// The nodes that were begun and, as far as is known, not given back: what an end without a verdict has to say.
-    fn not_given_back(&self) -> String {
-        let settings = &self.hook.settings;
-        let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
-        let ours = |node: &Node| node.annotations.contains_key(traits.own_record) && !is_anothers(node, traits, identity.as_deref());
-        let nodes = self.watches.observed().nodes;
-        let names: Vec<String> =
-            nodes.values().filter(|node| settings.has(Duty::Drive) && ours(node)).map(|node| node.name.clone()).collect();
-        if names.is_empty() {
-            return String::new();
-        }
-        format!("; not given back, as far as was seen: {} (the next deployment goes on with them)", listed(&names))
-    }
-
-    /// Waits for the Lease, at most until the last moment.
-    async fn acquire(&self, leases: &Leases) -> Result<Held, Ended> {
-        if self.now() >= self.last_moment() {
-            let message = if self.began {
-                format!("the time budget is over and the Lease was lost{}", self.not_given_back())
-            } else {
-                "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)".to_owned()
-            };
-            return Err(Ended::new(ExitCode::Budget, message));
-        }
-        let holder = std::cell::RefCell::new(String::new());
-        let acquiring = leases.acquire(|seen| {
-            tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
-            seen.clone_into(&mut holder.borrow_mut());
-        });
-        let ended = tokio::select! {
-            held = acquiring => return held.map_err(|error| Ended::new(ExitCode::Rights, format!("unable to take the Lease: {error}"))),
-            () = tokio::time::sleep_until(self.hook.clock.instant(self.last_moment())) => ExitCode::LeaseHeld,
-            () = self.hook.shutdown.requested() => ExitCode::Interrupted,
-        };
-        // The signal or the deadline may have come between the server's taking a request and its answer.
-        tokio::select! {
-            () = leases.release() => {}
-            () = tokio::time::sleep(GIVE_BACK) => {}
-        }
-        let holder = holder.into_inner();
-        let message = match (ended, holder.as_str()) {
-            (ExitCode::Interrupted, _) => "ended by a signal while waiting for the Lease".to_owned(),
-            (_, "") => {
-                let message = format!("the Lease could not be read or written in time{}", self.not_given_back());
-                return Err(Ended::new(ExitCode::ApiUnreachable, message));
-            }
-            (_, holder) => format!(
-                "`{holder}` held the Lease default/gpu-rollout until the time budget was over; wait for it to end, then deploy again{}",
-                self.not_given_back()
-            ),
-        };
-        Err(Ended::new(ended, message))
-    }
-
-    /// Begins all caches anew, where limits are kept by what is seen: another hook may have started nodes up to the moment at which it let go
-    /// of the Lease, and what tells of them may not be here yet.
-    async fn look_anew(&mut self) -> Result<(), Ended> {
-        if !self.hook.settings.mode.decides() && !matches!(self.watches.sync(), Sync::Past(_)) {
-            return Ok(());
-        }
-        let (hook, namespaces, version) = (self.hook, self.namespaces.clone(), self.version);
-        let start = || Watches::start(&hook.client, &hook.settings, namespaces.clone(), version);
-        let last = self.last_moment();
-        self.watches = start();
-        in_step(hook, &mut self.watches, start, last).await
     }
 
     /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered.
@@ -316,14 +256,22 @@ impl<'a> Drive<'a> {
         self.under_lease(held).await
     }
 
-    /// The loop. `None`: the Lease was lost.
+    /// The loop. `None`: the Lease was lost, or is to be given up for a moment.
     async fn under_lease(&mut self, held: &mut Held) -> Option<Ended> {
+        let held_since = self.now();
         loop {
             let wake_at = match self.watches.sync() {
                 Sync::InStep => {
                     self.unwatched_since = None;
                     match self.step(held).await {
-                        Ok(wake_at) => wake_at,
+                        Ok(wake_at) => match self.gives_way_at(held_since) {
+                            Some(at) if at <= self.now() => {
+                                self.gave_way = Some(self.now());
+                                return None;
+                            }
+                            Some(at) => wake_at.min(at),
+                            None => wake_at,
+                        },
                         Err(ended) => return Some(ended),
                     }
                 }

@@ -214,3 +214,72 @@ async fn nothing_is_asked_for_that_the_lease_does_not_cover_any_more() {
     assert!(deletions.len() >= 16 && late.is_empty(), "{} deletions, the Lease was over at {over}; after that: {late:?}", deletions.len());
     drop(hook);
 }
+
+/// The operator's Deployment says that it is from this chart; the hook is made for v26.3.1.
+fn chart(world: &World, chart: &str) {
+    world.edit("deployments", "gpu-operator", "gpu-operator", |deployment| {
+        deployment["metadata"]["labels"]["helm.sh/chart"] = json!(chart);
+    });
+}
+
+fn made_for_a_chart(world: &World) -> Settings {
+    Settings { component_version: Some("v26.3.1".into()), ..world.settings.clone() }
+}
+
+/// With a deployer that keeps no order the hook after the operator held the Lease, the one before it waited for that, and the operator waited
+/// for the one before.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_waits_for_its_operator_kept_the_one_before_it_waiting() {
+    let world = World::at_rest(2);
+    let settings = made_for_a_chart(&world);
+    world.install(&settings, "job-1");
+    chart(&world, "gpu-operator-v25.10.1");
+    let waits = world.start_with(&settings, "pod-a", "job-1");
+    world.pass(30).await;
+    assert_eq!(world.holder(), Some("pod-a".into()));
+
+    let clock = world.clock.clone();
+    let leases = Leases::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let before = world.second();
+    let held = leases.acquire(|_| ()).await.unwrap();
+    assert!(world.second() - before <= 8, "after {} s", world.second() - before);
+    // Longer than its grace time: it may be what is waited for.
+    world.pass(400).await;
+    assert!(!waits.handle.is_finished());
+    held.release().await;
+    world.pass(60).await;
+    assert!(!waits.handle.is_finished(), "the time of others does not count");
+    chart(&world, "gpu-operator-v26.3.1");
+    let ended = world.ends(waits).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+}
+
+/// Giving way costs little, and the grace time ends all the same.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_waits_alone_ends_after_its_grace_time() {
+    let world = World::at_rest(2);
+    let settings = made_for_a_chart(&world);
+    world.install(&settings, "job-1");
+    chart(&world, "gpu-operator-v25.10.1");
+    let pod = world.start_with(&settings, "pod-a", "job-1");
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Precondition, "{}", ended.message);
+    let grace = i64::try_from(settings.grace_seconds).unwrap();
+    assert!((grace..grace + 10).contains(&world.second()), "after {} s", world.second());
+}
+
+/// Two that wait for what nobody brings both come to their end.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_hooks_that_wait_take_turns_and_end() {
+    let world = World::at_rest(2);
+    let settings = made_for_a_chart(&world);
+    world.install(&settings, "job-1");
+    let mut other = other_release(&world);
+    other.component_version = settings.component_version.clone();
+    world.install(&other, "job-x");
+    chart(&world, "gpu-operator-v25.10.1");
+    let (first, second) = (world.start_with(&settings, "pod-a", "job-1"), world.start_with(&other, "pod-x", "job-x"));
+    let (first, second) = (world.ends(first).await, world.ends(second).await);
+    assert_eq!((first.code, second.code), (ExitCode::Precondition, ExitCode::Precondition), "{} {}", first.message, second.message);
+    assert!(world.second() < 3 * i64::try_from(settings.grace_seconds).unwrap(), "after {} s", world.second());
+}

@@ -1,0 +1,133 @@
+//! Having the Lease, and being without it.
+//!
+//! While a hook can do nothing but wait for what others have to bring (the operator, its chart, the values), it gives other hooks the Lease
+//! for moments: with a deployer that keeps no order, what it waits for may come only after one of them has ended.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::cluster::lease::{Held, Leases};
+use crate::cluster::watches::{Sync, Watches};
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::hook::Ended;
+use crate::hook::begin::in_step;
+use crate::rollout::observed::Node;
+use crate::rollout::pods::listed;
+use crate::rollout::upgrade::record::is_anothers;
+
+use super::{Drive, after};
+
+/// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+/// The Lease is kept for so long at least.
+const KEEP: Duration = Duration::from_secs(5);
+/// And then left to others for so long: who waits for it is told by a watch, at once.
+const LEAVE: Duration = Duration::from_secs(2);
+
+impl Drive<'_> {
+    /// Waits for the Lease, at most until the last moment.
+    pub(super) async fn acquire(&self, leases: &Leases) -> Result<Held, Ended> {
+        if self.now() >= self.last_moment() {
+            let message = if self.began {
+                format!("the time budget is over and the Lease was lost{}", self.not_given_back())
+            } else {
+                "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)".to_owned()
+            };
+            return Err(Ended::new(ExitCode::Budget, message));
+        }
+        let holder = std::cell::RefCell::new(String::new());
+        let acquiring = leases.acquire(|seen| {
+            tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
+            seen.clone_into(&mut holder.borrow_mut());
+        });
+        let ended = tokio::select! {
+            held = acquiring => return held.map_err(|error| Ended::new(ExitCode::Rights, format!("unable to take the Lease: {error}"))),
+            () = tokio::time::sleep_until(self.hook.clock.instant(self.last_moment())) => ExitCode::LeaseHeld,
+            () = self.hook.shutdown.requested() => ExitCode::Interrupted,
+        };
+        // The signal or the deadline may have come between the server's taking a request and its answer.
+        tokio::select! {
+            _ = leases.release() => {}
+            () = tokio::time::sleep(GIVE_BACK) => {}
+        }
+        let holder = holder.into_inner();
+        let message = match (ended, holder.as_str()) {
+            (ExitCode::Interrupted, _) => "ended by a signal while waiting for the Lease".to_owned(),
+            (_, "") => {
+                let message = format!("the Lease could not be read or written in time{}", self.not_given_back());
+                return Err(Ended::new(ExitCode::ApiUnreachable, message));
+            }
+            (_, holder) => format!(
+                "`{holder}` held the Lease default/gpu-rollout until the time budget was over; wait for it to end, then deploy again{}",
+                self.not_given_back()
+            ),
+        };
+        Err(Ended::new(ended, message))
+    }
+
+    /// Begins all caches anew, where limits are kept by what is seen: another hook may have started nodes up to the moment at which it let go
+    /// of the Lease, and what tells of them may not be here yet.
+    pub(super) async fn look_anew(&mut self) -> Result<(), Ended> {
+        if !self.hook.settings.mode.decides() && !matches!(self.watches.sync(), Sync::Past(_)) {
+            return Ok(());
+        }
+        let (hook, namespaces, version) = (self.hook, self.namespaces.clone(), self.version);
+        let start = || Watches::start(&hook.client, &hook.settings, namespaces.clone(), version);
+        let last = self.last_moment();
+        self.watches = start();
+        in_step(hook, &mut self.watches, start, last).await
+    }
+
+    /// When the Lease that has been held since then is to be given up for a moment. `None`: it is not, for something is under way.
+    pub(super) fn gives_way_at(&self, held_since: Timestamp) -> Option<Timestamp> {
+        let at = after(self.memory.fleet_waiting?.1.max(held_since), KEEP);
+        (!self.is_at_work() && at < self.memory.deadline).then_some(at)
+    }
+
+    /// Leaves the Lease to others for a moment.
+    pub(super) async fn leave(&mut self) {
+        tracing::debug!("other hooks may have the Lease for a moment");
+        tokio::select! {
+            () = tokio::time::sleep(LEAVE) => {}
+            () = self.hook.shutdown.requested() => {}
+        }
+    }
+
+    /// Takes the run up as [`Drive::load`] does. The fleet goes on waiting, but for the time in which another hook had the Lease.
+    pub(super) async fn load_after(&mut self, gave_way: Option<Timestamp>) -> Result<(), Ended> {
+        let waiting = self.memory.fleet_waiting;
+        self.load().await?;
+        if let Some(at) = gave_way {
+            // What is waited for may have waited for them.
+            let meanwhile = self.now().duration_since(at);
+            self.memory.fleet_waiting = waiting.map(|(name, since)| (name, since.saturating_add(meanwhile).unwrap_or(since)));
+        }
+        Ok(())
+    }
+
+    /// Whether a node is under way, or a request to one.
+    fn is_at_work(&self) -> bool {
+        let drives = self.hook.settings.has(Duty::Drive) && !self.nodes_of_ours().is_empty();
+        drives || self.memory.nodes.iter().any(|(_, record)| record.outcome.is_none())
+    }
+
+    /// The nodes that were begun and, as far as is known, not given back.
+    fn nodes_of_ours(&self) -> Vec<String> {
+        let settings = &self.hook.settings;
+        let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
+        let ours = |node: &Node| node.annotations.contains_key(traits.own_record) && !is_anothers(node, traits, identity.as_deref());
+        let nodes = self.watches.observed().nodes;
+        nodes.values().filter(|node| settings.has(Duty::Drive) && ours(node)).map(|node| node.name.clone()).collect()
+    }
+
+    /// What an end without a verdict has to say of them.
+    pub(super) fn not_given_back(&self) -> String {
+        let names = self.nodes_of_ours();
+        if names.is_empty() {
+            return String::new();
+        }
+        format!("; not given back, as far as was seen: {} (the next deployment goes on with them)", listed(&names))
+    }
+}
