@@ -1,5 +1,6 @@
 //! The loop under the Lease: wait for a change, decide, write the record, act.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,8 @@ struct Drive<'a> {
     estimated: bool,
     /// Whether this process has had the Lease, and taken the run up.
     began: bool,
+    /// The holder that was last named as the one that is waited for: two that give way to each other need not say so each time.
+    told_holder: RefCell<Option<String>>,
     /// When the Lease was given up for others to have it, until it is held again.
     gave_way: Option<Timestamp>,
 }
@@ -182,6 +185,7 @@ impl<'a> Drive<'a> {
             record_due: Some(now),
             estimated: false,
             began: false,
+            told_holder: RefCell::default(),
             gave_way: None,
         }
     }
@@ -199,8 +203,9 @@ impl<'a> Drive<'a> {
         last_moment(self.hook, self.memory.deadline)
     }
 
-    /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered.
-    async fn load(&mut self) -> Result<(), Ended> {
+    /// Takes the run up where its record says, or begins a new one. What was replaced before stays remembered. `gave_way`: only a moment ago
+    /// this process let others go first, which is not worth a word.
+    async fn load(&mut self, gave_way: bool) -> Result<(), Ended> {
         let last = self.last_moment();
         let record = read(self.hook, &mut self.store, last).await?;
         self.began = true;
@@ -220,7 +225,9 @@ impl<'a> Drive<'a> {
         self.memory.configs = configs;
         self.memory.taken_up = self.now();
         self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
-        self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
+        if !gave_way {
+            self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
+        }
         Ok(())
     }
 

@@ -220,6 +220,7 @@ fn the_job_is_the_only_hook_and_ends_by_itself() {
         "helm.sh/hook": "post-install,post-upgrade,post-rollback",
         "helm.sh/hook-weight": "100",
         "helm.sh/hook-delete-policy": "before-hook-creation",
+        "argocd.argoproj.io/hook-delete-policy": "BeforeHookCreation,HookSucceeded",
     });
     assert_eq!(objects.job()["metadata"]["annotations"], annotations);
     let specification = objects.job()["spec"].as_object().unwrap();

@@ -19,21 +19,28 @@ struct Table {
     rows: &'static [&'static str],
 }
 
-const TABLES: &[Table] = &[Table {
-    name: "triggers",
-    head: "What changes",
-    rows: &[
-        "first install",
-        "operator chart bumped",
-        "driver version bumped",
-        "hook image bumped",
-        "policy changed",
-        "values edited, not rendered",
-        "back to the previous bundle",
-        "nothing changed",
-        "looked at by hand",
-    ],
-}];
+const TABLES: &[Table] = &[
+    Table {
+        name: "triggers",
+        head: "What changes",
+        rows: &[
+            "first install",
+            "operator chart bumped",
+            "driver version bumped",
+            "hook image bumped",
+            "policy changed",
+            "values edited, not rendered",
+            "back to the previous bundle",
+            "nothing changed",
+            "looked at by hand",
+        ],
+    },
+    Table {
+        name: "order",
+        head: "What is deployed",
+        rows: &["first install", "upgrade v25.10.1 → v26.3.1", "plugins of four nodes", "operator's chart not to be had"],
+    },
+];
 
 /// Cells by table, row and deployer.
 type Seen = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;

@@ -73,6 +73,17 @@ fn trap_helm_values_of_a_hook_come_after_those_that_it_shares() {
     }
 }
 
+#[test]
+fn trap_argocd_takes_the_finished_job_of_before_for_the_new_one() {
+    for (name, deployer) in library::all() {
+        for file in library::bundle(name, deployer).files().filter(|file| file.path.ends_with("/templates/job.yaml")) {
+            let text = String::from_utf8(file.content.clone()).unwrap();
+            let policy = "argocd.argoproj.io/hook-delete-policy: BeforeHookCreation,HookSucceeded";
+            assert!(text.contains(policy), "{name}: {}", file.path);
+        }
+    }
+}
+
 /// In every deployer's bundle: the same charts are in all of them.
 #[test]
 fn trap_helm_hooks_have_one_job_that_needs_no_other_hook() {

@@ -39,7 +39,10 @@ impl Drive<'_> {
         }
         let holder = std::cell::RefCell::new(String::new());
         let acquiring = leases.acquire(|seen| {
-            tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
+            if self.told_holder.borrow().as_deref() != Some(seen) {
+                tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
+                self.told_holder.replace(Some(seen.to_owned()));
+            }
             seen.clone_into(&mut holder.borrow_mut());
         });
         let ended = tokio::select! {
@@ -98,7 +101,7 @@ impl Drive<'_> {
     /// Takes the run up as [`Drive::load`] does. The fleet goes on waiting, but for the time in which another hook had the Lease.
     pub(super) async fn load_after(&mut self, gave_way: Option<Timestamp>) -> Result<(), Ended> {
         let waiting = self.memory.fleet_waiting;
-        self.load().await?;
+        self.load(gave_way.is_some()).await?;
         if let Some(at) = gave_way {
             // What is waited for may have waited for them.
             let meanwhile = self.now().duration_since(at);

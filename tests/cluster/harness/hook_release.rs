@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use gpu_rollout::contract::record::{Run, Verdict};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerStateTerminated, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
@@ -79,9 +79,13 @@ impl<'a> HookRelease<'a> {
         .await
     }
 
-    /// How the Job's newest pod ended: exit code and termination message.
+    /// How the Job's newest pod ended: exit code and termination message. Argo CD takes a Job away that succeeded; then as the record has it.
     pub(crate) async fn end(&self) -> Result<ContainerStateTerminated> {
-        let pod = self.pods().await?.pop().with_context(|| format!("no pod of {}", self.name))?;
+        let Some(pod) = self.pods().await?.pop() else {
+            let verdict = self.verdict().await?;
+            let exit_code = verdict.code.number().into();
+            return Ok(ContainerStateTerminated { exit_code, message: Some(verdict.message), ..ContainerStateTerminated::default() });
+        };
         let status = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first());
         let ended = status.and_then(|status| status.state.as_ref()?.terminated.clone());
         ended.with_context(|| format!("{} has not ended", pod.name_any()))
@@ -115,11 +119,12 @@ impl<'a> HookRelease<'a> {
         Ok(requests)
     }
 
-    /// When its Job was completed, to the second.
-    pub(crate) async fn completed(&self) -> Result<Timestamp> {
-        let job = Api::<Job>::namespaced(self.stack.client.clone(), self.namespace).get(self.name).await?;
-        let time = job.status.and_then(|status| status.completion_time);
-        Ok(time.with_context(|| format!("the Job of {} is not complete", self.name))?.0)
+    /// How its last run ended, and when.
+    pub(crate) async fn verdict(&self) -> Result<Verdict> {
+        let record = self.record().await?;
+        let run = record.get("run").with_context(|| format!("{} has no run in its record", self.name))?;
+        let run: Run = serde_json::from_str(run)?;
+        run.verdict.with_context(|| format!("the run of {} has not ended", self.name))
     }
 
     /// How often it has fired since a moment: how many Jobs of its name somebody has made.

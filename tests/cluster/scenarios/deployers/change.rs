@@ -1,10 +1,10 @@
 //! One change that a deployer brings into a cluster, and what the hooks made of it.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 
 use crate::harness::audit::Request;
-use crate::harness::deployers::{Deployer, Outcome};
+use crate::harness::deployers::{Deployer, Kind, Outcome};
 use crate::harness::fleet::DRA_NAMESPACE;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::stack::Stack;
@@ -61,7 +61,9 @@ pub(super) async fn changed(
     for (index, hook) in hooks.iter().enumerate() {
         ensure!(seen[index] == usize::from(expected(index)), "{} fired {} times: {seen:?}", hook.name(), seen[index]);
         if seen[index] > 0 {
-            let end = hook.end().await.with_context(|| format!("{} cannot tell how it ended", hook.name()))?;
+            let kept = !hook.pods().await?.is_empty() || matches!(deployer.kind(), Kind::ArgoCd | Kind::ArgoCdHelm);
+            ensure!(kept, "{} and its log are gone", hook.name());
+            let end = hook.end().await?;
             ensure!(end.exit_code == 0, "{}: {:?}\n{}", hook.name(), end.message, hook.logs().await?);
             cell.push(told(hook, NAMES[index], begin, reasons[index], plugins > 0)?);
         }

@@ -51,7 +51,7 @@ mod job_that_vanishes {
             })
         };
         broken("vanishes", kind, vanish, async |stack, deployer, ask| {
-            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "cannot tell how it ended")
+            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "and its log are gone")
         })
         .await
     }
