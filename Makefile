@@ -27,6 +27,10 @@ lint: ## format, clippy, rustdoc, shell scripts, charts, licenses, words
 e2e: ## real Helm, and the hook's image on a real API server (FILTER=… for some scenarios; needs Go)
 	scripts/e2e.sh $(E2E_PROFILE) $(FILTER)
 
+.PHONY: e2e-full
+e2e-full: ## every end-to-end scenario, all tables of docs/deployers.md among them (an hour or more)
+	scripts/e2e.sh $(E2E_PROFILE) --full
+
 .PHONY: soak
 soak: ## the engine in ten thousand random worlds and in large fleets (RUNS=… worlds)
 	scripts/soak.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # `make e2e`: what needs more than cargo. Real Helm on the charts, then the scenarios of tests/cluster with the hook's own image.
 # The pinned programs are built once with Go (tests/tools/build.sh) and cached outside the checkout.
-# Usage: scripts/e2e.sh PROFILE [FILTER…]   (PROFILE: cargo profile of the image)
+# Usage: scripts/e2e.sh PROFILE [--full | FILTER…]   (PROFILE: cargo profile of the image)
 set -eu
 cd "$(dirname -- "$0")/.."
 profile=$1
@@ -15,5 +15,5 @@ command -v go >/dev/null || {
 tests/tools/build.sh >/dev/null
 scripts/image.sh "$profile"
 # Without a filter everything: the tests that only need Helm first, they are over in seconds.
-[ $# -gt 0 ] || cargo test --locked --test chart --test render -- --ignored
+[ "${1:---full}" != --full ] || cargo test --locked --test chart --test render -- --ignored
 GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/cluster/run.sh "$@"

@@ -1,5 +1,7 @@
 #!/bin/sh
-# Runs the end-to-end tests: `make e2e`, or directly `tests/cluster/run.sh [FILTER…]`.
+# Runs the end-to-end tests: `make e2e`, or directly `tests/cluster/run.sh [--full | FILTER…]`.
+#   without a filter           what is run on every change
+#   --full                     every scenario (`make e2e-full`)
 #   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs, made by `make image`; without it
 #                              a static binary is built into target/e2e/rootfs)
 #   GPU_ROLLOUT_E2E_THREADS=N  scenarios at once (default 2)
@@ -26,25 +28,23 @@ bwrap --unshare-user --unshare-pid --ro-bind / / true || {
   exit 1
 }
 
-# Argo CD keeps its cache in Redis, which is no Go program: only where its scenarios are asked for. Nothing may start the package's service.
-case "$*" in *deployers*)
-  if ! command -v redis-server >/dev/null 2>&1; then
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-      echo "tests/cluster/run.sh: missing: redis-server" >&2
-      echo "hint: install it with your package manager (Debian: apt-get install redis-server); it needs no running service" >&2
-      exit 1
-    fi
-    policy=/usr/sbin/policy-rc.d
-    if [ ! -e "$policy" ]; then
-      trap 'rm -f "$policy"' EXIT
-      printf '#!/bin/sh\nexit 101\n' >"$policy"
-      chmod +x "$policy"
-    fi
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >&2
-    # Nor at the next boot; where no systemd is, there is nothing to disable.
-    systemctl --quiet disable redis-server.service 2>/dev/null || true
-  fi ;;
-esac
+# Argo CD keeps its cache in Redis, which is no Go program. Nothing may start the package's service.
+if ! command -v redis-server >/dev/null 2>&1; then
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "tests/cluster/run.sh: missing: redis-server" >&2
+    echo "hint: install it with your package manager (Debian: apt-get install redis-server); it needs no running service" >&2
+    exit 1
+  fi
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+  fi
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >&2
+  # Nor at the next boot; where no systemd is, there is nothing to disable.
+  systemctl --quiet disable redis-server.service 2>/dev/null || true
+fi
 
 tests/tools/build.sh >/dev/null
 
@@ -63,10 +63,27 @@ export GPU_ROLLOUT_ROOTFS
 RUST_LIB_BACKTRACE=0
 export RUST_LIB_BACKTRACE
 rm -rf target/tmp/rights
-# What only measures is run by name (scripts/bench.sh), and so are the deployers that run in the cluster; the rights are what the scenarios have noted together, some of them alone prove nothing.
-if [ $# -gt 0 ]; then
-  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture "$@"
-else
-  cargo test --test cluster -- --ignored --test-threads="${GPU_ROLLOUT_E2E_THREADS:-2}" --nocapture --skip scenarios::cost:: --skip scenarios::pace:: --skip scenarios::deployers:: --skip every_granted_right
-  cargo test --quiet --test cluster -- --ignored --exact scenarios::rights::every_granted_right_is_used
+threads=${GPU_ROLLOUT_E2E_THREADS:-2}
+if [ $# -gt 0 ] && [ "$1" != --full ]; then
+  cargo test --test cluster -- --ignored --test-threads="$threads" --nocapture "$@"
+  exit
 fi
+
+# What only measures is run by name (scripts/bench.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
+set -- "$@" scenarios::cost:: scenarios::pace:: every_granted_right
+if [ "$1" = --full ]; then
+  shift
+else
+  # Of the deployers every change is held against `scenarios::deployers::short`. The others take long, or have a shorter one like them.
+  for table in by_tags leaving moving mutations network order outcomes triggers; do
+    set -- "$@" "scenarios::deployers::$table::"
+  done
+  set -- "$@" scenarios::bundle:: scenarios::no_dra:: a_driver_that_hangs its_node_is_lost fifty_nodes_are_drained
+fi
+skipped=
+for name in "$@"; do
+  skipped="$skipped --skip $name"
+done
+# shellcheck disable=SC2086 # a list of options
+cargo test --test cluster -- --ignored --test-threads="$threads" --nocapture $skipped
+cargo test --quiet --test cluster -- --ignored --exact scenarios::rights::every_granted_right_is_used

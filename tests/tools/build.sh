@@ -3,7 +3,7 @@
 # into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
 # its line in `tools` below names what is built from it, and one in `definitions` where its CustomResourceDefinitions are: those
 # come into `crds/FOLDER` beside the directory.
-# Usage: tests/tools/build.sh [NAME…]   a tool, or a folder for all of its tools (default: every tool of the short end-to-end set)
+# Usage: tests/tools/build.sh [NAME…]   a tool, or a folder for all of its tools (default: all)
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
@@ -80,7 +80,7 @@ FOUND
   ln -sfn "$(basename "$directory")" "$crds/$1"
 }
 
-wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile kustomize}
+wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile kustomize flux argocd}
 for name in $wanted; do
   lines=$(tools | awk -v name="$name" '$1 == name || $2 == name')
   [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }
