@@ -2,6 +2,7 @@
 //! `docs/deployers.md` is made from.
 
 mod by_tags;
+mod outcomes;
 mod triggers;
 
 use anyhow::{Result, ensure};
