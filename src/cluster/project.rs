@@ -165,7 +165,8 @@ pub fn pod(object: &api::Pod) -> Option<Pod> {
     let status = object.status.clone().unwrap_or_default();
     let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.r#type == kind);
     let ready = condition("Ready");
-    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False");
+    // A scheduler that lost the answer to its own binding binds once more, is refused, and says so in the pod, which has its node.
+    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
     let by_name: BTreeMap<&str, &api::ContainerStatus> =
         status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
     let containers = spec.containers.iter().map(|container| {

@@ -242,3 +242,18 @@ fn a_maintenance_is_seen_with_who_asked_for_it() {
     assert_eq!((seen.node.as_str(), seen.requestor.as_str(), seen.state.as_deref()), ("node-1", "example.com/ops", Some("Draining")));
     assert_eq!(maintenance(&object(kind)), None, "without a node it is about none");
 }
+
+#[test]
+fn a_pod_that_has_its_node_is_scheduled_whatever_its_condition_says() {
+    let status =
+        json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "already assigned"}]});
+    let field = json!([{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]);
+    let terms = json!({"nodeSelectorTerms": [{"matchFields": field}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    let mut waits = pod(&json!({"affinity": affinity}), &status);
+    let bound = super::pod(&object(waits.clone())).expect("bound to a node");
+    assert_eq!((bound.unbound, bound.unschedulable), (false, None));
+    waits["spec"]["nodeName"] = Value::Null;
+    let unbound = super::pod(&object(waits)).expect("made for a node");
+    assert_eq!((unbound.unbound, unbound.unschedulable.as_deref()), (true, Some("already assigned")));
+}

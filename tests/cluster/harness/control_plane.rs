@@ -103,8 +103,8 @@ impl ControlPlane {
 
     /// The API server goes away; what it stored stays.
     pub(crate) async fn stop_api_server(&self) -> Result<()> {
-        let api_server = self.api_server.take();
-        api_server.context("the API server is away already")?.kill().await
+        let mut api_server = self.api_server.take().context("the API server is away already")?;
+        api_server.kill().await
     }
 
     /// The API server comes back on the same port.

@@ -4,15 +4,17 @@ pub(crate) mod argocd;
 mod client;
 pub(crate) mod flux;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
 use self::argocd::{ArgoCd, Follow, Form};
 use self::client::Client;
 use self::flux::Flux;
 use super::ask::Ask;
+use super::hook_release::HookRelease;
 use super::stack::Stack;
 use super::tools;
 
@@ -115,6 +117,9 @@ impl Kind {
 /// What a deployer's methods return: they are called through `dyn`, so that a story is compiled once.
 pub(crate) type Told<'a, T = ()> = LocalBoxFuture<'a, Result<T>>;
 
+/// What a user does in a bundle with an editor.
+pub(crate) type Edit<'a> = &'a dyn Fn(&Path) -> Result<()>;
+
 /// One of the programs that deploy bundles, in a cluster.
 pub(crate) trait Deployer {
     /// Which one.
@@ -123,8 +128,14 @@ pub(crate) trait Deployer {
     /// The bundle, where its user edits it.
     fn bundle(&self) -> PathBuf;
 
-    /// Renders a recipe over the bundle that is there and hands it over, as its documentation says. Returns before it has been deployed.
-    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a>;
+    /// Renders a recipe over the bundle that is there, lets it be edited, and hands it over, as its documentation says. Returns before it
+    /// has been deployed.
+    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a>;
+
+    /// The same without an edit.
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
+        self.deploy_edited(stack, ask, &|_| Ok(()))
+    }
 
     /// Hands over the bundle as it stands there now: edited by hand, or just as it was (a second run, an empty commit).
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a>;
@@ -133,9 +144,32 @@ pub(crate) trait Deployer {
     /// nothing to look at by itself: `false`.
     fn look<'a>(&'a self, stack: &'a Stack) -> Told<'a, bool>;
 
-    /// Waits until it has come to its end with what was handed over last.
-    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a>;
+    /// Waits until it has come to an end with what was handed over last.
+    fn end<'a>(&'a self, stack: &'a Stack) -> Told<'a, Outcome>;
+
+    /// The same, and fails if it is not this end.
+    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
+        async move {
+            let ended = self.end(stack).await?;
+            ensure!(ended == outcome, "{} {ended:?}, and not {outcome:?}:\n{}", self.kind().column(), self.status(stack).await?);
+            Ok(())
+        }
+        .boxed_local()
+    }
 
     /// What it shows its user now of all releases.
     fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String>;
+
+    /// What it shows of the release of a hook, for a table: without anything that differs between runs.
+    fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String>;
+
+    /// Does what its documentation says to do after the release of a hook has failed, to a good end. The answer: what that is, for a table.
+    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str>;
+
+    /// Is killed at work (SIGKILL). Controllers are started again, as Kubernetes would; a client is not.
+    fn kill(&self) -> Told<'_>;
+
+    /// Waits until it has come to a good end with what was handed over last, though something that was handed over before may still be at
+    /// work. The answer: what that takes, for a table.
+    fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str>;
 }

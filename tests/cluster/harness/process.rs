@@ -1,7 +1,7 @@
 //! Programs that live exactly as long as the test that started them, however it ends.
 
-use std::ffi::OsStr;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
@@ -12,7 +12,16 @@ use tokio::process::{Child, Command};
 pub(crate) struct Process {
     name: String,
     log: PathBuf,
+    start: Start,
     child: Child,
+}
+
+/// What is needed to start a program.
+struct Start {
+    directory: PathBuf,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, String)>,
 }
 
 impl Process {
@@ -28,19 +37,27 @@ impl Process {
     ) -> Result<Self> {
         let log = directory.join("logs").join(format!("{name}.log"));
         let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(program)
-            .args(arguments)
-            .envs(environment.iter().map(|(key, value)| (*key, value.as_str())))
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("starting {name} ({})", program.display()))?;
-        Ok(Self { name: name.to_owned(), log, child })
+        let start = Start {
+            directory: directory.to_owned(),
+            program: program.to_owned(),
+            arguments: arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect(),
+            environment: environment.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        };
+        let child = start.spawn(output)?;
+        Ok(Self { name: name.to_owned(), log, start, child })
+    }
+
+    /// Kills the program and starts it again as it was started before; its log goes on.
+    pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.child.kill().await.with_context(|| format!("killing {}", self.name))?;
+        let output = OpenOptions::new().append(true).open(&self.log).with_context(|| format!("opening {}", self.log.display()))?;
+        self.child = self.start.spawn(output)?;
+        Ok(())
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Fails with the end of the log if the program has ended.
@@ -70,8 +87,25 @@ impl Process {
     }
 
     /// Kills the program and waits until it is gone.
-    pub(crate) async fn kill(mut self) -> Result<()> {
+    pub(crate) async fn kill(&mut self) -> Result<()> {
         self.child.kill().await.with_context(|| format!("killing {}", self.name))
+    }
+}
+
+impl Start {
+    fn spawn(&self, output: File) -> Result<Child> {
+        Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(&self.program)
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(key, value)| (key, value)))
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("starting {}", self.program.display()))
     }
 }
 

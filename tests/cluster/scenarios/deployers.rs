@@ -5,6 +5,7 @@ mod by_tags;
 mod change;
 mod mutations;
 mod order;
+mod outcomes;
 mod short;
 mod triggers;
 

@@ -4,6 +4,7 @@ mod application;
 mod programs;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
-use super::{Deployer, Kind, Outcome, Told};
+use super::{Deployer, Edit, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
 use crate::harness::ask::Ask;
 use crate::harness::git::{BRANCH, Repository};
+use crate::harness::hook_release::HookRelease;
 use crate::harness::stack::Stack;
 use crate::harness::wait::until;
 use application::{Application, kind};
@@ -29,6 +32,8 @@ pub(crate) const TOOLS: &str = "argocd";
 const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.
 const FOLDER: &str = "bundle";
+/// The root Application is called after the recipe, and what the others are called begins with that.
+const ROOT: &str = "e2e";
 /// All Applications of the bundle, the root too.
 const OF_BUNDLE: &str = "app.kubernetes.io/part-of=e2e";
 /// Longer than a whole bundle takes, with the tries that are needed where waves do not hold.
@@ -57,7 +62,7 @@ pub(crate) struct ArgoCd {
     form: Form,
     follow: Follow,
     repository: Repository,
-    programs: RefCell<Programs>,
+    programs: Mutex<Programs>,
     /// The commits that were handed over.
     commits: RefCell<Vec<String>>,
     /// The recipe that was rendered last.
@@ -67,7 +72,7 @@ pub(crate) struct ArgoCd {
 impl ArgoCd {
     /// Starts Argo CD for this stack.
     pub(crate) async fn start(stack: &Stack, form: Form, follow: Follow) -> Result<Self> {
-        let programs = RefCell::new(Programs::start(stack).await?);
+        let programs = Mutex::new(Programs::start(stack).await?);
         let repository = Repository::create(stack.helm.directory(), "fleet").await?;
         Ok(Self { form, follow, repository, programs, commits: RefCell::default(), asked: RefCell::default() })
     }
@@ -81,21 +86,22 @@ impl ArgoCd {
         }
         // The controller takes the annotation away when it has compared.
         until("every Application to be refreshed", LIMIT, async || {
-            self.programs.borrow_mut().check_alive()?;
+            self.check_alive().await?;
             Ok(list(&api).await?.iter().all(|application| !application.refreshing).then_some(()))
         })
         .await
     }
 
     /// Fails if one of the programs has ended by itself.
-    fn check_alive(&self) -> Result<()> {
-        self.programs.borrow_mut().check_alive()
+    async fn check_alive(&self) -> Result<()> {
+        self.programs.lock().await.check_alive()
     }
 
-    async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
+    async fn render(&self, stack: &Stack, ask: &Ask, edit: Edit<'_>) -> Result<()> {
         let url = format!("file://{}", self.repository.path().display());
         let source = ["--repo", &url, "--revision", &self.revision(), "--path", FOLDER, "--force"];
         stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
+        edit(&self.bundle())?;
         self.asked.replace(Some(ask.clone()));
         self.push(stack, &format!("gpu-operator {}", ask.chart)).await
     }
@@ -125,23 +131,58 @@ impl ArgoCd {
         self.refresh(stack).await
     }
 
-    async fn wait_for(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
+    async fn ended(&self, stack: &Stack) -> Result<Outcome> {
         let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
         let api = applications(stack);
         let what = format!("{} to end", self.kind().column());
         let waited = until(&what, LIMIT, async || {
-            self.check_alive()?;
+            self.check_alive().await?;
             let all = list(&api).await?;
             let failed = all.iter().any(|application| application.has_failed(&commit));
             let done = !all.is_empty() && all.iter().all(|application| application.is_done(&commit));
             Ok((failed || done).then_some(if failed { Outcome::Failed } else { Outcome::Succeeded }))
         });
-        let ended = match waited.await {
-            Ok(ended) => ended,
-            Err(error) => return Err(error.context(status(stack).await?)),
-        };
-        ensure!(ended == outcome, "{} {ended:?}:\n{}", self.kind().column(), status(stack).await?);
-        Ok(())
+        match waited.await {
+            Ok(ended) => Ok(ended),
+            Err(error) => Err(error.context(status(stack).await?)),
+        }
+    }
+
+    /// `argocd app sync NAME`, to its end.
+    async fn sync(&self, stack: &Stack, name: &str) -> Result<()> {
+        let api = applications(stack);
+        let before = Application::from(&api.get(name).await?);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(before.sync_request())).await?;
+        let what = format!("the sync of {name}");
+        let waited = until(&what, LIMIT, async || {
+            self.check_alive().await?;
+            let now = Application::from(&api.get(name).await?);
+            Ok((now.begun() != before.begun() && now.is_over()).then_some(()))
+        });
+        waited.await.with_context(|| format!("{before}"))
+    }
+
+    /// `argocd app terminate-op NAME` for each Application that is still at work on another commit than the newest. The answer: their names.
+    async fn terminate(&self, stack: &Stack) -> Result<BTreeSet<String>> {
+        let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
+        let (api, mut names) = (applications(stack), BTreeSet::new());
+        // The controller may write over it what it has just seen.
+        until("nothing to be at work on another commit", LIMIT, async || {
+            let behind: Vec<Application> = list(&api).await?.into_iter().filter(|application| application.is_behind(&commit)).collect();
+            for application in &behind {
+                api.patch(&application.name, &PatchParams::default(), &Patch::Merge(Application::termination())).await?;
+                names.insert(application.name.clone());
+            }
+            Ok(behind.is_empty().then_some(()))
+        })
+        .await?;
+        Ok(names)
+    }
+
+    /// The Application of a release.
+    async fn application(&self, stack: &Stack, release: &str) -> Result<Application> {
+        let all = list(&applications(stack)).await?;
+        all.into_iter().find(|application| application.name == format!("{ROOT}-{release}")).with_context(|| format!("no {release}"))
     }
 
     /// What the README of `argocd` says to do once the bundle is pushed.
@@ -173,8 +214,8 @@ impl Deployer for ArgoCd {
         self.repository.checkout().join(FOLDER)
     }
 
-    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
-        self.render(stack, ask).boxed_local()
+    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a> {
+        self.render(stack, ask, edit).boxed_local()
     }
 
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
@@ -182,7 +223,7 @@ impl Deployer for ArgoCd {
             // A tag stands in the bundle's files.
             let asked = self.asked.borrow().clone().filter(|_| self.follow == Follow::Tags);
             match asked {
-                Some(ask) => self.render(stack, &ask).await,
+                Some(ask) => self.render(stack, &ask, &|_| Ok(())).await,
                 None => self.push(stack, message).await,
             }
         }
@@ -193,12 +234,42 @@ impl Deployer for ArgoCd {
         async move { self.refresh(stack).await.map(|()| true) }.boxed_local()
     }
 
-    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
-        self.wait_for(stack, outcome).boxed_local()
+    fn end<'a>(&'a self, stack: &'a Stack) -> Told<'a, Outcome> {
+        self.ended(stack).boxed_local()
     }
 
     fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String> {
         status(stack).boxed_local()
+    }
+
+    fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String> {
+        async move { Ok(self.application(stack, hook.name()).await?.says()) }.boxed_local()
+    }
+
+    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str> {
+        async move {
+            self.sync(stack, &self.application(stack, hook.name()).await?.name).await?;
+            if self.form == Form::Applications {
+                self.sync(stack, ROOT).await?;
+            }
+            self.wait(stack, Outcome::Succeeded).await?;
+            Ok("`argocd app sync APPLICATION`")
+        }
+        .boxed_local()
+    }
+
+    fn kill(&self) -> Told<'_> {
+        async move { self.programs.lock().await.restart_controller().await }.boxed_local()
+    }
+
+    fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {
+        async move {
+            let behind = self.terminate(stack).await?;
+            ensure!(!behind.is_empty(), "no Application is still at work on the commit before");
+            self.wait(stack, Outcome::Succeeded).await?;
+            Ok("`argocd app terminate-op APPLICATION`, then it is synced by itself")
+        }
+        .boxed_local()
     }
 }
 

@@ -6,13 +6,23 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::{Deployer, Kind, Outcome, Told};
+use super::{Deployer, Edit, Kind, Outcome, Told};
 use crate::harness::ask::Ask;
+use crate::harness::hook_release::HookRelease;
 use crate::harness::process::Process;
 use crate::harness::stack::Stack;
 use crate::harness::tools::program;
+
+/// How a release is refused that somebody else has in hand: said by `deploy.sh`, and by Helm itself.
+const BUSY: [&str; 2] = ["is in the middle of another operation", "another operation (install/upgrade/rollback) is in progress"];
+/// The records of a release that a killed client has left unfinished, as `deploy.sh` and the README of `helmfile` name them.
+const UNFINISHED: &str = "status in (pending-install,pending-upgrade,pending-rollback)";
 
 /// A client, its bundle, and the runs that it has had.
 pub(crate) struct Client {
@@ -20,8 +30,8 @@ pub(crate) struct Client {
     bundle: PathBuf,
     /// `helm` of this client, under that name.
     helm: PathBuf,
-    /// The run that was begun last, and how many there have been.
-    run: Mutex<(Option<Process>, usize)>,
+    /// The runs, the newest last.
+    runs: Mutex<Vec<Process>>,
 }
 
 impl Client {
@@ -35,36 +45,97 @@ impl Client {
         // Helm ends with the script or the helmfile that runs it, also when that is killed.
         fs::write(&helm, format!("#!/bin/sh\nexec setpriv --pdeathsig KILL -- {} \"$@\"\n", real.display()))?;
         fs::set_permissions(&helm, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { kind, bundle: directory.join("bundle"), helm, run: Mutex::new((None, 0)) })
+        Ok(Self { kind, bundle: directory.join("bundle"), helm, runs: Mutex::default() })
     }
 
-    async fn begin(&self, stack: &Stack) -> Result<()> {
-        let mut run = self.run.lock().await;
-        run.1 += 1;
-        let name = format!("{}-{}", self.kind.word(), run.1);
+    /// Runs it. `from`: the release to begin with, where it can be told one.
+    async fn begin(&self, stack: &Stack, from: Option<&str>) -> Result<()> {
+        let mut runs = self.runs.lock().await;
+        let name = format!("{}-{}", self.kind.word(), runs.len() + 1);
         let helm = self.helm.display().to_string();
         let (program, arguments) = match self.kind {
             Kind::Helmfile => {
                 let file = self.bundle.join("helmfile.yaml").display().to_string();
                 (program("helmfile")?, vec!["--no-color".to_owned(), "--file".into(), file, "--helm-binary".into(), helm, "sync".into()])
             }
-            Kind::Helm3 | Kind::Helm4 | Kind::Flux | Kind::ArgoCd | Kind::ArgoCdHelm => (self.bundle.join("deploy.sh"), Vec::new()),
+            Kind::Helm3 | Kind::Helm4 | Kind::Flux | Kind::ArgoCd | Kind::ArgoCdHelm => {
+                let from = from.map(|release| ["--from".to_owned(), release.to_owned()]);
+                (self.bundle.join("deploy.sh"), from.into_iter().flatten().collect())
+            }
         };
         let mut environment = stack.helm.environment().to_vec();
         environment.push(("HELM", self.helm.display().to_string()));
         // helmfile keeps what it fetches there, and nothing of whoever runs the tests is wanted.
         environment.push(("HELMFILE_CACHE_HOME", stack.helm.directory().join("helmfile").display().to_string()));
-        run.0 = Some(Process::start(stack.helm.directory(), &name, &program, arguments, &environment)?);
+        runs.push(Process::start(stack.helm.directory(), &name, &program, arguments, &environment)?);
         Ok(())
     }
 
-    async fn wait_for(&self, outcome: Outcome) -> Result<()> {
-        let mut run = self.run.lock().await;
-        let process = run.0.as_mut().context("nothing was handed over yet")?;
-        let status = process.wait().await?;
-        let ended = if status.success() { Outcome::Succeeded } else { Outcome::Failed };
-        ensure!(ended == outcome, "{ended:?} and not {outcome:?}: {status}\n{}", process.log());
-        Ok(())
+    /// Waits for the end of the last run.
+    async fn ended(&self) -> Result<Outcome> {
+        let mut runs = self.runs.lock().await;
+        let last = runs.last_mut().context("nothing was handed over yet")?;
+        Ok(if last.wait().await?.success() { Outcome::Succeeded } else { Outcome::Failed })
+    }
+
+    async fn log(&self) -> String {
+        self.runs.lock().await.last().map(Process::log).unwrap_or_default()
+    }
+
+    async fn exit(&self) -> Result<String> {
+        let mut runs = self.runs.lock().await;
+        let status = runs.last_mut().context("nothing was handed over yet")?.wait().await?;
+        Ok(status.code().map_or_else(|| "killed".to_owned(), |code| format!("exit {code}")))
+    }
+
+    /// What `helm status` calls the release.
+    async fn release(stack: &Stack, hook: &HookRelease<'_>) -> Result<String> {
+        let said = stack.helm.ok(&["status", hook.name(), "--namespace", hook.namespace(), "--output", "json"]).await?;
+        let status: Value = serde_json::from_str(&said.stdout)?;
+        Ok(status["info"]["status"].as_str().context("no status")?.to_owned())
+    }
+
+    async fn go_on(&self, stack: &Stack, hook: &HookRelease<'_>) -> Result<&'static str> {
+        let unfinished = Self::release(stack, hook).await?.starts_with("pending");
+        if unfinished {
+            self.begin(stack, Some(hook.name())).await?;
+            ensure!(self.ended().await? == Outcome::Failed, "a release was not finished, and nobody minds");
+            let log = self.log().await;
+            ensure!(BUSY.iter().any(|busy| log.contains(busy)), "it is not said that the release was not finished:\n{log}");
+            let selector = format!("owner=helm,name={},{UNFINISHED}", hook.name());
+            // helmfile's own words are Helm's; what to do stands in the README.
+            let told = if self.kind == Kind::Helmfile { fs::read_to_string(self.bundle.join("README.md"))? } else { log };
+            let general = format!("owner=helm,name=RELEASE,{UNFINISHED}");
+            ensure!(told.contains(&selector) || told.contains(&general), "it is not said what to do:\n{told}");
+            let secrets = Api::<Secret>::namespaced(stack.client.clone(), hook.namespace());
+            let unfinished = ListParams::default().labels(&selector);
+            let number = secrets.list(&unfinished).await?.items.len();
+            ensure!(number == 1, "{number} records are selected");
+            secrets.delete_collection(&DeleteParams::default(), &unfinished).await?;
+        }
+        self.begin(stack, Some(hook.name())).await?;
+        self.wait(stack, Outcome::Succeeded).await?;
+        Ok(match (self.kind == Kind::Helmfile, unfinished) {
+            (true, false) => "`helmfile sync`",
+            (true, true) => "delete the unfinished record (README.md), `helmfile sync`",
+            (false, false) => "`deploy.sh --from RELEASE`",
+            (false, true) => "delete the unfinished record (`deploy.sh` says how), `deploy.sh --from RELEASE`",
+        })
+    }
+
+    /// Two runs at once: the second one waits in its first hook, and does not get past a release that the first one has in hand.
+    async fn both(&self, stack: &Stack) -> Result<&'static str> {
+        let ended = self.ended().await?;
+        if let [.., first, _] = self.runs.lock().await.as_mut_slice() {
+            ensure!(first.wait().await?.success(), "the first run fails because of the second:\n{}", first.log());
+        }
+        if ended == Outcome::Failed {
+            let log = self.log().await;
+            ensure!(BUSY.iter().any(|busy| log.contains(busy)), "the second run fails, but not because of the first one:\n{log}");
+            self.begin(stack, None).await?;
+            self.wait(stack, Outcome::Succeeded).await?;
+        }
+        Ok("it waits in `gpu-operator-pre` for the first; if it stops at a release that the first has in hand, it is run again")
     }
 }
 
@@ -77,27 +148,44 @@ impl Deployer for Client {
         self.bundle.clone()
     }
 
-    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
+    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a> {
         async move {
             stack.render_for(self.kind.format(), &self.bundle, &["--force"], ask).await?;
-            self.begin(stack).await
+            edit(&self.bundle)?;
+            self.begin(stack, None).await
         }
         .boxed_local()
     }
 
     fn hand_over<'a>(&'a self, stack: &'a Stack, _message: &'a str) -> Told<'a> {
-        self.begin(stack).boxed_local()
+        self.begin(stack, None).boxed_local()
     }
 
     fn look<'a>(&'a self, _stack: &'a Stack) -> Told<'a, bool> {
         async { Ok(false) }.boxed_local()
     }
 
-    fn wait<'a>(&'a self, _stack: &'a Stack, outcome: Outcome) -> Told<'a> {
-        self.wait_for(outcome).boxed_local()
+    fn end<'a>(&'a self, _stack: &'a Stack) -> Told<'a, Outcome> {
+        self.ended().boxed_local()
     }
 
     fn status<'a>(&'a self, _stack: &'a Stack) -> Told<'a, String> {
-        async move { Ok(self.run.lock().await.0.as_ref().map(Process::log).unwrap_or_default()) }.boxed_local()
+        async move { Ok(self.log().await) }.boxed_local()
+    }
+
+    fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String> {
+        async move { Ok(format!("{}, release {}", self.exit().await?, Self::release(stack, hook).await?)) }.boxed_local()
+    }
+
+    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str> {
+        self.go_on(stack, hook).boxed_local()
+    }
+
+    fn kill(&self) -> Told<'_> {
+        async move { self.runs.lock().await.last_mut().context("nothing was handed over yet")?.kill().await }.boxed_local()
+    }
+
+    fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {
+        self.both(stack).boxed_local()
     }
 }

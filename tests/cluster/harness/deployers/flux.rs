@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Error, Result};
 use futures::FutureExt;
 use futures::future::select_all;
 use jiff::Timestamp;
@@ -15,11 +15,12 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Deployer, Kind, Outcome, Told};
+use super::{Deployer, Edit, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
 use crate::harness::ask::Ask;
 use crate::harness::git::{BRANCH, Repository};
 use crate::harness::git_http::GitServer;
+use crate::harness::hook_release::HookRelease;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
 use crate::harness::stack::Stack;
@@ -38,6 +39,10 @@ const PLACE: &str = "gpu";
 const LIMIT: Duration = Duration::from_mins(6);
 /// Asks a controller to look at an object now, as `flux reconcile` does.
 const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
+/// With the same token: upgrades though nothing has changed, as `flux reconcile helmrelease --force` does.
+const FORCED: &str = "reconcile.fluxcd.io/forceAt";
+/// The controller that runs hooks.
+const HELM_CONTROLLER: &str = "helm-controller";
 
 /// Flux in a cluster.
 pub(crate) struct Flux {
@@ -66,9 +71,10 @@ impl Flux {
         Ok(Self { repository, url, commit: RefCell::default(), controllers, server })
     }
 
-    async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
+    async fn render(&self, stack: &Stack, ask: &Ask, edit: Edit<'_>) -> Result<()> {
         let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE, "--force"];
         stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
+        edit(&self.bundle())?;
         self.push(stack, &format!("GPU operator {}, driver {}", ask.chart, ask.driver)).await
     }
 
@@ -85,14 +91,33 @@ impl Flux {
         self.fetch(stack).await
     }
 
-    async fn wait_for(&self, stack: &Stack, outcome: Outcome) -> Result<()> {
+    async fn come_to_an_end(&self, stack: &Stack) -> Result<Outcome> {
         let ended = tokio::select! {
             ended = self.ended(stack) => ended,
             error = self.died() => Err(error),
         };
-        let status = status(stack).await?;
-        let ended = ended.with_context(|| format!("Flux shows\n{status}"))?;
-        ensure!(ended == outcome, "{ended:?} and not {outcome:?}; Flux shows\n{status}");
+        match ended {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => Err(error.context(format!("Flux shows\n{}", status(stack).await?))),
+        }
+    }
+
+    /// `flux reconcile helmrelease NAME --force`, and what Flux does next by itself, at once: the Kustomization looks again.
+    async fn force(&self, stack: &Stack, name: &str) -> Result<()> {
+        let (releases, token) = (api(&stack.client, &releases()), Timestamp::now().to_string());
+        let patch = json!({"metadata": {"annotations": {REQUESTED: token, FORCED: token}}});
+        releases.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        let forced = token.clone();
+        let done = move |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| object.data["status"]["lastHandledForceAt"] == forced && ready(object) == "True")
+        };
+        watch_until(releases, name, "the forced upgrade", LIMIT, done).await?;
+        let kustomizations = api(&stack.client, &kustomizations());
+        request(&kustomizations, SYNC, &token).await?;
+        let done = move |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| object.data["status"]["lastHandledReconcileAt"] == token && ready(object) == "True")
+        };
+        watch_until(kustomizations, SYNC, "the reconciliation", LIMIT, done).await?;
         Ok(())
     }
 
@@ -158,8 +183,8 @@ impl Deployer for Flux {
         self.repository.checkout().join(PLACE)
     }
 
-    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
-        self.render(stack, ask).boxed_local()
+    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a> {
+        self.render(stack, ask, edit).boxed_local()
     }
 
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
@@ -170,12 +195,51 @@ impl Deployer for Flux {
         async move { self.reconcile_by_hand(stack).await.map(|()| true) }.boxed_local()
     }
 
-    fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
-        self.wait_for(stack, outcome).boxed_local()
+    fn end<'a>(&'a self, stack: &'a Stack) -> Told<'a, Outcome> {
+        self.come_to_an_end(stack).boxed_local()
     }
 
     fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String> {
         status(stack).boxed_local()
+    }
+
+    fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String> {
+        async move {
+            let release = api(&stack.client, &releases()).get(hook.name()).await?;
+            let condition = condition(&release);
+            let text = |key: &str| condition[key].as_str().unwrap_or_default();
+            Ok(format!("HelmRelease Ready={} ({})", text("status"), text("reason")))
+        }
+        .boxed_local()
+    }
+
+    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str> {
+        async move {
+            tokio::select! {
+                forced = self.force(stack, hook.name()) => forced?,
+                error = self.died() => return Err(error),
+            }
+            self.wait(stack, Outcome::Succeeded).await?;
+            Ok("`flux reconcile helmrelease RELEASE --force`")
+        }
+        .boxed_local()
+    }
+
+    fn kill(&self) -> Told<'_> {
+        async move {
+            let mut controllers = self.controllers.lock().await;
+            let controller = controllers.iter_mut().find(|controller| controller.name() == HELM_CONTROLLER);
+            controller.context("no helm-controller")?.restart().await
+        }
+        .boxed_local()
+    }
+
+    fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {
+        async move {
+            self.wait(stack, Outcome::Succeeded).await?;
+            Ok("the first hook runs to its end, then the second deployment goes on by itself")
+        }
+        .boxed_local()
     }
 }
 
@@ -215,7 +279,7 @@ fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
     let controllers: [(&str, Vec<String>); 3] = [
         ("source-controller", source.into()),
         ("kustomize-controller", vec![dependency.clone(), gate]),
-        ("helm-controller", vec![dependency]),
+        (HELM_CONTROLLER, vec![dependency]),
     ];
     let start = |(name, own): (&str, Vec<String>)| {
         let common = ["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", "--events-addr="];

@@ -99,6 +99,6 @@ fn told(hook: &HookRelease<'_>, name: &str, since: Timestamp, reason: Reason, co
 }
 
 /// A plugin that was replaced.
-fn is_replacement(request: &Request) -> bool {
+pub(super) fn is_replacement(request: &Request) -> bool {
     request.verb == "delete" && request.resource == "pods" && request.namespace == DRA_NAMESPACE && request.code == 200
 }

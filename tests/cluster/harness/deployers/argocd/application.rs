@@ -5,7 +5,7 @@ use std::fmt;
 use kube::ResourceExt;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The kind.
 pub(super) fn kind() -> ApiResource {
@@ -51,6 +51,42 @@ impl Application {
         matches!(self.phase(), "Failed" | "Error") && self.data["operation"].is_null() && is_of(result, commit)
     }
 
+    /// How it stands and how its last operation ended, for a table.
+    pub(super) fn says(&self) -> String {
+        let status = &self.data["status"];
+        let (sync, health) = (text(&status["sync"]["status"]), text(&status["health"]["status"]));
+        format!("{sync}, {health}, last operation {}", self.phase())
+    }
+
+    /// When its last operation began.
+    pub(super) fn begun(&self) -> &str {
+        text(&self.data["status"]["operationState"]["startedAt"])
+    }
+
+    /// Its last operation is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.data["operation"].is_null() && matches!(self.phase(), "Succeeded" | "Failed" | "Error")
+    }
+
+    /// It is at work on another commit.
+    pub(super) fn is_behind(&self, commit: &str) -> bool {
+        // What a sync has come to is not there in its first moment; what it was asked for is.
+        self.phase() == "Running" && !is_of(&self.data["status"]["operationState"]["operation"]["sync"], commit)
+    }
+
+    /// What `argocd app terminate-op NAME` writes.
+    pub(super) fn termination() -> Value {
+        json!({"status": {"operationState": {"phase": "Terminating"}}})
+    }
+
+    /// What `argocd app sync NAME` asks for: everything, with its hooks, once.
+    pub(super) fn sync_request(&self) -> Value {
+        json!({"operation": {
+            "initiatedBy": {"username": "admin"},
+            "sync": {"syncStrategy": {"hook": {}}, "syncOptions": self.data["spec"]["syncPolicy"]["syncOptions"]},
+        }})
+    }
+
     fn phase(&self) -> &str {
         text(&self.data["status"]["operationState"]["phase"])
     }
@@ -64,8 +100,7 @@ fn is_of(place: &Value, commit: &str) -> bool {
 impl fmt::Display for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = &self.data["status"];
-        let (sync, health) = (text(&status["sync"]["status"]), text(&status["health"]["status"]));
-        write!(f, "{}: {sync}, {health}, last operation {}: {}", self.name, self.phase(), text(&status["operationState"]["message"]))?;
+        write!(f, "{}: {}: {}", self.name, self.says(), text(&status["operationState"]["message"]))?;
         for condition in status["conditions"].as_array().into_iter().flatten() {
             write!(f, "\n    {}: {}", text(&condition["type"]), text(&condition["message"]))?;
         }

@@ -25,6 +25,7 @@ const VERIFY: (&str, &str) = ("git-verify-wrapper.sh", "#!/bin/sh\nexit 0\n");
 
 /// The running programs.
 pub(super) struct Programs {
+    /// Redis, repo-server, application-controller.
     all: [Process; 3],
 }
 
@@ -67,6 +68,12 @@ impl Programs {
         let environment = home.environment(stack, "argocd-application-controller");
         let controller = Process::start(directory, "argocd-application-controller", &argocd, arguments, &environment)?;
         Ok(Self { all: [redis_server, repo_server, controller] })
+    }
+
+    /// Kills the application-controller and starts it again.
+    pub(super) async fn restart_controller(&mut self) -> Result<()> {
+        let [_, _, controller] = &mut self.all;
+        controller.restart().await
     }
 
     /// Fails with the end of its log if one has ended by itself.

@@ -1,0 +1,290 @@
+//! How a deployment ends when something goes wrong in the middle of it, with each deployer: what it shows its user, that nobody does
+//! anything twice, and that what the bundle's documentation says to do brings everything to a good end.
+
+mod edits;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use gpu_rollout::contract::exit::ExitCode;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::harness::ask::Ask;
+use crate::harness::audit::Request;
+use crate::harness::cells::Cells;
+use crate::harness::deployers::{Deployer, Kind, Outcome};
+use crate::harness::fleet::{NEW, OLD, Plugin};
+use crate::harness::hook_release::HookRelease;
+use crate::harness::node_agent::NodeAgent;
+use crate::harness::scenario::scenario_within;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version, published};
+use crate::harness::wait::until;
+
+use super::change::is_replacement;
+use super::{for_each_deployer, hooks};
+use edits::{edit, folder_of, hasten};
+
+for_each_deployer!(outcomes);
+
+/// Eight deployments, on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(30);
+const LIMIT: Duration = Duration::from_mins(4);
+const NODES: usize = 2;
+/// The drivers that are deployed one after another.
+const DRIVERS: [&str; 3] = [NEW.driver, "580.105.09", OLD.driver];
+/// How the names of driver pods begin.
+const DRIVER_PODS: &str = "nvidia-driver-daemonset-";
+/// Milliseconds that a driver takes.
+const QUICK: (u64, u64) = (300, 900);
+/// The same where something happens in the middle: each node takes so long that there is a middle.
+const SLOW: (u64, u64) = (8_000, 8_001);
+/// The same where somebody comes meanwhile.
+const SLOWER: (u64, u64) = (15_000, 15_001);
+/// The smallest budget in seconds that the hook's chart takes: the work has half of it.
+const SMALL_BUDGET: u64 = 94;
+/// Milliseconds for a driver, so that two nodes one after the other take longer than that half.
+const SLOWEST: (u64, u64) = (30_000, 30_001);
+
+async fn outcomes(kind: Kind) -> Result<()> {
+    kind.build_tools()?;
+    scenario_within(DEADLINE, &format!("outcomes-{}", kind.word()), async |stack| {
+        stack.play(Script { driver: QUICK, ..Script::seeded(31) }).await?;
+        let nodes = stack.add_gpu_nodes(NODES).await?;
+        let stack = &*stack;
+        let deployer = kind.start(stack).await?;
+        let [_, hook, _] = hooks(stack);
+        let story = Story { stack, deployer: &*deployer, hook, nodes, cells: Cells::new("outcomes", kind), rounds: Cell::new(0) };
+        story.success().await.context("success")?;
+        story.pod_killed().await.context("the hook's pod is killed")?;
+        story.deployer_killed().await.context("the deployer is killed")?;
+        story.api_server_away().await.context("the API server is away")?;
+        story.second_deployment().await.context("a second deployment")?;
+        story.hook_fails().await.context("the hook fails")?;
+        story.budget_exceeded().await.context("the budget is exceeded")?;
+        story.node_lost().await.context("the hook's node is lost")?;
+        story.cells.check()
+    })
+    .await
+}
+
+struct Story<'a> {
+    stack: &'a Stack,
+    deployer: &'a dyn Deployer,
+    /// The hook in whose work everything happens: the one after the operator.
+    hook: HookRelease<'a>,
+    nodes: Vec<String>,
+    cells: Cells,
+    rounds: Cell<usize>,
+}
+
+/// One deployment of another driver.
+struct Round {
+    driver: &'static str,
+    begin: Timestamp,
+    /// The plugins from before, each of which is to be replaced once.
+    plugins: BTreeMap<String, Plugin>,
+    /// At most so many driver pods make place for new ones.
+    drivers: usize,
+}
+
+impl Story<'_> {
+    async fn success(&self) -> Result<()> {
+        self.deployer.deploy_edited(self.stack, &Ask::old(NODES), &hasten).await?;
+        self.deployer.wait(self.stack, Outcome::Succeeded).await?;
+        self.note("success", None).await?;
+        ensure!(self.stack.plugins().await?.len() == NODES, "a plugin on every node");
+        Ok(())
+    }
+
+    async fn pod_killed(&self) -> Result<()> {
+        let round = self.begin(SLOW, &hasten).await?;
+        self.at_work(&round).await?;
+        let pod = self.hook.running_pod().await?;
+        self.stack.worker_of(&pod)?.signal(self.hook.namespace(), &pod.name_any(), "KILL").await?;
+        self.end("hook's pod killed", &round).await
+    }
+
+    async fn node_lost(&self) -> Result<()> {
+        let round = self.begin(SLOW, &hasten).await?;
+        self.at_work(&round).await?;
+        let pod = self.hook.running_pod().await?;
+        self.stack.worker_of(&pod)?.lose().await?;
+        self.end("hook's node gone", &round).await
+    }
+
+    async fn deployer_killed(&self) -> Result<()> {
+        let round = self.begin(SLOW, &hasten).await?;
+        self.at_work(&round).await?;
+        self.deployer.kill().await?;
+        self.end("deployer killed", &round).await
+    }
+
+    async fn api_server_away(&self) -> Result<()> {
+        let round = self.begin(SLOW, &hasten).await?;
+        self.at_work(&round).await?;
+        self.stack.control_plane.stop_api_server().await?;
+        until("the hook to notice", LIMIT, async || {
+            let logs: Result<String> = self.stack.workers.iter().map(NodeAgent::all_logs).collect();
+            Ok(logs?.contains("nothing is decided meanwhile").then_some(()))
+        })
+        .await?;
+        self.stack.control_plane.start_api_server().await?;
+        match self.deployer.kind() {
+            Kind::Helm3 | Kind::Helm4 | Kind::Helmfile | Kind::Flux => self.end("API server restarted", &round).await,
+            Kind::ArgoCd | Kind::ArgoCdHelm => {
+                // Whether a request of its controller falls into the outage is chance.
+                self.deployer.wait(self.stack, Outcome::Succeeded).await?;
+                self.check(&round).await?;
+                self.note("API server restarted", Some("it goes on, or tries again by itself")).await
+            }
+        }
+    }
+
+    /// The second one comes when the hook of the first one is at work.
+    async fn second_deployment(&self) -> Result<()> {
+        let first = self.begin(SLOWER, &hasten).await?;
+        self.at_work(&first).await?;
+        let second = self.begin(QUICK, &hasten).await?;
+        let how = self.deployer.finish(self.stack).await?;
+        self.check(&Round { driver: second.driver, drivers: 2 * NODES, ..first }).await?;
+        self.note("second deployment meanwhile", Some(how)).await
+    }
+
+    /// A driver crashes, and its node is given up.
+    async fn hook_fails(&self) -> Result<()> {
+        let broken = self.nodes.last().context("no node")?.clone();
+        self.stack.rewrite(|script| script.faults.extend([(broken.clone(), Fault::CrashLoop)]))?;
+        // NVIDIA's controller keeps the slot of a node that it has given up: with one slot the hook would wait for somebody to repair it.
+        let both = json!({"policy": {"maxParallelUpgrades": NODES, "maxUnavailable": "100%"}});
+        let round = self.begin_with(&Ask { gpu_driver: both, ..Ask::old(NODES) }, QUICK, &hasten).await?;
+        self.deployer.wait(self.stack, Outcome::Failed).await?;
+        let end = self.hook.end().await?;
+        let message = end.message.unwrap_or_default();
+        ensure!(end.exit_code == i32::from(ExitCode::NodesFailed.number()) && message.contains(&broken), "{}: {message}", end.exit_code);
+        self.repair(&broken).await?;
+        self.end("hook fails", &Round { drivers: NODES + 1, ..round }).await
+    }
+
+    /// What the hook's advice says: repair the driver on the node, which here takes a new pod, then label the node.
+    async fn repair(&self, node: &str) -> Result<()> {
+        const ADVICE: &str =
+            "repair the driver on the node, then label it nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again";
+        ensure!(self.hook.logs().await?.contains(ADVICE), "the hook does not say what to do: {}", self.hook.logs().await?);
+        self.stack.rewrite(|script| script.faults.clear())?;
+        let drivers = self.stack.drivers().await?;
+        let pod = drivers.get(node).context("no driver pod")?.name_any();
+        Api::<Pod>::namespaced(self.stack.client.clone(), OPERATOR_NAMESPACE).delete(&pod, &DeleteParams::default()).await?;
+        let label = Patch::Merge(json!({"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}}}));
+        Api::<Node>::all(self.stack.client.clone()).patch(node, &PatchParams::default(), &label).await?;
+        Ok(())
+    }
+
+    /// The drivers take longer than the hook may, and are there in the end.
+    async fn budget_exceeded(&self) -> Result<()> {
+        let edit = |bundle: &Path| {
+            hasten(bundle)?;
+            let file = folder_of(bundle, "gpu-operator-post")?.join("rollout.yaml");
+            edit(&file, |line| line.starts_with("  budgetSeconds:"), "budgetSeconds", SMALL_BUDGET)
+        };
+        let round = self.begin(SLOWEST, &edit).await?;
+        let code = i32::from(ExitCode::Budget.number());
+        until("the budget to be over", LIMIT, async || Ok((self.hook.end().await?.exit_code == code).then_some(()))).await?;
+        self.end("hook exceeds its budget", &round).await
+    }
+
+    /// Deploys the next driver, which takes so long on each node. Returns when it has been handed over.
+    async fn begin(&self, time: (u64, u64), edit: &dyn Fn(&Path) -> Result<()>) -> Result<Round> {
+        self.begin_with(&Ask::old(NODES), time, edit).await
+    }
+
+    async fn begin_with(&self, ask: &Ask, time: (u64, u64), edit: &dyn Fn(&Path) -> Result<()>) -> Result<Round> {
+        self.stack.rewrite(|script| script.driver = time)?;
+        let driver = DRIVERS[self.rounds.get() % DRIVERS.len()];
+        self.rounds.set(self.rounds.get() + 1);
+        let round = Round { driver, begin: Timestamp::now(), plugins: self.stack.plugins().await?, drivers: NODES };
+        self.deployer.deploy_edited(self.stack, &Ask { driver, ..ask.clone() }, edit).await?;
+        Ok(round)
+    }
+
+    /// Waits until the hook has replaced the first plugin.
+    async fn at_work(&self, round: &Round) -> Result<()> {
+        until("the first plugin to be replaced", LIMIT, async || {
+            Ok(self.hook.requests(round.begin)?.iter().any(is_replacement).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits for the end, does what is to be done if it is no good one, and looks at what has come of it all.
+    async fn end(&self, row: &'static str, round: &Round) -> Result<()> {
+        let how = match self.deployer.end(self.stack).await? {
+            Outcome::Succeeded => None,
+            Outcome::Failed => Some(Failed { said: self.said().await?, recovery: self.deployer.recover(self.stack, &self.hook).await? }),
+        };
+        self.check(round).await?;
+        match how {
+            None => self.note(row, (self.hook.firings(round.begin)? > 1).then_some("it tries again by itself")).await,
+            Some(failed) => {
+                let cell = format!("{}; {}: {}", failed.said, failed.recovery, self.said().await?);
+                self.cells.note(row, cell);
+                Ok(())
+            }
+        }
+    }
+
+    async fn said(&self) -> Result<String> {
+        self.deployer.says(self.stack, &self.hook).await
+    }
+
+    async fn note(&self, row: &'static str, how: Option<&str>) -> Result<()> {
+        let said = self.said().await?;
+        self.cells.note(row, how.map_or_else(|| said.clone(), |how| format!("{how}: {said}")));
+        Ok(())
+    }
+
+    /// Every node has the driver and a plugin that serves it, nothing was done twice, and nothing is left.
+    async fn check(&self, round: &Round) -> Result<()> {
+        let end = self.hook.end().await?;
+        ensure!(end.exit_code == 0, "{:?}\n{}", end.message, self.hook.logs().await?);
+        let (drivers, served) = (self.stack.drivers().await?, self.stack.served().await?);
+        for node in &self.nodes {
+            let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;
+            let image = driver.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref()).unwrap_or_default();
+            ensure!(driver_version(image) == round.driver, "{node} runs {image}, and not {}", round.driver);
+            ensure!(served.get(node) == Some(&published(round.driver)), "{node} serves {:?}", served.get(node));
+        }
+        let mut replaced = BTreeSet::new();
+        for hook in hooks(self.stack) {
+            for request in hook.requests(round.begin)?.into_iter().filter(is_replacement) {
+                ensure!(replaced.insert(request.name.clone()), "{} was replaced twice", request.name);
+            }
+        }
+        for (node, plugin) in &round.plugins {
+            ensure!(replaced.contains(plugin.name()), "{} of {node} was not replaced: {replaced:?}", plugin.name());
+        }
+        let of_driver = |request: &Request| {
+            request.verb == "delete" && request.resource == "pods" && request.name.starts_with(DRIVER_PODS) && request.time >= round.begin
+        };
+        let requests = self.stack.audit.by_user("admin")?.into_iter();
+        let deleted: BTreeSet<String> = requests.filter(of_driver).map(|request| request.name).collect();
+        ensure!(deleted.len() <= round.drivers, "more driver pods were replaced than {}: {deleted:?}", round.drivers);
+        let cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+        for node in Api::<Node>::all(self.stack.client.clone()).list(&ListParams::default()).await? {
+            ensure!(!cordoned(&node), "{} is left cordoned", node.name_any());
+        }
+        Ok(())
+    }
+}
+
+/// How a deployment failed, and what was done about it.
+struct Failed {
+    said: String,
+    recovery: &'static str,
+}
