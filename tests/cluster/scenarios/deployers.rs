@@ -2,6 +2,9 @@
 //! `docs/deployers.md` is made from.
 
 mod by_tags;
+mod leaving;
+mod moving;
+mod network;
 mod triggers;
 
 use anyhow::{Result, ensure};
