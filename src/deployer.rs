@@ -34,8 +34,8 @@ pub struct Deployer {
     pub description: &'static str,
     /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
     pub source: SourceNeed,
-    /// What to do with a bundle: the lines behind "next", for a directory that is written as a shell reads it.
-    pub next: fn(&str, Option<&Source>) -> Vec<String>,
+    /// What to do with the bundle of a recipe: the lines behind "next", for a directory that is written as a shell reads it.
+    pub next: fn(&str, &str, Option<&Source>) -> Vec<String>,
     /// What the user should know of how it reads a source, and no error says.
     pub notes: fn(&Source) -> Vec<String>,
     /// Writes its files.

@@ -27,6 +27,8 @@ pub const HEALTH_TEXT: &str = include_str!("../../templates/shared/argocd-cm-hea
 pub const NOTES: (&str, &str) = ("application-notes.md.j2", include_str!("../../templates/shared/application-notes.md.j2"));
 /// What they say about finalizers.
 pub const FINALIZERS: (&str, &str) = ("application-finalizers.md.j2", include_str!("../../templates/shared/application-finalizers.md.j2"));
+/// What they say about a stack that Helm has deployed.
+pub const TAKEOVER: (&str, &str) = ("application-takeover.md.j2", include_str!("../../templates/shared/application-takeover.md.j2"));
 const SOURCES: &[(&str, &str)] = &[
     ("application.yaml.j2", include_str!("../../templates/shared/application.yaml.j2")),
     ("application-project.yaml.j2", include_str!("../../templates/shared/application-project.yaml.j2")),

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::application::readme::Readme;
-use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, check_source};
+use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, RETRY, Retry, TAKEOVER, check_source};
 use super::file::File;
-use super::template::{RenderError, Templates};
+use super::template::{LEFTOVERS, RenderError, Templates};
 use super::{Input, Source, chart};
 
 const NAME: &str = "argocd";
@@ -14,8 +14,10 @@ const SOURCES: &[(&str, &str)] = &[
     ("root.yaml.j2", include_str!("../../templates/argocd/root.yaml.j2")),
     ("root-project.yaml.j2", include_str!("../../templates/argocd/root-project.yaml.j2")),
     ("README.md.j2", include_str!("../../templates/argocd/README.md.j2")),
+    LEFTOVERS,
     NOTES,
     FINALIZERS,
+    TAKEOVER,
 ];
 /// The folder of the Applications.
 pub const APPS: &str = "apps";
@@ -37,8 +39,8 @@ struct Context<'a> {
     retry: Retry,
 }
 
-/// What to do with a bundle in `directory`.
-pub fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+/// What to do with the bundle of a recipe in `directory`.
+pub fn next(_: &str, directory: &str, source: Option<&Source>) -> Vec<String> {
     let place = source.map_or_else(String::new, |source| {
         let path = if source.path.is_empty() { "its root" } else { &source.path };
         format!(" to {path} in {}, revision {}", source.url, source.revision)

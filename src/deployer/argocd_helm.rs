@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::application::readme::Readme;
-use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, check_source};
+use super::application::{Applications, FINALIZERS, Form, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER, check_source};
 use super::file::File;
-use super::template::{RenderError, Templates};
+use super::template::{LEFTOVERS, RenderError, Templates};
 use super::{Input, Source, chart};
 
 const NAME: &str = "argocd-helm";
@@ -15,8 +15,10 @@ const SOURCES: &[(&str, &str)] = &[
     ("Chart.yaml.j2", include_str!("../../templates/argocd-helm/Chart.yaml.j2")),
     ("values.yaml.j2", include_str!("../../templates/argocd-helm/values.yaml.j2")),
     ("README.md.j2", include_str!("../../templates/argocd-helm/README.md.j2")),
+    LEFTOVERS,
     NOTES,
     FINALIZERS,
+    TAKEOVER,
 ];
 /// Files that are the same in every bundle.
 const FIXED: &[(&str, &str)] = &[
@@ -36,13 +38,13 @@ struct Context<'a> {
     version: String,
 }
 
-/// What to do with a bundle in `directory`.
-pub fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+/// What to do with the bundle of a recipe in `directory`.
+pub fn next(recipe: &str, directory: &str, source: Option<&Source>) -> Vec<String> {
     let settings = if source.is_some() { "" } else { " --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR" };
     vec![
         "commit and push it to a Git repository".to_owned(),
         format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
-        format!("helm upgrade --install gpu-stack {directory} --namespace {CONTROL_NAMESPACE}{settings}"),
+        format!("helm upgrade --install {recipe} {directory} --namespace {CONTROL_NAMESPACE}{settings}"),
     ]
 }
 

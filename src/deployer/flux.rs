@@ -6,7 +6,7 @@ use super::Input;
 use super::file::File;
 use super::layout::{SETTINGS, VALUES, folders, values_of};
 use super::source::Source;
-use super::template::{RenderError, Templates};
+use super::template::{LEFTOVERS, RenderError, Templates};
 use crate::contract::names::PREFIX;
 use crate::release::model::Kind;
 use crate::release::{Plan, Release};
@@ -28,6 +28,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("sync.yaml.j2", include_str!("../../templates/flux/sync.yaml.j2")),
     ("push.sh.j2", include_str!("../../templates/flux/push.sh.j2")),
     ("README.md.j2", include_str!("../../templates/flux/README.md.j2")),
+    LEFTOVERS,
 ];
 
 /// The deployer's name on the command line.
@@ -93,8 +94,8 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     Ok(files)
 }
 
-/// What to do with a bundle in `directory`.
-pub(super) fn next(directory: &str, source: Option<&Source>) -> Vec<String> {
+/// What to do with the bundle of a recipe in `directory`.
+pub(super) fn next(_: &str, directory: &str, source: Option<&Source>) -> Vec<String> {
     let bring = match source {
         Some(source) if source.is_oci() => format!("{directory}/push.sh"),
         Some(source) if source.path.is_empty() => format!("# commit {directory} to {} and push", source.url),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::file::File;
 use super::layout::{budget, content, folders, values_of};
-use super::template::{RenderError, Templates, shell_word};
+use super::template::{LEFTOVERS, RenderError, Templates, shell_word};
 use super::{Input, Source, chart};
 use crate::release::model::{Chart, Kind, Upstream};
 use crate::release::{Plan, Release};
@@ -14,6 +14,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("undeploy.sh.j2", include_str!("../../templates/helm/undeploy.sh.j2")),
     ("version.sh.j2", include_str!("../../templates/helm/version.sh.j2")),
     ("README.md.j2", include_str!("../../templates/helm/README.md.j2")),
+    LEFTOVERS,
 ];
 
 /// The script that deploys.
@@ -41,8 +42,8 @@ struct Row<'a> {
     budget: Option<&'a str>,
 }
 
-/// What to do with a bundle in `directory`.
-pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+/// What to do with the bundle of a recipe in `directory`.
+pub fn next(_: &str, directory: &str, _: Option<&Source>) -> Vec<String> {
     vec![format!("{directory}/{DEPLOY} --dry-run"), format!("{directory}/{DEPLOY}")]
 }
 

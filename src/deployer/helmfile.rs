@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::file::File;
 use super::layout::{SETTINGS, VALUES, budget, content, folders, values_of};
-use super::template::{RenderError, Templates};
+use super::template::{LEFTOVERS, RenderError, Templates};
 use super::{Input, Source, chart};
 use crate::release::model::{Chart, Kind};
 use crate::release::{Plan, Release};
@@ -19,6 +19,7 @@ use repositories::{Repositories, Repository};
 const SOURCES: &[(&str, &str)] = &[
     ("helmfile.yaml.j2", include_str!("../../templates/helmfile/helmfile.yaml.j2")),
     ("README.md.j2", include_str!("../../templates/helmfile/README.md.j2")),
+    LEFTOVERS,
 ];
 
 /// The state file that deploys everything.
@@ -85,8 +86,8 @@ struct Row<'a> {
     budget: Option<&'a str>,
 }
 
-/// What to do with a bundle in `directory`.
-pub fn next(directory: &str, _: Option<&Source>) -> Vec<String> {
+/// What to do with the bundle of a recipe in `directory`.
+pub fn next(_: &str, directory: &str, _: Option<&Source>) -> Vec<String> {
     vec![format!("helmfile --file {directory}/{HELMFILE} template"), format!("helmfile --file {directory}/{HELMFILE} sync")]
 }
 

@@ -5,6 +5,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
 use serde::Serialize;
 
+use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 use crate::contract::yaml;
 
 /// Why a file cannot be rendered: but for the first two, a mistake of this program, whatever the recipe says.
@@ -38,6 +39,9 @@ pub enum RenderError {
     Yaml(String),
 }
 
+/// What every README says of what no deployer removes.
+pub const LEFTOVERS: (&str, &str) = ("leftovers.md.j2", include_str!("../../templates/shared/leftovers.md.j2"));
+
 /// Templates by name.
 pub struct Templates(Environment<'static>);
 
@@ -66,6 +70,8 @@ impl Templates {
             Ok(text) => Ok(Value::from_safe_string(text.trim_end().to_owned())),
             Err(error) => Err(Error::new(ErrorKind::InvalidOperation, error.to_string())),
         });
+        environment.add_global("lease", LEASE_NAME);
+        environment.add_global("lease_namespace", LEASE_NAMESPACE);
         for (name, source) in sources {
             environment.add_template(name, source).map_err(|error| failed(name, &error))?;
         }

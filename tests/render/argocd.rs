@@ -305,6 +305,10 @@ fn trap_argocd_health_looks_at_the_operation_and_not_at_health_alone() {
     for field in ["operationState", "comparedTo", "syncResult", "sync.status", "obj.operation"] {
         assert!(lua.contains(field), "{field}");
     }
+    assert!(
+        lua.contains(r#"last == nil and labels["gpu-rollout.dev/kind"] ~= "hook" and sync.status == "Synced""#),
+        "a hook must have run"
+    );
     for scene in scenes() {
         for (release, application) in scene.applications() {
             let labels = &application["metadata"]["labels"];

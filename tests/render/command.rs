@@ -255,7 +255,7 @@ fn an_umbrella_that_was_told_its_repository_asks_for_it_nowhere() {
     let scene = Scene::new();
     let output = scene.run("bundle render -r base -d argocd-helm -o out --repo https://git.example.com/a.git --revision v1 --path x/y");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("helm upgrade --install gpu-stack") && !said.contains("--set"), "{said}");
+    assert!(output.status.success() && said.contains("helm upgrade --install base out") && !said.contains("--set"), "{said}");
     let page = fs::read_to_string(scene.path().join("out/README.md")).unwrap();
     for words in ["repoURL: \"https://git.example.com/a.git\"", "targetRevision: \"v1\"", "path: \"x/y\"", "folder `x/y`"] {
         assert!(page.contains(words), "{words}");

@@ -239,7 +239,7 @@ fn trap_helmfile_apply_does_not_run_a_failed_hook_again() {
         {
             assert!(readme.contains(sentence), "{name}: {sentence}");
         }
-        let commands: Vec<String> = (deployer.next)("bundle", None);
+        let commands: Vec<String> = (deployer.next)("base", "bundle", None);
         assert!(commands.iter().any(|line| line.ends_with(" sync")) && !commands.iter().any(|line| line.contains(" apply")));
     }
 }

@@ -19,6 +19,7 @@ etcd etcd go.etcd.io/etcd/server/v3
 kubernetes kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 kubernetes kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
 kubernetes kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
+kubectl kubectl k8s.io/kubernetes/cmd/kubectl
 kwok kwok sigs.k8s.io/kwok/cmd/kwok
 helm3 helm3 helm.sh/helm/v3/cmd/helm
 helm4 helm4 helm.sh/helm/v4/cmd/helm
@@ -55,7 +56,7 @@ build() {
   if [ ! -x "$binary" ]; then
     echo "building $2 (once; cached in $bin) …" >&2
     flags="-s -w"
-    [ "$1" = kubernetes ] && flags="$flags $stamp"
+    case $1 in kube*) flags="$flags $stamp" ;; esac
     ( cd "$here/$1" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$3" </dev/null )
     mv "$binary.tmp$$" "$binary"
   fi

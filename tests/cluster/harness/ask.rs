@@ -7,6 +7,36 @@ use serde_json::{Value, json};
 
 use super::fleet::{OLD, Release};
 
+/// A release of the network operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// 24.7.1, whose chart makes the NicClusterPolicy from its values.
+    Old,
+    /// 26.4.1, for which it is a custom resource of the recipe.
+    New,
+}
+
+impl Network {
+    /// The version of its driver.
+    pub(crate) fn driver(self) -> &'static str {
+        match self {
+            Self::Old => "24.07-0.6.1.0-0",
+            Self::New => "doca3.4.1-26.04-1.1.0.0-1",
+        }
+    }
+
+    fn component(self) -> Value {
+        match self {
+            Self::Old => {
+                json!({"name": "network-operator", "version": "24.7.1", "values": {"deployCR": true, "ofedDriver": {"deploy": true}}})
+            }
+            Self::New => json!({"name": "network-operator", "version": "26.4.1", "customResources": {"NicClusterPolicy": {
+                "ofedDriver": {"image": "doca-driver", "repository": "nvcr.io/nvidia/mellanox"},
+            }}}),
+        }
+    }
+}
+
 /// A recipe in the making: the GPU operator, and what goes with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
@@ -28,6 +58,8 @@ pub(crate) struct Ask {
     pub(crate) cert_manager: bool,
     /// What becomes of every bundle after it was rendered and before it is handed over.
     pub(crate) afterwards: fn(&Path) -> Result<()>,
+    /// With the network operator and its driver, which a hook upgrades node by node.
+    pub(crate) network: Option<Network>,
     /// Laid over `rollout.gpuDriver`, key by key.
     pub(crate) gpu_driver: Value,
 }
@@ -45,6 +77,7 @@ impl Ask {
             dra_verbosity: "4",
             cert_manager: false,
             afterwards: |_| Ok(()),
+            network: None,
             gpu_driver: json!({}),
         }
     }
@@ -81,12 +114,23 @@ impl Ask {
                 "logVerbosity": self.dra_verbosity,
             }}));
         }
+        let mut rollout = json!({"gpuDriver": gpu_driver});
+        if let Some(network) = self.network {
+            components.push(network.component());
+            rollout["ofedDriver"] = json!({
+                "mode": "drive",
+                "version": network.driver(),
+                "policy": {"maxParallelUpgrades": 1},
+                "perNode": "20s",
+                "quiet": "3s",
+            });
+        }
         json!({
             "apiVersion": "gpu-rollout.dev/v1",
             "kind": "Recipe",
             "metadata": {"name": "e2e"},
             "cluster": {"gpuNodes": self.gpu_nodes},
-            "rollout": {"gpuDriver": gpu_driver},
+            "rollout": rollout,
             "components": components,
         })
     }

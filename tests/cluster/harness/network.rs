@@ -36,10 +36,7 @@ pub(crate) fn nic_cluster_policy(version: &str) -> Value {
 impl Stack {
     /// Gives nodes NICs, and installs operator, policy and driver; everything is ready in the end.
     pub(crate) async fn network(&self, nodes: &[String]) -> Result<()> {
-        let patch = json!({"metadata": {"labels": {"feature.node.kubernetes.io/pci-15b3.present": "true"}}});
-        for node in nodes {
-            Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-        }
+        self.add_nics(nodes).await?;
         self.deploy("network-operator", NETWORK_CHART, NETWORK_NAMESPACE, &json!({})).await?;
         self.ask_for_network(OLD_NETWORK).await?;
         until("the network drivers to be ready", LIMIT, async || {
@@ -47,6 +44,15 @@ impl Stack {
             Ok((drivers.len() == nodes.len() && drivers.values().all(is_ready)).then_some(()))
         })
         .await
+    }
+
+    /// Gives nodes NICs.
+    pub(crate) async fn add_nics(&self, nodes: &[String]) -> Result<()> {
+        let patch = json!({"metadata": {"labels": {"feature.node.kubernetes.io/pci-15b3.present": "true"}}});
+        for node in nodes {
+            Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        }
+        Ok(())
     }
 
     /// Asks the network operator for a version of its driver.

@@ -3,7 +3,10 @@
 
 mod by_tags;
 mod change;
+mod leaving;
+mod moving;
 mod mutations;
+mod network;
 mod order;
 mod outcomes;
 mod short;

@@ -96,7 +96,8 @@ fn next(outcome: &Outcome, bundle: &Bundle, request: &Request, printer: &mut Pri
     if outcome.notes.iter().any(|note| note == IMAGE_WITHOUT_REGISTRY) {
         printer.note("  # build and push the hook's image, and render again with --hook-image REGISTRY/gpu-rollout:TAG");
     }
-    for line in (bundle.deployer.next)(&directory, request.source.as_ref()) {
+    let recipe = outcome.name.as_deref().unwrap_or_default();
+    for line in (bundle.deployer.next)(recipe, &directory, request.source.as_ref()) {
         printer.note(&format!("  {line}"));
     }
 }

@@ -26,10 +26,12 @@ use crate::harness::wait::until;
 use application::{Application, kind};
 use programs::Programs;
 
+pub(crate) use programs::ADDRESSES;
+
 /// The folder of `tests/tools` with its programs.
 pub(crate) const TOOLS: &str = "argocd";
 /// Where Argo CD lives.
-const NAMESPACE: &str = "argocd";
+pub(crate) const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.
 const FOLDER: &str = "bundle";
 /// The root Application is called after the recipe, and what the others are called begins with that.
@@ -197,7 +199,7 @@ impl ArgoCd {
     /// What the README of `argocd-helm` says.
     async fn install(&self, stack: &Stack, bundle: &Path) -> Result<()> {
         let chart = bundle.display().to_string();
-        stack.helm.ok(&["upgrade", "--install", "gpu-stack", &chart, "--namespace", NAMESPACE]).await?;
+        stack.helm.ok(&["upgrade", "--install", "e2e", &chart, "--namespace", NAMESPACE]).await?;
         Ok(())
     }
 }

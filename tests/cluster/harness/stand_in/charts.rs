@@ -23,12 +23,17 @@ const OPERATOR: &[(&str, &str)] = &[
 ];
 const DRA: &[(&str, &str)] = &[("kubelet-plugin.yaml", include_str!("charts/nvidia-dra-driver-gpu/kubelet-plugin.yaml"))];
 const DEPLOYMENT: &[(&str, &str)] = &[("deployment.yaml", include_str!("charts/deployment.yaml"))];
+const NETWORK: &[(&str, &str)] = &[
+    ("deployment.yaml", include_str!("charts/deployment.yaml")),
+    ("nic-cluster-policy.yaml", include_str!("charts/network-operator/nic-cluster-policy.yaml")),
+];
 
 const CHARTS: &[Chart] = &[
     Chart { name: "gpu-operator", version: "v25.10.1", templates: OPERATOR, component: Some("gpu-operator/v25.10.1") },
     Chart { name: "gpu-operator", version: "v26.3.1", templates: OPERATOR, component: Some("gpu-operator/v26.3.1") },
     Chart { name: "gpu-operator", version: "v26.7.0", templates: OPERATOR, component: Some("gpu-operator/v26.7.0") },
     Chart { name: "nvidia-dra-driver-gpu", version: "25.12.0", templates: DRA, component: Some("nvidia-dra-driver-gpu/25.12.0") },
+    Chart { name: "network-operator", version: "24.7.1", templates: NETWORK, component: Some("network-operator/24.7.1") },
     Chart { name: "network-operator", version: "26.4.1", templates: DEPLOYMENT, component: Some("network-operator/26.4.1") },
     Chart { name: "node-feature-discovery", version: "0.19.0", templates: DEPLOYMENT, component: Some("node-feature-discovery/0.19.0") },
     Chart { name: "cert-manager", version: "v1.17.2", templates: DEPLOYMENT, component: None },

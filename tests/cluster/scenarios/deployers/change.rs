@@ -15,7 +15,7 @@ use super::{fired, hooks};
 const NOTES: [&str; 3] = ["configmaps", "events", "leases"];
 
 /// What the tables call the hooks.
-const NAMES: [&str; 3] = ["pre", "post", "dra"];
+pub(super) const NAMES: [&str; 3] = ["pre", "post", "dra"];
 
 /// Why a hook fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(super) async fn changed(
 }
 
 /// What a hook has done since a moment, for a table. `counted`: it is known how many plugins it replaces.
-fn told(hook: &HookRelease<'_>, name: &str, since: Timestamp, reason: Reason, counted: bool) -> Result<String> {
+pub(super) fn told(hook: &HookRelease<'_>, name: &str, since: Timestamp, reason: Reason, counted: bool) -> Result<String> {
     let fired = hook.firings(since)?;
     let requests = hook.requests(since)?;
     let writes: Vec<&Request> = requests.iter().filter(|request| request.is_write()).collect();

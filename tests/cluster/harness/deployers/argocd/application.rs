@@ -18,13 +18,16 @@ pub(super) struct Application {
     pub(super) name: String,
     /// Somebody has asked for a look that has not been taken yet.
     pub(super) refreshing: bool,
+    /// Its objects are a hook's.
+    is_hook: bool,
     data: Value,
 }
 
 impl From<&DynamicObject> for Application {
     fn from(object: &DynamicObject) -> Self {
         let refreshing = object.annotations().contains_key("argocd.argoproj.io/refresh");
-        Self { name: object.name_any(), refreshing, data: object.data.clone() }
+        let is_hook = object.labels().get("gpu-rollout.dev/kind").is_some_and(|kind| kind == "hook");
+        Self { name: object.name_any(), refreshing, is_hook, data: object.data.clone() }
     }
 }
 
@@ -42,7 +45,12 @@ impl Application {
             && compared[sources] == spec[sources]
             && sync["status"] == "Synced"
             && self.data["operation"].is_null()
-            && self.phase() == "Succeeded"
+            && (self.phase() == "Succeeded" || self.was_in_place())
+    }
+
+    /// Nothing differed from the first look on, so that it was never synced. A hook would not have run then.
+    fn was_in_place(&self) -> bool {
+        !self.is_hook && self.data["status"]["operationState"].is_null()
     }
 
     /// The sync of this commit has failed for good.

@@ -23,6 +23,9 @@ const REDIS: &str = "redis-server";
 /// Argo CD asks it whether a commit is signed, also where signatures are switched off; its image brings one.
 const VERIFY: (&str, &str) = ("git-verify-wrapper.sh", "#!/bin/sh\nexit 0\n");
 
+/// The file in its home that says how the others are reached, one argument a line.
+pub(crate) const ADDRESSES: &str = "addresses";
+
 /// The running programs.
 pub(super) struct Programs {
     /// Redis, repo-server, application-controller.
@@ -65,6 +68,8 @@ impl Programs {
             format!("--repo-server=127.0.0.1:{port}"),
             "--repo-server-plaintext".into(),
         ];
+        // Argo CD's command line needs a server that knows both.
+        fs::write(home.0.join(ADDRESSES), format!("--redis={redis}\n--repo-server=127.0.0.1:{port}\n--repo-server-plaintext\n"))?;
         let environment = home.environment(stack, "argocd-application-controller");
         let controller = Process::start(directory, "argocd-application-controller", &argocd, arguments, &environment)?;
         Ok(Self { all: [redis_server, repo_server, controller] })

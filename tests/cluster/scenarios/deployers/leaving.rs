@@ -1,0 +1,121 @@
+//! A bundle is taken away again, as its README.md says, word by word. Nothing of ours is left in the end, what others live in stays, and
+//! nobody finds a node that takes no pods.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use crate::harness::ask::Ask;
+use crate::harness::cells::Cells;
+use crate::harness::census::Census;
+use crate::harness::deployers::{Kind, Outcome};
+use crate::harness::kwok::KWOK_TAINT;
+use crate::harness::scenario::scenario_within;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::Script;
+use crate::harness::terminal::Terminal;
+use crate::harness::wait::until;
+
+use super::for_each_deployer;
+
+for_each_deployer!(leaving);
+
+/// One deployment and its removal, on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(20);
+/// Deployers that run in the cluster, and the garbage collector, take their time.
+const LIMIT: Duration = Duration::from_mins(3);
+const NODES: usize = 2;
+/// What the bundle keeps, and where.
+const RELEASES: [&str; 3] = ["gpu-operator-crds", "gpu-rollout-namespaces", "nvidia-dra-driver-gpu-crds"];
+
+async fn leaving(kind: Kind) -> Result<()> {
+    kind.build_tools()?;
+    Terminal::build_tools()?;
+    scenario_within(DEADLINE, &format!("leaving-{}", kind.word()), async |stack| {
+        stack.play(Script::seeded(22)).await?;
+        stack.add_gpu_nodes(NODES).await?;
+        let stack = &*stack;
+        let deployer = kind.start(stack).await?;
+        let terminal = Terminal::open(stack, kind, deployer.bundle()).await?;
+        let before = Census::take(&stack.client).await?;
+        deployer.deploy(stack, &Ask::old(NODES)).await?;
+        deployer.wait(stack, Outcome::Succeeded).await?;
+        let deployed = Census::take(&stack.client).await?.since(&before);
+        let mut blocks = terminal.blocks("Removing it")?;
+        let by_hand = blocks.pop();
+
+        for block in blocks {
+            terminal.run(&block).await?;
+        }
+        let left = until("what was deployed to be gone", LIMIT, async || {
+            let left = Census::take(&stack.client).await?.since(&before);
+            let too_much: Vec<_> = left.iter().filter(|name| !is_kept(name) && !is_record(kind, name) && !is_leftover(name)).collect();
+            ensure!(too_much.is_empty(), "still there: {too_much:#?}");
+            Ok(Some(left))
+        })
+        .await?;
+        let kept: Vec<&String> = deployed.iter().filter(|name| is_kept(name)).collect();
+        ensure!(left.iter().filter(|name| is_kept(name)).eq(kept.iter().copied()), "CRDs and namespaces stay: {left:#?}\nwere: {kept:#?}");
+        let count = |list: &[String], kind: &str| list.iter().filter(|name| name.starts_with(kind)).count();
+        let (jobs, leases) = (count(&left, "Job "), count(&left, "Lease "));
+
+        terminal.run(&by_hand.unwrap_or_default()).await?;
+        let end = until("the leftovers to be gone", LIMIT, async || {
+            let left = Census::take(&stack.client).await?.since(&before);
+            let too_much: Vec<_> = left.iter().filter(|name| !is_kept(name) && !is_record(kind, name)).collect();
+            ensure!(too_much.is_empty(), "still there: {too_much:#?}");
+            Ok(Some(left))
+        })
+        .await?;
+        ensure!(leases == 1, "the Lease is the last one's business: {left:#?}");
+        check_nodes(stack).await?;
+
+        let cells = Cells::new("leaving", kind);
+        cells.note("components and hooks", "gone");
+        cells.note("CRDs and namespaces", format!("{} and {} stay", count(&end, "CustomResourceDefinition "), count(&end, "Namespace ")));
+        cells.note(
+            "their releases",
+            match count(&end, "Secret ") {
+                0 => "gone".to_owned(),
+                releases => format!("{releases} stay, `helm list` shows them"),
+            },
+        );
+        cells.note("to be deleted by hand", if jobs == 0 { "the Lease".to_owned() } else { format!("{jobs} Jobs, the Lease") });
+        cells.check()
+    })
+    .await
+}
+
+fn is_kept(name: &str) -> bool {
+    name.starts_with("CustomResourceDefinition ") || name.starts_with("Namespace ")
+}
+
+/// Helm's record of what `undeploy.sh` leaves in place.
+fn is_record(kind: Kind, name: &str) -> bool {
+    let is_of = |release: &str| name.contains(&format!("/sh.helm.release.v1.{release}.v"));
+    matches!(kind, Kind::Helm3 | Kind::Helm4) && name.starts_with("Secret ") && RELEASES.into_iter().any(is_of)
+}
+
+/// What the last lines of the section are about.
+fn is_leftover(name: &str) -> bool {
+    let of_hook = ["gpu-operator/gpu-operator-pre", "gpu-operator/gpu-operator-post", "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-post"];
+    let is_of = |job: &str| name == format!("Job {job}") || name.starts_with(&format!("Pod {job}-"));
+    name == "Lease default/gpu-rollout" || of_hook.into_iter().any(is_of)
+}
+
+/// Every node takes pods, and carries nothing of ours.
+async fn check_nodes(stack: &Stack) -> Result<()> {
+    for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
+        let spec = node.spec.clone().unwrap_or_default();
+        ensure!(spec.unschedulable != Some(true), "{} is cordoned", node.name_any());
+        let foreign = spec.taints.iter().flatten().find(|taint| taint.key != KWOK_TAINT && taint.key.contains("gpu-rollout"));
+        ensure!(foreign.is_none(), "{}: {foreign:?}", node.name_any());
+        let ours: Vec<_> =
+            node.labels().keys().chain(node.annotations().keys()).filter(|key| key.starts_with("gpu-rollout.dev/")).collect();
+        ensure!(ours.is_empty(), "{}: {ours:?}", node.name_any());
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What Helm has deployed is taken over by another deployer, as that one's README.md says: nothing is installed a second time, nothing is
+//! deleted, no driver and no plugin is replaced, the hooks find nothing to do; and the next upgrade is the new deployer's.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+
+use crate::harness::ask::Ask;
+use crate::harness::cells::Cells;
+use crate::harness::census::Census;
+use crate::harness::deployers::{Deployer, Kind, Outcome};
+use crate::harness::fleet::NEW;
+use crate::harness::scenario::scenario_within;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::Script;
+use crate::harness::terminal::Terminal;
+
+use super::change::{NAMES, Reason, told};
+use super::{fired, for_each_deployer, hooks};
+
+for_each_deployer!(moving, helmfile Helmfile, flux Flux, argocd ArgoCd, argocd_helm ArgoCdHelm);
+
+/// Three deployments, on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(25);
+const NODES: usize = 2;
+
+async fn moving(to: Kind) -> Result<()> {
+    Kind::Helm4.build_tools()?;
+    to.build_tools()?;
+    Terminal::build_tools()?;
+    scenario_within(DEADLINE, &format!("moving-{}", to.word()), async |stack| {
+        stack.play(Script::seeded(23)).await?;
+        stack.add_gpu_nodes(NODES).await?;
+        let (stack, cells) = (&*stack, Cells::new("moving", to));
+        let ask = Ask::old(NODES);
+        let helm = Kind::Helm4.start(stack).await?;
+        helm.deploy(stack, &ask).await?;
+        helm.wait(stack, Outcome::Succeeded).await?;
+        let before = Census::take(&stack.client).await?;
+        let (secrets, begin) = (records(&before), Timestamp::now());
+
+        let deployer = to.start(stack).await?;
+        deployer.deploy(stack, &ask).await?;
+        let terminal = Terminal::open(stack, to, deployer.bundle()).await?;
+        let mut blocks = if has_steps(to) { terminal.blocks("Taking over from Helm")? } else { Vec::new() };
+        let forget = blocks.pop();
+        for block in blocks {
+            terminal.run(&block).await?;
+        }
+        finish(stack, &*deployer).await?;
+        cells.note("its first deployment", seen(stack, begin, Reason::Others, [1, 1, 1], 0).await?);
+        let after = Census::take(&stack.client).await?;
+        let gone: Vec<String> = before.since(&after).into_iter().filter(|name| !is_of_hook(name)).collect();
+        ensure!(gone.is_empty(), "these are gone, or others of their names are there: {gone:#?}");
+        check_deletions(stack, begin)?;
+        cells.note("objects and pods", "all stay");
+
+        let written = records(&after);
+        if let Some(forget) = forget {
+            ensure!(written == secrets, "nobody goes on with Helm's records: {secrets} before, {written} now");
+            terminal.run(&forget).await?;
+            let forgotten = Census::take(&stack.client).await?;
+            ensure!(records(&forgotten) == 0, "Helm has forgotten all: {forgotten:#?}");
+            let gone: Vec<String> = after.since(&forgotten).into_iter().filter(|name| !name.starts_with("Secret ")).collect();
+            ensure!(gone.is_empty(), "nothing but Helm's records goes: {gone:#?}");
+            cells.note("Helm's records", "stale, to be deleted by hand");
+        } else {
+            ensure!(written == 2 * secrets, "each release is upgraded once: {secrets} records before, {written} now");
+            cells.note("Helm's records", "go on: one upgrade of each release");
+        }
+
+        let begin = Timestamp::now();
+        deployer.deploy(stack, &Ask { driver: NEW.driver, ..ask }).await?;
+        finish(stack, &*deployer).await?;
+        let every = usize::from(to.is_client());
+        cells.note("the next upgrade", seen(stack, begin, Reason::Own, [1, 1, every], NODES).await?);
+        cells.check()
+    })
+    .await
+}
+
+/// How many revisions of the bundle's releases Helm knows. (The umbrella of `argocd-helm` is a release of Helm's itself.)
+fn records(census: &Census) -> usize {
+    census.of("Secret", HELM_RECORD).filter(|name| !name.starts_with("Secret argocd/")).count()
+}
+
+/// Whether the README.md says more than to deploy the bundle: other programs go on with Helm's records.
+fn has_steps(to: Kind) -> bool {
+    matches!(to, Kind::ArgoCd | Kind::ArgoCdHelm)
+}
+
+/// What Helm calls its records, after the namespace.
+const HELM_RECORD: &str = "/sh.helm.release.v1.";
+
+async fn finish(stack: &Stack, deployer: &dyn Deployer) -> Result<()> {
+    if let Err(error) = deployer.wait(stack, Outcome::Succeeded).await {
+        let mut logs = String::new();
+        for hook in &hooks(stack) {
+            logs += &hook.logs().await?;
+        }
+        return Err(error.context(format!("{}\n{logs}", deployer.status(stack).await?)));
+    }
+    Ok(())
+}
+
+/// What the hooks have done since a moment: so many firings, and so many plugins replaced by the one that does so.
+async fn seen(stack: &Stack, since: Timestamp, reason: Reason, firings: [usize; 3], plugins: usize) -> Result<String> {
+    let seen = fired(stack, since)?;
+    ensure!(seen == firings, "fired {seen:?}, expected {firings:?}");
+    let mut cell = Vec::new();
+    for (index, hook) in hooks(stack).iter().enumerate() {
+        if firings[index] > 0 {
+            let end = hook.end().await?;
+            ensure!(end.exit_code == 0, "{}: {:?}\n{}", hook.name(), end.message, hook.logs().await?);
+            cell.push(told(hook, NAMES[index], since, reason, plugins > 0).with_context(|| hook.name().to_owned())?);
+        }
+    }
+    Ok(cell.join(", "))
+}
+
+/// Jobs of hooks and their pods are replaced with every firing.
+fn is_of_hook(name: &str) -> bool {
+    let hooks = ["gpu-operator/gpu-operator-pre", "gpu-operator/gpu-operator-post", "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-post"];
+    hooks.into_iter().any(|hook| name == format!("Job {hook}") || name.starts_with(&format!("Pod {hook}-")))
+}
+
+/// Nobody has deleted anything but the Jobs of hooks, and the pods of those.
+fn check_deletions(stack: &Stack, since: Timestamp) -> Result<()> {
+    let mut requests = stack.audit.by_user("admin")?;
+    requests.retain(|request| request.verb.starts_with("delete") && request.code == 200 && request.time >= since);
+    requests.retain(|request| !is_of_hook(&format!("Job {}/{}", request.namespace, request.name)) || request.resource != "jobs");
+    requests.retain(|request| !is_of_hook(&format!("Pod {}/{}", request.namespace, request.name)) || request.resource != "pods");
+    ensure!(requests.is_empty(), "these were deleted: {requests:#?}");
+    Ok(())
+}

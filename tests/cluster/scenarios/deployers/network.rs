@@ -1,0 +1,129 @@
+//! The network road: the network operator goes from 24.7.1, whose chart makes the NicClusterPolicy itself, to 26.4.1, for which it is an object
+//! of the bundle's; its driver is replaced on every node; the GPU operator is upgraded in the same deployment, and after it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::{Api, ResourceExt};
+
+use crate::harness::ask::{Ask, Network};
+use crate::harness::audit::Request;
+use crate::harness::cells::Cells;
+use crate::harness::deployers::{Deployer, Kind, Outcome};
+use crate::harness::fleet::NEW;
+use crate::harness::hook_release::HookRelease;
+use crate::harness::scenario::scenario_within;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::{NETWORK_NAMESPACE, OPERATOR_NAMESPACE, Script, is_ready};
+
+use super::for_each_deployer;
+
+// Argo CD keeps no order on a branch: what it does there is the business of the story of tags.
+for_each_deployer!(network_road, helm3 Helm3, helm4 Helm4, helmfile Helmfile, flux Flux);
+
+/// Two deployments with two drivers, on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(25);
+const NODES: usize = 2;
+
+async fn network_road(kind: Kind) -> Result<()> {
+    kind.build_tools()?;
+    scenario_within(DEADLINE, &format!("network-{}", kind.word()), async |stack| {
+        stack.play(Script::seeded(24)).await?;
+        let nodes = stack.add_gpu_nodes(NODES).await?;
+        stack.add_nics(&nodes).await?;
+        let (stack, cells) = (&*stack, Cells::new("network", kind));
+        let deployer = kind.start(stack).await?;
+        let hooks = [
+            HookRelease::in_namespace(stack, "network-operator-pre", NETWORK_NAMESPACE),
+            HookRelease::in_namespace(stack, "network-operator-post", NETWORK_NAMESPACE),
+            HookRelease::new(stack, "gpu-operator-pre"),
+            HookRelease::new(stack, "gpu-operator-post"),
+        ];
+
+        let begin = Timestamp::now();
+        let old = Ask { dra: false, network: Some(Network::Old), ..Ask::old(NODES) };
+        deployer.deploy(stack, &old).await?;
+        finish(stack, &*deployer, &hooks).await?;
+        check_fired(&hooks, begin)?;
+        ensure!(hooks[1].deleted_pods()?.is_empty(), "a first installation replaces nothing: {:#?}", hooks[1].deleted_pods()?);
+        let policy = policy(stack).await?;
+        check_network(stack, Network::Old).await?;
+        cells.note("24.7.1 is installed", "policy made by its chart");
+
+        let (begin, drivers) = (Timestamp::now(), stack.network_drivers().await?);
+        deployer.deploy(stack, &Ask { network: Some(Network::New), ..old.with(&NEW) }).await?;
+        finish(stack, &*deployer, &hooks).await?;
+        check_fired(&hooks, begin)?;
+        let after = self::policy(stack).await?;
+        ensure!(after.uid() == policy.uid(), "the NicClusterPolicy is another one");
+        cells.note("NicClusterPolicy", "stays, taken over by the bundle");
+        check_network(stack, Network::New).await?;
+        let deleted = hooks[1].deleted_pods()?;
+        for (node, driver) in &drivers {
+            let times = deleted.iter().filter(|request| request.name == driver.name_any()).count();
+            ensure!(times == 1, "the network driver of {node} was replaced {times} times: {deleted:#?}");
+        }
+        ensure!(deleted.len() == drivers.len(), "only network drivers were replaced, each once: {deleted:#?}");
+        cells.note("network drivers", "each replaced once");
+        check_order(stack, &hooks[1], begin)?;
+        cells.note("GPU operator", "upgraded after the network hook");
+        cells.check()
+    })
+    .await
+}
+
+async fn finish(stack: &Stack, deployer: &dyn Deployer, hooks: &[HookRelease<'_>]) -> Result<()> {
+    if let Err(error) = deployer.wait(stack, Outcome::Succeeded).await {
+        let mut logs = String::new();
+        for hook in hooks {
+            logs += &hook.logs().await?;
+        }
+        return Err(error.context(format!("{}\n{logs}", deployer.status(stack).await?)));
+    }
+    Ok(())
+}
+
+/// Each has a reason, and so fires once.
+fn check_fired(hooks: &[HookRelease<'_>], since: Timestamp) -> Result<()> {
+    for hook in hooks {
+        let fired = hook.firings(since)?;
+        ensure!(fired == 1, "{} fired {fired} times", hook.name());
+    }
+    Ok(())
+}
+
+async fn policy(stack: &Stack) -> Result<DynamicObject> {
+    let kind =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy"), "nicclusterpolicies");
+    Ok(Api::<DynamicObject>::all_with(stack.client.clone(), &kind).get("nic-cluster-policy").await?)
+}
+
+/// Every node runs this release's network driver.
+async fn check_network(stack: &Stack, release: Network) -> Result<()> {
+    let drivers = stack.network_drivers().await?;
+    ensure!(drivers.len() == NODES, "a network driver on every node: {:?}", drivers.keys());
+    for (node, driver) in drivers {
+        let image = driver.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+        ensure!(image.contains(release.driver()) && is_ready(&driver), "{node} runs {image}");
+    }
+    Ok(())
+}
+
+/// The GPU operator is not touched before the network's hook has ended, so that no GPU driver goes while a network driver does.
+fn check_order(stack: &Stack, network: &HookRelease<'_>, since: Timestamp) -> Result<()> {
+    let end = network.requests(since)?.last().context("the network's hook did nothing")?.time;
+    let touched = |request: &&Request| is_operator(request) && request.time >= since;
+    let requests = stack.audit.by_user("admin")?;
+    let first = requests.iter().find(touched).context("nobody has upgraded the GPU operator")?;
+    ensure!(first.time > end, "the GPU operator was upgraded at {}, the network's hook ended at {end}", first.time);
+    Ok(())
+}
+
+/// Somebody changes the GPU operator itself.
+fn is_operator(request: &Request) -> bool {
+    let names = (request.namespace.as_str(), request.resource.as_str(), request.name.as_str());
+    names == (OPERATOR_NAMESPACE, "deployments", "gpu-operator") && matches!(request.verb.as_str(), "patch" | "update")
+}
