@@ -88,8 +88,10 @@ pub const DEVICE_PLUGIN_CONTAINERS: [&str; 5] =
 pub const HELM_POLICY_ANNOTATION: (&str, &str) = ("helm.sh/resource-policy", "keep");
 /// Argo CD's options of one object, separated by commas …
 pub const ARGO_OPTIONS_ANNOTATION: &str = "argocd.argoproj.io/sync-options";
-/// … and the one that keeps it from being pruned.
+/// … the one that keeps it from being pruned …
 pub const ARGO_NO_PRUNE: &str = "Prune=false";
+/// … and all that bundles put on what is to stay: too large for the annotation of client-side apply, or shared with others.
+pub const ARGO_KEPT: &str = "Prune=false,Delete=false,ServerSideApply=true";
 /// The label and value by which Helm marks what it manages.
 pub const HELM_MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 

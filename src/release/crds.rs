@@ -2,14 +2,12 @@
 //! instead of being parsed: every other byte, and every number, stays the vendor's.
 
 use super::model::Crd;
+use crate::contract::names;
 
 /// What keeps every deployer from ever deleting an object: Helm (and Flux, which is Helm), Argo CD, Flux's kustomize-controller. CRDs
 /// are too large for the annotation of client-side apply, so Argo CD is told to apply on the server.
-pub(super) const KEEP: [(&str, &str); 3] = [
-    ("helm.sh/resource-policy", "keep"),
-    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false,ServerSideApply=true"),
-    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
-];
+pub(super) const KEEP: [(&str, &str); 3] =
+    [names::HELM_POLICY_ANNOTATION, (names::ARGO_OPTIONS_ANNOTATION, names::ARGO_KEPT), ("kustomize.toolkit.fluxcd.io/prune", "disabled")];
 
 /// The CRDs of one file of the catalog.
 ///

@@ -67,7 +67,10 @@ fn missing(annotations: &Pairs) -> Pairs {
     }
     let options = annotations.get(names::ARGO_OPTIONS_ANNOTATION).map(String::as_str).unwrap_or_default();
     let mut options: Vec<&str> = options.split(',').map(str::trim).filter(|option| !option.is_empty()).collect();
-    if !options.contains(&names::ARGO_NO_PRUNE) {
+    if options.is_empty() {
+        // To the letter what the bundle says of the object: where it is applied on the server, another value would be a conflict.
+        missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), names::ARGO_KEPT.to_owned());
+    } else if !options.contains(&names::ARGO_NO_PRUNE) {
         // Others' options stay, but one that says the opposite.
         options.retain(|option| !option.starts_with("Prune="));
         options.push(names::ARGO_NO_PRUNE);
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_what_a_new_chart_would_let_go_of_is_annotated() {
-        let both = [names::HELM_POLICY_ANNOTATION, (names::ARGO_OPTIONS_ANNOTATION, "Prune=false")];
+        let both = [names::HELM_POLICY_ANNOTATION, (names::ARGO_OPTIONS_ANNOTATION, "Prune=false,Delete=false,ServerSideApply=true")];
         let wanted = Keeping::Annotate(pairs(&both));
         for version in [None, Some("24.10.0"), Some("25.1.0"), Some("v26.4.1"), Some("26.7.0-rc.2"), Some("latest")] {
             assert_eq!(keeping(Some(&helms(&[])), version), wanted, "{version:?}");

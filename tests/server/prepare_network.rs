@@ -50,7 +50,7 @@ fn kept() -> Value {
     json!({
         "meta.helm.sh/release-name": "network-operator",
         "helm.sh/resource-policy": "keep",
-        "argocd.argoproj.io/sync-options": "Prune=false",
+        "argocd.argoproj.io/sync-options": "Prune=false,Delete=false,ServerSideApply=true",
     })
 }
 

@@ -43,7 +43,7 @@ async fn leaving(kind: Kind) -> Result<()> {
         let before = Census::take(&stack.client).await?;
         deployer.deploy(stack, &Ask::old(NODES)).await?;
         deployer.wait(stack, Outcome::Succeeded).await?;
-        let deployed = Census::take(&stack.client).await?.since(&before);
+        let standing = Census::take(&stack.client).await?.since(&before);
         let mut blocks = terminal.blocks("Removing it")?;
         let by_hand = blocks.pop();
 
@@ -57,7 +57,7 @@ async fn leaving(kind: Kind) -> Result<()> {
             Ok(Some(left))
         })
         .await?;
-        let kept: Vec<&String> = deployed.iter().filter(|name| is_kept(name)).collect();
+        let kept: Vec<&String> = standing.iter().filter(|name| is_kept(name)).collect();
         ensure!(left.iter().filter(|name| is_kept(name)).eq(kept.iter().copied()), "CRDs and namespaces stay: {left:#?}\nwere: {kept:#?}");
         let count = |list: &[String], kind: &str| list.iter().filter(|name| name.starts_with(kind)).count();
         let (jobs, leases) = (count(&left, "Job "), count(&left, "Lease "));
