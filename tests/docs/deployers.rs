@@ -43,6 +43,39 @@ const TABLES: &[Table] = &[
         columns: &DEPLOYERS,
         rows: &["first install", "upgrade v25.10.1 → v26.3.1", "plugins of four nodes", "operator's chart not to be had"],
     },
+    Table {
+        name: "outcomes",
+        head: "What happens",
+        columns: &["Helm 4", "Flux"],
+        rows: &[
+            "success",
+            "hook fails",
+            "hook exceeds its budget",
+            "hook's pod killed",
+            "hook's node gone",
+            "deployer killed",
+            "API server restarted",
+            "second deployment meanwhile",
+        ],
+    },
+    Table {
+        name: "network",
+        head: "What is looked at",
+        columns: &["Helm 4", "Flux"],
+        rows: &["24.7.1 is installed", "NicClusterPolicy", "network drivers", "GPU operator"],
+    },
+    Table {
+        name: "moving",
+        head: "What is looked at",
+        columns: &["helmfile", "Flux", "Argo CD", "argocd-helm"],
+        rows: &["objects and pods", "its first deployment", "Helm's records", "the next upgrade"],
+    },
+    Table {
+        name: "leaving",
+        head: "What becomes of",
+        columns: &DEPLOYERS,
+        rows: &["components and hooks", "CRDs and namespaces", "their releases", "to be deleted by hand"],
+    },
 ];
 
 /// Cells by table, row and deployer.

@@ -13,7 +13,7 @@ use crate::harness::scenario::scenario_within;
 use crate::harness::stand_in::Script;
 
 use super::change::{ALL, NONE, OPERATOR, changed};
-use super::{edit, fired, for_each_deployer, hooks};
+use super::{edit, fired, for_each_deployer, hasten, hooks};
 
 for_each_deployer!(short);
 
@@ -31,7 +31,7 @@ async fn short(kind: Kind) -> Result<()> {
         let deployer = kind.start(stack).await?;
         let deployer = &*deployer;
 
-        let old = Ask::old(NODES);
+        let old = Ask { afterwards: hasten, ..Ask::old(NODES) };
         changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &old).await).await?;
         let new = old.with(&NEW);
         changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await?;
