@@ -67,15 +67,3 @@ fn edit(bundle: &Path, folder: &str, file: &str, from: &str, to: &str) -> Result
     std::fs::write(&file, text.replace(from, to))?;
     Ok(())
 }
-
-/// Argo CD waits a minute and more before it tries a hook again: the Application's own setting, which is made shorter here.
-fn hasten(bundle: &Path) -> Result<()> {
-    for folder in ["apps", "templates"].map(|folder| bundle.join(folder)) {
-        for file in folder.read_dir().into_iter().flatten() {
-            let file = file?.path();
-            let text = std::fs::read_to_string(&file)?;
-            std::fs::write(&file, text.replace("duration: \"1m\"", "duration: \"5s\""))?;
-        }
-    }
-    Ok(())
-}

@@ -29,8 +29,8 @@ use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version
 use crate::harness::wait::until;
 
 use super::change::is_replacement;
-use super::{for_each_deployer, hasten, hooks};
-use edits::{edit, folder_of};
+use super::{for_each_deployer, hooks};
+use edits::{edit, folder_of, hasten};
 
 for_each_deployer!(outcomes);
 
