@@ -104,6 +104,8 @@ pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
             () = hook.shutdown.requested() => Some(Err(interrupted())),
         };
         let ended = match loaded {
+            // The single steps before the loop were done when it was held first.
+            Some(Ok(())) if gave_way.is_some() => drive.under_lease(&mut held).await,
             Some(Ok(())) => drive.duties(&mut held).await,
             Some(Err(ended)) => Some(ended),
             None => None,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpu_rollout::cluster::lease::{LEASE_SECONDS, Leases};
+use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Settings;
@@ -282,4 +283,22 @@ async fn two_hooks_that_wait_take_turns_and_end() {
     let (first, second) = (world.ends(first).await, world.ends(second).await);
     assert_eq!((first.code, second.code), (ExitCode::Precondition, ExitCode::Precondition), "{} {}", first.message, second.message);
     assert!(world.second() < 3 * i64::try_from(settings.grace_seconds).unwrap(), "after {} s", world.second());
+}
+
+/// What is done once before the loop is not done again each time the Lease comes back: a preflight lists the pods of all nodes.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_gives_way_does_its_single_steps_once() {
+    let world = World::at_rest(2);
+    let mut settings = made_for_a_chart(&world);
+    settings.duties.insert(0, Duty::Preflight);
+    world.install(&settings, "job-1");
+    chart(&world, "gpu-operator-v25.10.1");
+    let pod = world.start_with(&settings, "pod-a", "job-1");
+    world.pass(60).await;
+    let taken = world.writes("pod-a").iter().filter(|entry| entry.request.resource == "leases").count();
+    assert!(taken > 4, "it gave way: {taken}");
+    let of_all_nodes = |request: &Request| request.resource == "pods" && request.namespace.is_empty() && request.name.is_empty();
+    let listed = world.log().iter().filter(|entry| entry.request.who == "pod-a" && of_all_nodes(&entry.request)).count();
+    assert_eq!(listed, 1, "pods of all namespaces are listed once");
+    pod.handle.abort();
 }
