@@ -108,7 +108,7 @@ impl Kind {
         }
     }
 
-    /// Nothing holds a release back until the ones before it have succeeded: an umbrella chart's Applications are made all at once.
+    /// A release is held back until the ones before it have succeeded. Not so where an umbrella chart makes all Applications at once.
     pub(crate) fn keeps_order(self) -> bool {
         self != Self::ArgoCdHelm
     }

@@ -78,7 +78,7 @@ mod waiting_for_objects {
             let drive = Ask { gpu_driver: json!({"mode": "drive"}), ..ask.clone() };
             changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &drive).await).await.context("the install")?;
             let new = drive.with(&NEW);
-            fails(changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await, "Failed and not Succeeded")
+            fails(changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await, "Failed, and not Succeeded")
         })
         .await
     }
@@ -123,7 +123,7 @@ mod timeout_below_the_budget {
             })
         };
         broken("timeout", kind, short, async |stack, deployer, ask| {
-            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "Failed and not Succeeded")
+            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "Failed, and not Succeeded")
         })
         .await
     }
