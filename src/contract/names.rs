@@ -92,6 +92,14 @@ pub const ARGO_OPTIONS_ANNOTATION: &str = "argocd.argoproj.io/sync-options";
 pub const ARGO_NO_PRUNE: &str = "Prune=false";
 /// … and all that bundles put on what is to stay: too large for the annotation of client-side apply, or shared with others.
 pub const ARGO_KEPT: &str = "Prune=false,Delete=false,ServerSideApply=true";
+/// Argo CD's options for comparing one object, separated by commas …
+pub const ARGO_COMPARE_ANNOTATION: &str = "argocd.argoproj.io/compare-options";
+/// … and the one by which an object that its Application has let go of does not put that Application out of sync: else it never gets
+/// healthy, and the next wave, which brings the object's new Application, never begins.
+pub const ARGO_IGNORE_EXTRANEOUS: &str = "IgnoreExtraneous";
+/// By this annotation Argo CD knows the objects of its Applications, where it is not told to use [`HELM_INSTANCE_LABEL`] for it
+/// (`application.resourceTrackingMethod`).
+pub const ARGO_TRACKING_ANNOTATION: &str = "argocd.argoproj.io/tracking-id";
 /// The label and value by which Helm marks what it manages.
 pub const HELM_MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 

@@ -5,9 +5,14 @@ use super::model::Crd;
 use crate::contract::names;
 
 /// What keeps every deployer from ever deleting an object: Helm (and Flux, which is Helm), Argo CD, Flux's kustomize-controller. CRDs
-/// are too large for the annotation of client-side apply, so Argo CD is told to apply on the server.
-pub(super) const KEEP: [(&str, &str); 3] =
-    [names::HELM_POLICY_ANNOTATION, (names::ARGO_OPTIONS_ANNOTATION, names::ARGO_KEPT), ("kustomize.toolkit.fluxcd.io/prune", "disabled")];
+/// are too large for the annotation of client-side apply, so Argo CD is told to apply on the server. What stays when its release lets go of
+/// it must not keep that release's Application from ever being in sync again.
+pub(super) const KEEP: [(&str, &str); 4] = [
+    names::HELM_POLICY_ANNOTATION,
+    (names::ARGO_OPTIONS_ANNOTATION, names::ARGO_KEPT),
+    (names::ARGO_COMPARE_ANNOTATION, names::ARGO_IGNORE_EXTRANEOUS),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
 
 /// The CRDs of one file of the catalog.
 ///

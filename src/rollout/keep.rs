@@ -43,14 +43,21 @@ pub fn keeping(policy: Option<&Kept>, version: Option<&str>) -> Keeping {
     if version.and_then(release).is_some_and(|version| version < LETS_GO) {
         return Keeping::Nothing("charts before 24.10 keep the NicClusterPolicy by rendering it");
     }
-    if policy.labels.get(names::HELM_MANAGED.0).is_none_or(|by| by != names::HELM_MANAGED.1) {
-        return Keeping::Nothing("the NicClusterPolicy is not Helm's");
+    if !is_deployers(policy) {
+        return Keeping::Nothing("the NicClusterPolicy is neither Helm's nor Argo CD's");
     }
     if policy.deleting {
         return Keeping::Lost;
     }
     let missing = missing(&policy.annotations);
     if missing.is_empty() { Keeping::Nothing("the NicClusterPolicy is kept already") } else { Keeping::Annotate(missing) }
+}
+
+/// Whether a deployer may take it for an object that it has deployed, and can delete.
+fn is_deployers(policy: &Kept) -> bool {
+    policy.labels.get(names::HELM_MANAGED.0).is_some_and(|by| by == names::HELM_MANAGED.1)
+        || policy.annotations.contains_key(names::ARGO_TRACKING_ANNOTATION)
+        || policy.labels.contains_key(names::HELM_INSTANCE_LABEL)
 }
 
 /// Year and month of a version of the network operator's chart (`24.10.0`, `v25.1.0`).
@@ -65,8 +72,7 @@ fn missing(annotations: &Pairs) -> Pairs {
     if annotations.get(policy).is_none_or(|found| found != keep) {
         missing.insert(policy.to_owned(), keep.to_owned());
     }
-    let options = annotations.get(names::ARGO_OPTIONS_ANNOTATION).map(String::as_str).unwrap_or_default();
-    let mut options: Vec<&str> = options.split(',').map(str::trim).filter(|option| !option.is_empty()).collect();
+    let mut options = options(annotations, names::ARGO_OPTIONS_ANNOTATION);
     if options.is_empty() {
         // To the letter what the bundle says of the object: where it is applied on the server, another value would be a conflict.
         missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), names::ARGO_KEPT.to_owned());
@@ -76,7 +82,18 @@ fn missing(annotations: &Pairs) -> Pairs {
         options.push(names::ARGO_NO_PRUNE);
         missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), options.join(","));
     }
+    let mut options = self::options(annotations, names::ARGO_COMPARE_ANNOTATION);
+    if !options.contains(&names::ARGO_IGNORE_EXTRANEOUS) {
+        options.push(names::ARGO_IGNORE_EXTRANEOUS);
+        missing.insert(names::ARGO_COMPARE_ANNOTATION.to_owned(), options.join(","));
+    }
     missing
+}
+
+/// What an annotation of Argo CD's lists.
+fn options<'a>(annotations: &'a Pairs, annotation: &str) -> Vec<&'a str> {
+    let list = annotations.get(annotation).map(String::as_str).unwrap_or_default();
+    list.split(',').map(str::trim).filter(|option| !option.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -93,28 +110,47 @@ mod tests {
 
     #[test]
     fn only_what_a_new_chart_would_let_go_of_is_annotated() {
-        let both = [names::HELM_POLICY_ANNOTATION, (names::ARGO_OPTIONS_ANNOTATION, "Prune=false,Delete=false,ServerSideApply=true")];
-        let wanted = Keeping::Annotate(pairs(&both));
+        let all = [
+            names::HELM_POLICY_ANNOTATION,
+            (names::ARGO_OPTIONS_ANNOTATION, "Prune=false,Delete=false,ServerSideApply=true"),
+            (names::ARGO_COMPARE_ANNOTATION, "IgnoreExtraneous"),
+        ];
+        let wanted = Keeping::Annotate(pairs(&all));
         for version in [None, Some("24.10.0"), Some("25.1.0"), Some("v26.4.1"), Some("26.7.0-rc.2"), Some("latest")] {
             assert_eq!(keeping(Some(&helms(&[])), version), wanted, "{version:?}");
         }
         let nothing = |policy: Option<&Kept>, version| matches!(keeping(policy, version), Keeping::Nothing(_));
         assert!(nothing(None, Some("25.1.0")));
         assert!(nothing(Some(&helms(&[])), Some("24.7.1")));
-        assert!(nothing(Some(&helms(&both)), Some("25.1.0")));
+        assert!(nothing(Some(&helms(&all)), Some("25.1.0")));
         assert!(nothing(Some(&Kept { labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]), ..helms(&[]) }), None));
         assert!(nothing(Some(&Kept { labels: Pairs::new(), ..helms(&[]) }), None));
-        assert_eq!(keeping(Some(&Kept { deleting: true, ..helms(&both) }), None), Keeping::Lost);
+        assert_eq!(keeping(Some(&Kept { deleting: true, ..helms(&all) }), None), Keeping::Lost);
+    }
+
+    #[test]
+    fn what_argo_cd_made_of_the_chart_is_kept_though_it_has_no_label_of_helms() {
+        let tracked = pairs(&[(names::ARGO_TRACKING_ANNOTATION, "e2e-network-operator:mellanox.com/NicClusterPolicy:/nic-cluster-policy")]);
+        for policy in [
+            Kept { labels: Pairs::new(), annotations: tracked, ..helms(&[]) },
+            Kept { labels: pairs(&[(names::HELM_INSTANCE_LABEL, "e2e-network-operator")]), ..helms(&[]) },
+        ] {
+            assert!(matches!(keeping(Some(&policy), Some("26.4.1")), Keeping::Annotate(_)), "{policy:?}");
+        }
     }
 
     #[test]
     fn others_options_stay() {
-        let options = |found: &str| match keeping(Some(&helms(&[(names::ARGO_OPTIONS_ANNOTATION, found)])), None) {
-            Keeping::Annotate(annotations) => annotations.get(names::ARGO_OPTIONS_ANNOTATION).cloned(),
+        let written = |annotation: &str, found: &str| match keeping(Some(&helms(&[(annotation, found)])), None) {
+            Keeping::Annotate(annotations) => annotations.get(annotation).cloned(),
             Keeping::Nothing(_) | Keeping::Lost => None,
         };
+        let options = |found: &str| written(names::ARGO_OPTIONS_ANNOTATION, found);
         assert_eq!(options("ServerSideApply=true, Delete=false").as_deref(), Some("ServerSideApply=true,Delete=false,Prune=false"));
         assert_eq!(options("Prune=confirm,Replace=true").as_deref(), Some("Replace=true,Prune=false"));
         assert_eq!(options("Delete=false,Prune=false"), None, "nothing to add");
+        let compare = |found: &str| written(names::ARGO_COMPARE_ANNOTATION, found);
+        assert_eq!(compare("ServerSideDiff=true").as_deref(), Some("ServerSideDiff=true,IgnoreExtraneous"));
+        assert_eq!(compare("IgnoreExtraneous"), None, "nothing to add");
     }
 }

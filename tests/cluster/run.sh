@@ -4,7 +4,7 @@
 #   --full                     every scenario (`make e2e-full`)
 #   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs, made by `make image`; without it
 #                              a static binary is built into target/e2e/rootfs)
-#   GPU_ROLLOUT_E2E_THREADS=N  scenarios at once (default 2)
+#   GPU_ROLLOUT_E2E_THREADS=N  scenarios at once (default: two for each processor, as they wait for most of the time, and not more than 8)
 #   GPU_ROLLOUT_E2E_KEEP=1     keep the directories of successful scenarios as well
 set -eu
 cd "$(dirname -- "$0")/../.."
@@ -63,7 +63,9 @@ export GPU_ROLLOUT_ROOTFS
 RUST_LIB_BACKTRACE=0
 export RUST_LIB_BACKTRACE
 rm -rf target/tmp/rights
-threads=${GPU_ROLLOUT_E2E_THREADS:-2}
+threads=$((2 * $(getconf _NPROCESSORS_ONLN)))
+[ "$threads" -le 8 ] || threads=8
+threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
 if [ $# -gt 0 ] && [ "$1" != --full ]; then
   cargo test --test cluster -- --ignored --test-threads="$threads" --nocapture "$@"
   exit

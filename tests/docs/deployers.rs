@@ -46,7 +46,7 @@ const TABLES: &[Table] = &[
     Table {
         name: "outcomes",
         head: "What happens",
-        columns: &["Helm 4", "Flux"],
+        columns: &DEPLOYERS,
         rows: &[
             "success",
             "hook fails",
@@ -54,6 +54,7 @@ const TABLES: &[Table] = &[
             "hook's pod killed",
             "hook's node gone",
             "deployer killed",
+            "client interrupted (Ctrl-C)",
             "API server restarted",
             "second deployment meanwhile",
         ],
@@ -61,7 +62,7 @@ const TABLES: &[Table] = &[
     Table {
         name: "network",
         head: "What is looked at",
-        columns: &["Helm 4", "Flux"],
+        columns: &DEPLOYERS,
         rows: &["24.7.1 is installed", "NicClusterPolicy", "network drivers", "GPU operator"],
     },
     Table {

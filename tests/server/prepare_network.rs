@@ -51,6 +51,7 @@ fn kept() -> Value {
         "meta.helm.sh/release-name": "network-operator",
         "helm.sh/resource-policy": "keep",
         "argocd.argoproj.io/sync-options": "Prune=false,Delete=false,ServerSideApply=true",
+        "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
     })
 }
 
@@ -62,7 +63,7 @@ async fn where_there_is_nothing_to_keep_nothing_is_written() {
             world.server.state().served.remove(&("mellanox.com", POLICY));
         }),
         ("there is no NicClusterPolicy", "25.1.0", |_| ()),
-        ("the NicClusterPolicy is not Helm's", "25.1.0", |world| put(world, &json!({}), &json!({}))),
+        ("the NicClusterPolicy is neither Helm's nor Argo CD's", "25.1.0", |world| put(world, &json!({}), &json!({}))),
         ("charts before 24.10 keep the NicClusterPolicy by rendering it", "24.7.1", helms),
     ];
     for (why, version, arrange) in cases {

@@ -4,7 +4,7 @@ pub(crate) mod argocd;
 mod client;
 pub(crate) mod flux;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
@@ -16,7 +16,6 @@ use self::flux::Flux;
 use super::ask::Ask;
 use super::hook_release::HookRelease;
 use super::stack::Stack;
-use super::tools;
 
 /// How a deployment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +80,6 @@ impl Kind {
         }
     }
 
-    /// Builds its programs, which takes minutes the first time.
-    pub(crate) fn build_tools(self) -> Result<()> {
-        match self {
-            Self::Helm3 | Self::Helm4 | Self::Helmfile => tools::build(""),
-            Self::Flux => tools::build(flux::TOOLS),
-            Self::ArgoCd | Self::ArgoCdHelm => tools::build(argocd::TOOLS),
-        }
-    }
-
     /// Brings it into a cluster, with an empty repository if it has one.
     pub(crate) async fn start(self, stack: &Stack) -> Result<Box<dyn Deployer>> {
         Ok(match self {
@@ -117,9 +107,6 @@ impl Kind {
 /// What a deployer's methods return: they are called through `dyn`, so that a story is compiled once.
 pub(crate) type Told<'a, T = ()> = LocalBoxFuture<'a, Result<T>>;
 
-/// What a user does in a bundle with an editor.
-pub(crate) type Edit<'a> = &'a dyn Fn(&Path) -> Result<()>;
-
 /// One of the programs that deploy bundles, in a cluster.
 pub(crate) trait Deployer {
     /// Which one.
@@ -128,14 +115,8 @@ pub(crate) trait Deployer {
     /// The bundle, where its user edits it.
     fn bundle(&self) -> PathBuf;
 
-    /// Renders a recipe over the bundle that is there, lets it be edited, and hands it over, as its documentation says. Returns before it
-    /// has been deployed.
-    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a>;
-
-    /// The same without an edit.
-    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
-        self.deploy_edited(stack, ask, &|_| Ok(()))
-    }
+    /// Renders a recipe over the bundle that is there and hands it over, as its documentation says. Returns before it has been deployed.
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a>;
 
     /// Hands over the bundle as it stands there now: edited by hand, or just as it was (a second run, an empty commit).
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a>;
@@ -168,6 +149,11 @@ pub(crate) trait Deployer {
 
     /// Is killed at work (SIGKILL). Controllers are started again, as Kubernetes would; a client is not.
     fn kill(&self) -> Told<'_>;
+
+    /// Gets Ctrl-C at work, as a client in a terminal may. A controller has none: `false`.
+    fn interrupt(&self) -> Told<'_, bool> {
+        async { Ok(false) }.boxed_local()
+    }
 
     /// Waits until it has come to a good end with what was handed over last, though something that was handed over before may still be at
     /// work. The answer: what that takes, for a table.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -103,6 +103,14 @@ impl Stack {
             Ok(policy.filter(|policy| policy.data["status"]["state"] == state).map(drop))
         })
         .await
+    }
+
+    /// What somebody does who changes the driver's version by hand; returns when the operator has seen it.
+    pub(crate) async fn set_driver(&self, version: &str) -> Result<()> {
+        let policies = Api::<DynamicObject>::all_with(self.client.clone(), &cluster_policy_kind());
+        let patch = Patch::Merge(json!({"spec": {"driver": {"version": version}}}));
+        policies.patch("cluster-policy", &PatchParams::default(), &patch).await?;
+        self.await_policy("notReady").await
     }
 
     /// The driver version that is published for each node.

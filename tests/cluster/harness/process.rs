@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::process::{Child, Command};
 
 /// A running program; killed when dropped, and by the kernel when the test process dies without dropping it.
@@ -49,7 +49,7 @@ impl Process {
 
     /// Kills the program and starts it again as it was started before; its log goes on.
     pub(crate) async fn restart(&mut self) -> Result<()> {
-        self.child.kill().await.with_context(|| format!("killing {}", self.name))?;
+        self.kill().await?;
         let output = OpenOptions::new().append(true).open(&self.log).with_context(|| format!("opening {}", self.log.display()))?;
         self.child = self.start.spawn(output)?;
         Ok(())
@@ -86,9 +86,23 @@ impl Process {
         tail(&self.log)
     }
 
-    /// Kills the program and waits until it is gone.
+    /// Kills the program with all that it has started (SIGKILL) and waits until it is gone.
     pub(crate) async fn kill(&mut self) -> Result<()> {
-        self.child.kill().await.with_context(|| format!("killing {}", self.name))
+        self.signal("KILL").await?;
+        self.wait().await?;
+        Ok(())
+    }
+
+    /// What Ctrl-C does in a terminal: SIGINT for the program and all that it has started.
+    pub(crate) async fn interrupt(&self) -> Result<()> {
+        self.signal("INT").await
+    }
+
+    async fn signal(&self, signal: &str) -> Result<()> {
+        let group = self.child.id().with_context(|| format!("{} has ended", self.name))?;
+        let status = Command::new("kill").args(["-s", signal, "--", &format!("-{group}")]).status().await?;
+        ensure!(status.success(), "{} does not get SIG{signal}", self.name);
+        Ok(())
     }
 }
 
@@ -104,6 +118,7 @@ impl Start {
             .stdout(output.try_clone()?)
             .stderr(output)
             .kill_on_drop(true)
+            .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", self.program.display()))
     }

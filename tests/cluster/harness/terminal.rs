@@ -13,11 +13,9 @@ use super::deployers::{Kind, argocd};
 use super::ports::free_port;
 use super::process::Process;
 use super::stack::Stack;
-use super::tools::{build, program, program_of};
+use super::tools::program;
 use super::wait::until;
 
-/// The folder of `tests/tools` with `kubectl`.
-const KUBECTL: &str = "kubectl";
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// A shell with the programs that a user of one deployer has.
@@ -30,11 +28,6 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Builds what only people use.
-    pub(crate) fn build_tools() -> Result<()> {
-        build(KUBECTL)
-    }
-
     /// Opens it in the folder of a bundle.
     pub(crate) async fn open(stack: &Stack, kind: Kind, bundle: PathBuf) -> Result<Self> {
         let home = stack.helm.directory().join("terminal");
@@ -42,12 +35,12 @@ impl Terminal {
         fs::create_dir_all(&bin)?;
         link(&bin, "helm", &program(if kind == Kind::Helm3 { "helm3" } else { "helm4" })?)?;
         link(&bin, "helmfile", &program("helmfile")?)?;
-        link(&bin, "kubectl", &program_of(KUBECTL, "kubectl")?)?;
+        link(&bin, "kubectl", &program("kubectl")?)?;
         let (mut environment, mut server) = (stack.helm.environment().to_vec(), None);
         match kind {
             Kind::Helm3 | Kind::Helm4 | Kind::Helmfile | Kind::Flux => {}
             Kind::ArgoCd | Kind::ArgoCdHelm => {
-                link(&bin, "argocd", &program_of(argocd::TOOLS, "argocd")?)?;
+                link(&bin, "argocd", &program("argocd")?)?;
                 let (process, address) = serve(stack).await?;
                 environment.push(("ARGOCD_OPTS", format!("--server {address} --plaintext")));
                 server = Some(process);
@@ -105,7 +98,7 @@ async fn serve(stack: &Stack) -> Result<(Process, String)> {
         ("ARGOCD_FAKE_IN_CLUSTER", "true".to_owned()),
         ("KUBECONFIG", stack.control_plane.kubeconfig.display().to_string()),
     ];
-    let program = program_of(argocd::TOOLS, "argocd")?;
+    let program = program("argocd")?;
     let server = Process::start(stack.helm.directory(), "argocd-server", &program, arguments, &environment)?;
     let address = format!("127.0.0.1:{port}");
     until("argocd-server to listen", LIMIT, async || {

@@ -3,6 +3,7 @@
 
 mod by_tags;
 mod change;
+mod editor;
 mod leaving;
 mod moving;
 mod mutations;
@@ -12,9 +13,7 @@ mod outcomes;
 mod short;
 mod triggers;
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use jiff::Timestamp;
 
 use crate::harness::fleet::DRA_NAMESPACE;
@@ -49,21 +48,4 @@ fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
 fn fired(stack: &Stack, since: Timestamp) -> Result<[usize; 3]> {
     let [pre, post, dra] = &hooks(stack);
     Ok([pre.firings(since)?, post.firings(since)?, dra.firings(since)?])
-}
-
-/// What a user does with an editor in the operator's values.
-fn edit_values(bundle: &Path, from: &str, to: &str) -> Result<()> {
-    edit(bundle, "-gpu-operator", "values.yaml", from, to)
-}
-
-/// The same in any file of the folder whose name ends so.
-fn edit(bundle: &Path, folder: &str, file: &str, from: &str, to: &str) -> Result<()> {
-    let folders = std::fs::read_dir(bundle)?.collect::<std::io::Result<Vec<_>>>()?;
-    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(folder));
-    let folder = folders.iter().map(std::fs::DirEntry::path).find(is_it).with_context(|| format!("no folder NNN{folder}"))?;
-    let file = folder.join(file);
-    let text = std::fs::read_to_string(&file)?;
-    ensure!(text.contains(from), "{} does not say `{from}`", file.display());
-    std::fs::write(&file, text.replace(from, to))?;
-    Ok(())
 }

@@ -89,14 +89,14 @@ fn every_chart_is_pushed_once_and_then_the_bundle() {
     settings.bind(|| insta::assert_snapshot!(scene.calls(), @r#"
     helm <version>
     flux <--version>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+d3feaecc01cd8>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+d799c2a885640>
     helm <package> <STAGE/gpu-rollout-namespaces> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+d3feaecc01cd8.tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d572035cc647b>
+    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+d799c2a885640.tgz> <oci://registry.example.com/gpu/charts>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d3dcd2e2d741c>
     helm <package> <STAGE/gpu-operator-crds> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/gpu-operator-crds-26.7.0+d572035cc647b.tgz> <oci://registry.example.com/gpu/charts>
+    helm <push> <STAGE/gpu-operator-crds-26.7.0+d3dcd2e2d741c.tgz> <oci://registry.example.com/gpu/charts>
     helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout> <--version> <[version of charts/gpu-rollout]>
     helm <package> <STAGE/gpu-rollout> <--destination> <STAGE>
       packed ./.helmignore
@@ -105,10 +105,10 @@ fn every_chart_is_pushed_once_and_then_the_bundle() {
       packed ./values.schema.json
       packed ./values.yaml
     helm <push> <STAGE/gpu-rollout-[version of charts/gpu-rollout].tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/nvidia-dra-driver-gpu-crds> <--version> <25.12.0+dfbfbb8c75ba2>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/nvidia-dra-driver-gpu-crds> <--version> <25.12.0+d7787eb0b5520>
     helm <package> <STAGE/nvidia-dra-driver-gpu-crds> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/nvidia-dra-driver-gpu-crds-25.12.0+dfbfbb8c75ba2.tgz> <oci://registry.example.com/gpu/charts>
+    helm <push> <STAGE/nvidia-dra-driver-gpu-crds-25.12.0+d7787eb0b5520.tgz> <oci://registry.example.com/gpu/charts>
     flux <push> <artifact> <oci://registry.example.com/gpu:main> <--path> <STAGE/bundle> <--source> <gpu-rollout> <--revision> <main> <--reproducible>
       pushed ./bundles/eks-gb200-training/flux/kustomization.yaml
     "#));

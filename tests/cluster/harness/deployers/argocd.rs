@@ -16,7 +16,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Deployer, Edit, Kind, Outcome, Told};
+use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
 use crate::harness::ask::Ask;
 use crate::harness::git::{BRANCH, Repository};
@@ -28,8 +28,6 @@ use programs::Programs;
 
 pub(crate) use programs::ADDRESSES;
 
-/// The folder of `tests/tools` with its programs.
-pub(crate) const TOOLS: &str = "argocd";
 /// Where Argo CD lives.
 pub(crate) const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.
@@ -99,11 +97,10 @@ impl ArgoCd {
         self.programs.lock().await.check_alive()
     }
 
-    async fn render(&self, stack: &Stack, ask: &Ask, edit: Edit<'_>) -> Result<()> {
+    async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
         let url = format!("file://{}", self.repository.path().display());
         let source = ["--repo", &url, "--revision", &self.revision(), "--path", FOLDER, "--force"];
         stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
-        edit(&self.bundle())?;
         self.asked.replace(Some(ask.clone()));
         self.push(stack, &format!("gpu-operator {}", ask.chart)).await
     }
@@ -216,8 +213,8 @@ impl Deployer for ArgoCd {
         self.repository.checkout().join(FOLDER)
     }
 
-    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a> {
-        self.render(stack, ask, edit).boxed_local()
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
+        self.render(stack, ask).boxed_local()
     }
 
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
@@ -225,7 +222,7 @@ impl Deployer for ArgoCd {
             // A tag stands in the bundle's files.
             let asked = self.asked.borrow().clone().filter(|_| self.follow == Follow::Tags);
             match asked {
-                Some(ask) => self.render(stack, &ask, &|_| Ok(())).await,
+                Some(ask) => self.render(stack, &ask).await,
                 None => self.push(stack, message).await,
             }
         }

@@ -1,7 +1,9 @@
 //! Programs that a person or a pipeline runs: `deploy.sh` with either Helm, and helmfile.
 
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -12,7 +14,7 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::{Deployer, Edit, Kind, Outcome, Told};
+use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::ask::Ask;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::process::Process;
@@ -21,13 +23,18 @@ use crate::harness::tools::program;
 
 /// How a release is refused that somebody else has in hand: said by `deploy.sh`, and by Helm itself.
 const BUSY: [&str; 2] = ["is in the middle of another operation", "another operation (install/upgrade/rollback) is in progress"];
+/// The signal that nobody can handle (POSIX).
+const SIGKILL: i32 = 9;
 /// The records of a release that a killed client has left unfinished, as `deploy.sh` and the README of `helmfile` name them.
 const UNFINISHED: &str = "status in (pending-install,pending-upgrade,pending-rollback)";
 
-/// A client, its bundle, and the runs that it has had.
+/// A client, its bundles, and the runs that it has had.
 pub(crate) struct Client {
     kind: Kind,
-    bundle: PathBuf,
+    /// For its own files.
+    directory: PathBuf,
+    /// How many bundles were rendered, each into a folder of its own: somebody may still deploy the one before.
+    bundles: Cell<usize>,
     /// `helm` of this client, under that name.
     helm: PathBuf,
     /// The runs, the newest last.
@@ -42,10 +49,10 @@ impl Client {
         fs::create_dir_all(&bin)?;
         let helm = bin.join("helm");
         let real = program(if kind == Kind::Helm3 { "helm3" } else { "helm4" })?;
-        // Helm ends with the script or the helmfile that runs it, also when that is killed.
-        fs::write(&helm, format!("#!/bin/sh\nexec setpriv --pdeathsig KILL -- {} \"$@\"\n", real.display()))?;
+        // Helm does not outlive the script or the helmfile that runs it; as after Ctrl-C, so that it is not killed where those are not.
+        fs::write(&helm, format!("#!/bin/sh\nexec setpriv --pdeathsig INT -- {} \"$@\"\n", real.display()))?;
         fs::set_permissions(&helm, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { kind, bundle: directory.join("bundle"), helm, runs: Mutex::default() })
+        Ok(Self { kind, directory: bin, bundles: Cell::default(), helm, runs: Mutex::default() })
     }
 
     /// Runs it. `from`: the release to begin with, where it can be told one.
@@ -55,12 +62,12 @@ impl Client {
         let helm = self.helm.display().to_string();
         let (program, arguments) = match self.kind {
             Kind::Helmfile => {
-                let file = self.bundle.join("helmfile.yaml").display().to_string();
+                let file = self.bundle().join("helmfile.yaml").display().to_string();
                 (program("helmfile")?, vec!["--no-color".to_owned(), "--file".into(), file, "--helm-binary".into(), helm, "sync".into()])
             }
             Kind::Helm3 | Kind::Helm4 | Kind::Flux | Kind::ArgoCd | Kind::ArgoCdHelm => {
                 let from = from.map(|release| ["--from".to_owned(), release.to_owned()]);
-                (self.bundle.join("deploy.sh"), from.into_iter().flatten().collect())
+                (self.bundle().join("deploy.sh"), from.into_iter().flatten().collect())
             }
         };
         let mut environment = stack.helm.environment().to_vec();
@@ -85,7 +92,12 @@ impl Client {
     async fn exit(&self) -> Result<String> {
         let mut runs = self.runs.lock().await;
         let status = runs.last_mut().context("nothing was handed over yet")?.wait().await?;
-        Ok(status.code().map_or_else(|| "killed".to_owned(), |code| format!("exit {code}")))
+        Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit {code}"),
+            (None, None | Some(SIGKILL)) => "killed".to_owned(),
+            // As a shell tells it.
+            (None, Some(signal)) => format!("exit {}", 128 + signal),
+        })
     }
 
     /// What `helm status` calls the release.
@@ -104,7 +116,7 @@ impl Client {
             ensure!(BUSY.iter().any(|busy| log.contains(busy)), "it is not said that the release was not finished:\n{log}");
             let selector = format!("owner=helm,name={},{UNFINISHED}", hook.name());
             // helmfile's own words are Helm's; what to do stands in the README.
-            let told = if self.kind == Kind::Helmfile { fs::read_to_string(self.bundle.join("README.md"))? } else { log };
+            let told = if self.kind == Kind::Helmfile { fs::read_to_string(self.bundle().join("README.md"))? } else { log };
             let general = format!("owner=helm,name=RELEASE,{UNFINISHED}");
             ensure!(told.contains(&selector) || told.contains(&general), "it is not said what to do:\n{told}");
             let secrets = Api::<Secret>::namespaced(stack.client.clone(), hook.namespace());
@@ -145,13 +157,13 @@ impl Deployer for Client {
     }
 
     fn bundle(&self) -> PathBuf {
-        self.bundle.clone()
+        self.directory.join(format!("bundle-{}", self.bundles.get()))
     }
 
-    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a> {
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
         async move {
-            stack.render_for(self.kind.format(), &self.bundle, &["--force"], ask).await?;
-            edit(&self.bundle)?;
+            self.bundles.update(|bundles| bundles + 1);
+            stack.render_for(self.kind.format(), &self.bundle(), &[], ask).await?;
             self.begin(stack, None).await
         }
         .boxed_local()
@@ -183,6 +195,14 @@ impl Deployer for Client {
 
     fn kill(&self) -> Told<'_> {
         async move { self.runs.lock().await.last_mut().context("nothing was handed over yet")?.kill().await }.boxed_local()
+    }
+
+    fn interrupt(&self) -> Told<'_, bool> {
+        async move {
+            let runs = self.runs.lock().await;
+            runs.last().context("nothing was handed over yet")?.interrupt().await.map(|()| true)
+        }
+        .boxed_local()
     }
 
     fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {

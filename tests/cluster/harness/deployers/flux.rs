@@ -15,7 +15,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Deployer, Edit, Kind, Outcome, Told};
+use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
 use crate::harness::ask::Ask;
 use crate::harness::git::{BRANCH, Repository};
@@ -24,11 +24,9 @@ use crate::harness::hook_release::HookRelease;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
 use crate::harness::stack::Stack;
-use crate::harness::tools::{definitions_of, program_of};
+use crate::harness::tools::{definitions, program};
 use crate::harness::wait::{until, watch_until};
 
-/// The folder of `tests/tools` with its programs.
-pub(crate) const TOOLS: &str = "flux";
 /// Where Flux is, and with it every object that it reads.
 const NAMESPACE: &str = "flux-system";
 /// The name that the bundle gives to its GitRepository and Kustomization.
@@ -56,10 +54,10 @@ pub(crate) struct Flux {
 }
 
 impl Flux {
-    /// Installs Flux, with an empty repository. [`TOOLS`] should have been built before.
+    /// Installs Flux, with an empty repository.
     pub(crate) async fn start(stack: &Stack) -> Result<Self> {
         let applier = Applier::new(&stack.client);
-        for file in definitions_of(TOOLS)? {
+        for file in definitions("flux")? {
             applier.apply_crd(&read(&file)?).await?;
         }
         stack.create_namespace(NAMESPACE).await?;
@@ -71,10 +69,9 @@ impl Flux {
         Ok(Self { repository, url, commit: RefCell::default(), controllers, server })
     }
 
-    async fn render(&self, stack: &Stack, ask: &Ask, edit: Edit<'_>) -> Result<()> {
+    async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
         let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE, "--force"];
         stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
-        edit(&self.bundle())?;
         self.push(stack, &format!("GPU operator {}, driver {}", ask.chart, ask.driver)).await
     }
 
@@ -183,8 +180,8 @@ impl Deployer for Flux {
         self.repository.checkout().join(PLACE)
     }
 
-    fn deploy_edited<'a>(&'a self, stack: &'a Stack, ask: &'a Ask, edit: Edit<'a>) -> Told<'a> {
-        self.render(stack, ask, edit).boxed_local()
+    fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
+        self.render(stack, ask).boxed_local()
     }
 
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
@@ -284,7 +281,7 @@ fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
     let start = |(name, own): (&str, Vec<String>)| {
         let common = ["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", "--events-addr="];
         let arguments = common.into_iter().map(str::to_owned).chain(own);
-        Process::start(directory, name, &program_of(TOOLS, name)?, arguments, &environment)
+        Process::start(directory, name, &program(name)?, arguments, &environment)
     };
     controllers.into_iter().map(start).collect()
 }

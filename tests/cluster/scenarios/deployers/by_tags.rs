@@ -6,12 +6,11 @@ use anyhow::{Result, ensure};
 use jiff::Timestamp;
 
 use crate::harness::ask::Ask;
-use crate::harness::deployers::argocd::{ArgoCd, Follow, Form, TOOLS};
+use crate::harness::deployers::argocd::{ArgoCd, Follow, Form};
 use crate::harness::deployers::{Deployer, Outcome};
 use crate::harness::fleet::NEW;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stand_in::Script;
-use crate::harness::tools;
 
 use super::{fired, hooks};
 
@@ -21,7 +20,6 @@ const DEADLINE: Duration = Duration::from_mins(20);
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e-full"]
 async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
-    tools::build(TOOLS)?;
     scenario_within(DEADLINE, "by-tags", async |stack| {
         stack.play(Script::seeded(21)).await?;
         let nodes = stack.add_gpu_nodes(3).await?;

@@ -32,8 +32,6 @@ const NODES: usize = 2;
 const RELEASES: [&str; 3] = ["gpu-operator-crds", "gpu-rollout-namespaces", "nvidia-dra-driver-gpu-crds"];
 
 async fn leaving(kind: Kind) -> Result<()> {
-    kind.build_tools()?;
-    Terminal::build_tools()?;
     scenario_within(DEADLINE, &format!("leaving-{}", kind.word()), async |stack| {
         stack.play(Script::seeded(22)).await?;
         stack.add_gpu_nodes(NODES).await?;

@@ -26,9 +26,6 @@ const DEADLINE: Duration = Duration::from_mins(25);
 const NODES: usize = 2;
 
 async fn moving(to: Kind) -> Result<()> {
-    Kind::Helm4.build_tools()?;
-    to.build_tools()?;
-    Terminal::build_tools()?;
     scenario_within(DEADLINE, &format!("moving-{}", to.word()), async |stack| {
         stack.play(Script::seeded(23)).await?;
         stack.add_gpu_nodes(NODES).await?;

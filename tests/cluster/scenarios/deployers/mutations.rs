@@ -1,7 +1,6 @@
 //! The tables would tell if a bundle broke its promise: each of these bundles does, on purpose, and a cell of a table is not what it is
 //! otherwise.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +15,8 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
 
 use super::change::{ALL, OPERATOR, changed};
-use super::{edit_values, for_each_deployer};
+use super::editor::{edit, remove, replace, replace_driver};
+use super::for_each_deployer;
 
 const DEADLINE: Duration = Duration::from_mins(12);
 const NODES: usize = 2;
@@ -28,7 +28,7 @@ async fn without_a_trigger(kind: Kind) -> Result<()> {
     broken(
         "no-trigger",
         kind,
-        |bundle| in_each(bundle, "templates/trigger.yaml", |_| None),
+        |bundle| remove(bundle, "*/templates/trigger.yaml"),
         async |stack, deployer, ask| {
             changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await.context("the install")?;
             let policy = Ask { max_unavailable: "100%", ..ask.clone() };
@@ -45,11 +45,8 @@ mod job_that_vanishes {
 
     /// Nobody can ask a Job why it failed that is not there any more.
     async fn story(kind: Kind) -> Result<()> {
-        let vanish = |bundle: &Path| {
-            in_each(bundle, "templates/job.yaml", |text| {
-                Some(text.replacen("  backoffLimit:", "  ttlSecondsAfterFinished: 5\n  backoffLimit:", 1))
-            })
-        };
+        let vanish =
+            |bundle: &Path| replace(bundle, "*/templates/job.yaml", "\n  backoffLimit:", "\n  ttlSecondsAfterFinished: 5\n  backoffLimit:");
         broken("vanishes", kind, vanish, async |stack, deployer, ask| {
             fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "and its log are gone")
         })
@@ -62,23 +59,30 @@ mod waiting_for_objects {
 
     for_each_deployer!(story, helm4 Helm4, flux Flux);
 
-    /// The ClusterPolicy is ready when its drivers are, and those are what the hook brings after the wait.
+    /// Somebody has set the driver by hand, and in mode `drive` nobody rolls it out. The bundle's hook does: unless the operator's release,
+    /// which comes before, waits for the ClusterPolicy, which is ready when the drivers are there.
     async fn story(kind: Kind) -> Result<()> {
         let wait = |bundle: &Path| {
-            in_each(bundle, "deploy.sh", |text| {
-                Some(text.replace("set -- upgrade --install", "set -- upgrade --install --wait").replace(" 600 ", " 30 "))
-            })
-            .or_else(|_| {
-                in_each(bundle, "releases/*-gpu-operator.yaml", |text| {
-                    Some(text.replace("disableWait: true", "disableWait: false").replace("timeout: 10m", "timeout: 30s"))
-                })
-            })
+            if bundle.join("deploy.sh").is_file() {
+                let wait =
+                    |text: &str| text.replace("set -- upgrade --install", "set -- upgrade --install --wait").replace(" 600 ", " 30 ");
+                return edit(bundle, "deploy.sh", wait);
+            }
+            let wait = |text: &str| text.replace("disableWait: true", "disableWait: false").replace("timeout: 10m", "timeout: 30s");
+            edit(bundle, "releases/*-gpu-operator.yaml", wait)
         };
         broken("waits", kind, wait, async |stack, deployer, ask| {
-            let drive = Ask { gpu_driver: json!({"mode": "drive"}), ..ask.clone() };
-            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &drive).await).await.context("the install")?;
-            let new = drive.with(&NEW);
-            fails(changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await, "Failed, and not Succeeded")
+            let whole = Ask { gpu_driver: json!({"mode": "drive"}), ..Ask::old(NODES) };
+            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &whole).await).await.context("the install")?;
+            stack.set_driver(NEW.driver).await?;
+            let new = whole.with(&NEW);
+            changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await.context("without waiting")?;
+            stack.set_driver(OLD.driver).await?;
+            let waiting = Ask { afterwards: ask.afterwards, ..whole };
+            fails(
+                changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &waiting).await).await,
+                "Failed, and not Succeeded",
+            )
         })
         .await
     }
@@ -92,14 +96,12 @@ mod values_not_shared {
     /// An edit of the operator's values does not reach a hook that has values of its own.
     async fn story(kind: Kind) -> Result<()> {
         let alone = |bundle: &Path| {
-            in_each(bundle, "releases/*-gpu-operator-post.yaml", |text| {
-                Some(text.replace("    - kind: ConfigMap\n      name: gpu-operator-values\n", ""))
-            })
+            replace(bundle, "releases/*-gpu-operator-post.yaml", "    - kind: ConfigMap\n      name: gpu-operator-values\n", "")
         };
         broken("not-shared", kind, alone, async |stack, deployer, ask| {
             changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await.context("the install")?;
             let edit = async || {
-                edit_values(&deployer.bundle(), OLD.driver, NEW.driver)?;
+                replace_driver(&deployer.bundle(), OLD.driver, NEW.driver)?;
                 deployer.hand_over(stack, "Another driver, by hand").await
             };
             fails(changed(stack, deployer, OPERATOR, NODES, edit).await, "gpu-operator-post fired 0 times")
@@ -116,10 +118,9 @@ mod timeout_below_the_budget {
     /// Helm gives up on a Job that is still at work.
     async fn story(kind: Kind) -> Result<()> {
         let short = |bundle: &Path| {
-            in_each(bundle, "helmfile*.yaml", |text| {
-                let of_hook = text.find("chart: \"./")?;
-                let lines = text.lines().map(|line| if line.trim_start().starts_with("timeout:") { "    timeout: 2" } else { line });
-                (of_hook > 0).then(|| lines.collect::<Vec<_>>().join("\n"))
+            edit(bundle, "helmfile.yaml", |text| {
+                let line = |line| if str::starts_with(line, "    timeout:") { "    timeout: 2" } else { line };
+                text.lines().map(line).collect::<Vec<_>>().join("\n")
             })
         };
         broken("timeout", kind, short, async |stack, deployer, ask| {
@@ -136,7 +137,6 @@ async fn broken(
     how: fn(&Path) -> Result<()>,
     story: impl AsyncFnOnce(&Stack, &dyn Deployer, &Ask) -> Result<()>,
 ) -> Result<()> {
-    kind.build_tools()?;
     scenario_within(DEADLINE, &format!("{name}-{}", kind.word()), async |stack| {
         stack.play(Script { driver: (300, 1_000), ..Script::seeded(23) }).await?;
         stack.add_gpu_nodes(NODES).await?;
@@ -157,34 +157,4 @@ fn fails(cell: Result<String>, why: &str) -> Result<()> {
             Ok(())
         }
     }
-}
-
-/// Changes each file of a bundle's own folders or of the bundle itself that is called so (`*` in a name stands for anything); `None` takes
-/// it away. At least one has to be there and to change.
-fn in_each(bundle: &Path, pattern: &str, change: impl Fn(&str) -> Option<String>) -> Result<()> {
-    let mut changed = 0;
-    for folder in fs::read_dir(bundle)?.map(|entry| entry.map(|entry| entry.path())).chain([Ok(bundle.to_owned())]) {
-        let folder = folder?;
-        let (inner, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-        let directory = folder.join(inner);
-        let Ok(files) = fs::read_dir(&directory) else { continue };
-        for file in files {
-            let file = file?.path();
-            let found = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let (begin, end) = name.split_once('*').unwrap_or((name, ""));
-            let fits = if name.contains('*') { found.starts_with(begin) && found.ends_with(end) } else { found == name };
-            if !fits || !file.is_file() {
-                continue;
-            }
-            let text = fs::read_to_string(&file)?;
-            match change(&text) {
-                Some(new) if new == text => continue,
-                Some(new) => fs::write(&file, new)?,
-                None => fs::remove_file(&file)?,
-            }
-            changed += 1;
-        }
-    }
-    ensure!(changed > 0, "nothing in {} is called {pattern} and can be changed", bundle.display());
-    Ok(())
 }

@@ -31,7 +31,6 @@ const LATER: (&str, &str) = ("v26.7.0", "580.126.21");
 const LONG: SignedDuration = SignedDuration::from_secs(9);
 
 async fn order(kind: Kind) -> Result<()> {
-    kind.build_tools()?;
     scenario_within(DEADLINE, &format!("order-{}", kind.word()), async |stack| {
         stack.play(Script { driver: (2_000, 6_000), ..Script::seeded(24) }).await?;
         stack.add_gpu_nodes(NODES).await?;

@@ -1,8 +1,6 @@
 //! How a deployment ends when something goes wrong in the middle of it, with each deployer: what it shows its user, that nobody does
 //! anything twice, and that what the bundle's documentation says to do brings everything to a good end.
 
-mod edits;
-
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,12 +27,12 @@ use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version
 use crate::harness::wait::until;
 
 use super::change::is_replacement;
+use super::editor::{edit, try_again_soon};
 use super::{for_each_deployer, hooks};
-use edits::{edit, folder_of, hasten};
 
 for_each_deployer!(outcomes);
 
-/// Eight deployments, on a busy machine.
+/// Nine deployments, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(30);
 const LIMIT: Duration = Duration::from_mins(4);
 const NODES: usize = 2;
@@ -49,12 +47,11 @@ const SLOW: (u64, u64) = (8_000, 8_001);
 /// The same where somebody comes meanwhile.
 const SLOWER: (u64, u64) = (15_000, 15_001);
 /// The smallest budget in seconds that the hook's chart takes: the work has half of it.
-const SMALL_BUDGET: u64 = 94;
+const SMALL: &str = "  budgetSeconds: 94";
 /// Milliseconds for a driver, so that two nodes one after the other take longer than that half.
 const SLOWEST: (u64, u64) = (30_000, 30_001);
 
 async fn outcomes(kind: Kind) -> Result<()> {
-    kind.build_tools()?;
     scenario_within(DEADLINE, &format!("outcomes-{}", kind.word()), async |stack| {
         stack.play(Script { driver: QUICK, ..Script::seeded(31) }).await?;
         let nodes = stack.add_gpu_nodes(NODES).await?;
@@ -65,6 +62,7 @@ async fn outcomes(kind: Kind) -> Result<()> {
         story.success().await.context("success")?;
         story.pod_killed().await.context("the hook's pod is killed")?;
         story.deployer_killed().await.context("the deployer is killed")?;
+        story.interrupted().await.context("the client is interrupted")?;
         story.api_server_away().await.context("the API server is away")?;
         story.second_deployment().await.context("a second deployment")?;
         story.hook_fails().await.context("the hook fails")?;
@@ -97,7 +95,7 @@ struct Round {
 
 impl Story<'_> {
     async fn success(&self) -> Result<()> {
-        self.deployer.deploy_edited(self.stack, &Ask::old(NODES), &hasten).await?;
+        self.deployer.deploy(self.stack, &ask()).await?;
         self.deployer.wait(self.stack, Outcome::Succeeded).await?;
         self.note("success", None).await?;
         ensure!(self.stack.plugins().await?.len() == NODES, "a plugin on every node");
@@ -105,7 +103,7 @@ impl Story<'_> {
     }
 
     async fn pod_killed(&self) -> Result<()> {
-        let round = self.begin(SLOW, &hasten).await?;
+        let round = self.begin(SLOW).await?;
         self.at_work(&round).await?;
         let pod = self.hook.running_pod().await?;
         self.stack.worker_of(&pod)?.signal(self.hook.namespace(), &pod.name_any(), "KILL").await?;
@@ -113,7 +111,7 @@ impl Story<'_> {
     }
 
     async fn node_lost(&self) -> Result<()> {
-        let round = self.begin(SLOW, &hasten).await?;
+        let round = self.begin(SLOW).await?;
         self.at_work(&round).await?;
         let pod = self.hook.running_pod().await?;
         self.stack.worker_of(&pod)?.lose().await?;
@@ -121,14 +119,26 @@ impl Story<'_> {
     }
 
     async fn deployer_killed(&self) -> Result<()> {
-        let round = self.begin(SLOW, &hasten).await?;
+        let round = self.begin(SLOW).await?;
         self.at_work(&round).await?;
         self.deployer.kill().await?;
         self.end("deployer killed", &round).await
     }
 
+    async fn interrupted(&self) -> Result<()> {
+        const ROW: &str = "client interrupted (Ctrl-C)";
+        if !self.deployer.kind().is_client() {
+            self.cells.note(ROW, "–");
+            return Ok(());
+        }
+        let round = self.begin(SLOW).await?;
+        self.at_work(&round).await?;
+        ensure!(self.deployer.interrupt().await?, "nobody was interrupted");
+        self.end(ROW, &round).await
+    }
+
     async fn api_server_away(&self) -> Result<()> {
-        let round = self.begin(SLOW, &hasten).await?;
+        let round = self.begin(SLOW).await?;
         self.at_work(&round).await?;
         self.stack.control_plane.stop_api_server().await?;
         until("the hook to notice", LIMIT, async || {
@@ -150,9 +160,9 @@ impl Story<'_> {
 
     /// The second one comes when the hook of the first one is at work.
     async fn second_deployment(&self) -> Result<()> {
-        let first = self.begin(SLOWER, &hasten).await?;
+        let first = self.begin(SLOWER).await?;
         self.at_work(&first).await?;
-        let second = self.begin(QUICK, &hasten).await?;
+        let second = self.begin(QUICK).await?;
         let how = self.deployer.finish(self.stack).await?;
         self.check(&Round { driver: second.driver, drivers: 2 * NODES, ..first }).await?;
         self.note("second deployment meanwhile", Some(how)).await
@@ -164,7 +174,7 @@ impl Story<'_> {
         self.stack.rewrite(|script| script.faults.extend([(broken.clone(), Fault::CrashLoop)]))?;
         // NVIDIA's controller keeps the slot of a node that it has given up: with one slot the hook would wait for somebody to repair it.
         let both = json!({"policy": {"maxParallelUpgrades": NODES, "maxUnavailable": "100%"}});
-        let round = self.begin_with(&Ask { gpu_driver: both, ..Ask::old(NODES) }, QUICK, &hasten).await?;
+        let round = self.begin_with(&Ask { gpu_driver: both, ..ask() }, QUICK).await?;
         self.deployer.wait(self.stack, Outcome::Failed).await?;
         let end = self.hook.end().await?;
         let message = end.message.unwrap_or_default();
@@ -189,28 +199,23 @@ impl Story<'_> {
 
     /// The drivers take longer than the hook may, and are there in the end.
     async fn budget_exceeded(&self) -> Result<()> {
-        let edit = |bundle: &Path| {
-            hasten(bundle)?;
-            let file = folder_of(bundle, "gpu-operator-post")?.join("rollout.yaml");
-            edit(&file, |line| line.starts_with("  budgetSeconds:"), "budgetSeconds", SMALL_BUDGET)
-        };
-        let round = self.begin(SLOWEST, &edit).await?;
+        let round = self.begin_with(&Ask { afterwards: small_budget, ..ask() }, SLOWEST).await?;
         let code = i32::from(ExitCode::Budget.number());
         until("the budget to be over", LIMIT, async || Ok((self.hook.end().await?.exit_code == code).then_some(()))).await?;
         self.end("hook exceeds its budget", &round).await
     }
 
     /// Deploys the next driver, which takes so long on each node. Returns when it has been handed over.
-    async fn begin(&self, time: (u64, u64), edit: &dyn Fn(&Path) -> Result<()>) -> Result<Round> {
-        self.begin_with(&Ask::old(NODES), time, edit).await
+    async fn begin(&self, time: (u64, u64)) -> Result<Round> {
+        self.begin_with(&ask(), time).await
     }
 
-    async fn begin_with(&self, ask: &Ask, time: (u64, u64), edit: &dyn Fn(&Path) -> Result<()>) -> Result<Round> {
+    async fn begin_with(&self, ask: &Ask, time: (u64, u64)) -> Result<Round> {
         self.stack.rewrite(|script| script.driver = time)?;
         let driver = DRIVERS[self.rounds.get() % DRIVERS.len()];
         self.rounds.set(self.rounds.get() + 1);
         let round = Round { driver, begin: Timestamp::now(), plugins: self.stack.plugins().await?, drivers: NODES };
-        self.deployer.deploy_edited(self.stack, &Ask { driver, ..ask.clone() }, edit).await?;
+        self.deployer.deploy(self.stack, &Ask { driver, ..ask.clone() }).await?;
         Ok(round)
     }
 
@@ -281,6 +286,20 @@ impl Story<'_> {
         }
         Ok(())
     }
+}
+
+/// What is deployed: Argo CD's Applications try again soon.
+fn ask() -> Ask {
+    Ask { afterwards: |bundle| try_again_soon(bundle, 1), ..Ask::old(NODES) }
+}
+
+/// The same, and the hook gets the smallest budget.
+fn small_budget(bundle: &Path) -> Result<()> {
+    try_again_soon(bundle, 1)?;
+    edit(bundle, "*-gpu-operator-post/rollout.yaml", |text| {
+        let line = |line: &str| if line.starts_with("  budgetSeconds:") { SMALL.to_owned() } else { line.to_owned() };
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
+    })
 }
 
 /// How a deployment failed, and what was done about it.

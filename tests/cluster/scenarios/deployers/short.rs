@@ -1,7 +1,6 @@
 //! What every deployer is asked on every change of this repository: an install, an upgrade, nothing at all, a hook that fails, and how it
 //! goes on after that.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -14,17 +13,19 @@ use crate::harness::scenario::scenario_within;
 use crate::harness::stand_in::Script;
 
 use super::change::{ALL, NONE, OPERATOR, changed};
-use super::{edit, fired, for_each_deployer, hooks};
+use super::editor::{replace, try_again_soon};
+use super::{fired, for_each_deployer, hooks};
 
 for_each_deployer!(short);
 
 const DEADLINE: Duration = Duration::from_mins(15);
 const NODES: usize = 2;
+/// The hook's own settings in the bundle.
+const SETTINGS: &str = "*-gpu-operator-post/rollout.yaml";
 /// What the hook is told by mistake: to look for a ClusterPolicy that is not there, for three seconds.
 const MISTAKE: (&str, &str) = ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
 
 async fn short(kind: Kind) -> Result<()> {
-    kind.build_tools()?;
     scenario_within(DEADLINE, &format!("short-{}", kind.word()), async |stack| {
         stack.play(Script { driver: (300, 1_000), ..Script::seeded(21) }).await?;
         stack.add_gpu_nodes(NODES).await?;
@@ -32,14 +33,15 @@ async fn short(kind: Kind) -> Result<()> {
         let deployer = kind.start(stack).await?;
         let deployer = &*deployer;
 
-        let old = Ask { afterwards: sooner, ..Ask::old(NODES) };
+        // Argo CD does not keep a limit of no more tries.
+        let old = Ask { afterwards: |bundle| try_again_soon(bundle, 1), ..Ask::old(NODES) };
         changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &old).await).await?;
         let new = old.with(&NEW);
         changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await?;
         changed(stack, deployer, NONE, 0, async || deployer.hand_over(stack, "Nothing has changed").await).await?;
 
         let begin = Timestamp::now();
-        edit(&deployer.bundle(), "-gpu-operator-post", "rollout.yaml", MISTAKE.0, MISTAKE.1)?;
+        replace(&deployer.bundle(), SETTINGS, MISTAKE.0, MISTAKE.1)?;
         deployer.hand_over(stack, "A mistake").await?;
         deployer.wait(stack, Outcome::Failed).await?;
         let [pre, post, dra] = fired(stack, begin)?;
@@ -47,21 +49,9 @@ async fn short(kind: Kind) -> Result<()> {
         let message = hooks(stack)[1].end().await?.message.unwrap_or_default();
         ensure!(message.contains("no ClusterPolicy `elsewhere`"), "{message}");
 
-        edit(&deployer.bundle(), "-gpu-operator-post", "rollout.yaml", MISTAKE.1, MISTAKE.0)?;
+        replace(&deployer.bundle(), SETTINGS, MISTAKE.1, MISTAKE.0)?;
         deployer.hand_over(stack, "The mistake is mended").await?;
         deployer.wait(stack, Outcome::Succeeded).await
     })
     .await
-}
-
-/// Argo CD tries a hook that failed twice more, after a minute and more: here once, and soon. (It does not keep a limit of 0.)
-fn sooner(bundle: &Path) -> Result<()> {
-    for folder in ["apps", "templates"].map(|folder| bundle.join(folder)) {
-        for file in folder.read_dir().into_iter().flatten() {
-            let file = file?.path();
-            let text = std::fs::read_to_string(&file)?;
-            std::fs::write(&file, text.replace("limit: 2\n", "limit: 1\n").replace("duration: \"1m\"", "duration: \"5s\""))?;
-        }
-    }
-    Ok(())
 }

@@ -14,7 +14,8 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
 
 use super::change::{ALL, NONE, OPERATOR, Reasons, changed};
-use super::{edit_values, for_each_deployer};
+use super::editor::replace_driver;
+use super::for_each_deployer;
 
 for_each_deployer!(triggers);
 
@@ -25,7 +26,6 @@ const NODES: usize = 2;
 const EDITED: &str = "580.105.09";
 
 async fn triggers(kind: Kind) -> Result<()> {
-    kind.build_tools()?;
     scenario_within(DEADLINE, &format!("triggers-{}", kind.word()), async |stack| {
         stack.play(Script::seeded(21)).await?;
         stack.add_gpu_nodes(NODES).await?;
@@ -48,7 +48,7 @@ async fn triggers(kind: Kind) -> Result<()> {
         table.row("hook image bumped", ALL, 0, async || deployer.deploy(stack, &image).await).await?;
 
         let edit = async || {
-            edit_values(&deployer.bundle(), OLD.driver, EDITED)?;
+            replace_driver(&deployer.bundle(), OLD.driver, EDITED)?;
             deployer.hand_over(stack, "Another driver, by hand").await
         };
         table.row("values edited, not rendered", OPERATOR, NODES, edit).await?;

@@ -9,12 +9,12 @@ use anyhow::Result;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::{NAMESPACE, TOOLS, read};
+use super::{NAMESPACE, read};
 use crate::harness::apply::Applier;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
 use crate::harness::stack::Stack;
-use crate::harness::tools::{definitions_of, program, program_of};
+use crate::harness::tools::{definitions, program};
 use crate::harness::wait::until;
 
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -38,7 +38,7 @@ impl Programs {
         objects(stack).await?;
         let directory = stack.helm.directory();
         let home = Home::create(&directory.join("argocd"))?;
-        let argocd = program_of(TOOLS, "argocd")?;
+        let argocd = program("argocd")?;
 
         let redis = free_port()?;
         let arguments = ["--port", &redis.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(String::from);
@@ -128,7 +128,7 @@ impl Home {
 /// CRDs, namespace, settings and the project `default`, which Argo CD's manifests make in a real cluster.
 async fn objects(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
-    for file in definitions_of(TOOLS)? {
+    for file in definitions("argocd")? {
         let object = read(&file)?;
         if object["kind"] == "CustomResourceDefinition" {
             applier.apply_crd(&object).await?;
