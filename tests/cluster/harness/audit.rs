@@ -1,6 +1,9 @@
 //! The API server's audit log: who asked for what, and what the answer was.
 
+use std::fs::File;
+use std::io::{Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -9,6 +12,16 @@ use serde::Deserialize;
 /// The audit log of a run.
 pub(crate) struct AuditLog {
     path: PathBuf,
+    /// It is asked for again and again, and gets long.
+    read: Mutex<Read>,
+}
+
+/// What has been read of it.
+#[derive(Default)]
+struct Read {
+    /// Bytes.
+    length: u64,
+    requests: Vec<Request>,
 }
 
 /// One request.
@@ -42,19 +55,29 @@ impl Request {
 impl AuditLog {
     /// The log in a run's directory.
     pub(crate) fn new(directory: &Path) -> Self {
-        Self { path: directory.join("audit.log") }
+        Self { path: directory.join("audit.log"), read: Mutex::default() }
     }
 
-    /// The requests of one user so far, in the order in which they were answered (a watch when it began). The lines of others, nearly all of
-    /// them, are not worth being understood.
+    /// The requests of one user so far, in the order in which they were answered (a watch when it began).
     pub(crate) fn by_user(&self, user: &str) -> Result<Vec<Request>> {
-        let text = std::fs::read_to_string(&self.path).with_context(|| format!("reading {}", self.path.display()))?;
+        // Whoever panicked here has left whole requests.
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        self.go_on(&mut read).with_context(|| format!("reading {}", self.path.display()))?;
+        Ok(read.requests.iter().filter(|request| request.user == user).cloned().collect())
+    }
+
+    fn go_on(&self, read: &mut Read) -> Result<()> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(read.length))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
         // The last line may still be half written.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let lines = whole.lines().filter(|line| line.contains(user));
-        let events = lines.map(|line| serde_json::from_str::<Event>(line).context("a line of the audit log"));
-        let requests: Result<Vec<Request>> = events.filter_map(|event| event.map(Event::request).transpose()).collect();
-        Ok(requests?.into_iter().filter(|request| request.user == user).collect())
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let event: Event = serde_json::from_str(line)?;
+            read.requests.extend(event.request());
+            read.length += u64::try_from(line.len())?;
+        }
+        Ok(())
     }
 
     /// The requests of a ServiceAccount.

@@ -8,12 +8,15 @@ use kube::Api;
 use kube::runtime::wait::{Condition, await_condition};
 use serde::de::DeserializeOwned;
 
-/// How often a condition is looked at that nothing can be watched for.
+/// How long after a look at something that nothing can be watched for the next one comes: soon at first …
 const PERIOD: Duration = Duration::from_millis(50);
+/// … and, as what takes long is looked at by several scenarios at once, later and later, up to this.
+const LONGEST: Duration = Duration::from_millis(400);
 
 /// Looks until `probe` finds something, at most `limit` long. An error of `probe` is not the end: it is reported when time is up.
 pub(crate) async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let end = Instant::now() + limit;
+    let mut period = PERIOD;
     loop {
         let found = probe().await;
         if let Ok(Some(value)) = found {
@@ -26,7 +29,8 @@ pub(crate) async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncF
                 Ok(_) => bail!("{message}"),
             };
         }
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(period).await;
+        period = LONGEST.min(period.mul_f64(1.1));
     }
 }
 
