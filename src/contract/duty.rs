@@ -14,7 +14,7 @@ pub use table::RIGHTS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duty {
-    /// Keep the NicClusterPolicy when the network operator's chart lets go of it: one annotation, before the upgrade.
+    /// Keep the NicClusterPolicy when the network operator's chart lets go of it: annotations, before the upgrade.
     PrepareNetwork,
     /// Look, before the operator sees the new spec, for what would stop its upgrade: evictions that can never succeed, a second actor,
     /// a budget that is too small.

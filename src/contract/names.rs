@@ -100,6 +100,8 @@ pub const ARGO_IGNORE_EXTRANEOUS: &str = "IgnoreExtraneous";
 /// By this annotation Argo CD knows the objects of its Applications, where it is not told to use [`HELM_INSTANCE_LABEL`] for it
 /// (`application.resourceTrackingMethod`).
 pub const ARGO_TRACKING_ANNOTATION: &str = "argocd.argoproj.io/tracking-id";
+/// … or this label, which its documentation proposes for that (`application.instanceLabelKey`).
+pub const ARGO_INSTANCE_LABEL: &str = "argocd.argoproj.io/instance";
 /// The label and value by which Helm marks what it manages.
 pub const HELM_MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 

@@ -231,7 +231,7 @@ async fn prepared(hook: &Hook, deadline: Timestamp) -> Result<Option<&'static st
         return Ok(Some("no such duty"));
     }
     match reach(hook, deadline, async || network::policy(&hook.client).await).await {
-        Ok(policy) => Ok(match keeping(policy.as_ref(), hook.settings.component_version.as_deref()) {
+        Ok(policy) => Ok(match keeping(policy.as_ref(), &hook.settings.component, hook.settings.component_version.as_deref()) {
             Keeping::Nothing(why) => Some(why),
             Keeping::Annotate(_) | Keeping::Lost => None,
         }),

@@ -1,4 +1,4 @@
-//! CRDs as objects of a release of their own. They are large and only one annotation is added, so the text is edited in place
+//! CRDs as objects of a release of their own. They are large and only a few annotations are added, so the text is edited in place
 //! instead of being parsed: every other byte, and every number, stays the vendor's.
 
 use super::model::Crd;

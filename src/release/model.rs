@@ -114,7 +114,7 @@ pub struct Crds {
 pub struct Crd {
     /// `metadata.name`.
     pub name: String,
-    /// The document, with `helm.sh/resource-policy: keep`.
+    /// The document, with the annotations that keep it.
     pub text: String,
 }
 

@@ -1,6 +1,7 @@
 //! Is the NicClusterPolicy safe when its chart lets go of it? From 24.10 on the network operator's chart renders none: Helm would delete
 //! the one that an older chart made, and with it the drivers and every secondary network. The chart has a hook of its own against that,
-//! which does nothing where hooks are switched off, and nothing against Argo CD's pruning.
+//! which does nothing where hooks are switched off, and nothing against Argo CD's pruning. And an Application that has let go of an object
+//! which stays is out of sync until another one takes the object over, which, in a later wave, would wait for just that.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +38,14 @@ pub enum Keeping {
 }
 
 /// What keeps the policy. `None`: there is none, or no API for it. `version`: the chart's that is about to be deployed; one that cannot be
-/// read counts as new, as the annotations do no harm.
-pub fn keeping(policy: Option<&Kept>, version: Option<&str>) -> Keeping {
+/// read counts as new, as the annotations do no harm. `component`: the operator's release, by whose name its Application is known.
+pub fn keeping(policy: Option<&Kept>, component: &str, version: Option<&str>) -> Keeping {
     let Some(policy) = policy else { return Keeping::Nothing("there is no NicClusterPolicy") };
     if version.and_then(release).is_some_and(|version| version < LETS_GO) {
         return Keeping::Nothing("charts before 24.10 keep the NicClusterPolicy by rendering it");
     }
-    if !is_deployers(policy) {
-        return Keeping::Nothing("the NicClusterPolicy is neither Helm's nor Argo CD's");
+    if !is_components(policy, component) {
+        return Keeping::Nothing("the NicClusterPolicy is neither Helm's nor of the operator's Application");
     }
     if policy.deleting {
         return Keeping::Lost;
@@ -53,11 +54,15 @@ pub fn keeping(policy: Option<&Kept>, version: Option<&str>) -> Keeping {
     if missing.is_empty() { Keeping::Nothing("the NicClusterPolicy is kept already") } else { Keeping::Annotate(missing) }
 }
 
-/// Whether a deployer may take it for an object that it has deployed, and can delete.
-fn is_deployers(policy: &Kept) -> bool {
+/// Whether it is the operator's deployer that has made it, and may delete it. Argo CD's Applications are called `RECIPE-RELEASE`; somebody
+/// else's are left alone.
+fn is_components(policy: &Kept, component: &str) -> bool {
+    let is_application =
+        |name: &str| name.strip_suffix(component).is_some_and(|before| before.is_empty() || before.ends_with(['-', '_', '/']));
+    let tracked = policy.annotations.get(names::ARGO_TRACKING_ANNOTATION).and_then(|id| id.split(':').next());
+    let labelled = [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL].map(|label| policy.labels.get(label).map(String::as_str));
     policy.labels.get(names::HELM_MANAGED.0).is_some_and(|by| by == names::HELM_MANAGED.1)
-        || policy.annotations.contains_key(names::ARGO_TRACKING_ANNOTATION)
-        || policy.labels.contains_key(names::HELM_INSTANCE_LABEL)
+        || tracked.into_iter().chain(labelled.into_iter().flatten()).any(is_application)
 }
 
 /// Year and month of a version of the network operator's chart (`24.10.0`, `v25.1.0`).
@@ -100,6 +105,8 @@ fn options<'a>(annotations: &'a Pairs, annotation: &str) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
+    const COMPONENT: &str = "network-operator";
+
     fn pairs(pairs: &[(&str, &str)]) -> Pairs {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
@@ -117,31 +124,38 @@ mod tests {
         ];
         let wanted = Keeping::Annotate(pairs(&all));
         for version in [None, Some("24.10.0"), Some("25.1.0"), Some("v26.4.1"), Some("26.7.0-rc.2"), Some("latest")] {
-            assert_eq!(keeping(Some(&helms(&[])), version), wanted, "{version:?}");
+            assert_eq!(keeping(Some(&helms(&[])), COMPONENT, version), wanted, "{version:?}");
         }
-        let nothing = |policy: Option<&Kept>, version| matches!(keeping(policy, version), Keeping::Nothing(_));
+        let nothing = |policy: Option<&Kept>, version| matches!(keeping(policy, COMPONENT, version), Keeping::Nothing(_));
         assert!(nothing(None, Some("25.1.0")));
         assert!(nothing(Some(&helms(&[])), Some("24.7.1")));
         assert!(nothing(Some(&helms(&all)), Some("25.1.0")));
         assert!(nothing(Some(&Kept { labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]), ..helms(&[]) }), None));
         assert!(nothing(Some(&Kept { labels: Pairs::new(), ..helms(&[]) }), None));
-        assert_eq!(keeping(Some(&Kept { deleting: true, ..helms(&all) }), None), Keeping::Lost);
+        assert_eq!(keeping(Some(&Kept { deleting: true, ..helms(&all) }), COMPONENT, None), Keeping::Lost);
     }
 
     #[test]
     fn what_argo_cd_made_of_the_chart_is_kept_though_it_has_no_label_of_helms() {
-        let tracked = pairs(&[(names::ARGO_TRACKING_ANNOTATION, "e2e-network-operator:mellanox.com/NicClusterPolicy:/nic-cluster-policy")]);
-        for policy in [
-            Kept { labels: Pairs::new(), annotations: tracked, ..helms(&[]) },
-            Kept { labels: pairs(&[(names::HELM_INSTANCE_LABEL, "e2e-network-operator")]), ..helms(&[]) },
-        ] {
-            assert!(matches!(keeping(Some(&policy), Some("26.4.1")), Keeping::Annotate(_)), "{policy:?}");
+        let is_kept = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
+            let policy = Kept { labels: pairs(labels), ..helms(annotations) };
+            matches!(keeping(Some(&policy), COMPONENT, Some("26.4.1")), Keeping::Annotate(_))
+        };
+        let tracked = |application: &str| {
+            let id = format!("{application}:mellanox.com/NicClusterPolicy:/nic-cluster-policy");
+            is_kept(&[], &[(names::ARGO_TRACKING_ANNOTATION, &id)])
+        };
+        assert!(tracked("e2e-network-operator") && tracked("network-operator") && tracked("team-a_network-operator"));
+        assert!(!tracked("e2e-network-operator-resources") && !tracked("netops") && !tracked("subnetwork-operator"), "somebody else's");
+        for label in [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL] {
+            assert!(is_kept(&[(label, "e2e-network-operator")], &[]));
+            assert!(!is_kept(&[(label, "mine")], &[]), "somebody else's");
         }
     }
 
     #[test]
     fn others_options_stay() {
-        let written = |annotation: &str, found: &str| match keeping(Some(&helms(&[(annotation, found)])), None) {
+        let written = |annotation: &str, found: &str| match keeping(Some(&helms(&[(annotation, found)])), COMPONENT, None) {
             Keeping::Annotate(annotations) => annotations.get(annotation).cloned(),
             Keeping::Nothing(_) | Keeping::Lost => None,
         };

@@ -31,21 +31,21 @@ const TABLES: &[Table] = &[
             "driver version bumped",
             "hook image bumped",
             "policy changed",
-            "values edited, not rendered",
-            "back to the previous bundle",
+            "values.yaml edited in the bundle",
+            "previous bundle deployed again",
             "nothing changed",
-            "looked at by hand",
+            "refreshed by hand, nothing changed",
         ],
     },
     Table {
         name: "order",
         head: "What is deployed",
         columns: &DEPLOYERS,
-        rows: &["first install", "upgrade v25.10.1 → v26.3.1", "plugins of four nodes", "operator's chart not to be had"],
+        rows: &["first install", "upgrade v25.10.1 → v26.3.1", "plugins of four nodes", "operator chart cannot be fetched"],
     },
     Table {
         name: "outcomes",
-        head: "What happens",
+        head: "What happens to a deployment",
         columns: &DEPLOYERS,
         rows: &[
             "success",
@@ -53,10 +53,25 @@ const TABLES: &[Table] = &[
             "hook exceeds its budget",
             "hook's pod killed",
             "hook's node gone",
-            "deployer killed",
+            "client killed, controller restarted",
             "client interrupted (Ctrl-C)",
             "API server restarted",
-            "second deployment meanwhile",
+            "second deployment while the first runs",
+        ],
+    },
+    Table {
+        name: "recovery",
+        head: "What has happened",
+        columns: &DEPLOYERS,
+        rows: &[
+            "hook fails",
+            "hook exceeds its budget",
+            "hook's pod killed",
+            "hook's node gone",
+            "client killed, controller restarted",
+            "client interrupted (Ctrl-C)",
+            "API server restarted",
+            "second deployment while the first runs",
         ],
     },
     Table {
@@ -69,7 +84,7 @@ const TABLES: &[Table] = &[
         name: "moving",
         head: "What is looked at",
         columns: &["helmfile", "Flux", "Argo CD", "argocd-helm"],
-        rows: &["objects and pods", "its first deployment", "Helm's records", "the next upgrade"],
+        rows: &["objects and pods", "its first deployment", "Helm's release Secrets", "the next upgrade"],
     },
     Table {
         name: "leaving",
@@ -86,11 +101,20 @@ fn seen() -> Seen {
     serde_json::from_str(&std::fs::read_to_string(root(SEEN)).unwrap()).unwrap()
 }
 
+/// Deployers in whose columns the same is to be read share one.
 fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) -> String {
-    let mut text = format!("| {} | {} |\n|---|{}\n", table.head, table.columns.join(" | "), "---|".repeat(table.columns.len()));
-    for row in table.rows {
-        let cells = &rows[*row];
-        let cells: Vec<&str> = table.columns.iter().map(|deployer| cells[*deployer].as_str()).collect();
+    let mut columns: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for deployer in table.columns {
+        let cells: Vec<&str> = table.rows.iter().map(|row| rows[*row][*deployer].as_str()).collect();
+        match columns.iter_mut().find(|(_, others)| *others == cells) {
+            Some((deployers, _)) => deployers.push(deployer),
+            None => columns.push((vec![deployer], cells)),
+        }
+    }
+    let heads: Vec<String> = columns.iter().map(|(deployers, _)| deployers.join(", ")).collect();
+    let mut text = format!("| {} | {} |\n|---|{}\n", table.head, heads.join(" | "), "---|".repeat(columns.len()));
+    for (index, row) in table.rows.iter().enumerate() {
+        let cells: Vec<&str> = columns.iter().map(|(_, cells)| cells[index]).collect();
         writeln!(text, "| {row} | {} |", cells.join(" | ")).unwrap();
     }
     text

@@ -20,6 +20,7 @@ case $1 in
 esac
 for word in "$@"; do printf '<%s> ' "$word"; done >> "$here/calls"
 printf '\n' >> "$here/calls"
+[ "$3" != "$(cat "$here/interrupting")" ] || { kill -INT $PPID; echo 'Error: context canceled' >&2; exit 1; }
 [ "$3" != "$(cat "$here/failing")" ] || { echo 'Error: UPGRADE FAILED' >&2; exit 1; }
 "#;
 
@@ -37,7 +38,7 @@ impl Scene {
         let scene = Self { directory, bundle };
         scene.put("helm", HELM);
         fs::set_permissions(scene.path("helm"), fs::Permissions::from_mode(0o755)).unwrap();
-        for (name, text) in [("version", "v4.3.1"), ("pending", ""), ("failing", ""), ("calls", "")] {
+        for (name, text) in [("version", "v4.3.1"), ("pending", ""), ("failing", ""), ("interrupting", ""), ("calls", "")] {
             scene.put(name, text);
         }
         scene
@@ -52,9 +53,10 @@ impl Scene {
     }
 
     fn run(&self, script: &str, arguments: &[&str]) -> Output {
-        let output =
-            Command::new("sh").arg(self.bundle.join(script)).args(arguments).env("HELM", self.path("helm")).current_dir("/").output();
-        output.unwrap()
+        // What was started in the background has SIGINT ignored, and a shell cannot change that.
+        let mut shell = Command::new("env");
+        shell.args(["--default-signal=INT", "sh"]).arg(self.bundle.join(script)).args(arguments);
+        shell.env("HELM", self.path("helm")).current_dir("/").output().unwrap()
     }
 
     /// What Helm was asked, with this run's paths replaced.
@@ -173,6 +175,15 @@ fn a_failed_hook_says_where_to_look_and_the_next_run_goes_on_there() {
     assert!(output.status.success());
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("[6/9] gpu-operator-post "));
     assert_eq!(scene.calls().lines().count(), 4);
+}
+
+#[test]
+fn after_ctrl_c_helm_ends_first_and_the_script_says_how_to_go_on() {
+    let scene = Scene::new();
+    scene.put("interrupting", "gpu-operator-post");
+    let output = scene.run("deploy.sh", &[]);
+    snapshot!("script-interrupted", scene.seen(&output));
+    assert_eq!(scene.calls().lines().count(), 6, "nothing after Ctrl-C");
 }
 
 #[test]

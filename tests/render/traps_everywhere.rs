@@ -151,7 +151,12 @@ fn an_image_that_no_node_can_pull_is_said_on_each_page() {
 /// What a deployer must never remove says so to each of them.
 #[test]
 fn trap_nothing_that_others_live_in_is_pruned() {
-    let keep = ["helm.sh/resource-policy", "argocd.argoproj.io/sync-options", "kustomize.toolkit.fluxcd.io/prune"];
+    let keep = [
+        "helm.sh/resource-policy",
+        "argocd.argoproj.io/sync-options",
+        "argocd.argoproj.io/compare-options",
+        "kustomize.toolkit.fluxcd.io/prune",
+    ];
     let mut seen = BTreeSet::new();
     for (name, deployer) in library::all() {
         for file in library::bundle(name, deployer).files().filter(|file| file.path.rsplit('.').next() == Some("yaml")) {

@@ -56,6 +56,18 @@ fn kept() -> Value {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn argo_cds_policy_does_not_put_its_application_out_of_sync_and_a_second_run_writes_nothing() {
+    let world = network("25.1.0");
+    let tracked = "e2e-network-operator:mellanox.com/NicClusterPolicy:/nic-cluster-policy";
+    put(&world, &json!({}), &json!({"argocd.argoproj.io/tracking-id": tracked}));
+    assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+    assert_eq!(annotations(&world)["argocd.argoproj.io/compare-options"], "IgnoreExtraneous");
+    assert_eq!(annotations(&world)["argocd.argoproj.io/sync-options"], "Prune=false,Delete=false,ServerSideApply=true");
+    assert_eq!(world.run("pod-b", "job-2").await.code, ExitCode::Success);
+    assert_eq!(patches(&world).len(), 1);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn where_there_is_nothing_to_keep_nothing_is_written() {
     type Arrange = fn(&World);
     let cases: [(&str, &str, Arrange); 4] = [
@@ -63,7 +75,7 @@ async fn where_there_is_nothing_to_keep_nothing_is_written() {
             world.server.state().served.remove(&("mellanox.com", POLICY));
         }),
         ("there is no NicClusterPolicy", "25.1.0", |_| ()),
-        ("the NicClusterPolicy is neither Helm's nor Argo CD's", "25.1.0", |world| put(world, &json!({}), &json!({}))),
+        ("the NicClusterPolicy is neither Helm's nor of the operator's Application", "25.1.0", |world| put(world, &json!({}), &json!({}))),
         ("charts before 24.10 keep the NicClusterPolicy by rendering it", "24.7.1", helms),
     ];
     for (why, version, arrange) in cases {

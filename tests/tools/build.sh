@@ -81,7 +81,7 @@ FOUND
   ln -sfn "$(basename "$directory")" "$crds/$1"
 }
 
-wanted=${*:-etcd kube-apiserver kube-controller-manager kube-scheduler kwok helm3 helm4 helmfile kustomize flux argocd}
+wanted=${*:-$(tools | awk '!seen[$1]++ { print $1 }')}
 for name in $wanted; do
   lines=$(tools | awk -v name="$name" '$1 == name || $2 == name')
   [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }

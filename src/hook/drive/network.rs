@@ -32,28 +32,31 @@ impl Drive<'_> {
                 return Err(interrupted());
             }
             let answer = match network::policy(&client).await {
-                Ok(policy) => match (keeping(policy.as_ref(), self.hook.settings.component_version.as_deref()), policy) {
-                    (Keeping::Nothing(_), _) if written > 0 => return Ok(Some("the NicClusterPolicy is kept".to_owned())),
-                    (Keeping::Nothing(why), _) => return Ok(Some(why.to_owned())),
-                    // Who deletes it may be about to make it anew.
-                    (Keeping::Lost, _) if self.now() < lost_at => {
-                        tokio::time::sleep(RETRY).await;
-                        continue;
+                Ok(policy) => {
+                    match (keeping(policy.as_ref(), &self.hook.settings.component, self.hook.settings.component_version.as_deref()), policy)
+                    {
+                        (Keeping::Nothing(_), _) if written > 0 => return Ok(Some("the NicClusterPolicy is kept".to_owned())),
+                        (Keeping::Nothing(why), _) => return Ok(Some(why.to_owned())),
+                        // Who deletes it may be about to make it anew.
+                        (Keeping::Lost, _) if self.now() < lost_at => {
+                            tokio::time::sleep(RETRY).await;
+                            continue;
+                        }
+                        (Keeping::Lost, _) | (Keeping::Annotate(_), None) => {
+                            return Err(self.unkept("the NicClusterPolicy is being deleted; wait until it is gone, or restore it").await);
+                        }
+                        (Keeping::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
+                            let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
+                            return Err(self
+                                .unkept(&format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off"))
+                                .await);
+                        }
+                        (Keeping::Annotate(annotations), Some(policy)) => {
+                            let answer = held.within(network::annotate(&client, &policy, &annotations)).await;
+                            answer.unwrap_or(Err(CallError::Timeout)).map(|()| annotations)
+                        }
                     }
-                    (Keeping::Lost, _) | (Keeping::Annotate(_), None) => {
-                        return Err(self.unkept("the NicClusterPolicy is being deleted; wait until it is gone, or restore it").await);
-                    }
-                    (Keeping::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
-                        let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
-                        return Err(self
-                            .unkept(&format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off"))
-                            .await);
-                    }
-                    (Keeping::Annotate(annotations), Some(policy)) => {
-                        let answer = held.within(network::annotate(&client, &policy, &annotations)).await;
-                        answer.unwrap_or(Err(CallError::Timeout)).map(|()| annotations)
-                    }
-                },
+                }
                 Err(error) => Err(error),
             };
             match answer {

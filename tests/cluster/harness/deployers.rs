@@ -6,7 +6,7 @@ pub(crate) mod flux;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -115,7 +115,7 @@ pub(crate) trait Deployer {
     /// The bundle, where its user edits it.
     fn bundle(&self) -> PathBuf;
 
-    /// Renders a recipe over the bundle that is there and hands it over, as its documentation says. Returns before it has been deployed.
+    /// Renders a recipe and hands the bundle over, as its documentation says. Returns before it has been deployed.
     fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a>;
 
     /// Hands over the bundle as it stands there now: edited by hand, or just as it was (a second run, an empty commit).
@@ -150,9 +150,9 @@ pub(crate) trait Deployer {
     /// Is killed at work (SIGKILL). Controllers are started again, as Kubernetes would; a client is not.
     fn kill(&self) -> Told<'_>;
 
-    /// Gets Ctrl-C at work, as a client in a terminal may. A controller has none: `false`.
-    fn interrupt(&self) -> Told<'_, bool> {
-        async { Ok(false) }.boxed_local()
+    /// Gets Ctrl-C at work, as a client in a terminal may. A controller has none.
+    fn interrupt(&self) -> Told<'_> {
+        async { bail!("a controller has no terminal") }.boxed_local()
     }
 
     /// Waits until it has come to a good end with what was handed over last, though something that was handed over before may still be at

@@ -4,11 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::process::{Child, Command};
 
-/// A running program; killed when dropped, and by the kernel when the test process dies without dropping it.
+use super::wait::until;
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A running program; killed with all that it has started when dropped, and by the kernel when the test process dies without dropping it.
 pub(crate) struct Process {
     name: String,
     log: PathBuf,
@@ -93,23 +98,49 @@ impl Process {
         Ok(())
     }
 
-    /// What Ctrl-C does in a terminal: SIGINT for the program and all that it has started.
-    pub(crate) async fn interrupt(&self) -> Result<()> {
-        self.signal("INT").await
+    /// What Ctrl-C does in a terminal: SIGINT for the program and all that it has started. Returns when nothing of it is left.
+    pub(crate) async fn interrupt(&mut self) -> Result<()> {
+        let group = self.group()?;
+        self.signal("INT").await?;
+        self.wait().await?;
+        until(&format!("what {} has started to end", self.name), LIMIT, async || {
+            Ok((!signalled("0", &group).status().await?.success()).then_some(()))
+        })
+        .await
     }
 
     async fn signal(&self, signal: &str) -> Result<()> {
-        let group = self.child.id().with_context(|| format!("{} has ended", self.name))?;
-        let status = Command::new("kill").args(["-s", signal, "--", &format!("-{group}")]).status().await?;
-        ensure!(status.success(), "{} does not get SIG{signal}", self.name);
+        ensure!(signalled(signal, &self.group()?).status().await?.success(), "{} does not get SIG{signal}", self.name);
         Ok(())
     }
+
+    /// The program with all that it has started.
+    fn group(&self) -> Result<String> {
+        Ok(format!("-{}", self.child.id().with_context(|| format!("{} has ended", self.name))?))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Ok(group) = self.group() {
+            // Nothing is left to be done about it; the kernel ends the program itself with the test.
+            _ = signalled("KILL", &group).into_std().status();
+        }
+    }
+}
+
+/// The command that sends a signal; `0` only asks whether somebody is there.
+fn signalled(signal: &str, group: &str) -> Command {
+    let mut command = Command::new("kill");
+    command.args(["-s", signal, "--", group]).stderr(Stdio::null());
+    command
 }
 
 impl Start {
     fn spawn(&self, output: File) -> Result<Child> {
-        Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
+        // Signals are as in a terminal: whoever starts the tests in the background has SIGINT ignored.
+        Command::new("env")
+            .args(["--default-signal=HUP,INT,QUIT", "setpriv", "--pdeathsig", "KILL", "--"])
             .arg(&self.program)
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(key, value)| (key, value)))

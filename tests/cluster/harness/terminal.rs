@@ -20,16 +20,16 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 /// A shell with the programs that a user of one deployer has.
 pub(crate) struct Terminal {
-    /// The bundle's folder, where its user stands.
-    bundle: PathBuf,
+    /// The folder in which its user stands.
+    folder: PathBuf,
     environment: Vec<(&'static str, String)>,
     #[expect(dead_code, reason = "dropping it ends the server")]
     server: Option<Process>,
 }
 
 impl Terminal {
-    /// Opens it in the folder of a bundle.
-    pub(crate) async fn open(stack: &Stack, kind: Kind, bundle: PathBuf) -> Result<Self> {
+    /// Opens it at home.
+    pub(crate) async fn open(stack: &Stack, kind: Kind) -> Result<Self> {
         let home = stack.helm.directory().join("terminal");
         let bin = home.join("bin");
         fs::create_dir_all(&bin)?;
@@ -52,12 +52,17 @@ impl Terminal {
             ("HOME", home.display().to_string()),
             ("HELMFILE_CACHE_HOME", stack.helm.directory().join("helmfile").display().to_string()),
         ]);
-        Ok(Self { bundle, environment, server })
+        Ok(Self { folder: home, environment, server })
+    }
+
+    /// Goes into the folder of a bundle.
+    pub(crate) fn enter(&mut self, bundle: PathBuf) {
+        self.folder = bundle;
     }
 
     /// What a section of the README.md says to type: one text a block.
     pub(crate) fn blocks(&self, heading: &str) -> Result<Vec<String>> {
-        let page = fs::read_to_string(self.bundle.join("README.md"))?;
+        let page = fs::read_to_string(self.folder.join("README.md"))?;
         let section = page.split("\n## ").find(|section| section.lines().next() == Some(heading));
         let section = section.with_context(|| format!("no section `{heading}` in the README.md"))?;
         let blocks = section.split("\n```sh\n").skip(1);
@@ -70,7 +75,7 @@ impl Terminal {
     pub(crate) async fn run(&self, block: &str) -> Result<String> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "sh", "-euc", block]);
-        command.envs(self.environment.iter().map(|(key, value)| (*key, value.as_str()))).current_dir(&self.bundle);
+        command.envs(self.environment.iter().map(|(key, value)| (*key, value.as_str()))).current_dir(&self.folder);
         let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.context("running sh")?;
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         eprintln!("$ {}\n{said}", block.replace('\n', "\n$ "));

@@ -25,8 +25,8 @@ use crate::harness::tools::program;
 const BUSY: [&str; 2] = ["is in the middle of another operation", "another operation (install/upgrade/rollback) is in progress"];
 /// The signal that nobody can handle (POSIX).
 const SIGKILL: i32 = 9;
-/// The records of a release that a killed client has left unfinished, as `deploy.sh` and the README of `helmfile` name them.
-const UNFINISHED: &str = "status in (pending-install,pending-upgrade,pending-rollback)";
+/// The Secrets of the revisions of a release that a killed client has left pending, as `deploy.sh` and the README of `helmfile` name them.
+const PENDING: &str = "status in (pending-install,pending-upgrade,pending-rollback)";
 
 /// A client, its bundles, and the runs that it has had.
 pub(crate) struct Client {
@@ -108,30 +108,30 @@ impl Client {
     }
 
     async fn go_on(&self, stack: &Stack, hook: &HookRelease<'_>) -> Result<&'static str> {
-        let unfinished = Self::release(stack, hook).await?.starts_with("pending");
-        if unfinished {
+        let pending = Self::release(stack, hook).await?.starts_with("pending");
+        if pending {
             self.begin(stack, Some(hook.name())).await?;
             ensure!(self.ended().await? == Outcome::Failed, "a release was not finished, and nobody minds");
             let log = self.log().await;
             ensure!(BUSY.iter().any(|busy| log.contains(busy)), "it is not said that the release was not finished:\n{log}");
-            let selector = format!("owner=helm,name={},{UNFINISHED}", hook.name());
+            let selector = format!("owner=helm,name={},{PENDING}", hook.name());
             // helmfile's own words are Helm's; what to do stands in the README.
             let told = if self.kind == Kind::Helmfile { fs::read_to_string(self.bundle().join("README.md"))? } else { log };
-            let general = format!("owner=helm,name=RELEASE,{UNFINISHED}");
+            let general = format!("owner=helm,name=RELEASE,{PENDING}");
             ensure!(told.contains(&selector) || told.contains(&general), "it is not said what to do:\n{told}");
             let secrets = Api::<Secret>::namespaced(stack.client.clone(), hook.namespace());
-            let unfinished = ListParams::default().labels(&selector);
-            let number = secrets.list(&unfinished).await?.items.len();
-            ensure!(number == 1, "{number} records are selected");
-            secrets.delete_collection(&DeleteParams::default(), &unfinished).await?;
+            let pending = ListParams::default().labels(&selector);
+            let number = secrets.list(&pending).await?.items.len();
+            ensure!(number == 1, "{number} Secrets are selected");
+            secrets.delete_collection(&DeleteParams::default(), &pending).await?;
         }
         self.begin(stack, Some(hook.name())).await?;
         self.wait(stack, Outcome::Succeeded).await?;
-        Ok(match (self.kind == Kind::Helmfile, unfinished) {
+        Ok(match (self.kind == Kind::Helmfile, pending) {
             (true, false) => "`helmfile sync`",
-            (true, true) => "delete the unfinished record (README.md), `helmfile sync`",
+            (true, true) => "delete the Secret of the pending revision (README.md), `helmfile sync`",
             (false, false) => "`deploy.sh --from RELEASE`",
-            (false, true) => "delete the unfinished record (`deploy.sh` says how), `deploy.sh --from RELEASE`",
+            (false, true) => "delete the Secret of the pending revision (`deploy.sh` says how), `deploy.sh --from RELEASE`",
         })
     }
 
@@ -147,7 +147,7 @@ impl Client {
             self.begin(stack, None).await?;
             self.wait(stack, Outcome::Succeeded).await?;
         }
-        Ok("it waits in `gpu-operator-pre` for the first; if it stops at a release that the first has in hand, it is run again")
+        Ok("it waits in `gpu-operator-pre` for the first; if it stops at a release that the first is upgrading: run it again")
     }
 }
 
@@ -197,10 +197,10 @@ impl Deployer for Client {
         async move { self.runs.lock().await.last_mut().context("nothing was handed over yet")?.kill().await }.boxed_local()
     }
 
-    fn interrupt(&self) -> Told<'_, bool> {
+    fn interrupt(&self) -> Told<'_> {
         async move {
-            let runs = self.runs.lock().await;
-            runs.last().context("nothing was handed over yet")?.interrupt().await.map(|()| true)
+            let mut runs = self.runs.lock().await;
+            runs.last_mut().context("nothing was handed over yet")?.interrupt().await
         }
         .boxed_local()
     }

@@ -21,6 +21,12 @@ pub(super) fn replace(bundle: &Path, name: &str, from: &str, to: &str) -> Result
     edit(bundle, name, |text| text.replace(from, to))
 }
 
+/// The same: in the lines that begin so, what comes after.
+pub(super) fn set_lines(bundle: &Path, name: &str, begin: &str, end: &str) -> Result<()> {
+    let set = |line: &str| if line.starts_with(begin) { format!("{begin}{end}\n") } else { line.to_owned() };
+    edit(bundle, name, |text| text.split_inclusive('\n').map(set).collect())
+}
+
 /// Takes each file of this name away.
 pub(super) fn remove(bundle: &Path, name: &str) -> Result<()> {
     Ok(named(bundle, name)?.iter().try_for_each(fs::remove_file)?)
@@ -31,12 +37,15 @@ pub(super) fn replace_driver(bundle: &Path, from: &str, to: &str) -> Result<()> 
     replace(bundle, "*-gpu-operator/values.yaml", from, to)
 }
 
-/// Argo CD tries a hook that failed again twice, after a minute and more: the Applications' own setting. Here it tries so often, and soon.
-pub(super) fn try_again_soon(bundle: &Path, times: usize) -> Result<()> {
-    let soon = |text: &str| text.replace("limit: 2\n", &format!("limit: {times}\n")).replace("\"1m\"", "\"5s\"");
+/// Argo CD tries a hook that failed again twice, after a minute and more: the Applications' own setting. Here it does once, and soon. (A
+/// limit of 0 is dropped by it, as everything that says nothing.)
+pub(super) fn try_again_soon(bundle: &Path) -> Result<()> {
     for folder in ["apps", "templates"].into_iter().filter(|folder| bundle.join(folder).is_dir()) {
-        edit(bundle, &format!("{folder}/*-pre.yaml"), soon)?;
-        edit(bundle, &format!("{folder}/*-post.yaml"), soon)?;
+        for hook in ["pre", "post"] {
+            let file = format!("{folder}/*-{hook}.yaml");
+            replace(bundle, &file, "limit: 2\n", "limit: 1\n")?;
+            replace(bundle, &file, "duration: \"1m\"", "duration: \"5s\"")?;
+        }
     }
     Ok(())
 }

@@ -37,11 +37,12 @@ async fn leaving(kind: Kind) -> Result<()> {
         stack.add_gpu_nodes(NODES).await?;
         let stack = &*stack;
         let deployer = kind.start(stack).await?;
-        let terminal = Terminal::open(stack, kind, deployer.bundle()).await?;
+        let mut terminal = Terminal::open(stack, kind).await?;
         let before = Census::take(&stack.client).await?;
         deployer.deploy(stack, &Ask::old(NODES)).await?;
         deployer.wait(stack, Outcome::Succeeded).await?;
         let standing = Census::take(&stack.client).await?.since(&before);
+        terminal.enter(deployer.bundle());
         let mut blocks = terminal.blocks("Removing it")?;
         let by_hand = blocks.pop();
 
@@ -91,7 +92,7 @@ fn is_kept(name: &str) -> bool {
     name.starts_with("CustomResourceDefinition ") || name.starts_with("Namespace ")
 }
 
-/// Helm's record of what `undeploy.sh` leaves in place.
+/// Helm's release Secrets of what `undeploy.sh` leaves in place.
 fn is_record(kind: Kind, name: &str) -> bool {
     let is_of = |release: &str| name.contains(&format!("/sh.helm.release.v1.{release}.v"));
     matches!(kind, Kind::Helm3 | Kind::Helm4) && name.starts_with("Secret ") && RELEASES.into_iter().any(is_of)

@@ -39,7 +39,8 @@ async fn moving(to: Kind) -> Result<()> {
 
         let deployer = to.start(stack).await?;
         deployer.deploy(stack, &ask).await?;
-        let terminal = Terminal::open(stack, to, deployer.bundle()).await?;
+        let mut terminal = Terminal::open(stack, to).await?;
+        terminal.enter(deployer.bundle());
         let mut blocks = if has_steps(to) { terminal.blocks("Taking over from Helm")? } else { Vec::new() };
         let forget = blocks.pop();
         for block in blocks {
@@ -55,16 +56,16 @@ async fn moving(to: Kind) -> Result<()> {
 
         let written = records(&after);
         if let Some(forget) = forget {
-            ensure!(written == secrets, "nobody goes on with Helm's records: {secrets} before, {written} now");
+            ensure!(written == secrets, "nobody goes on with Helm's release Secrets: {secrets} before, {written} now");
             terminal.run(&forget).await?;
             let forgotten = Census::take(&stack.client).await?;
             ensure!(records(&forgotten) == 0, "Helm has forgotten all: {forgotten:#?}");
             let gone: Vec<String> = after.since(&forgotten).into_iter().filter(|name| !name.starts_with("Secret ")).collect();
-            ensure!(gone.is_empty(), "nothing but Helm's records goes: {gone:#?}");
-            cells.note("Helm's records", "stale, to be deleted by hand");
+            ensure!(gone.is_empty(), "nothing but Helm's release Secrets goes: {gone:#?}");
+            cells.note("Helm's release Secrets", "stale, to be deleted by hand");
         } else {
             ensure!(written == 2 * secrets, "each release is upgraded once: {secrets} records before, {written} now");
-            cells.note("Helm's records", "go on: one upgrade of each release");
+            cells.note("Helm's release Secrets", "go on: one upgrade of each release");
         }
 
         let begin = Timestamp::now();
@@ -82,7 +83,7 @@ fn records(census: &Census) -> usize {
     census.of("Secret", HELM_RECORD).filter(|name| !name.starts_with("Secret argocd/")).count()
 }
 
-/// Whether the README.md says more than to deploy the bundle: other programs go on with Helm's records.
+/// Whether the README.md says more than to deploy the bundle: other programs go on with Helm's release Secrets.
 fn has_steps(to: Kind) -> bool {
     matches!(to, Kind::ArgoCd | Kind::ArgoCdHelm)
 }

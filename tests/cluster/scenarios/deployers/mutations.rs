@@ -15,11 +15,13 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
 
 use super::change::{ALL, OPERATOR, changed};
-use super::editor::{edit, remove, replace, replace_driver};
+use super::editor::{remove, replace, replace_driver, set_lines};
 use super::for_each_deployer;
 
 const DEADLINE: Duration = Duration::from_mins(12);
 const NODES: usize = 2;
+/// A driver that no release of the fleet has.
+const OTHER: &str = "580.105.09";
 
 for_each_deployer!(without_a_trigger, argocd ArgoCd);
 
@@ -64,25 +66,23 @@ mod waiting_for_objects {
     async fn story(kind: Kind) -> Result<()> {
         let wait = |bundle: &Path| {
             if bundle.join("deploy.sh").is_file() {
-                let wait =
-                    |text: &str| text.replace("set -- upgrade --install", "set -- upgrade --install --wait").replace(" 600 ", " 30 ");
-                return edit(bundle, "deploy.sh", wait);
+                replace(bundle, "deploy.sh", "set -- upgrade --install", "set -- upgrade --install --wait")?;
+                return replace(bundle, "deploy.sh", " 600 ", " 30 ");
             }
-            let wait = |text: &str| text.replace("disableWait: true", "disableWait: false").replace("timeout: 10m", "timeout: 30s");
-            edit(bundle, "releases/*-gpu-operator.yaml", wait)
+            let operator = "releases/*-gpu-operator.yaml";
+            replace(bundle, operator, "disableWait: true", "disableWait: false")?;
+            replace(bundle, operator, "timeout: 10m", "timeout: 30s")
         };
         broken("waits", kind, wait, async |stack, deployer, ask| {
             let whole = Ask { gpu_driver: json!({"mode": "drive"}), ..Ask::old(NODES) };
             changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &whole).await).await.context("the install")?;
-            stack.set_driver(NEW.driver).await?;
-            let new = whole.with(&NEW);
-            changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await.context("without waiting")?;
-            stack.set_driver(OLD.driver).await?;
-            let waiting = Ask { afterwards: ask.afterwards, ..whole };
-            fails(
-                changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &waiting).await).await,
-                "Failed, and not Succeeded",
-            )
+            let [first, second] = [NEW.driver, OTHER].map(|driver| Ask { driver, ..whole.clone() });
+            stack.set_driver(first.driver).await?;
+            changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &first).await).await.context("without waiting")?;
+            stack.set_driver(second.driver).await?;
+            let waiting = Ask { afterwards: ask.afterwards, ..second };
+            let seen = changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &waiting).await).await;
+            fails(seen, "ClusterPolicy/cluster-policy")
         })
         .await
     }
@@ -117,12 +117,7 @@ mod timeout_below_the_budget {
 
     /// Helm gives up on a Job that is still at work.
     async fn story(kind: Kind) -> Result<()> {
-        let short = |bundle: &Path| {
-            edit(bundle, "helmfile.yaml", |text| {
-                let line = |line| if str::starts_with(line, "    timeout:") { "    timeout: 2" } else { line };
-                text.lines().map(line).collect::<Vec<_>>().join("\n")
-            })
-        };
+        let short = |bundle: &Path| set_lines(bundle, "helmfile.yaml", "    timeout:", " 2");
         broken("timeout", kind, short, async |stack, deployer, ask| {
             fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "Failed, and not Succeeded")
         })

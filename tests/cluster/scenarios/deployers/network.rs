@@ -66,13 +66,12 @@ async fn network_road(kind: Kind) -> Result<()> {
         }
         ensure!(deleted.len() == drivers.len(), "only network drivers were replaced, each once: {deleted:#?}");
         cells.note("network drivers", "each replaced once");
-        let order = if kind.keeps_order() {
-            check_order(stack, &hooks[1], begin)?;
-            "upgraded after the network hook"
-        } else {
-            "upgraded at once; its hook waits for what it needs"
-        };
-        cells.note("GPU operator", order);
+        let after = is_after(stack, &hooks[1], begin)?;
+        ensure!(after || !kind.keeps_order(), "the GPU operator was upgraded before the network's hook had ended");
+        cells.note(
+            "GPU operator",
+            if after { "upgraded after the network hook" } else { "upgraded at once; its hook waits for what it needs" },
+        );
         cells.check()
     })
     .await
@@ -115,14 +114,13 @@ async fn check_network(stack: &Stack, release: Network) -> Result<()> {
     Ok(())
 }
 
-/// The GPU operator is not touched before the network's hook has ended, so that no GPU driver goes while a network driver does.
-fn check_order(stack: &Stack, network: &HookRelease<'_>, since: Timestamp) -> Result<()> {
+/// Whether the GPU operator is not touched before the network's hook has ended, so that no GPU driver goes while a network driver does.
+fn is_after(stack: &Stack, network: &HookRelease<'_>, since: Timestamp) -> Result<bool> {
     let end = network.requests(since)?.last().context("the network's hook did nothing")?.time;
     let touched = |request: &&Request| is_operator(request) && request.time >= since;
     let requests = stack.audit.by_user("admin")?;
     let first = requests.iter().find(touched).context("nobody has upgraded the GPU operator")?;
-    ensure!(first.time > end, "the GPU operator was upgraded at {}, the network's hook ended at {end}", first.time);
-    Ok(())
+    Ok(first.time > end)
 }
 
 /// Somebody changes the GPU operator itself.

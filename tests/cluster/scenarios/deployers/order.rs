@@ -94,7 +94,7 @@ fn touched(stack: &Stack, resource: &str, namespace: &str, begin: Timestamp) -> 
 
 /// The operator's chart cannot be fetched; the values of its upgrade are there.
 async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) -> Result<()> {
-    const ROW: &str = "operator's chart not to be had";
+    const ROW: &str = "operator chart cannot be fetched";
     let kind = deployer.kind();
     let begin = Timestamp::now();
     stack.withhold("gpu-operator", LATER.0, true)?;

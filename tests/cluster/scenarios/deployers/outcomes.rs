@@ -27,17 +27,19 @@ use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version
 use crate::harness::wait::until;
 
 use super::change::is_replacement;
-use super::editor::{edit, try_again_soon};
+use super::editor::{set_lines, try_again_soon};
 use super::{for_each_deployer, hooks};
 
 for_each_deployer!(outcomes);
 
-/// Nine deployments, on a busy machine.
+/// Ten deployments, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(30);
 const LIMIT: Duration = Duration::from_mins(4);
 const NODES: usize = 2;
 /// The drivers that are deployed one after another.
 const DRIVERS: [&str; 3] = [NEW.driver, "580.105.09", OLD.driver];
+/// The way on where a deployment has succeeded.
+const NOTHING: &str = "not needed";
 /// How the names of driver pods begin.
 const DRIVER_PODS: &str = "nvidia-driver-daemonset-";
 /// Milliseconds that a driver takes.
@@ -46,8 +48,8 @@ const QUICK: (u64, u64) = (300, 900);
 const SLOW: (u64, u64) = (8_000, 8_001);
 /// The same where somebody comes meanwhile.
 const SLOWER: (u64, u64) = (15_000, 15_001);
-/// The smallest budget in seconds that the hook's chart takes: the work has half of it.
-const SMALL: &str = "  budgetSeconds: 94";
+/// The end of the line that gives the hook the smallest budget, in seconds, that its chart takes: the work has half of it.
+const SMALL_BUDGET: &str = " 94";
 /// Milliseconds for a driver, so that two nodes one after the other take longer than that half.
 const SLOWEST: (u64, u64) = (30_000, 30_001);
 
@@ -58,7 +60,15 @@ async fn outcomes(kind: Kind) -> Result<()> {
         let stack = &*stack;
         let deployer = kind.start(stack).await?;
         let [_, hook, _] = hooks(stack);
-        let story = Story { stack, deployer: &*deployer, hook, nodes, cells: Cells::new("outcomes", kind), rounds: Cell::new(0) };
+        let story = Story {
+            stack,
+            deployer: &*deployer,
+            hook,
+            nodes,
+            cells: Cells::new("outcomes", kind),
+            recovery: Cells::new("recovery", kind),
+            rounds: Cell::new(0),
+        };
         story.success().await.context("success")?;
         story.pod_killed().await.context("the hook's pod is killed")?;
         story.deployer_killed().await.context("the deployer is killed")?;
@@ -68,7 +78,8 @@ async fn outcomes(kind: Kind) -> Result<()> {
         story.hook_fails().await.context("the hook fails")?;
         story.budget_exceeded().await.context("the budget is exceeded")?;
         story.node_lost().await.context("the hook's node is lost")?;
-        story.cells.check()
+        story.cells.check()?;
+        story.recovery.check()
     })
     .await
 }
@@ -79,7 +90,10 @@ struct Story<'a> {
     /// The hook in whose work everything happens: the one after the operator.
     hook: HookRelease<'a>,
     nodes: Vec<String>,
+    /// What the deployer shows when it has come to an end.
     cells: Cells,
+    /// What brings everything to a good end then.
+    recovery: Cells,
     rounds: Cell<usize>,
 }
 
@@ -97,7 +111,7 @@ impl Story<'_> {
     async fn success(&self) -> Result<()> {
         self.deployer.deploy(self.stack, &ask()).await?;
         self.deployer.wait(self.stack, Outcome::Succeeded).await?;
-        self.note("success", None).await?;
+        self.cells.note("success", self.said().await?);
         ensure!(self.stack.plugins().await?.len() == NODES, "a plugin on every node");
         Ok(())
     }
@@ -122,18 +136,18 @@ impl Story<'_> {
         let round = self.begin(SLOW).await?;
         self.at_work(&round).await?;
         self.deployer.kill().await?;
-        self.end("deployer killed", &round).await
+        self.end("client killed, controller restarted", &round).await
     }
 
     async fn interrupted(&self) -> Result<()> {
         const ROW: &str = "client interrupted (Ctrl-C)";
         if !self.deployer.kind().is_client() {
-            self.cells.note(ROW, "–");
+            self.note(ROW, "–".to_owned(), "–");
             return Ok(());
         }
         let round = self.begin(SLOW).await?;
         self.at_work(&round).await?;
-        ensure!(self.deployer.interrupt().await?, "nobody was interrupted");
+        self.deployer.interrupt().await?;
         self.end(ROW, &round).await
     }
 
@@ -153,7 +167,8 @@ impl Story<'_> {
                 // Whether a request of its controller falls into the outage is chance.
                 self.deployer.wait(self.stack, Outcome::Succeeded).await?;
                 self.check(&round).await?;
-                self.note("API server restarted", Some("it goes on, or tries again by itself")).await
+                self.note("API server restarted", self.said().await?, "by itself, if it was disturbed at all");
+                Ok(())
             }
         }
     }
@@ -165,7 +180,8 @@ impl Story<'_> {
         let second = self.begin(QUICK).await?;
         let how = self.deployer.finish(self.stack).await?;
         self.check(&Round { driver: second.driver, drivers: 2 * NODES, ..first }).await?;
-        self.note("second deployment meanwhile", Some(how)).await
+        self.note("second deployment while the first runs", self.said().await?, how);
+        Ok(())
     }
 
     /// A driver crashes, and its node is given up.
@@ -229,29 +245,26 @@ impl Story<'_> {
 
     /// Waits for the end, does what is to be done if it is no good one, and looks at what has come of it all.
     async fn end(&self, row: &'static str, round: &Round) -> Result<()> {
-        let how = match self.deployer.end(self.stack).await? {
-            Outcome::Succeeded => None,
-            Outcome::Failed => Some(Failed { said: self.said().await?, recovery: self.deployer.recover(self.stack, &self.hook).await? }),
+        let ended = self.deployer.end(self.stack).await?;
+        let said = self.said().await?;
+        let how = match ended {
+            Outcome::Succeeded if self.hook.firings(round.begin)? > 1 => "by itself",
+            Outcome::Succeeded => NOTHING,
+            Outcome::Failed => self.deployer.recover(self.stack, &self.hook).await?,
         };
         self.check(round).await?;
-        match how {
-            None => self.note(row, (self.hook.firings(round.begin)? > 1).then_some("it tries again by itself")).await,
-            Some(failed) => {
-                let cell = format!("{}; {}: {}", failed.said, failed.recovery, self.said().await?);
-                self.cells.note(row, cell);
-                Ok(())
-            }
-        }
+        self.note(row, said, how);
+        Ok(())
     }
 
+    /// What it shows of the hook's release.
     async fn said(&self) -> Result<String> {
         self.deployer.says(self.stack, &self.hook).await
     }
 
-    async fn note(&self, row: &'static str, how: Option<&str>) -> Result<()> {
-        let said = self.said().await?;
-        self.cells.note(row, how.map_or_else(|| said.clone(), |how| format!("{how}: {said}")));
-        Ok(())
+    fn note(&self, row: &'static str, said: String, how: &str) {
+        self.cells.note(row, said);
+        self.recovery.note(row, how);
     }
 
     /// Every node has the driver and a plugin that serves it, nothing was done twice, and nothing is left.
@@ -290,20 +303,11 @@ impl Story<'_> {
 
 /// What is deployed: Argo CD's Applications try again soon.
 fn ask() -> Ask {
-    Ask { afterwards: |bundle| try_again_soon(bundle, 1), ..Ask::old(NODES) }
+    Ask { afterwards: try_again_soon, ..Ask::old(NODES) }
 }
 
 /// The same, and the hook gets the smallest budget.
 fn small_budget(bundle: &Path) -> Result<()> {
-    try_again_soon(bundle, 1)?;
-    edit(bundle, "*-gpu-operator-post/rollout.yaml", |text| {
-        let line = |line: &str| if line.starts_with("  budgetSeconds:") { SMALL.to_owned() } else { line.to_owned() };
-        text.lines().map(line).collect::<Vec<_>>().join("\n")
-    })
-}
-
-/// How a deployment failed, and what was done about it.
-struct Failed {
-    said: String,
-    recovery: &'static str,
+    try_again_soon(bundle)?;
+    set_lines(bundle, "*-gpu-operator-post/rollout.yaml", "  budgetSeconds:", SMALL_BUDGET)
 }

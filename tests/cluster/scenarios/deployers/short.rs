@@ -33,8 +33,7 @@ async fn short(kind: Kind) -> Result<()> {
         let deployer = kind.start(stack).await?;
         let deployer = &*deployer;
 
-        // Argo CD does not keep a limit of no more tries.
-        let old = Ask { afterwards: |bundle| try_again_soon(bundle, 1), ..Ask::old(NODES) };
+        let old = Ask { afterwards: try_again_soon, ..Ask::old(NODES) };
         changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &old).await).await?;
         let new = old.with(&NEW);
         changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await?;

@@ -37,9 +37,9 @@ async fn triggers(kind: Kind) -> Result<()> {
         table.row("first install", ALL, 0, async || deployer.deploy(stack, &old).await).await?;
         table.row("nothing changed", NONE, 0, async || deployer.hand_over(stack, "Nothing has changed").await).await?;
         if kind.is_client() {
-            table.cells.note("looked at by hand", "–");
+            table.cells.note("refreshed by hand, nothing changed", "–");
         } else {
-            table.row("looked at by hand", NONE, 0, async || deployer.look(stack).await.map(drop)).await?;
+            table.row("refreshed by hand, nothing changed", NONE, 0, async || deployer.look(stack).await.map(drop)).await?;
         }
 
         let policy = Ask { max_unavailable: "100%", ..old.clone() };
@@ -51,12 +51,12 @@ async fn triggers(kind: Kind) -> Result<()> {
             replace_driver(&deployer.bundle(), OLD.driver, EDITED)?;
             deployer.hand_over(stack, "Another driver, by hand").await
         };
-        table.row("values edited, not rendered", OPERATOR, NODES, edit).await?;
+        table.row("values.yaml edited in the bundle", OPERATOR, NODES, edit).await?;
         let driver = Ask { driver: NEW.driver, ..image.clone() };
         table.row("driver version bumped", OPERATOR, NODES, async || deployer.deploy(stack, &driver).await).await?;
         let chart = Ask { chart: NEW.chart, ..driver.clone() };
         table.row("operator chart bumped", OPERATOR, NODES, async || deployer.deploy(stack, &chart).await).await?;
-        table.row("back to the previous bundle", OPERATOR, NODES, async || deployer.deploy(stack, &driver).await).await?;
+        table.row("previous bundle deployed again", OPERATOR, NODES, async || deployer.deploy(stack, &driver).await).await?;
         table.cells.check()
     })
     .await

@@ -83,9 +83,11 @@ fn policy(observed: &Observed) -> Policy {
     }
 }
 
-/// The nodes with a driver pod; `None`: the DaemonSet wants more pods than there are.
+/// The nodes with a driver pod; `None`: the DaemonSet wants more pods than there are, or nobody knows its newest revision (garbage
+/// collection takes it before the pods).
 fn entries(observed: &Observed, script: &Script) -> Option<Vec<Entry>> {
     let Some(daemon_set) = observed.daemon_set(Operand::Driver) else { return Some(Vec::new()) };
+    observed.newest_revision(Operand::Driver)?;
     let desired = daemon_set.status.as_ref().map_or(0, |status| status.desired_number_scheduled);
     let mut entries = Vec::new();
     for node in &observed.gpu_nodes {
