@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use crate::root;
 
 const PAGE: &str = "docs/deployers.md";
+/// Shows one of the tables too.
+const README: &str = "README.md";
 const SEEN: &str = "tests/data/deployers.json";
 /// The columns, in the page's order.
 const DEPLOYERS: [&str; 6] = ["Helm 3", "Helm 4", "helmfile", "Flux", "Argo CD", "argocd-helm"];
@@ -125,8 +127,6 @@ fn the_page_shows_all_that_was_seen() {
     let seen = seen();
     let names = |table: &Table| table.name.to_owned();
     assert_eq!(seen.keys().cloned().collect::<BTreeSet<_>>(), TABLES.iter().map(names).collect(), "tables of {SEEN}");
-    let page = std::fs::read_to_string(root(PAGE)).unwrap();
-    let mut wanted = page.clone();
     for table in TABLES {
         let rows = &seen[table.name];
         let known: BTreeSet<&str> = rows.keys().map(String::as_str).collect();
@@ -140,14 +140,24 @@ fn the_page_shows_all_that_was_seen() {
                 table.name
             );
         }
+    }
+    check(PAGE, TABLES, &seen);
+    check(README, &TABLES[..1], &seen);
+}
+
+/// A page with tables shows them as they are.
+fn check(name: &str, tables: &[Table], seen: &Seen) {
+    let page = std::fs::read_to_string(root(name)).unwrap();
+    let mut wanted = page.clone();
+    for table in tables {
         let begin = format!("<!-- table: {} -->\n", table.name);
-        let (before, rest) = wanted.split_once(&begin).unwrap_or_else(|| panic!("{PAGE} has no `{}`", begin.trim_end()));
-        let (_, after) = rest.split_once(END).unwrap_or_else(|| panic!("{PAGE} has no `{END}` after `{}`", begin.trim_end()));
-        wanted = format!("{before}{begin}{}{END}{after}", markdown(table, rows));
+        let (before, rest) = wanted.split_once(&begin).unwrap_or_else(|| panic!("{name} has no `{}`", begin.trim_end()));
+        let (_, after) = rest.split_once(END).unwrap_or_else(|| panic!("{name} has no `{END}` after `{}`", begin.trim_end()));
+        wanted = format!("{before}{begin}{}{END}{after}", markdown(table, &seen[table.name]));
     }
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(root(PAGE), wanted).unwrap();
+        std::fs::write(root(name), wanted).unwrap();
     } else {
-        assert!(page == wanted, "{PAGE} does not show what {SEEN} says: UPDATE=1 cargo test --test docs");
+        assert!(page == wanted, "{name} does not show what {SEEN} says: UPDATE=1 cargo test --test docs");
     }
 }

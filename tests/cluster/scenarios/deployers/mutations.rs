@@ -82,7 +82,7 @@ mod waiting_for_objects {
             stack.set_driver(second.driver).await?;
             let waiting = Ask { afterwards: ask.afterwards, ..second };
             let seen = changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &waiting).await).await;
-            fails(seen, "ClusterPolicy/cluster-policy")
+            fails(seen, "/cluster-policy")
         })
         .await
     }
@@ -119,7 +119,7 @@ mod timeout_below_the_budget {
     async fn story(kind: Kind) -> Result<()> {
         let short = |bundle: &Path| set_lines(bundle, "helmfile.yaml", "    timeout:", " 2");
         broken("timeout", kind, short, async |stack, deployer, ask| {
-            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "Failed, and not Succeeded")
+            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, "context deadline exceeded")
         })
         .await
     }
