@@ -9,6 +9,7 @@ pub mod completions;
 pub mod device_plugin;
 pub mod format;
 pub mod hook;
+pub mod man;
 pub mod printer;
 pub mod recipe;
 pub mod simulate;
@@ -33,7 +34,7 @@ enum Command {
     /// their time, training pods that are evicted and come back on other nodes, caches that lag behind. Everything follows from the seed: the
     /// same on every machine. Times are drawn for each node by its name, so another policy meets the same nodes.
     ///
-    /// What is simulated is the mode `drive`. In `observe`, `assist` and `steer` NVIDIA's controller does the work; those are refused.
+    /// In mode `drive` the engine does the work; in `observe`, `assist` and `steer` a model of NVIDIA's controller does, in fleets of up to 1,000 nodes.
     Simulate(simulate::Arguments),
     /// Check configurations of NVIDIA's device plugin.
     DevicePlugin(device_plugin::Arguments),
@@ -41,6 +42,10 @@ enum Command {
     ///
     /// For bash: `source <(gpu-rollout completions bash)`, also in ~/.bashrc.
     Completions(completions::Arguments),
+    /// Write a manual page for each command into a directory.
+    ///
+    /// For one user: `gpu-rollout man ~/.local/share/man/man1`, then `man gpu-rollout`.
+    Man(man::Arguments),
     /// What the bundle's hook Job runs inside the cluster.
     Hook(hook::Arguments),
 }
@@ -54,6 +59,7 @@ impl Arguments {
             Command::Simulate(arguments) => arguments.run(printer),
             Command::DevicePlugin(arguments) => arguments.run(printer),
             Command::Completions(arguments) => arguments.run(printer),
+            Command::Man(arguments) => arguments.run(printer),
             Command::Hook(arguments) => arguments.run(printer),
         }
     }

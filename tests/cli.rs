@@ -174,3 +174,19 @@ fn help() {
         });
     }
 }
+
+#[test]
+fn completions_and_manual_pages_are_of_all_commands() {
+    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef gpu-rollout"), ("fish", "complete -c gpu-rollout")] {
+        let script = run(&["completions", shell], "", &[]);
+        assert!(script.starts_with("exit 0") && script.contains(word) && script.contains("device-plugin"), "{script}");
+    }
+    let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
+    let pages = folder.path().join("share/man1");
+    program().arg("man").arg(&pages).assert().success();
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).expect("a page");
+    assert!(page("gpu-rollout.1").contains("gpu\\-rollout\\-bundle(1)"), "{}", page("gpu-rollout.1"));
+    assert!(page("gpu-rollout-bundle-render.1").contains("\\-\\-hook\\-image"), "options are explained");
+    let bad = run(&["man", "file/man1"], "", &[("file", "")]);
+    assert!(bad.starts_with("exit 1\n") && bad.contains("unable to write manual pages into file/man1"), "{bad}");
+}

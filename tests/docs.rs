@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 mod docs {
+    mod cli;
     mod conformance;
     mod deployers;
     mod device_plugin;

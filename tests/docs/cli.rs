@@ -1,0 +1,41 @@
+//! `docs/cli.md` is what `--help` says of every command. `UPDATE=1` writes it anew.
+
+use std::fmt::Write as _;
+
+use clap::{Command, CommandFactory as _};
+use gpu_rollout::cli::Arguments;
+
+use crate::root;
+
+const PAGE: &str = "docs/cli.md";
+const HEAD: &str = "# Commands
+
+What `--help` says, for every command; `-h` is shorter. Manual pages: `gpu-rollout man DIRECTORY`; completion: `gpu-rollout completions SHELL`. Data goes to standard output, words for
+people to standard error. What exit codes mean, and what to do: [exit-codes.md](exit-codes.md).
+";
+
+#[test]
+fn the_page_says_what_help_says() {
+    let mut wanted = HEAD.to_owned();
+    // As wide as on a terminal that is wide enough, and with nothing of whoever runs the test.
+    let mut command = Arguments::command().term_width(100).disable_help_subcommand(true);
+    command.build();
+    describe(&command, &mut wanted);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root(PAGE), wanted).unwrap();
+    } else {
+        let page = std::fs::read_to_string(root(PAGE)).unwrap_or_default();
+        assert!(page == wanted, "{PAGE} does not say what --help says: UPDATE=1 cargo test --test docs");
+    }
+}
+
+/// A command, then those under it.
+fn describe(command: &Command, page: &mut String) {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let help = command.clone().mut_args(|argument| argument.hide_env_values(true)).render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()).unwrap();
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        describe(inner, page);
+    }
+}
