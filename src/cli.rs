@@ -2,17 +2,28 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::console::change::Wish;
 use crate::contract::exit::ExitCode;
 
+mod advice;
 pub mod bundle;
+pub mod cluster;
 pub mod completions;
+pub mod consent;
 pub mod device_plugin;
 pub mod format;
 pub mod hook;
 pub mod man;
+pub mod pause;
+pub mod preflight;
 pub mod printer;
 pub mod recipe;
 pub mod simulate;
+pub mod status;
+mod table;
+mod time;
+pub mod why;
+pub mod wish;
 
 /// Rolls GPU fleets out on Kubernetes: turns a recipe into a bundle for your deployer, and is the hook that every bundle carries.
 #[derive(Debug, Parser)]
@@ -36,6 +47,43 @@ enum Command {
     ///
     /// In mode `drive` the engine does the work; in `observe`, `assist` and `steer` a model of NVIDIA's controller does, in fleets of up to 1,000 nodes.
     Simulate(simulate::Arguments),
+    /// Show how the rollouts of a cluster stand: each node, what it waits for, since when, and what to do.
+    ///
+    /// Reads the cluster and changes nothing. It works beside NVIDIA's controllers without any bundle of ours; where a bundle is deployed it goes
+    /// by what its hook goes by.
+    Status(status::Arguments),
+    /// Say why a node does not move, since when, and what to do about it.
+    ///
+    /// Reads the cluster and changes nothing.
+    Why(why::Arguments),
+    /// Look for what would stand in the way of a rollout: evictions that can never succeed, a second actor, a budget that is too small.
+    ///
+    /// The checks that the hook makes before the operator is upgraded, at any time. Reads the cluster and changes nothing. Ends with 14 if something
+    /// blocks.
+    Preflight(preflight::Arguments),
+    /// Begin with no node any more, until `resume`.
+    ///
+    /// Our hooks see it within a second, and NVIDIA's controllers are kept from the nodes by the skip label. It survives every sync of a deployer. A node whose
+    /// driver is being replaced is finished; nodes in progress whose driver still runs stand still (mode `drive`), and their time does not run.
+    Pause(pause::PauseArguments),
+    /// Let a paused rollout go on where it stopped.
+    Resume(pause::ResumeArguments),
+    /// Leave nodes on the driver that they have: NVIDIA's controllers and our hook pass them over.
+    ///
+    /// Sets the driver's skip label. A node that is being upgraded is finished first.
+    #[command(after_help = "Examples:
+  gpu-rollout skip gpu-3 gpu-4
+  gpu-rollout skip gpu-3 --driver gpu --yes")]
+    Skip(wish::Arguments),
+    /// Take the wish of `skip` back: the nodes' turn comes like any other's.
+    Unskip(wish::Arguments),
+    /// Have nodes tried again whose upgrade failed, when what they failed for is removed.
+    ///
+    /// In mode `drive` the hook does it, also on a node that somebody has cordoned (it stays cordoned); otherwise NVIDIA's controller does.
+    #[command(after_help = "Examples:
+  gpu-rollout retry gpu-3
+  gpu-rollout retry gpu-3 gpu-4 --dry-run")]
+    Retry(wish::Arguments),
     /// Check configurations of NVIDIA's device plugin.
     DevicePlugin(device_plugin::Arguments),
     /// Print a script that lets a shell complete commands and options.
@@ -57,6 +105,14 @@ impl Arguments {
             Command::Recipe(arguments) => arguments.run(printer),
             Command::Bundle(arguments) => arguments.run(printer),
             Command::Simulate(arguments) => arguments.run(printer),
+            Command::Status(arguments) => arguments.run(printer),
+            Command::Why(arguments) => arguments.run(printer),
+            Command::Preflight(arguments) => arguments.run(printer),
+            Command::Pause(arguments) => arguments.run(printer),
+            Command::Resume(arguments) => arguments.run(printer),
+            Command::Skip(arguments) => arguments.run(Wish::Skip, printer),
+            Command::Unskip(arguments) => arguments.run(Wish::Unskip, printer),
+            Command::Retry(arguments) => arguments.run(Wish::Retry, printer),
             Command::DevicePlugin(arguments) => arguments.run(printer),
             Command::Completions(arguments) => arguments.run(printer),
             Command::Man(arguments) => arguments.run(printer),

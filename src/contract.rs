@@ -12,6 +12,7 @@ pub mod duty;
 pub mod exit;
 pub mod mode;
 pub mod names;
+pub mod pause;
 pub mod policy;
 pub mod preflight;
 pub mod record;

@@ -9,6 +9,7 @@ pub mod bundle;
 pub mod catalog;
 pub mod cli;
 pub mod cluster;
+pub mod console;
 pub mod contract;
 pub mod deployer;
 pub mod device_plugin;

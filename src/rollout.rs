@@ -12,6 +12,7 @@ pub mod memory;
 pub mod named;
 pub mod node;
 pub mod observed;
+pub mod pause;
 pub mod plugin;
 pub mod pods;
 pub mod preflight;

@@ -8,3 +8,19 @@ pub enum Format {
     /// One JSON document.
     Json,
 }
+
+/// `-o` of commands that read a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Listing {
+    /// For people, as wide as the terminal.
+    #[default]
+    Text,
+    /// For people: every node, and every column.
+    Wide,
+    /// One JSON document.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// `node/<name>` of the nodes that are not done, a line each.
+    Name,
+}

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::contract::exit::ExitCode;
+use crate::contract::yaml;
 
 /// Where commands write. Tests hand in buffers.
 pub struct Printer {
@@ -47,10 +48,30 @@ impl Printer {
         }
     }
 
+    /// Writes data as one YAML document; the answer is as with [`Self::json`].
+    pub fn yaml(&mut self, value: &impl Serialize) -> ExitCode {
+        match yaml::to_string(value) {
+            Ok(text) => {
+                self.data(&text);
+                ExitCode::Success
+            }
+            Err(error) => {
+                self.error(&format!("unable to write YAML: {error}"), None);
+                ExitCode::Internal
+            }
+        }
+    }
+
     /// Writes a line for people. There is nobody left to tell when standard error fails, so that is not reported.
     pub fn note(&mut self, text: &str) {
         // See above: the only place to report a failing standard error is standard error.
         let _ = writeln!(self.errors, "{text}");
+    }
+
+    /// Asks people something: what they type follows on the same line.
+    pub fn ask(&mut self, question: &str) {
+        // As with a note: there is nowhere else to report it.
+        let _ = write!(self.errors, "{question}").and_then(|()| self.errors.flush());
     }
 
     /// Writes an error and, if there is one, what to do about it.

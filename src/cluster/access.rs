@@ -7,7 +7,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::contract::duty::{Object, Right, Scope, rights};
-use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY};
+use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, PAUSE_NAME};
 use crate::contract::settings::Settings;
 
 use super::call::{CallError, call};
@@ -61,6 +61,7 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
         Object::Job => vec![Some(settings.release.clone())],
         Object::Record => vec![Some(settings.record.clone())],
         Object::Lease => vec![Some(LEASE_NAME.to_owned())],
+        Object::Pauses => vec![Some(PAUSE_NAME.to_owned())],
         Object::OperatorDeployment => vec![Some(settings.operator_deployment().to_owned())],
         Object::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
         Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],

@@ -1,8 +1,12 @@
-//! The Kubernetes client of the hook.
+//! The Kubernetes client: of the hook in its pod, and of a person at a workstation.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use kube::{Client, Config};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+pub use kube::Client;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -10,9 +14,21 @@ pub enum ClientError {
     /// Neither in a cluster nor a kubeconfig.
     #[error("unable to find out how to reach the API server")]
     Config(#[from] kube::config::InferConfigError),
+    /// The kubeconfig, or what was asked of it, cannot be used.
+    #[error("unable to use the kubeconfig")]
+    Kubeconfig(#[from] KubeconfigError),
     /// The client could not be made.
     #[error("unable to make a Kubernetes client")]
     Client(#[from] kube::Error),
+}
+
+/// Which cluster a person means, as with kubectl.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Where {
+    /// The kubeconfig; `None`: `KUBECONFIG`, `~/.kube/config`, or the pod that this runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it; `None`: the current one.
+    pub context: Option<String>,
 }
 
 /// A client from the pod's ServiceAccount, or from a kubeconfig. Opens no connection.
@@ -21,6 +37,25 @@ pub enum ClientError {
 /// Neither is there, or what is there cannot be used.
 pub async fn connect() -> Result<Client, ClientError> {
     from_config(Config::infer().await?)
+}
+
+/// A client for the cluster that a person means, and that cluster's address. Opens no connection.
+///
+/// # Errors
+/// There is no kubeconfig, no such context in it, or what is there cannot be used.
+pub async fn connect_to(cluster: &Where) -> Result<(Client, String), ClientError> {
+    let config = match cluster {
+        Where { kubeconfig: None, context: None } => Config::infer().await?,
+        Where { kubeconfig, context } => {
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            match kubeconfig {
+                Some(path) => Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
+                None => Config::from_kubeconfig(&options).await?,
+            }
+        }
+    };
+    let address = config.cluster_url.to_string();
+    Ok((from_config(config)?, address))
 }
 
 /// A client from what is known of the server. Opens no connection.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
@@ -33,6 +33,39 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How often giving the Lease back is tried.
 const RELEASES: u32 = 3;
+
+/// Who holds the Lease, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The holder: the pod of a hook Job.
+    pub name: String,
+    /// When it took the Lease.
+    pub acquired: Option<Timestamp>,
+    /// When it last renewed it.
+    pub renewed: Option<Timestamp>,
+    /// When the Lease is over if it is not renewed, by its own clock.
+    pub until: Option<Timestamp>,
+}
+
+/// Who holds the Lease. `None`: nobody does. RBAC: `get` on the Lease.
+///
+/// # Errors
+/// The call failed.
+pub async fn holder(client: &Client) -> Result<Option<Holder>, CallError> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let lease = match call(api.get(LEASE_NAME)).await {
+        Ok(lease) => lease,
+        Err(CallError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(lease.spec.and_then(|spec| {
+        let name = spec.holder_identity.filter(|name| !name.is_empty())?;
+        let renewed = spec.renew_time.map(|time| time.0);
+        let seconds = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(i64::from(seconds)));
+        let until = renewed.zip(seconds).map(|(renewed, seconds)| renewed.saturating_add(seconds).unwrap_or(Timestamp::MAX));
+        Some(Holder { name, acquired: spec.acquire_time.map(|time| time.0), renewed, until })
+    }))
+}
 
 /// Who wants the Lease, and where.
 #[derive(Clone)]

@@ -16,6 +16,7 @@ use crate::rollout::observed::{
     ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice,
     UpgradePolicy,
 };
+use crate::rollout::pause::Pause;
 use crate::rollout::version::split_image;
 
 use super::object as api;
@@ -90,6 +91,11 @@ pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
         available: status.available_replicas.unwrap_or(0),
         observed: status.observed_generation >= object.metadata.generation,
     })
+}
+
+/// The pauses in their ConfigMap.
+pub fn pauses(object: &core::ConfigMap) -> Option<Vec<Pause>> {
+    Some(object.data.iter().flatten().map(|(key, text)| Pause::read(key, text)).collect())
 }
 
 /// A DaemonSet.

@@ -16,6 +16,7 @@ use crate::contract::duty::Duty;
 use crate::contract::names;
 use crate::contract::settings::Settings;
 use crate::rollout::observed::{self, Observed, Views};
+use crate::rollout::pause::Pause;
 
 use super::cache::{Health, Table};
 use super::call::{CallError, call};
@@ -62,6 +63,7 @@ pub struct Watches {
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
     workloads: WorkloadWatches,
+    pauses: Table<Vec<Pause>>,
     /// What is followed, and whether the server has allowed it.
     followed: Vec<(Shown, Box<dyn Fn() -> Health>)>,
     /// Ends the followers when it is dropped.
@@ -253,6 +255,11 @@ impl Watches {
                 Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), pod()),
                 None => Table::absent(Arc::clone(&changed)),
             },
+            pauses: watch!(
+                Api::<core::ConfigMap>::namespaced(client.clone(), names::LEASE_NAMESPACE),
+                Selection::named(names::PAUSE_NAME),
+                project::pauses
+            ),
             operands: Joined::default(),
             dra,
             device_plugin,
@@ -280,6 +287,7 @@ impl Watches {
             ("driver pods", self.drivers.health()),
             ("toolkit pods", self.toolkits.health()),
             ("validator pods", self.validators.health()),
+            ("the pauses", self.pauses.health()),
         ];
         if let Some(dra) = &self.dra {
             all.extend(dra.daemon_sets.iter().map(|table| ("DRA daemonsets", table.health())));
@@ -341,6 +349,7 @@ impl Watches {
             device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
             validators: self.validators.snapshot(),
             workloads: self.workloads.observed(),
+            pauses: self.pauses.values().into_iter().flatten().collect(),
         }
     }
 }

@@ -109,6 +109,8 @@ pub enum Object {
     Record,
     /// The cluster-wide Lease, [`crate::contract::names::LEASE_NAME`].
     Lease,
+    /// People's pauses, [`crate::contract::names::PAUSE_NAME`].
+    Pauses,
     /// The operator's Deployment that the settings name.
     OperatorDeployment,
     /// The driver's DaemonSet that the settings name.

@@ -8,6 +8,12 @@ pub const FIELD_MANAGER: &str = "gpu-rollout";
 pub const LEASE_NAME: &str = "gpu-rollout";
 /// … and its namespace: `default` always exists, and events about nodes live there too.
 pub const LEASE_NAMESPACE: &str = "default";
+/// `app.kubernetes.io/name` of everything that the hook chart makes.
+pub const PROGRAM: &str = "gpu-rollout";
+/// The label with the beginning of the trigger digest, on the trigger ConfigMap and on the Job's pods.
+pub const DIGEST_LABEL: &str = "gpu-rollout.dev/digest";
+/// The ConfigMap with people's pauses ([`super::pause`]), in the Lease's namespace. Nobody's chart has it.
+pub const PAUSE_NAME: &str = "gpu-rollout-pause";
 /// Environment variable that carries [`crate::contract::settings::Settings`] as JSON into the hook Job.
 pub const SETTINGS_ENV: &str = "GPU_ROLLOUT_SETTINGS";
 /// Where the kubelet reads the termination message (the Kubernetes default).

@@ -27,6 +27,7 @@ mod drive;
 mod fleet;
 mod judge;
 mod nodes;
+mod pause;
 mod replace;
 mod rest;
 mod restart;
@@ -94,6 +95,8 @@ pub struct Decision {
     pub waits: Vec<Wait>,
     /// How it stands for each node that is waited for or done with.
     pub outcomes: Named<Outcome>,
+    /// Why nodes, or the fleet, have failed or are left as they are.
+    pub ended: Vec<Wait>,
     /// What is worth telling and nothing to wait for.
     pub notes: Vec<String>,
     /// Everything is as it should be at this moment, the quiet period aside.
@@ -121,6 +124,8 @@ struct Deciding<'a> {
     waits: Vec<Wait>,
     outcomes: Named<Outcome>,
     failures: Vec<Wait>,
+    /// Nodes that are left as they are, for a reason that the policy tolerates.
+    deferred: Vec<Wait>,
     notes: Vec<String>,
     /// Nodes that ask for a configuration of the device plugin that there is not.
     unconfigured: Vec<String>,
@@ -151,6 +156,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         waits: Vec::new(),
         outcomes: Named::new(),
         failures: Vec::new(),
+        deferred: Vec::new(),
         notes: Vec::new(),
         unconfigured: Vec::new(),
         wake_at: memory.deadline,

@@ -31,13 +31,18 @@ pub fn can_be_held(node: &Node, driver: Driver) -> bool {
 
 /// The patch that puts it there.
 pub fn hold(node: &Node, driver: Driver) -> NodePatch {
+    hold_as(node, driver, "true")
+}
+
+/// The same, and for what: mode `steer` says `true`, a pause [`super::pause::HOLD`].
+pub fn hold_as(node: &Node, driver: Driver, what: &str) -> NodePatch {
     let traits = driver.traits();
     NodePatch {
         node: node.name.clone(),
         uid: node.uid.clone(),
         version: node.version.clone(),
         labels: [(traits.skip_label.to_owned(), Some("true".to_owned()))].into(),
-        annotations: [(traits.hold.to_owned(), Some("true".to_owned()))].into(),
+        annotations: [(traits.hold.to_owned(), Some(what.to_owned()))].into(),
         ..NodePatch::default()
     }
 }

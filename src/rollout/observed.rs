@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
 
 use super::named::Named;
+use super::pause::Pause;
 
 mod labels;
 mod views;
@@ -62,6 +63,8 @@ pub struct Observed {
     pub validators: Views<Pod>,
     /// Workloads, where a duty moves them.
     pub workloads: workload::Workloads,
+    /// What people have paused.
+    pub pauses: Vec<Pause>,
 }
 
 /// What is seen of device plugin, GPU feature discovery and MPS daemon.

@@ -55,6 +55,9 @@ impl World<'_> {
             ours.extend([traits.skip_label, traits.hold, traits.retries, traits.wake, traits.state_label]);
             ours.extend([traits.initially_unschedulable, traits.wait_start, traits.validation_start]);
         }
+        if patch.starts && !self.pauses.is_empty() {
+            self.violates_if_known(self.knows_pauses(), &format!("{}: it is begun with, and the fleet is paused", patch.node));
+        }
         let foreign = patch.labels.keys().chain(patch.annotations.keys()).find(|key| !ours.contains(&key.as_str()));
         if let Some(key) = foreign.cloned() {
             self.violates(&format!("{}: {key} is not ours to write", patch.node));
@@ -211,8 +214,24 @@ impl World<'_> {
         Some(format!("{}: it does not move, and nobody says why", found.name))
     }
 
+    /// What takes something from a node whose driver still runs as it did, while the fleet is paused.
+    fn check_pause(&mut self, node: &str, what: &str) {
+        if self.pauses.is_empty() {
+            return;
+        }
+        let Some(host) = self.hosts.get(node) else { return };
+        let started = self.record(&host.node).filter(|record| record.attempts.is_empty()).map(|record| record.started);
+        let driver = host.operand(Operand::Driver).filter(|pod| pod.containers_ready && !pod.deleting);
+        let untouched = started.zip(driver).is_some_and(|(started, pod)| pod.created <= started);
+        if untouched {
+            let known = self.knows_pauses() && self.knows_node(node);
+            self.violates_if_known(known, &format!("{node}: {what}, and the fleet is paused"));
+        }
+    }
+
     pub(super) fn check_eviction(&mut self, eviction: &Eviction) {
         let node = &eviction.node;
+        self.check_pause(node, &format!("{} is evicted", eviction.pod));
         let open = self.hosts.get(node).is_some_and(|host| !host.node.unschedulable);
         if open {
             self.violates_if_known(self.knows_node(node), &format!("{node}: {} is evicted from a node that takes new pods", eviction.pod));
@@ -232,6 +251,7 @@ impl World<'_> {
 
     pub(super) fn check_driver(&mut self, deletion: &PodDeletion) {
         let node = &deletion.node;
+        self.check_pause(node, "its driver is deleted");
         let Some(host) = self.hosts.get(node) else { return };
         let record = self.record(&host.node);
         if !host.node.unschedulable {

@@ -52,6 +52,8 @@ pub enum Fault {
     Maintenance(String, u64),
     /// A pod of these workers comes to a node, cordoned or not.
     PodComes(String, String),
+    /// Somebody pauses the fleet for so long.
+    Pause(u64),
 }
 
 impl Fault {
@@ -95,6 +97,7 @@ impl fmt::Display for Fault {
             Self::Deploy(count) => write!(out, "a new hook is deployed with maxUnavailable {count}"),
             Self::Maintenance(node, time) => write!(out, "others have {node} in maintenance{}", For(&Some(*time))),
             Self::PodComes(workers, node) => write!(out, "a pod of {workers} is bound to {node}"),
+            Self::Pause(time) => write!(out, "the fleet is paused{}", For(&Some(*time))),
         }
     }
 }

@@ -184,6 +184,7 @@ impl World<'_> {
             put(Change::Slice(name.clone(), host.slice.clone()));
         }
         put(Change::Budgets(self.budgets()));
+        put(Change::Pauses(self.pauses.clone()));
         if jobs.is_some() {
             for (uid, pod) in &self.pods {
                 put(Change::Pod(uid.clone(), Some(Box::new(pod.clone()))));
@@ -365,6 +366,11 @@ impl World<'_> {
     /// The revision that the hook takes for the newest is it.
     pub(super) fn knows_revision(&self) -> bool {
         self.hook.view.revisions == self.fixed.revisions.len()
+    }
+
+    /// The hook knows who has paused what.
+    pub(super) fn knows_pauses(&self) -> bool {
+        self.hook.view.observed.pauses == self.pauses
     }
 
     /// The hook has seen this pod.

@@ -1,7 +1,10 @@
 //! What others do to the world.
 
 use super::fault::Fault;
+use super::objects::at;
+use super::view::Change;
 use super::world::{Event, Watch, World};
+use crate::rollout::pause::Pause;
 
 impl World<'_> {
     pub(super) fn fault(&mut self, fault: Fault) {
@@ -76,6 +79,13 @@ impl World<'_> {
                 self.after(milliseconds, Event::MaintenanceOver(node));
             }
             Fault::PodComes(workers, node) => self.pod_bound(&workers, &node),
+            Fault::Pause(milliseconds) => {
+                let pause =
+                    Pause { key: format!("at-{}", self.now), selector: None, by: "somebody".to_owned(), reason: None, at: at(self.now) };
+                self.pauses.push(pause.clone());
+                self.publish(Watch::Pauses, Some(Change::Pauses(self.pauses.clone())));
+                self.after(milliseconds, Event::PauseOver(pause.key));
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Budget, Job, Maintenance, Workload};
 use crate::rollout::observed::{Api, Node, Observed, Pod, Slice, Views};
+use crate::rollout::pause::Pause;
 
 use super::objects::{self, Fixed, Operand};
 use super::setup::Setup;
@@ -18,6 +19,7 @@ pub(super) enum Change {
     /// UID and the pod.
     Pod(String, Option<Box<Workload>>),
     Budgets(Vec<Budget>),
+    Pauses(Vec<Pause>),
     /// What the operator has made, and nodes in maintenance.
     Fixed(Box<Fixed>, BTreeSet<String>),
 }
@@ -45,6 +47,7 @@ impl View {
             Change::Slice(node, slice) => self.slice(node, slice),
             Change::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version, jobs),
             Change::Budgets(budgets) => self.observed.workloads.budgets = budgets,
+            Change::Pauses(pauses) => self.observed.pauses = pauses,
             Change::Fixed(fixed, maintenances) => {
                 self.revisions = fixed.revisions.len();
                 objects::fixed(&mut self.observed, &fixed, setup);

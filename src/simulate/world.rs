@@ -6,6 +6,7 @@ use crate::contract::driver::Driver;
 use crate::contract::record::Outcome;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::observed::{Node, Pod, Slice};
+use crate::rollout::pause::Pause;
 
 use super::fault::Fault;
 use super::hook::Hook;
@@ -52,6 +53,8 @@ pub(super) enum Event {
     OperatorUp,
     TemplateMade,
     MaintenanceOver(String),
+    /// A pause ends, by its key.
+    PauseOver(String),
     /// A watch tells the hook of a change: process, version.
     Told(u32, u64, Box<Change>),
     /// A LIST of a node's pods is answered.
@@ -104,6 +107,7 @@ pub(super) enum Watch {
     Pods,
     Budgets,
     Operator,
+    Pauses,
 }
 
 pub(super) struct World<'a> {
@@ -120,6 +124,8 @@ pub(super) struct World<'a> {
     pub(super) crews: Vec<Crew>,
     /// Nodes that others have in maintenance.
     pub(super) maintenances: BTreeSet<String>,
+    /// What people have paused.
+    pub(super) pauses: Vec<Pause>,
     pub(super) hook: Hook,
     pub(super) vendor: Option<Vendor>,
     pub(super) report: Report,
@@ -148,6 +154,7 @@ impl<'a> World<'a> {
             pods: BTreeMap::new(),
             placed: BTreeMap::new(),
             crews: Vec::new(),
+            pauses: Vec::new(),
             maintenances: BTreeSet::new(),
             hook: Hook::new(setup),
             report: Report::new(setup.seed),
@@ -301,6 +308,10 @@ impl<'a> World<'a> {
                 self.vendor_starts();
             }
             Event::TemplateMade => self.template_made(),
+            Event::PauseOver(key) => {
+                self.pauses.retain(|pause| pause.key != key);
+                self.publish(Watch::Pauses, Some(Change::Pauses(self.pauses.clone())));
+            }
             Event::MaintenanceOver(node) => {
                 self.maintenances.remove(&node);
                 self.tell(|| format!("{node} maintenance is over"));

@@ -86,6 +86,12 @@ pub(crate) const ROOMS: &[Room] = &[
         "it wires observe, decide and act, and knows no command line",
     ),
     room(
+        "console",
+        &["contract", "rollout", "cluster"],
+        &[World::Kubernetes, World::Tasks, World::Elapsed],
+        "it tells people what the engine makes of a cluster, does what they ask for, and knows no command line",
+    ),
+    room(
         "cli",
         &[
             "contract",
@@ -100,6 +106,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "simulate",
             "cluster",
             "hook",
+            "console",
         ],
         &[World::Tasks, World::Files],
         "arguments in, calls, text out; what time it is, the hook knows",

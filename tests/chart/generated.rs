@@ -43,6 +43,7 @@ fn the_contract_is_that_of_the_program() {
         "marginSeconds": MARGIN_SECONDS,
         "slackSeconds": SLACK_SECONDS,
         "lease": names::LEASE_NAME,
+        "pauses": names::PAUSE_NAME,
         "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
         "operators": {"gpu": GPU_OPERATOR, "ofed": NETWORK_OPERATOR},
         "modeDuties": Mode::ALL.map(|mode| (mode.name(), mode.duties())).into_iter().collect::<BTreeMap<_, _>>(),

@@ -7,6 +7,7 @@ pub(crate) mod bundle;
 pub(crate) mod cells;
 pub(crate) mod census;
 pub(crate) mod certificates;
+pub(crate) mod console;
 pub(crate) mod control_plane;
 pub(crate) mod deployers;
 pub(crate) mod dump;

@@ -5,6 +5,7 @@ mod again;
 mod api_away;
 mod assist;
 mod bundle;
+mod console;
 mod cost;
 mod deployers;
 mod dra_driver;

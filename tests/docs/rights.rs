@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{Duty, Object, RIGHTS, Right, Scope};
-use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY};
+use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, PAUSE_NAME};
 
 use crate::root;
 
@@ -54,6 +54,7 @@ fn object(object: Object) -> String {
         Object::Job => "its own Job".to_owned(),
         Object::Record => "its own run record".to_owned(),
         Object::Lease => format!("`{LEASE_NAME}`"),
+        Object::Pauses => format!("`{PAUSE_NAME}`"),
         Object::OperatorDeployment => {
             let of = |driver: Driver| format!("`{}` (driver `{}`)", driver.traits().operator_deployment, driver.traits().name);
             let drivers: Vec<String> = Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();

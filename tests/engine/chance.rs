@@ -34,6 +34,13 @@ pub(crate) fn drawn(seed: u64, most_nodes: u64) -> Setup {
     }
     setup.same_config = random.percent(10);
     setup.dra = random.percent(85);
+    // From a source of their own: worlds without them stay what they were.
+    let mut pauses = Random::of(seed, "pauses", 0);
+    if pauses.percent(15) {
+        for _ in 0..=pauses.below(2) {
+            setup.faults.push(Scheduled { at: pauses.below(20 * MINUTE), fault: Fault::Pause(1_000 + pauses.below(20 * MINUTE)) });
+        }
+    }
     setup
 }
 

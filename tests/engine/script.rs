@@ -133,6 +133,7 @@ fn fault(text: &str) -> Fault {
         ["deploy", limit] => Fault::Deploy(count(limit)),
         ["maintenance", node] => Fault::Maintenance(own(node), some()),
         ["pod-comes", workers, node] => Fault::PodComes(own(workers), own(node)),
+        ["pause"] => Fault::Pause(some()),
         _ => panic!("no fault `{text}`"),
     }
 }

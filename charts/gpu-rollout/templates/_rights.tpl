@@ -29,6 +29,7 @@ the program's own table. Arguments: the root context, the scope.
   "job" (list $root.Release.Name)
   "record" (list (include "gpu-rollout.record" $root))
   "lease" (list $contract.lease)
+  "pauses" (list $contract.pauses)
   "operator-deployment" (list (include "gpu-rollout.operatorDeployment" $root))
   "driver-daemon-set" (compact (list $rollout.daemonSet.name))
   "cluster-policy" (list $rollout.clusterPolicy)

@@ -52,6 +52,7 @@ pub const RIGHTS: &[Right] = &[
         Object::Lease,
         "waits for the Lease and holds it, so that one hook Job acts at a time",
     ),
+    right(None, Scope::Default, ("", "configmaps"), WATCH, Object::Pauses, "sees which nodes people have paused"),
     right(
         Some(Duty::PrepareNetwork),
         Scope::Cluster,

@@ -76,6 +76,11 @@ impl Deciding<'_> {
                 return reason;
             }
             let node = seen.node;
+            if !self.settings.has(Duty::Steer) && self.paused(node).is_some() {
+                // Nobody takes off what keeps the controller from it, or has it tried again.
+                self.hold_paused(node);
+                return reason;
+            }
             let retried = if given_up { self.retry(node, fleet.operands.as_ref(), traits) } else { None };
             let ours = self.released(node).or(retried).map(Arc::new);
             ours.or(reason).or_else(|| self.clean(node, traits).or_else(|| self.left_behind(node)).map(Arc::new))
@@ -117,7 +122,9 @@ impl Deciding<'_> {
     /// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
     fn wake(&mut self, generation: Generation, moves: &[Move], sweep: &Sweep<'_>, operands: Option<&Operands<'_>>, traits: &Traits) {
         let mut pending = BTreeMap::new();
-        for one in moves {
+        // What it has begun with it finishes. Other paused nodes are kept from it by their holds; until those are seen it is not to look.
+        let wanted = |one: &&Move| one.from.is_busy() || self.observed.nodes.get(&one.node).is_none_or(|node| self.paused(node).is_none());
+        for one in moves.iter().filter(wanted) {
             let key = (one.node.clone(), one.from.label());
             let since = self.memory.pending.get(&key).copied().unwrap_or(self.now);
             pending.insert(key, since);

@@ -76,7 +76,7 @@ impl Deciding<'_> {
         let subjects: Vec<Subject<'_>> = judged.iter_mut().map(|one| as_subject(one.node, one.reason.take())).collect();
         for (subject, one) in subjects.iter().zip(&mut *judged) {
             one.driven.member = self.counts(subject).then(|| self.member(subject));
-            one.driven.given_up = subject.record().is_some_and(|record| self.is_given_up(record));
+            one.driven.given_up = self.is_given_up(subject);
             one.driven.in_progress = subject.in_progress();
         }
         let mut ends = false;
@@ -139,10 +139,13 @@ impl Deciding<'_> {
         }
     }
 
-    /// A failed node that will not be tried again under this digest.
-    pub(super) fn is_given_up(&self, record: &Record) -> bool {
-        let Some(failure) = record.failure.as_ref().filter(|_| record.state == State::UpgradeFailed) else { return false };
-        record.digest == self.settings.digest && record.attempts(failure.cause, &self.settings.digest) >= self.settings.upgrade.attempts
+    /// A failed node that will not be tried again under this digest, unless somebody asks for it.
+    pub(super) fn is_given_up(&self, subject: &Subject<'_>) -> bool {
+        let Some(record) = subject.record().filter(|record| record.state == State::UpgradeFailed) else { return false };
+        let Some(failure) = &record.failure else { return false };
+        record.digest == self.settings.digest
+            && record.attempts(failure.cause, &self.settings.digest) >= self.settings.upgrade.attempts
+            && !is_requested(subject.node, self.settings.driver.traits())
     }
 
     /// One node.
@@ -187,7 +190,8 @@ impl Deciding<'_> {
         if current && subject.left.is_none() && self.validation(subject, record).is_none() {
             return self.give_back(subject, record);
         }
-        let same = record.digest == self.settings.digest;
+        // Whoever asks for the node has removed what it failed for: its attempts are counted anew.
+        let same = record.digest == self.settings.digest && !is_requested(subject.node, self.settings.driver.traits());
         let (attempts, limit) = (record.attempts(failure.cause, &self.settings.digest), self.settings.upgrade.attempts);
         if same && attempts >= limit {
             let message = failure.message.clone();
@@ -222,10 +226,14 @@ impl Deciding<'_> {
     /// What others forbid of it.
     pub(super) fn forbidden_by_others(&mut self, subject: &Subject<'_>) -> Option<Reason> {
         let node = subject.node;
+        if let Some(reason) = self.paused(node) {
+            return Some(reason);
+        }
         if let Some(reason) = self.others_have_it(node) {
             return Some(reason);
         }
-        if subject.foreign_cordon() && self.settings.upgrade.foreign_cordon == ForeignCordon::Skip {
+        let asked_for = is_requested(node, self.settings.driver.traits());
+        if subject.foreign_cordon() && self.settings.upgrade.foreign_cordon == ForeignCordon::Skip && !asked_for {
             return Some(Reason::Upgrading(Upgrading::ForeignCordon));
         }
         if !node.ready {
@@ -280,7 +288,12 @@ pub(super) fn needs_upgrade(subject: &Subject<'_>, traits: &Traits) -> bool {
 /// The driver pod waits with loading, or a person asks for an upgrade.
 fn asked_for(node: &Node, traits: &Traits) -> bool {
     let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
-    annotation(traits.safe_load).is_some_and(|value| !value.is_empty()) || annotation(traits.requested) == Some("true")
+    annotation(traits.safe_load).is_some_and(|value| !value.is_empty()) || is_requested(node, traits)
+}
+
+/// A person asks for an upgrade of this very node, failed or cordoned as it is.
+pub(super) fn is_requested(node: &Node, traits: &Traits) -> bool {
+    node.annotations.get(traits.requested).is_some_and(|value| value == "true")
 }
 
 /// Whether the driver's installation is the same in the old pod and in the new template: workloads can stay.

@@ -57,7 +57,7 @@ impl Deciding<'_> {
                 (base.filter(|base| base.served_since.is_some()), Some(Reason::Skipped { label }))
             }
             // With its driver the node's plugins are replaced anyway, or the driver is what has to be seen to first.
-            Some(Status::Waiting(reason)) => return Some(reason),
+            Some(Status::Waiting(reason)) => return Some(self.paused_before(node, reason)),
         };
         let plugin = base.as_ref().and_then(|base| self.plugins(node, base, &fleet.plugins, fleet.replacement_limit));
         let restart = if fleet.restarts { self.restarts(node, base.as_ref(), &fleet.devices, fleet.restart_limit) } else { None };
@@ -90,8 +90,10 @@ impl Deciding<'_> {
         let wait = || Wait { node: Some(Arc::clone(seen.name)), reason: Arc::clone(reason), since };
         let ended = self.outcome_of(node, reason, since, not_ready, tolerated);
         if let Some(outcome) = ended {
-            if outcome == Outcome::Failed {
-                self.failures.push(wait());
+            match outcome {
+                Outcome::Failed => self.failures.push(wait()),
+                Outcome::Deferred => self.deferred.push(wait()),
+                Outcome::Done | Outcome::Gone => {}
             }
             self.ends(node, outcome, Some(reason));
         } else {
@@ -248,6 +250,7 @@ impl Deciding<'_> {
             focus: self.focus,
             waits: self.waits,
             outcomes: self.outcomes,
+            ended: self.failures.into_iter().chain(self.deferred).collect(),
             notes: self.notes,
             verdict,
             wake_at: self.wake_at,

@@ -159,7 +159,8 @@ impl Deciding<'_> {
         match standing.driven.outcome {
             None => self.waits.push(wait),
             Some(Outcome::Failed) => self.failures.push(wait),
-            Some(Outcome::Done | Outcome::Deferred | Outcome::Gone) => {}
+            Some(Outcome::Deferred) => self.deferred.push(wait),
+            Some(Outcome::Done | Outcome::Gone) => {}
         }
     }
 

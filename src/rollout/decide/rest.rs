@@ -202,6 +202,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         device_plugin,
         validators: _,
         workloads,
+        pauses,
     } = before;
     let Dra { namespaces, daemon_sets: dra_daemon_sets, pods: _, slices } = dra;
     let DevicePlugin { config, daemon_sets: plugin_daemon_sets, revisions: plugin_revisions, pods: _ } = device_plugin;
@@ -218,6 +219,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         && *plugin_daemon_sets == now.device_plugin.daemon_sets
         && *plugin_revisions == now.device_plugin.revisions
         && workloads.maintenances == now.workloads.maintenances
+        && *pauses == now.pauses
 }
 
 /// What is kept of it.
@@ -236,5 +238,6 @@ fn thin(observed: &Observed) -> Observed {
         device_plugin: observed.device_plugin.clone(),
         validators: observed.validators.clone(),
         workloads: workload::Workloads { maintenances, ..workload::Workloads::default() },
+        pauses: observed.pauses.clone(),
     }
 }

@@ -92,6 +92,8 @@ impl Deciding<'_> {
             let reason = match reasons.pop().filter(|_| restarts) {
                 Some(_) if devices.is_rolled(pod, daemon_set) => Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }),
                 Some(_) if !node.ready => Some(Reason::NodeNotReady { since: node.ready_since }),
+                // One that is older than its driver serves what is gone: that is mended also while nothing new is begun.
+                Some(stale) if base.is_none_or(|base| stale.under != base.identity) && self.paused(node).is_some() => self.paused(node),
                 Some(stale) => {
                     // Its turn depends on the others, and what it waits for names how many are away.
                     self.judge_again(node);

@@ -16,7 +16,7 @@ use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 use crate::rollout::vendor::state::State as VendorState;
 
-use super::drive::{Subject, needs_upgrade, patch_of, put, subject};
+use super::drive::{Subject, is_requested, needs_upgrade, patch_of, put, subject};
 use super::sweep::Sweep;
 use super::{Deciding, Fleet};
 
@@ -63,8 +63,8 @@ impl Deciding<'_> {
             });
         }
         let mut throttle = Throttle::new(&self.settings.upgrade, &named);
-        let is_given_up = |subject: &&Subject<'_>| subject.record().is_some_and(|record| self.is_given_up(record));
-        let failed: Vec<String> = subjects.iter().filter(is_given_up).map(|subject| subject.node.name.clone()).collect();
+        let failed: Vec<String> =
+            subjects.iter().filter(|subject| self.is_given_up(subject)).map(|subject| subject.node.name.clone()).collect();
         let barrier = if candidates.is_empty() { None } else { self.barrier(failed, subjects.len(), ends) };
         for at in candidates {
             let refused = self.refused(named[at], barrier.as_ref(), &mut throttle);
@@ -81,8 +81,12 @@ impl Deciding<'_> {
                 self.clear_away(subject);
                 Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
             }
-            Found::Record(record) if record.state == State::UpgradeFailed && record.digest != self.settings.digest && !record.cordoned => {
-                // It failed for what was deployed before: it is held, and gets its turn like any other.
+            Found::Record(record)
+                if record.state == State::UpgradeFailed
+                    && !record.cordoned
+                    && (record.digest != self.settings.digest || is_requested(subject.node, traits)) =>
+            {
+                // It failed for what was deployed before, or somebody asks for it: it is held, and gets its turn like any other.
                 self.clear_away(subject);
                 Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
             }
@@ -183,6 +187,7 @@ impl Deciding<'_> {
             digest: self.settings.digest.clone(),
             cordoned: !node.unschedulable,
             recordoned: 0,
+            paused: None,
             steps: BTreeMap::from([(State::Lifted, self.now)]),
             restart_only: false,
             requested: false,

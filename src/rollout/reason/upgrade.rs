@@ -14,6 +14,15 @@ use crate::rollout::upgrade::throttle::Refusal;
 /// What is waited for in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upgrading {
+    /// Somebody has paused it.
+    Paused {
+        /// Who.
+        by: String,
+        /// Why.
+        why: Option<String>,
+        /// Since when.
+        at: Timestamp,
+    },
     /// The node's turn has not come.
     Refused(Refusal),
     /// The last node that ended must have run for a while.
@@ -129,6 +138,7 @@ impl Upgrading {
     pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
         use ExitCode::{Budget, NewerFormat, NodesFailed, Success};
         match self {
+            Self::Paused { .. } => ("Paused", false, Budget, "gpu-rollout resume lets it go on"),
             Self::Refused(Refusal::Paused { .. }) => ("UpgradePaused", false, Budget, "raise the limit to let the rollout go on"),
             Self::Refused(Refusal::Slots { .. }) => {
                 ("SlotsTaken", true, Budget, "its turn comes when another node is done; policy.maxParallelUpgrades is the limit")
@@ -209,7 +219,8 @@ impl Upgrading {
     pub(super) fn waits_for_others(&self) -> bool {
         matches!(
             self,
-            Self::Refused(_)
+            Self::Paused { .. }
+                | Self::Refused(_)
                 | Self::Soak { .. }
                 | Self::FailureBudget { .. }
                 | Self::NoTime { .. }
@@ -227,6 +238,10 @@ fn until(at: Option<&Timestamp>) -> String {
 impl fmt::Display for Upgrading {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Paused { by, why, at } => {
+                write!(out, "paused by {by} since {at:.0}")?;
+                why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
+            }
             Self::Refused(refusal) => refusal.fmt(out),
             Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
             Self::FailureBudget { failed, budget } => {

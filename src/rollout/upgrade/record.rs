@@ -35,6 +35,9 @@ pub struct Record {
     /// How often somebody took it away and we put it back.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recordoned: u32,
+    /// Since when its clock stands still, because somebody paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Timestamp>,
     /// When each state was entered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub steps: BTreeMap<State, Timestamp>,

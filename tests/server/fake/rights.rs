@@ -38,6 +38,7 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
             Object::Job => vec![Some(settings.release.clone())],
             Object::Record => vec![Some(settings.record.clone())],
             Object::Lease => vec![Some(names::LEASE_NAME.into())],
+            Object::Pauses => vec![Some(names::PAUSE_NAME.into())],
             Object::OperatorDeployment => vec![Some(settings.operator_deployment().into())],
             Object::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
             Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],

@@ -58,6 +58,16 @@ impl Deciding<'_> {
         if is_unwanted(subject) {
             return self.unwanted(subject, record);
         }
+        let traits = self.settings.driver.traits();
+        if self.is_untouched(subject, record)
+            && let Some(reason) = self.paused(subject.node)
+        {
+            self.freeze(subject.node, record, traits);
+            return Turn::Waits(reason);
+        }
+        if self.thaw(subject.node, record, traits) {
+            return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
+        }
         let mut next = record.clone();
         if !subject.node.unschedulable && record.state <= State::PodRestartRequired {
             // Somebody took the cordon away: nothing is evicted or deleted on a node that takes new pods.
@@ -76,7 +86,6 @@ impl Deciding<'_> {
                 Step::Done => return self.give_back(subject, &next),
             }
         };
-        let traits = self.settings.driver.traits();
         let mut patch = patch_of(subject.node);
         let label = subject.node.labels.get(traits.own_state_label).map(String::as_str);
         // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.

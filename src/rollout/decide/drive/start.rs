@@ -17,7 +17,7 @@ use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 
 use super::patch::{patch_of, put};
-use super::{Subject, asked_for, is_restart_only};
+use super::{Subject, asked_for, is_requested, is_restart_only};
 
 impl Deciding<'_> {
     /// Starts as many nodes as may be. The answer: by the places of the nodes, what those wait for that are not started, and that are.
@@ -119,6 +119,8 @@ impl Deciding<'_> {
         let requested = asked_for(subject.node, traits) || subject.record().is_some_and(|record| record.requested);
         let restart_only = again == 0 && is_restart_only(subject, traits);
         let before = subject.record().filter(|record| record.digest == self.settings.digest);
+        // What it failed for stays known: it tells how far the node's driver was.
+        let anew = is_requested(subject.node, traits);
         let after_restart = before.and_then(|record| record.failure.as_ref()).is_some_and(|failure| !failure.cause.is_before_restart());
         let state = if restart_only || after_restart {
             State::PodRestartRequired
@@ -136,11 +138,14 @@ impl Deciding<'_> {
             digest: self.settings.digest.clone(),
             cordoned,
             recordoned: 0,
+            paused: None,
             steps: BTreeMap::from([(state, self.now)]),
             restart_only,
             requested,
             daemon_set: self.settings.own_daemon_set(),
-            attempts: before.map(|record| record.attempts.clone()).unwrap_or_default(),
+            attempts: before
+                .map(|record| record.attempts.iter().map(|(cause, count)| (*cause, if anew { 0 } else { *count })).collect())
+                .unwrap_or_default(),
             failure: None,
         };
         let mut patch = patch_of(subject.node);

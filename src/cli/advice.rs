@@ -1,0 +1,112 @@
+//! What to do, for people: words, and commands to copy, indented so that they stand out.
+
+use std::fmt::Write;
+
+use super::table::wrapped;
+use crate::console::remedy::Remedy;
+use crate::console::status::{Status, Waiting};
+
+/// So many different things are told of a fleet; `why` tells all of a node.
+const MOST: usize = 8;
+
+/// One thing to do.
+#[derive(Debug)]
+struct Advice<'a> {
+    /// About these nodes; none: about the fleet.
+    nodes: Vec<&'a str>,
+    /// What is in the way.
+    about: Vec<&'a str>,
+    remedies: Vec<&'a Remedy>,
+}
+
+/// What to do about everything in a fleet that does not end by itself: each thing once, with the nodes that it is about.
+pub(super) fn of_fleet(status: &Status, width: usize) -> String {
+    let mut all: Vec<Advice<'_>> = Vec::new();
+    let of_nodes = status.nodes.iter().filter_map(|row| Some((Some(row.node.as_str()), row.waiting.as_ref()?)));
+    for (node, waiting) in status.fleet.iter().map(|waiting| (None, waiting)).chain(of_nodes) {
+        if waiting.resolves_itself && waiting.obstacles.is_empty() {
+            continue;
+        }
+        let remedies = remedies(waiting);
+        let texts = |remedies: &[&Remedy]| remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>();
+        match all.iter_mut().find(|known| texts(&known.remedies) == texts(&remedies)) {
+            Some(known) => known.nodes.extend(node),
+            None => all.push(Advice { nodes: node.into_iter().collect(), about: about(waiting), remedies }),
+        }
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nWhat to do:\n".to_owned();
+    for advice in all.iter().take(MOST) {
+        let (first, more) = (advice.nodes.first().copied().unwrap_or("the fleet"), advice.nodes.len().saturating_sub(1));
+        let others = if more > 0 { format!(" (and the same for {more} more nodes)") } else { String::new() };
+        for obstacle in &advice.about {
+            push(&mut text, "  ", &format!("{first}: {obstacle}"), width);
+        }
+        let later: Vec<&String> = advice.remedies.iter().flat_map(|remedy| &remedy.later).collect();
+        for remedy in &advice.remedies {
+            one(&mut text, &format!("{first}{others}: "), remedy, width);
+        }
+        afterwards(&mut text, &later);
+    }
+    if all.len() > MOST {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  … and {} more", all.len() - MOST);
+    }
+    text.push_str("  More of one node: gpu-rollout why NODE\n");
+    text
+}
+
+/// What to do about one wait.
+pub(super) fn of_wait(waiting: &Waiting, width: usize) -> String {
+    let mut text = String::new();
+    for obstacle in &waiting.obstacles {
+        push(&mut text, "  in the way: ", &obstacle.text, width);
+        one(&mut text, "what to do: ", &obstacle.remedy, width);
+    }
+    for remedy in remedies(waiting).into_iter().skip(waiting.obstacles.len()) {
+        one(&mut text, "what to do: ", remedy, width);
+    }
+    let later: Vec<&String> =
+        waiting.obstacles.iter().map(|obstacle| &obstacle.remedy).chain([&waiting.remedy]).flat_map(|remedy| &remedy.later).collect();
+    afterwards(&mut text, &later);
+    text
+}
+
+/// Pods that are in the way come first: what is said of the node is to be done behind that. A node that goes on by itself then needs nothing else.
+fn remedies(waiting: &Waiting) -> Vec<&Remedy> {
+    let of_node = (!waiting.resolves_itself || waiting.obstacles.is_empty()).then_some(&waiting.remedy);
+    waiting.obstacles.iter().map(|obstacle| &obstacle.remedy).chain(of_node).collect()
+}
+
+/// What is to be done when the node is done.
+fn afterwards(text: &mut String, commands: &[&String]) {
+    if !commands.is_empty() {
+        text.push_str("  when the node is done:\n");
+    }
+    for command in commands {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "      {command}");
+    }
+}
+
+fn about(waiting: &Waiting) -> Vec<&str> {
+    waiting.obstacles.iter().map(|obstacle| obstacle.text.as_str()).collect()
+}
+
+fn one(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
+    push(text, "  ", &format!("{lead}{}", remedy.text), width);
+    for command in remedy.look.iter().chain(&remedy.run) {
+        // Never wrapped: it is there to be copied.
+        let _ = writeln!(text, "      {command}");
+    }
+}
+
+fn push(text: &mut String, indent: &str, words: &str, width: usize) {
+    for (place, line) in wrapped(words, width.saturating_sub(indent.len()).max(40)).iter().enumerate() {
+        let indent = if place == 0 { indent.to_owned() } else { " ".repeat(4) };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{indent}{line}");
+    }
+}

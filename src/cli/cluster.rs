@@ -1,0 +1,171 @@
+//! What the commands that read a cluster have in common: which cluster, how long, and what is said when it cannot be read.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::printer::Printer;
+use crate::cluster::call::CallError;
+use crate::cluster::client::{Client, ClientError, Where, connect_to};
+use crate::console::find::{Found, find};
+use crate::console::look::{LookError, Looking, Sight};
+use crate::console::subject::Subject;
+use crate::contract::duration::Duration;
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::contract::preflight::PreflightSettings;
+use crate::contract::settings::Settings;
+use crate::hook::Clock;
+
+/// Which cluster, as with kubectl.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterOptions {
+    /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod that this runs in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Look only at hook releases and operators in this namespace [default: all]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// How long the cluster may take to be read
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    timeout: Duration,
+}
+
+/// A client from [`ClusterOptions`], and what there is to look at.
+pub(super) struct Cluster {
+    client: Client,
+    found: Found,
+    timeout: std::time::Duration,
+    clock: Clock,
+}
+
+impl Cluster {
+    /// What there is to look at.
+    pub(super) fn subjects(&self) -> &[Subject] {
+        &self.found.subjects
+    }
+
+    /// How the hook before the operator of a rollout looks, where there is one.
+    pub(super) fn before(&self, settings: &Settings) -> Option<&PreflightSettings> {
+        let same = |step: &&Settings| step.has(Duty::Preflight) && step.driver == settings.driver && step.component == settings.component;
+        self.found.steps.iter().find(same).map(|step| &step.preflight)
+    }
+
+    /// By which client.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What is worth knowing about it.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.found.notes
+    }
+
+    /// Begins to follow one of the subjects.
+    ///
+    /// # Errors
+    /// As [`Looking::begin`].
+    pub(super) async fn follow(&self, subject: &Subject) -> Result<Looking, LookError> {
+        Looking::begin(&self.client, subject, self.timeout).await
+    }
+
+    /// Looks at each of the subjects once.
+    ///
+    /// # Errors
+    /// As [`Looking::look`].
+    pub(super) async fn look(&self) -> Result<Vec<Sight>, LookError> {
+        let mut sights = Vec::new();
+        for subject in &self.found.subjects {
+            sights.push(self.follow(subject).await?.look(|| self.clock.now()).await?);
+        }
+        Ok(sights)
+    }
+
+    /// The time.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+/// Runs a command on what there is to look at; where there is nothing, or it cannot be read, says why.
+pub(super) fn run(
+    options: &ClusterOptions,
+    printer: &mut Printer,
+    command: impl AsyncFnOnce(Cluster, &mut Printer) -> Result<ExitCode, LookError>,
+) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            printer.error(&format!("unable to start: {error}"), None);
+            return ExitCode::Internal;
+        }
+    };
+    runtime.block_on(async {
+        let place = Where { kubeconfig: options.kubeconfig.clone(), context: options.context.clone() };
+        let (client, address) = match connect_to(&place).await {
+            Ok(connected) => connected,
+            Err(error) => return no_client(error, printer),
+        };
+        let found = match find(&client, options.namespace.as_deref()).await {
+            Ok(found) => found,
+            Err(error) => return refused(&error, &address, printer),
+        };
+        if found.subjects.is_empty() {
+            for note in &found.notes {
+                printer.note(&format!("note: {note}"));
+            }
+            let place = options.namespace.as_ref().map(|name| format!(" in namespace `{name}`")).unwrap_or_default();
+            printer.error(
+                &format!("{address}: no hook release of gpu-rollout, no GPU operator and no network operator{place}"),
+                Some("see which cluster this is: kubectl config current-context; --context names another one"),
+            );
+            return ExitCode::OperatorMissing;
+        }
+        let timeout = std::time::Duration::from_secs(options.timeout.as_secs());
+        match command(Cluster { client, found, timeout, clock: Clock::system() }, printer).await {
+            Ok(code) => code,
+            Err(error) => refused(&error, &address, printer),
+        }
+    })
+}
+
+fn no_client(error: ClientError, printer: &mut Printer) -> ExitCode {
+    printer.error(
+        &format!("{:#}", anyhow::Error::from(error)),
+        Some("name a kubeconfig with --kubeconfig or KUBECONFIG, and a context that is in it with --context"),
+    );
+    ExitCode::Input
+}
+
+/// Says why the cluster cannot be read; the answer is the exit code.
+fn refused(error: &LookError, address: &str, printer: &mut Printer) -> ExitCode {
+    let chain = |error: &LookError| {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(error) = source {
+            // Many an error repeats what it comes from.
+            let more = error.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            source = error.source();
+        }
+        text
+    };
+    let (code, hint) = match error {
+        LookError::Forbidden(_) => {
+            (ExitCode::Rights, "reading needs get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`")
+        }
+        LookError::Record(_) => (ExitCode::NewerFormat, "use the version of gpu-rollout that the bundle was rendered with, or a newer one"),
+        LookError::Late(..) | LookError::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
+            (ExitCode::ApiUnreachable, "see whether the cluster answers: kubectl get nodes; --timeout gives it more time")
+        }
+        LookError::Call(_) => (ExitCode::Internal, "see whether the cluster answers: kubectl get nodes"),
+    };
+    printer.error(&format!("{address}: {}", chain(error)), Some(hint));
+    code
+}

@@ -1,0 +1,164 @@
+//! `gpu-rollout pause` and `resume`.
+
+use clap::Args;
+
+use super::cluster::{self, Cluster, ClusterOptions};
+use super::consent::Consent;
+use super::printer::Printer;
+use crate::cluster::pause::who;
+use crate::console::look::{LookError, Looking, Sight};
+use crate::console::pause::{Reach, key, pause, pauses, reach, resume};
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::contract::pause::Pause as Written;
+use crate::contract::selector::Selector;
+use crate::rollout::pause::Pause;
+use crate::rollout::pods::listed;
+
+/// Arguments of `gpu-rollout pause`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpu-rollout pause --reason 'training run until Friday'
+  gpu-rollout pause -l nvidia.com/gpu.product=NVIDIA-H100 --reason INC-4711")]
+pub struct PauseArguments {
+    /// Only nodes with these labels [default: all]
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+    /// Why: whoever looks at the rollout is told
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+/// Arguments of `gpu-rollout resume`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpu-rollout resume
+  gpu-rollout resume -l nvidia.com/gpu.product=NVIDIA-H100
+  gpu-rollout resume --all --yes")]
+pub struct ResumeArguments {
+    /// The pause of these nodes [default: the only one that there is]
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
+    selector: Option<String>,
+    /// Every pause
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+impl PauseArguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { selector, reason, consent, cluster } = self;
+        let parsed = match selector.as_deref().map(str::parse::<Selector>).transpose() {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                printer.error(&format!("--selector: {error}"), Some("write it as kubectl takes it: pool=a,zone in (x,y)"));
+                return ExitCode::Usage;
+            }
+        };
+        cluster::run(&cluster, printer, async |found, printer| {
+            let (mut followed, sights) = all(&found).await?;
+            for (sight, reach) in sights.iter().map(|sight| (sight, reach(sight, parsed.as_ref()))) {
+                printer.note(&format!("{}: {}", sight.subject.title(), said(&reach)));
+            }
+            if let Err(code) = consent.given(printer) {
+                return Ok(code);
+            }
+            // A server that does not tell (before 1.28) keeps nobody from pausing.
+            let by = who(found.client()).await.ok().flatten();
+            let now = found.clock().now();
+            let written = Written { selector, by: by.unwrap_or_else(|| "somebody".to_owned()), reason, at: now };
+            let wrong = pause(found.client(), &mut followed, &written, parsed.as_ref(), || found.clock().now()).await?;
+            Ok(ended("paused", &wrong, printer))
+        })
+    }
+}
+
+impl ResumeArguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { selector, all: every, consent, cluster } = self;
+        cluster::run(&cluster, printer, async |found, printer| {
+            let there = pauses(found.client()).await?;
+            let chosen: Vec<&Pause> = match &selector {
+                Some(selector) => there.iter().filter(|pause| pause.key == key(Some(selector))).collect(),
+                None => there.iter().collect(),
+            };
+            for pause in &there {
+                printer.note(&told(pause));
+            }
+            if chosen.is_empty() && selector.is_some() {
+                printer.error(
+                    "no pause has this selector",
+                    Some("the pauses that there are stand above; the selector has to be written as it was"),
+                );
+                return Ok(ExitCode::Input);
+            }
+            if chosen.len() > 1 && !every {
+                printer.error(&format!("there are {} pauses", chosen.len()), Some("name one with --selector, or take all with --all"));
+                return Ok(ExitCode::Usage);
+            }
+            if chosen.is_empty() {
+                printer.note("nothing is paused");
+            }
+            let keys: Vec<String> = chosen.iter().map(|pause| pause.key.clone()).collect();
+            if !keys.is_empty()
+                && let Err(code) = consent.given(printer)
+            {
+                return Ok(code);
+            }
+            // Also where nothing is paused: holds may be left of a pause that was taken away otherwise.
+            let (mut followed, _) = all(&found).await?;
+            let wrong = resume(found.client(), &mut followed, &keys, || found.clock().now()).await?;
+            Ok(ended(if keys.is_empty() { "nothing left to resume" } else { "resumed" }, &wrong, printer))
+        })
+    }
+}
+
+/// Every rollout of a driver.
+async fn all(found: &Cluster) -> Result<(Vec<Looking>, Vec<Sight>), LookError> {
+    let (mut followed, mut sights) = (Vec::new(), Vec::new());
+    for subject in found.subjects().iter().filter(|subject| subject.settings.has(Duty::Settle)) {
+        let mut looking = found.follow(subject).await?;
+        sights.push(looking.look(|| found.clock().now()).await?);
+        followed.push(looking);
+    }
+    Ok((followed, sights))
+}
+
+fn said(reach: &Reach) -> String {
+    let held = match reach.held.len() {
+        0 => String::new(),
+        count => format!("; {count} get the skip label, so that NVIDIA's controller leaves them alone"),
+    };
+    let begun = match reach.begun.len() {
+        0 => String::new(),
+        count => format!("; {count} that are being upgraded {}: {}", reach.begun_then, listed(&reach.begun)),
+    };
+    format!("no node of {} is begun with{held}{begun}", reach.nodes)
+}
+
+fn told(pause: &Pause) -> String {
+    let nodes = pause.selector.as_ref().map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
+    let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("paused by {} since {:.0}, {nodes}{why}", pause.by, pause.at)
+}
+
+fn ended(word: &str, wrong: &[String], printer: &mut Printer) -> ExitCode {
+    if wrong.is_empty() {
+        printer.data(&format!("{word}\n"));
+        return ExitCode::Success;
+    }
+    printer.error(
+        &format!("{word}, but not every node could be changed: {}", listed(wrong)),
+        Some("it needs the right to patch nodes; asking again goes on with those that are left"),
+    );
+    ExitCode::NodesFailed
+}

@@ -1,0 +1,115 @@
+//! `gpu-rollout preflight`.
+
+use std::fmt::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::cluster::{self, ClusterOptions};
+use super::format::Listing;
+use super::printer::Printer;
+use super::table::wrapped;
+use crate::console::preflight::look;
+use crate::contract::check::Severity;
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::rollout::preflight::{Finding, may_begin};
+
+/// Arguments of `gpu-rollout preflight`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpu-rollout preflight
+  gpu-rollout preflight -o json | jq '.rollouts[].findings[] | select(.severity == \"blocking\")'
+  gpu-rollout preflight -o name      # the nodes that are concerned
+
+docs/preflight.md tells what each check looks at.")]
+pub struct Arguments {
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Listing,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+/// What was found for one rollout.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rollout {
+    title: String,
+    mode: &'static str,
+    nodes: usize,
+    pods: usize,
+    may_begin: bool,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    rollouts: &'a [Rollout],
+}
+
+impl Arguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { output, cluster } = self;
+        cluster::run(&cluster, printer, async |found, printer| {
+            let mut rollouts = Vec::new();
+            for subject in found.subjects().iter().filter(|subject| subject.settings.has(Duty::Settle)) {
+                let sight = found.follow(subject).await?.look(|| found.clock().now()).await?;
+                let before = found.before(&subject.settings);
+                let looked = look(found.client(), &sight, before).await?;
+                rollouts.push(Rollout {
+                    title: subject.title(),
+                    mode: subject.settings.mode.name(),
+                    nodes: looked.nodes,
+                    pods: looked.pods,
+                    may_begin: may_begin(&looked.findings),
+                    findings: looked.findings,
+                });
+            }
+            let code = match output {
+                Listing::Json => printer.json(&Document { rollouts: &rollouts }),
+                Listing::Yaml => printer.yaml(&Document { rollouts: &rollouts }),
+                Listing::Name => {
+                    let mut names: Vec<String> = rollouts
+                        .iter()
+                        .flat_map(|rollout| &rollout.findings)
+                        .flat_map(|finding| &finding.nodes)
+                        .map(|node| format!("node/{node}\n"))
+                        .collect();
+                    names.sort();
+                    names.dedup();
+                    printer.data(&names.concat());
+                    ExitCode::Success
+                }
+                Listing::Text | Listing::Wide => {
+                    let width = if output == Listing::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
+                    printer.data(&rollouts.iter().map(|rollout| text(rollout, width)).collect::<Vec<_>>().join("\n"));
+                    ExitCode::Success
+                }
+            };
+            let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);
+            Ok(if code == ExitCode::Success && blocked { ExitCode::Preflight } else { code })
+        })
+    }
+}
+
+fn text(rollout: &Rollout, width: usize) -> String {
+    let mut text = format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
+    for finding in &rollout.findings {
+        let lead = match finding.severity {
+            Severity::Blocking => "blocks",
+            Severity::Warning => "warning",
+        };
+        let words = format!("{lead}: {}: {}", finding.check.name(), finding.text);
+        for (place, line) in wrapped(&words, width.saturating_sub(2).max(40)).iter().enumerate() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{}{line}", if place == 0 { "" } else { "    " });
+        }
+        for line in wrapped(&format!("what to do: {}", finding.advice), width.saturating_sub(4).max(40)) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    let _ = writeln!(text, "{}", if rollout.may_begin { "A rollout may begin." } else { "A rollout must not begin." });
+    text
+}

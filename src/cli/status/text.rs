@@ -1,0 +1,154 @@
+//! A rollout for people: how it stands, the nodes that are not done, and what to do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use jiff::Timestamp;
+
+use crate::cli::advice;
+use crate::cli::table::table;
+use crate::cli::time::{length, since, until};
+use crate::console::status::{Limit, Row, Run, Stage, Status, Waiting};
+
+/// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
+const ALIKE: usize = 5;
+/// Lines of advice, where there is no terminal that says how wide it is.
+const LINE: usize = 120;
+
+/// All rollouts. `all`: every node has its line. `width`: of the terminal.
+pub(super) fn text(rollouts: &[Status], all: bool, width: Option<usize>) -> String {
+    let texts: Vec<String> = rollouts.iter().map(|rollout| one(rollout, all, width)).collect();
+    texts.join("\n")
+}
+
+fn one(status: &Status, all: bool, width: Option<usize>) -> String {
+    let mut text = format!("{}\n", status.title);
+    for line in head(status) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{line}");
+    }
+    let mut rows: Vec<&Row> = status.nodes.iter().filter(|row| all || row.stage != Stage::Done).collect();
+    rows.sort_by_key(|row| (row.stage, &row.node));
+    let (shown, hidden) = if all { (rows, BTreeMap::new()) } else { thin(rows) };
+    if !shown.is_empty() {
+        let cells: Vec<Vec<String>> = shown.iter().map(|row| cells(row, status.at)).collect();
+        let _ = write!(text, "\n{}", table(&["NODE", "STATE", "SINCE", "DRIVER", "PLUGIN", "ENDS IN", "WAITING FOR"], &cells, width));
+    }
+    for (reason, count) in hidden {
+        let _ = writeln!(text, "… and {count} more nodes that wait for {reason} (--all shows them)");
+    }
+    text.push_str(&advice::of_fleet(status, width.unwrap_or(LINE)));
+    for note in &status.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// What is said of the fleet as a whole.
+fn head(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(run) = &status.run {
+        lines.push(format!("run: {}", said(run, status.at)));
+    }
+    for pause in &status.pauses {
+        let nodes = pause.selector.as_ref().map(|selector| format!(" (nodes with {selector})")).unwrap_or_default();
+        let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        lines.push(format!("paused by {} for {}{nodes}{why}", pause.by, since(Some(pause.at), status.at)));
+    }
+    let totals = &status.totals;
+    let counts = [
+        (totals.done, "done"),
+        (totals.in_progress, "in progress"),
+        (totals.pending, "pending"),
+        (totals.failed, "failed"),
+        (totals.deferred, "left as they are"),
+    ];
+    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    lines.push(format!("{} nodes{counts}; slots {}, unavailable {}", totals.nodes, of(totals.slots), of(totals.unavailable)));
+    if totals.in_progress + totals.pending > 0 {
+        let measured = match totals.pace.measured_nodes {
+            0 => "as the recipe expects".to_owned(),
+            1 => "as measured on 1 node".to_owned(),
+            nodes => format!("as measured on {nodes} nodes"),
+        };
+        let pace = length(jiff::SignedDuration::from_secs(i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX)));
+        lines.push(match totals.end {
+            Some(end) => format!("ends in about {} ({end:.0}): {pace} a node, {measured}", until(end, status.at)),
+            None => "no end in sight: something does not move by itself".to_owned(),
+        });
+    }
+    for waiting in &status.fleet {
+        lines.push(format!("waiting: {} (for {})", waiting.text, since(waiting.since.at, status.at)));
+    }
+    lines
+}
+
+fn said(run: &Run, now: Timestamp) -> String {
+    match (run.live, run.started_at, run.verdict) {
+        (true, started, _) => {
+            let deadline = run.deadline.map(|deadline| format!(", for another {} at most", until(deadline, now))).unwrap_or_default();
+            format!("at work for {}{deadline}", since(started, now))
+        }
+        (false, _, Some(verdict)) => {
+            format!("ended {} ago with {verdict}: {}", since(run.ended_at, now), run.message.as_deref().unwrap_or_default())
+        }
+        (false, Some(_), None) => "ended without a verdict: its Job was deleted, or ran out of pods; deploy again".to_owned(),
+        (false, None, None) => "none so far".to_owned(),
+    }
+}
+
+fn of(limit: Limit) -> String {
+    limit.limit.map_or_else(|| format!("{} (no limit)", limit.used), |most| format!("{} of {most}", limit.used))
+}
+
+/// The first ones of those that wait for the same, and how many others there are of each kind.
+fn thin(rows: Vec<&Row>) -> (Vec<&Row>, BTreeMap<&'static str, usize>) {
+    let (mut seen, mut hidden) = (BTreeMap::new(), BTreeMap::new());
+    let shown = rows
+        .into_iter()
+        .filter(|row| {
+            let reason = row.waiting.as_ref().map_or("", |waiting| waiting.reason);
+            let count: &mut usize = seen.entry((row.stage, reason)).or_default();
+            *count += 1;
+            let shows = *count <= ALIKE || row.stage == Stage::Failed;
+            if !shows {
+                *hidden.entry(reason).or_default() += 1;
+            }
+            shows
+        })
+        .collect();
+    (shown, hidden)
+}
+
+fn cells(row: &Row, now: Timestamp) -> Vec<String> {
+    let state = row.state.as_deref().filter(|_| row.stage == Stage::InProgress).unwrap_or_else(|| row.stage.name());
+    let state = if row.cordoned { format!("{state}, cordoned") } else { state.to_owned() };
+    vec![
+        row.node.clone(),
+        state,
+        row.waiting.as_ref().map_or_else(|| "-".to_owned(), |waiting| since(waiting.since.at, now)),
+        driver(row),
+        row.plugin.map_or("-", |plugin| plugin.name()).to_owned(),
+        row.end.map_or_else(|| "-".to_owned(), |end| until(end, now)),
+        row.waiting.as_ref().map(reason).unwrap_or_default(),
+    ]
+}
+
+/// `580.105.08 → 580.126.20`
+pub(in crate::cli) fn driver(row: &Row) -> String {
+    match (&row.driver_now, &row.driver_wanted) {
+        (None, None) => "-".to_owned(),
+        (None, Some(wanted)) => format!("none → {wanted}"),
+        (Some(now), Some(wanted)) if now != wanted => format!("{now} → {wanted}"),
+        (Some(now), _) if row.driver_current => now.clone(),
+        (Some(now), _) => format!("{now} → new revision"),
+    }
+}
+
+fn reason(waiting: &Waiting) -> String {
+    // Where the reason names the pod itself, that is enough.
+    let unnamed = waiting.obstacles.iter().find(|obstacle| !waiting.text.contains(&obstacle.pod));
+    let obstacle = unnamed.map(|obstacle| format!(" [{}]", obstacle.text)).unwrap_or_default();
+    format!("{}: {}{obstacle}", waiting.reason, waiting.text)
+}

@@ -1,0 +1,89 @@
+//! `status --watch`: on a terminal a picture that is drawn anew when something changes; elsewhere a line for each change, with its time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use futures::future::select_all;
+use jiff::Timestamp;
+
+use super::{text, width};
+use crate::cli::cluster::Cluster;
+use crate::cli::printer::Printer;
+use crate::console::look::{LookError, Looking};
+use crate::console::status::{Row, Stage, Status, status};
+use crate::contract::exit::ExitCode;
+
+/// Not more often than this.
+const LEAST: Duration = Duration::from_secs(1);
+/// Also when nothing changes: times go on.
+const MOST: Duration = Duration::from_secs(10);
+
+/// What empties a terminal and goes to its first line (ECMA-48: ED, CUP).
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Follows all rollouts until no node is pending or in progress. Exit code: whether nodes have failed.
+pub(super) async fn run(found: &Cluster, all: bool, printer: &mut Printer) -> Result<ExitCode, LookError> {
+    let mut followed: Vec<Looking> = Vec::new();
+    for subject in found.subjects() {
+        followed.push(found.follow(subject).await?);
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let mut told: BTreeMap<(String, String), String> = BTreeMap::new();
+    loop {
+        let mut rollouts = Vec::new();
+        for looking in &mut followed {
+            rollouts.push(status(&looking.look(|| found.clock().now()).await?));
+        }
+        if terminal {
+            printer.data(&format!("{CLEAR}{}", text::text(&rollouts, all, width())));
+        } else {
+            printer.data(&changes(&rollouts, &mut told, found.clock().now()));
+        }
+        let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
+        let open = rows().any(|row| matches!(row.stage, Stage::Pending | Stage::InProgress)) || rollouts.iter().any(is_at_work);
+        if !open {
+            let failed = rows().any(|row| row.stage == Stage::Failed);
+            return Ok(if failed { ExitCode::NodesFailed } else { ExitCode::Success });
+        }
+        tokio::time::sleep(LEAST).await;
+        let changed = select_all(followed.iter().map(|looking| Box::pin(looking.changed())));
+        // Whichever comes first; the next look tells what it was.
+        let _ = tokio::time::timeout(MOST, changed).await;
+    }
+}
+
+fn is_at_work(rollout: &Status) -> bool {
+    rollout.run.as_ref().is_some_and(|run| run.live) || !rollout.fleet.is_empty()
+}
+
+/// A line for each node of which something has changed since the last time.
+fn changes(rollouts: &[Status], told: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
+    let mut lines = String::new();
+    for rollout in rollouts {
+        let totals = &rollout.totals;
+        let fleet: Vec<&str> = rollout.fleet.iter().map(|waiting| waiting.text.as_str()).collect();
+        let counts =
+            format!("{} of {} nodes done, {} in progress, {} failed", totals.done, totals.nodes, totals.in_progress, totals.failed);
+        let whole = std::iter::once(("", [counts].into_iter().chain(fleet.into_iter().map(str::to_owned)).collect::<Vec<_>>().join("; ")));
+        for (node, text) in whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), said(row)))) {
+            let key = (rollout.title.clone(), node.to_owned());
+            if told.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
+                continue;
+            }
+            let name = if node.is_empty() { rollout.driver } else { node };
+            // Writing to a String cannot fail.
+            let _ = writeln!(lines, "{now:.0} {name}: {text}");
+            told.insert(key, text);
+        }
+    }
+    lines
+}
+
+/// What does not change from moment to moment.
+fn said(row: &Row) -> String {
+    let state = row.state.as_deref().filter(|_| row.stage == Stage::InProgress).unwrap_or_else(|| row.stage.name());
+    let reason = row.waiting.as_ref().map(|waiting| format!(", waiting: {}", waiting.reason)).unwrap_or_default();
+    format!("{state}, driver {}{reason}", text::driver(row))
+}

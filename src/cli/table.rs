@@ -1,0 +1,74 @@
+//! Tables as kubectl prints them: columns side by side, nothing around them. The last column takes what is left of the width.
+
+use std::fmt::Write;
+
+/// What stands between two columns.
+const GAP: &str = "  ";
+/// The last column is never made narrower than this.
+const NARROWEST: usize = 30;
+
+/// A table. `width`: of the terminal; `None`: as wide as it gets.
+pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
+    for row in rows {
+        for (cell, width) in row.iter().zip(&mut widths) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let before: usize = widths.iter().rev().skip(1).map(|width| width + GAP.len()).sum();
+    let last = width.map_or(usize::MAX, |width| width.saturating_sub(before).max(NARROWEST));
+    let mut text = String::new();
+    let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
+    for row in std::iter::once(&header).chain(rows) {
+        let mut lines = row.last().map_or_else(|| vec![String::new()], |cell| wrapped(cell, last)).into_iter();
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths).take(widths.len().saturating_sub(1)) {
+            // Writing to a String cannot fail.
+            let _ = write!(line, "{cell:width$}{GAP}");
+        }
+        line.push_str(&lines.next().unwrap_or_default());
+        text.push_str(line.trim_end());
+        text.push('\n');
+        for more in lines {
+            let _ = writeln!(text, "{:before$}{more}", "");
+        }
+    }
+    text
+}
+
+/// A text in lines of at most so many characters, broken between words.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let longer = line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && longer > width {
+            lines.push(std::mem::take(&mut line));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_column_is_wrapped_to_what_is_left() {
+        let rows =
+            [vec!["gpu-0".to_owned(), "one two three four five six seven eight nine ten".to_owned()], vec!["a".to_owned(), String::new()]];
+        let expected = "NODE   WAITING FOR\ngpu-0  one two three four five six\n       seven eight nine ten\na\n";
+        assert_eq!(table(&["NODE", "WAITING FOR"], &rows, Some(38)), expected);
+        assert_eq!(table(&["NODE", "WAITING FOR"], &rows[..1], None).lines().count(), 2);
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_a_line_has_one_of_its_own() {
+        assert_eq!(wrapped("a bbbbbbbbbb c", 4), ["a", "bbbbbbbbbb", "c"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
+}

@@ -1,0 +1,15 @@
+//! What a person at a workstation is told of a rollout, and what is done for one: the engine's own judgement on what is in the cluster at this moment. It
+//! works beside NVIDIA's controllers without any bundle of ours; where there is one, by what its hook goes by. Only [`act`] and [`pause`] write.
+
+pub mod act;
+pub mod change;
+pub mod estimate;
+pub mod find;
+pub mod look;
+pub mod obstacle;
+pub mod pause;
+pub mod preflight;
+pub mod remedy;
+pub mod since;
+pub mod status;
+pub mod subject;

@@ -1,0 +1,152 @@
+//! What people ask of single nodes: to be left alone, to be taken again, to be tried again. Pure: the patches, and what each one means.
+
+use crate::contract::driver::{Driver, Traits};
+use crate::contract::settings::Mode;
+use crate::rollout::action::NodePatch;
+use crate::rollout::hold;
+use crate::rollout::node::Operands;
+use crate::rollout::observed::Node;
+use crate::rollout::upgrade::record::{Found, read};
+use crate::rollout::upgrade::state::State;
+use crate::rollout::vendor::state::State as VendorState;
+
+use super::look::Sight;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The node is left on its driver.
+    Skip,
+    /// Its turn may come again.
+    Unskip,
+    /// A failed node is tried again.
+    Retry,
+}
+
+/// One node's part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The node is changed.
+    Patch {
+        /// How.
+        patch: Box<NodePatch>,
+        /// What that means, for people.
+        text: String,
+    },
+    /// There is nothing to change.
+    Nothing {
+        /// Why.
+        text: String,
+    },
+}
+
+/// What the wish comes to on one node of a rollout.
+pub fn change(sight: &Sight, wish: Wish, node: &Node) -> Change {
+    let driver = sight.settings.driver;
+    match wish {
+        Wish::Skip => skip(sight, node),
+        Wish::Unskip => unskip(node, driver),
+        Wish::Retry if sight.settings.mode == Mode::Drive => retry_ours(sight, node),
+        Wish::Retry => retry_vendors(sight, node),
+    }
+}
+
+fn patch_of(node: &Node) -> NodePatch {
+    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
+}
+
+fn patch(patch: NodePatch, text: impl Into<String>) -> Change {
+    Change::Patch { patch: Box::new(patch), text: text.into() }
+}
+
+fn nothing(text: impl Into<String>) -> Change {
+    Change::Nothing { text: text.into() }
+}
+
+/// Whether somebody has begun with the node: it does not heed its skip label any more.
+fn is_begun(node: &Node, traits: &Traits) -> bool {
+    let vendors = VendorState::of(node.labels.get(traits.state_label).map(String::as_str));
+    let ours = match read(node, traits) {
+        Found::Record(record) => record.state.is_in_progress(),
+        Found::Newer(_) => true,
+        Found::Nothing | Found::Broken => false,
+    };
+    ours || vendors.is_busy()
+}
+
+fn skip(sight: &Sight, node: &Node) -> Change {
+    let traits = sight.settings.driver.traits();
+    let labeled = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
+    let held = node.annotations.contains_key(traits.hold);
+    if labeled && !held {
+        return nothing(format!("it has the label {}=true already", traits.skip_label));
+    }
+    let mut change = patch_of(node);
+    change.labels.insert(traits.skip_label.to_owned(), Some("true".to_owned()));
+    if held {
+        // The hook's hold becomes the wish of a person: it will not take it off.
+        change.annotations.insert(traits.hold.to_owned(), None);
+    }
+    let late = if is_begun(node, traits) { "; it is being upgraded now, and that is finished first" } else { "" };
+    patch(change, format!("label {}=true: it stays on its {} driver{late}", traits.skip_label, traits.device))
+}
+
+fn unskip(node: &Node, driver: Driver) -> Change {
+    let traits = driver.traits();
+    if hold::is_held(node, driver) {
+        return nothing("the hook holds it (mode steer), and lets go of it when its turn comes");
+    }
+    if !node.labels.contains_key(traits.skip_label) {
+        return nothing(format!("it has no label {}", traits.skip_label));
+    }
+    let mut change = patch_of(node);
+    change.labels.insert(traits.skip_label.to_owned(), None);
+    patch(change, format!("label {} goes: its turn comes like any other's", traits.skip_label))
+}
+
+fn retry_ours(sight: &Sight, node: &Node) -> Change {
+    let traits = sight.settings.driver.traits();
+    let failed = match read(node, traits) {
+        Found::Record(record) => record.state == State::UpgradeFailed,
+        Found::Newer(version) => return nothing(format!("it carries a record of version {version}: use a newer gpu-rollout")),
+        Found::Nothing | Found::Broken => false,
+    };
+    let outdated = Operands::new(&sight.observed, sight.settings.driver).driver_pod(node).is_some_and(|pod| !pod.newest);
+    if !failed && !outdated {
+        return nothing("it has not failed, and its driver is the one that is asked for");
+    }
+    if node.annotations.get(traits.requested).is_some_and(|value| value == "true") {
+        return nothing("it is asked for already");
+    }
+    let mut change = patch_of(node);
+    change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
+    let when =
+        if sight.is_live() { "the hook tries it again as soon as limits allow" } else { "it is tried again when the bundle is deployed" };
+    let cordon = if node.unschedulable && !is_ours(node, traits) { "; it stays cordoned, as somebody wanted it" } else { "" };
+    patch(change, format!("annotation {}=true: {when}{cordon}", traits.requested))
+}
+
+fn is_ours(node: &Node, traits: &Traits) -> bool {
+    matches!(read(node, traits), Found::Record(record) if record.cordoned)
+}
+
+fn retry_vendors(sight: &Sight, node: &Node) -> Change {
+    let traits = sight.settings.driver.traits();
+    let state = VendorState::of(node.labels.get(traits.state_label).map(String::as_str));
+    let given_up = matches!(read(node, traits), Found::Record(record) if record.state == State::UpgradeFailed);
+    if state != VendorState::Failed && state != VendorState::Unrecognized && !given_up {
+        return nothing(format!("it has not failed (state: {})", if state.label().is_empty() { "none" } else { state.label() }));
+    }
+    let mut change = patch_of(node);
+    change.labels.insert(traits.state_label.to_owned(), Some(VendorState::UpgradeRequired.label().to_owned()));
+    // Times that were noted for the last attempt would end the next one at once.
+    for noted in [traits.wait_start, traits.validation_start] {
+        if node.annotations.contains_key(noted) {
+            change.annotations.insert(noted.to_owned(), None);
+        }
+    }
+    if given_up {
+        change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
+    }
+    patch(change, format!("label {}={}: the operator takes it again", traits.state_label, VendorState::UpgradeRequired.label()))
+}

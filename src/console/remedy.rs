@@ -1,0 +1,189 @@
+//! What a person can do about a wait: words, and commands that can be copied as they are.
+
+use serde::Serialize;
+
+use crate::contract::driver::Driver;
+use crate::contract::settings::Settings;
+use crate::rollout::pods::listed;
+use crate::rollout::reason::Reason;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::upgrade::throttle::Refusal;
+use crate::rollout::vendor::explain::{Holder, Wait};
+
+/// Of how many others a remedy shows how to look at them.
+const SHOWN: usize = 3;
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// In words.
+    pub text: String,
+    /// Commands that show more and change nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub look: Vec<String>,
+    /// Commands that resolve it, to be run in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub run: Vec<String>,
+    /// Commands for later, when the node is done.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<String>,
+}
+
+impl Remedy {
+    /// Words alone.
+    pub fn words(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// The same, and what shows more.
+    #[must_use]
+    pub fn look(mut self, command: impl Into<String>) -> Self {
+        self.look.push(command.into());
+        self
+    }
+
+    /// The same, and what resolves it.
+    #[must_use]
+    pub fn run(mut self, command: impl Into<String>) -> Self {
+        self.run.push(command.into());
+        self
+    }
+
+    /// The same, and what is to be run when the node is done.
+    #[must_use]
+    pub fn later(mut self, command: impl Into<String>) -> Self {
+        self.later.push(command.into());
+        self
+    }
+}
+
+/// What is known beside the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The node; `None`: the whole fleet.
+    pub node: Option<&'a str>,
+    /// The node's driver pod.
+    pub driver_pod: Option<&'a str>,
+    /// What the rollout goes by.
+    pub settings: &'a Settings,
+}
+
+impl About<'_> {
+    fn node(&self) -> &str {
+        self.node.unwrap_or_default()
+    }
+
+    fn logs(&self) -> Option<String> {
+        let container = self.settings.driver.traits().container;
+        let container = if container.is_empty() { String::new() } else { format!(" -c {container}") };
+        Some(format!("kubectl logs -n {} {}{container}", self.settings.operator_namespace, self.driver_pod?))
+    }
+
+    fn with_logs(&self, remedy: Remedy) -> Remedy {
+        match self.logs() {
+            Some(command) => remedy.look(command),
+            None => remedy.look(format!("kubectl describe node {}", self.node())),
+        }
+    }
+
+    fn why(holder: &str) -> String {
+        format!("gpu-rollout why {holder}")
+    }
+}
+
+/// What to do about a reason.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
+pub fn of(reason: &Reason, about: About<'_>) -> Remedy {
+    let (node, driver) = (about.node(), about.settings.driver);
+    let plain = Remedy::words(reason.advice(driver));
+    match reason {
+        Reason::NodeNotReady { .. } => {
+            Remedy::words("bring the node back; if it is gone for good, delete it: the rollout goes on without it")
+                .look(format!("kubectl describe node {node}"))
+                .run(format!("kubectl delete node {node}"))
+        }
+        Reason::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
+        Reason::UpgradeFailed { .. } => {
+            let remedy = Remedy::words("remove what it failed for, then have the operator try it again");
+            about.with_logs(remedy).run(format!("gpu-rollout retry --yes {node}"))
+        }
+        Reason::DriverNotReady { .. } => about.with_logs(Remedy::words(
+            "see why the driver does not start; when it does, or when a driver that does is deployed, the node goes on by itself",
+        )),
+        Reason::DriverOutOfDate { why: Some(wait), .. } | Reason::UpgradeUnfinished { why: Some(wait), .. } => vendors(wait, about),
+        Reason::PluginStale { .. } => plain.run(format!(
+            "kubectl delete pod -n {} --field-selector spec.nodeName={node} -l {}",
+            about.settings.dra.namespaces.first().map_or("nvidia-dra-driver-gpu", String::as_str),
+            "app.kubernetes.io/component=kubelet-plugin"
+        )),
+        Reason::DriverPodUnschedulable { .. } | Reason::DriverPodMissing => {
+            plain.look(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
+        }
+        Reason::Upgrading(upgrading) => ours(upgrading, about, plain),
+        _ if driver.has_operator() && about.node.is_none() => plain.look(format!(
+            "kubectl logs -n {} deployment/{} --tail=50",
+            about.settings.operator_namespace,
+            about.settings.operator_deployment()
+        )),
+        _ => plain,
+    }
+}
+
+/// The same where we do or steer the upgrade.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
+fn ours(reason: &Upgrading, about: About<'_>, plain: Remedy) -> Remedy {
+    let node = about.node();
+    match reason {
+        Upgrading::Paused { .. } => plain.run("gpu-rollout resume --all --yes"),
+        Upgrading::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
+        Upgrading::Failed { cause, .. } if cause.is_before_restart() => {
+            Remedy::words("remove what it failed for, then have it tried again").run(format!("gpu-rollout retry --yes {node}"))
+        }
+        Upgrading::Failed { .. } => about
+            .with_logs(Remedy::words("see in the driver's log why it does not start; when that is repaired, have it tried again"))
+            .run(format!("gpu-rollout retry --yes {node}")),
+        Upgrading::Retry { .. } => about.with_logs(plain),
+        Upgrading::FailureBudget { failed, .. } => failed.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.look(About::why(holder))),
+        Upgrading::Refused(Refusal::Slots { holders, .. } | Refusal::Unavailable { holders, .. } | Refusal::Group { holders, .. }) => {
+            holders.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.look(About::why(holder)))
+        }
+        Upgrading::Maintenance { .. } => plain.look("kubectl get nodemaintenances -A"),
+        _ => plain,
+    }
+}
+
+/// The same where the vendor's controller does.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of waits has words for the others")]
+fn vendors(wait: &Wait, about: About<'_>) -> Remedy {
+    let (node, settings) = (about.node(), about.settings);
+    let plain = Remedy::words(wait.advice());
+    match wait {
+        Wait::Off => match settings.driver {
+            Driver::Gpu => plain.run(format!(
+                "kubectl patch clusterpolicy {} --type merge -p '{{\"spec\":{{\"driver\":{{\"upgradePolicy\":{{\"autoUpgrade\":true}}}}}}}}'",
+                settings.cluster_policy
+            )),
+            Driver::Ofed | Driver::DaemonSet => plain,
+        },
+        Wait::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
+        Wait::Parallel { holders, .. } | Wait::Unavailable { holders, .. } => in_the_way(holders, plain),
+        Wait::FailedBefore | Wait::UnknownState { .. } => {
+            Remedy::words("remove what it failed for, then have the operator try it again").run(format!("gpu-rollout retry --yes {node}"))
+        }
+        Wait::FailedDriver { .. } | Wait::DriverStarting { .. } => about.with_logs(plain),
+        Wait::Validating { pod, .. } => plain.look(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
+        _ => plain,
+    }
+}
+
+/// Who holds the places; those that do not give theirs back by themselves come first.
+fn in_the_way(holders: &[Holder], plain: Remedy) -> Remedy {
+    let (stuck, moving): (Vec<&Holder>, Vec<&Holder>) = holders.iter().partition(|holder| !holder.can_resolve());
+    let names = |holders: &[&Holder]| holders.iter().map(|holder| holder.node.clone()).collect::<Vec<_>>();
+    let remedy = if stuck.is_empty() {
+        plain
+    } else {
+        Remedy::words(format!("see to the nodes that hold places and do not give them back by themselves: {}", listed(&names(&stuck))))
+    };
+    stuck.iter().chain(&moving).take(SHOWN).fold(remedy, |remedy, holder| remedy.look(About::why(&holder.node)))
+}

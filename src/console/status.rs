@@ -1,0 +1,252 @@
+//! How it stands: a row a node, and what the fleet comes to. Pure; the format of `gpu-rollout status -o json` is made from these types.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::contract::record::Outcome;
+use crate::rollout::node::{Operands, driver_nodes};
+use crate::rollout::observed::Node;
+use crate::rollout::pause::Pause;
+use crate::rollout::reason::{Reason, Wait};
+
+use super::estimate::Pace;
+use super::look::Sight;
+use super::obstacle::Obstacle;
+use super::remedy::Remedy;
+use super::since::{Since, Sources};
+
+mod row;
+mod totals;
+mod waiting;
+
+pub use row::Plugin;
+pub use totals::{Limit, Totals};
+
+/// A rollout at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// What it is about, for people.
+    pub title: String,
+    /// The driver's name in settings.
+    pub driver: &'static str,
+    /// `namespace/name` of the hook release; absent: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// Who decides.
+    pub mode: &'static str,
+    /// The hook's run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+    /// Who holds the Lease, over all hooks of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_holder: Option<String>,
+    /// What people have paused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<Paused>,
+    /// What the fleet comes to.
+    pub totals: Totals,
+    /// What the whole fleet waits for.
+    pub fleet: Vec<Waiting>,
+    /// The nodes that need the driver, or whose plugin is looked after, in the order of their names.
+    pub nodes: Vec<Row>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+    /// When it was seen.
+    pub at: Timestamp,
+}
+
+/// A pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    /// Who.
+    pub by: String,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Label selector of the nodes; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+impl Paused {
+    fn of(pause: &Pause) -> Self {
+        let Pause { key: _, selector, by, reason, at } = pause.clone();
+        Self { by, reason, selector: selector.map(|selector| selector.to_string()), at }
+    }
+}
+
+/// The hook's run: what it goes on with, or the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// A hook Job is at work.
+    pub live: bool,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When its time is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// How it ended: the name of the exit code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<&'static str>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// It will not get there by itself.
+    Failed,
+    /// Somebody is at work on it.
+    InProgress,
+    /// It is out of date, and nobody is.
+    Pending,
+    /// It is left as it is, for a reason that the policy tolerates.
+    Deferred,
+    /// All is as asked for.
+    Done,
+}
+
+impl Stage {
+    /// The word of tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::InProgress => "in-progress",
+            Self::Pending => "pending",
+            Self::Deferred => "deferred",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Its name.
+    pub node: String,
+    /// How far it is.
+    pub stage: Stage,
+    /// Its state in the upgrade, in the vendor's words; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Cordoned.
+    pub cordoned: bool,
+    /// The driver that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_now: Option<String>,
+    /// The driver that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_wanted: Option<String>,
+    /// Its driver pod is of the newest revision.
+    pub driver_current: bool,
+    /// How the DRA kubelet plugin stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Plugin>,
+    /// What it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// When it will probably be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+}
+
+/// What a node, or the fleet, waits for, or why it ended as it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// The kind of reason: a constant name.
+    pub reason: &'static str,
+    /// In words.
+    pub text: String,
+    /// Since when, and through whom.
+    pub since: Since,
+    /// Whether it can end without anybody doing something about it.
+    pub resolves_itself: bool,
+    /// What to do.
+    pub remedy: Remedy,
+    /// The pods that are in the way, each with what to do about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub obstacles: Vec<Obstacle>,
+}
+
+/// How it stands.
+pub fn status(sight: &Sight) -> Status {
+    let observed = &sight.observed;
+    let operands = Operands::new(observed, sight.settings.driver);
+    let sources = Sources { observed, settings: &sight.settings, times: &sight.times, operands: &operands };
+    let mut waits: BTreeMap<&str, &Wait> = BTreeMap::new();
+    for wait in sight.decision.waits.iter().chain(&sight.decision.ended) {
+        if let Some(node) = wait.node.as_deref() {
+            waits.insert(node, wait);
+        }
+    }
+    let mut nodes: Vec<&Node> = driver_nodes(observed, sight.settings.driver).collect();
+    nodes.extend(observed.nodes.values().filter(|node| waits.contains_key(node.name.as_str())));
+    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    nodes.dedup_by(|one, other| one.name == other.name);
+    let mut rows: Vec<Row> =
+        nodes.into_iter().map(|node| row::row(sight, &sources, node, waits.get(node.name.as_str()).copied())).collect();
+    let pace = Pace::of(sight.record.nodes.values().filter(|_| sight.record.run.is_some()), sight.settings.per_node_seconds);
+    totals::foresee(sight, &mut rows, pace);
+    let fleet = sight.decision.waits.iter().chain(&sight.decision.ended).filter(|wait| wait.node.is_none() && !is_quiet(&wait.reason));
+    Status {
+        title: sight.subject.title(),
+        driver: sight.settings.driver.traits().name,
+        release: sight.subject.release.clone(),
+        mode: sight.settings.mode.name(),
+        run: run(sight),
+        lease_holder: sight
+            .holder
+            .as_ref()
+            .filter(|holder| holder.until.is_none_or(|until| until > sight.now))
+            .map(|holder| holder.name.clone()),
+        pauses: observed.pauses.iter().map(Paused::of).collect(),
+        totals: totals::totals(sight, &rows, pace),
+        fleet: fleet.map(|wait| waiting::fleet(sight, wait)).collect(),
+        nodes: rows,
+        notes: sight.decision.notes.iter().chain(&sight.notes).cloned().collect(),
+        at: sight.now,
+    }
+}
+
+/// That all is well and has to stay so is nothing to see to.
+fn is_quiet(reason: &Reason) -> bool {
+    matches!(reason, Reason::Quiet { .. })
+}
+
+fn run(sight: &Sight) -> Option<Run> {
+    sight.subject.release.as_ref()?;
+    let run = sight.record.run.as_ref();
+    let live = sight.is_live();
+    // The record of the run before is still there while the Job of the next one starts.
+    let run = run.filter(|run| !live || sight.job.as_ref().is_some_and(|job| job.uid == run.job));
+    let verdict = run.and_then(|run| run.verdict.as_ref());
+    Some(Run {
+        live,
+        started_at: run.map(|run| run.started_at).or_else(|| sight.job.as_ref().and_then(|job| job.started)),
+        deadline: live.then_some(sight.decision.memory.deadline),
+        verdict: verdict.map(|verdict| verdict.code.name()),
+        message: verdict.map(|verdict| verdict.message.clone()),
+        ended_at: verdict.map(|verdict| verdict.at),
+    })
+}
+
+/// The outcome of a node, where it has one.
+fn outcome(sight: &Sight, node: &str) -> Option<Outcome> {
+    sight.decision.outcomes.get(node).copied()
+}

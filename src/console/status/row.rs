@@ -1,0 +1,133 @@
+//! One node's row.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::contract::driver::Driver;
+use crate::contract::record::Outcome;
+use crate::contract::settings::Reroll;
+use crate::rollout::node::{Base, Operands, Status as NodeStatus, selects};
+use crate::rollout::observed::{DaemonSet, Node};
+use crate::rollout::plugin::{Plugins, Status as PluginStatus};
+use crate::rollout::reason::Wait;
+use crate::rollout::spec::driver_daemon_sets;
+use crate::rollout::upgrade::record::{Found, read};
+use crate::rollout::version::{DriverVersion, split_image};
+
+use super::super::look::Sight;
+use super::super::since::Sources;
+use super::{Row, Stage, outcome, waiting};
+
+/// How the DRA kubelet plugin of a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plugin {
+    /// It serves what is loaded.
+    Fresh,
+    /// It is not there, not ready, or has not published.
+    NotServing,
+    /// It started before what it serves: it serves what is no longer there.
+    Stale,
+}
+
+impl Plugin {
+    /// The word of tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::NotServing => "not serving",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+pub(super) fn row(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: Option<&Wait>) -> Row {
+    let operands = sources.operands;
+    let driver = sight.settings.driver;
+    let pod = operands.driver_pod(node);
+    let outcome = outcome(sight, &node.name);
+    let reason = wait.map(|wait| &*wait.reason);
+    let state = state(node, driver);
+    let running = pod.as_ref().and_then(|pod| {
+        let container = driver.traits().container;
+        let main = pod.pod.containers.iter().find(|one| one.name == container || container.is_empty())?;
+        Some(version(&main.image))
+    });
+    Row {
+        node: node.name.clone(),
+        stage: match (wait, outcome) {
+            _ if waiting::failed(outcome, reason) => Stage::Failed,
+            (Some(_), Some(Outcome::Deferred)) => Stage::Deferred,
+            (Some(_), _) if is_begun(state.as_deref()) => Stage::InProgress,
+            (Some(_), _) => Stage::Pending,
+            (None, _) => Stage::Done,
+        },
+        state,
+        cordoned: node.unschedulable,
+        driver_now: running,
+        driver_wanted: wanted(sight, node).map(version),
+        driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
+        plugin: plugin(sight, operands, node),
+        waiting: wait.map(|wait| waiting::node(sight, sources, node, wait)),
+        end: None,
+    }
+}
+
+/// The version that an image's tag tells, or the tag as it is.
+fn version(image: &str) -> String {
+    let tag = || split_image(image).1.unwrap_or(image).to_owned();
+    DriverVersion::of_image(image).map_or_else(tag, |_| {
+        // As it is written: a version without its zeros is not the name that people know.
+        split_image(image).1.and_then(|tag| tag.split('-').next()).unwrap_or(image).to_owned()
+    })
+}
+
+/// The driver image that is asked for on the node.
+fn wanted<'a>(sight: &'a Sight, node: &Node) -> Option<&'a str> {
+    let traits = sight.settings.driver.traits();
+    let of = |daemon_set: &'a DaemonSet| {
+        let own = daemon_set.images.get(traits.container);
+        own.or_else(|| daemon_set.images.values().next().filter(|_| traits.container.is_empty())).map(String::as_str)
+    };
+    let mut selecting =
+        driver_daemon_sets(&sight.observed, sight.settings.driver).into_iter().filter(|one| selects(&one.node_selector, &node.labels));
+    selecting.find_map(of)
+}
+
+/// The node's state: ours where there is one, else the vendor's.
+pub(super) fn state(node: &Node, driver: Driver) -> Option<String> {
+    let traits = driver.traits();
+    if let Found::Record(record) = read(node, traits) {
+        return Some(record.state.name().to_owned());
+    }
+    node.labels.get(traits.state_label).filter(|state| !state.is_empty()).cloned()
+}
+
+/// Since when the node is in progress, as far as our record tells.
+pub(super) fn begun_at(node: &Node, driver: Driver) -> Option<Timestamp> {
+    match read(node, driver.traits()) {
+        Found::Record(record) => Some(record.started),
+        Found::Nothing | Found::Newer(_) | Found::Broken => None,
+    }
+}
+
+/// Whether somebody has begun with a node in this state.
+pub(super) fn is_begun(state: Option<&str>) -> bool {
+    !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
+}
+
+/// The worst of the node's plugins. `None`: it has none, or nothing can be said before its driver is current.
+fn plugin(sight: &Sight, operands: &Operands<'_>, node: &Node) -> Option<Plugin> {
+    let base: Base = match operands.status(node) {
+        NodeStatus::Current(base) | NodeStatus::Finishing(base, _) => base,
+        NodeStatus::Skipped(base) => base?,
+        NodeStatus::Waiting(_) => return None,
+    };
+    let plugins = Plugins::new(&sight.observed);
+    let stands = |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, sight.now)? {
+        PluginStatus::Serving(_) => Some(Plugin::Fresh),
+        PluginStatus::Stale { .. } => Some(Plugin::Stale),
+        PluginStatus::Waiting(_) => Some(Plugin::NotServing),
+    };
+    plugins.daemon_sets().filter_map(stands).max()
+}

@@ -1,0 +1,120 @@
+//! A reason of the engine as people are told it.
+
+use crate::contract::record::Outcome;
+use crate::rollout::observed::Node;
+use crate::rollout::reason::upgrade::Upgrading;
+use crate::rollout::reason::{Reason, Wait};
+
+use super::super::look::Sight;
+use super::super::obstacle::obstacles;
+use super::super::remedy::{About, Remedy, of};
+use super::super::since::{Since, Sources};
+use super::Waiting;
+
+/// What is said where nodes wait for a hook that is not there.
+const NOT_RUNNING: &str = "NotRunning";
+
+/// Of a node.
+pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wait) -> Waiting {
+    let reason = &*wait.reason;
+    let settings = &sight.settings;
+    let driver_pod = sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str());
+    let pods = sight.observed.workloads.pods.get(&node.name);
+    let in_the_way = pods.filter(|_| is_held_by_pods(reason));
+    let mut waiting = Waiting {
+        reason: reason.name(),
+        text: reason.to_string(),
+        since: since(sources.of(node, reason, sight.record.nodes.get(&node.name)), wait, sight),
+        resolves_itself: reason.resolves_itself(),
+        remedy: of(reason, About { node: Some(&node.name), driver_pod, settings }),
+        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, &sight.policy), sight.now)).unwrap_or_default(),
+    };
+    if !waiting.obstacles.is_empty() {
+        waiting.remedy = behind(waiting.remedy, reason);
+    }
+    if is_left_alone(sight, reason) {
+        (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
+        waiting.text = format!("no hook Job is at work{}; when one is: {}", last(sight), waiting.text);
+        waiting.remedy = Remedy::words("deploy the bundle again: the rollout goes on where it stopped");
+    }
+    waiting
+}
+
+/// What is left to do when the pods are gone that were in the way.
+fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
+    let failed = matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. }));
+    if failed { Remedy { text: "then have the node tried again".to_owned(), look: Vec::new(), ..remedy } } else { remedy }
+}
+
+/// Of the whole fleet.
+pub(super) fn fleet(sight: &Sight, wait: &Wait) -> Waiting {
+    let reason = &*wait.reason;
+    Waiting {
+        reason: reason.name(),
+        text: reason.to_string(),
+        since: since(Since::default(), wait, sight),
+        resolves_itself: reason.resolves_itself(),
+        remedy: of(reason, About { node: None, driver_pod: None, settings: &sight.settings }),
+        obstacles: Vec::new(),
+    }
+}
+
+/// What is written, or else what was seen by looks before this one.
+fn since(known: Since, wait: &Wait, sight: &Sight) -> Since {
+    let seen = (wait.since < sight.now).then_some(wait.since);
+    Since { at: known.at.or(seen), by: known.by }
+}
+
+/// Whether pods on the node may be why.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those that are about pods")]
+fn is_held_by_pods(reason: &Reason) -> bool {
+    match reason {
+        Reason::Upgrading(upgrading) => matches!(
+            upgrading,
+            Upgrading::Jobs { .. }
+                | Upgrading::Evicting { .. }
+                | Upgrading::Failed { .. }
+                | Upgrading::Retry { .. }
+                | Upgrading::Listing
+                | Upgrading::DriverEnding { .. }
+        ),
+        Reason::DriverOutOfDate { .. } | Reason::UpgradeUnfinished { .. } | Reason::UpgradeFailed { .. } => !reason.waits_for_others(),
+        _ => false,
+    }
+}
+
+/// Whether the node waits for a hook of ours, and none is at work.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
+fn is_left_alone(sight: &Sight, reason: &Reason) -> bool {
+    if sight.is_live() || !sight.settings.mode.decides() {
+        return false;
+    }
+    match reason {
+        Reason::Upgrading(upgrading) => !matches!(
+            upgrading,
+            Upgrading::Failed { .. }
+                | Upgrading::Paused { .. }
+                | Upgrading::ForeignCordon
+                | Upgrading::Maintenance { .. }
+                | Upgrading::Requestor
+                | Upgrading::OtherDriver { .. }
+                | Upgrading::NewerRecord { .. }
+        ),
+        Reason::DriverOutOfDate { .. } => true,
+        _ => false,
+    }
+}
+
+/// ` (the last run ended …)`, or nothing.
+fn last(sight: &Sight) -> String {
+    let verdict = sight.record.run.as_ref().and_then(|run| run.verdict.as_ref());
+    verdict.map(|verdict| format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())).unwrap_or_default()
+}
+
+/// How a node that waits, or has ended, is called.
+pub(super) fn failed(outcome: Option<Outcome>, reason: Option<&Reason>) -> bool {
+    let given_up = reason.is_some_and(|reason| {
+        matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::Retry { .. }))
+    });
+    outcome == Some(Outcome::Failed) || given_up
+}

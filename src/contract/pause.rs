@@ -1,0 +1,24 @@
+//! Pauses: what people say so that no node is begun with. They stand in one ConfigMap that no deployer owns ([`super::names::PAUSE_NAME`]), so that
+//! they survive every sync; each one under a data key of its own, as JSON.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Data key of the pause of the whole fleet.
+pub const FLEET_KEY: &str = "fleet";
+
+/// One pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// Label selector of the nodes; absent: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Who.
+    pub by: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Since when.
+    pub at: Timestamp,
+}

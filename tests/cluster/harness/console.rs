@@ -1,0 +1,55 @@
+//! People's commands: the program as somebody at a workstation runs it, with an administrator's kubeconfig.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::stack::Stack;
+use super::tools::program;
+
+/// A workstation with the program and kubectl.
+pub(crate) struct Console {
+    kubeconfig: String,
+    path: String,
+}
+
+impl Console {
+    /// For the administrator of a stack.
+    pub(crate) fn new(stack: &Stack) -> Result<Self> {
+        let bin = stack.helm.directory().join("workstation");
+        std::fs::create_dir_all(&bin)?;
+        let programs = [("gpu-rollout", PathBuf::from(env!("CARGO_BIN_EXE_gpu-rollout"))), ("kubectl", program("kubectl")?)];
+        for (name, program) in programs {
+            std::os::unix::fs::symlink(&program, bin.join(name)).with_context(|| format!("linking {}", program.display()))?;
+        }
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+        Ok(Self { kubeconfig: stack.control_plane.kubeconfig.display().to_string(), path })
+    }
+
+    /// Types a line as it stands there; what came to standard output. It has to succeed.
+    pub(crate) async fn types(&self, line: &str) -> Result<String> {
+        let output = self.tries(line).await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        ensure!(output.status.success(), "$ {line}\n{}{}", text(&output.stdout), text(&output.stderr));
+        Ok(text(&output.stdout))
+    }
+
+    /// Types a line, whatever comes of it.
+    pub(crate) async fn tries(&self, line: &str) -> Result<Output> {
+        let mut command = Command::new("bash");
+        command.args(["-c", line]).env("KUBECONFIG", &self.kubeconfig).env("PATH", &self.path).kill_on_drop(true);
+        command.stdin(std::process::Stdio::null());
+        Ok(command.output().await?)
+    }
+
+    /// The first rollout of `gpu-rollout status -o json`.
+    pub(crate) async fn status(&self) -> Result<Value> {
+        let mut document: Value = serde_json::from_str(&self.types("gpu-rollout status -o json").await?)?;
+        let rollouts = document["rollouts"].as_array_mut().context("rollouts")?;
+        ensure!(!rollouts.is_empty(), "no rollout");
+        Ok(rollouts.swap_remove(0))
+    }
+}

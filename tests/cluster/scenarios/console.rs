@@ -1,0 +1,222 @@
+//! What people's commands say of a fleet that is stuck in many ways, and that doing what they say, word by word, resolves it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::harness::apply::Applier;
+use crate::harness::console::Console;
+use crate::harness::fleet::NEW;
+use crate::harness::hook_release::HookRelease;
+use crate::harness::scenario::scenario;
+use crate::harness::stack::Stack;
+use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version};
+use crate::harness::wait::until;
+use crate::harness::workloads::{NAMESPACE, Serving};
+
+const LIMIT: Duration = Duration::from_mins(3);
+/// Nodes of the fleet, and how many of them nothing stands against.
+const NODES: usize = 30;
+const FREE: usize = NODES - 7;
+
+fn values() -> Value {
+    json!({"driver": {
+        "version": NEW.driver,
+        "upgradePolicy": {"autoUpgrade": false},
+        "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
+    }})
+}
+
+fn settings() -> Value {
+    json!({
+        "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive"], "budgetSeconds": 900, "perNodeSeconds": 20,
+        "upgrade": {
+            "policy": {
+                "maxParallelUpgrades": 0, "maxUnavailable": "100%", "podDeletion": {"timeoutSeconds": 60},
+                "waitForCompletion": {"podSelector": "wait=yes", "timeoutSeconds": 600},
+            },
+            "attempts": 1,
+            "failureBudget": 10,
+            "startSeconds": 20,
+        },
+    })
+}
+
+/// What stands on the nodes, and is done to them, before the rollout begins.
+async fn obstruct(stack: &Stack) -> Result<()> {
+    let applier = Applier::new(&stack.client);
+    stack.create_namespace(NAMESPACE).await?;
+    stack.run(&Serving { name: "never", node: Some("gpu-0"), ..Serving::default() }).await?;
+    stack.protect("never", &json!({"maxUnavailable": 0, "selector": {"matchLabels": {"app": "never"}}})).await?;
+    let mut template = Serving { name: "train", node: Some("gpu-1"), labels: json!({"wait": "yes"}), ..Serving::default() }.template();
+    template["spec"]["restartPolicy"] = "Never".into();
+    let metadata = json!({"name": "train", "namespace": NAMESPACE});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"backoffLimit": 0, "template": template}});
+    applier.apply(&job, NAMESPACE).await?;
+    let mut template = Serving { name: "scratch", node: Some("gpu-2"), ..Serving::default() }.template();
+    template["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "scratch", "namespace": NAMESPACE},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "scratch"}}, "template": template},
+    });
+    applier.apply(&deployment, NAMESPACE).await?;
+    for name in ["never", "scratch"] {
+        stack.await_serving(name, 1).await?;
+    }
+    let nodes = Api::<Node>::all(stack.client.clone());
+    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    nodes.patch("gpu-4", &PatchParams { field_manager: Some("somebody-else".into()), ..PatchParams::default() }, &cordon).await?;
+    let down = json!({"status": {"conditions": [{
+        "type": "Ready", "status": "False", "reason": "KubeletDown", "lastTransitionTime": Timestamp::now(), "lastHeartbeatTime": Timestamp::now(),
+    }]}});
+    nodes.patch_status("gpu-5", &PatchParams::default(), &Patch::Strategic(down)).await?;
+    Ok(())
+}
+
+/// The row of a node.
+fn row<'s>(status: &'s Value, node: &str) -> Result<&'s Value> {
+    let rows = status["nodes"].as_array().context("nodes")?;
+    rows.iter().find(|row| row["node"] == node).with_context(|| format!("no {node}"))
+}
+
+fn commands(remedy: &Value, kind: &str) -> Vec<String> {
+    remedy[kind].as_array().into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect()
+}
+
+/// What a row says is to be done: at once, and when the node is done.
+fn remedies(row: &Value) -> (Vec<String>, Vec<String>) {
+    let waiting = &row["waiting"];
+    let obstacles = waiting["obstacles"].as_array().into_iter().flatten().map(|obstacle| &obstacle["remedy"]);
+    let all: Vec<&Value> = obstacles.chain([&waiting["remedy"]]).collect();
+    let of = |kind| all.iter().flat_map(|remedy| commands(remedy, kind)).collect();
+    (of("run"), of("later"))
+}
+
+/// What stops each node, and what is in its way.
+const STUCK: [(&str, &str, &str); 7] = [
+    ("gpu-0", "UpgradeFailed", "PodDisruptionBudget"),
+    ("gpu-1", "JobsRunning", "Job"),
+    ("gpu-2", "UpgradeFailed", "EmptyDir"),
+    ("gpu-3", "UpgradeFailed", ""),
+    ("gpu-4", "ForeignCordon", ""),
+    ("gpu-5", "NodeNotReady", ""),
+    ("gpu-6", "Paused", ""),
+];
+
+/// `status` names the cause of each one, since when, and what to do; `why` tells the same in words.
+async fn check_told(console: &Console, status: &Value, begin: Timestamp) -> Result<()> {
+    for (node, reason, kind) in STUCK {
+        let row = row(status, node)?;
+        let waiting = &row["waiting"];
+        ensure!(waiting["reason"] == reason, "{node}: {row:#}");
+        let since: Timestamp = waiting["since"]["at"].as_str().with_context(|| format!("{node}: {row:#}"))?.parse()?;
+        ensure!(since >= begin.round(jiff::Unit::Second)? - Duration::from_secs(2) && since <= Timestamp::now(), "{node}: {since}");
+        let obstacle = waiting["obstacles"][0]["kind"].as_str().unwrap_or_default();
+        ensure!(obstacle == kind, "{node}: {row:#}");
+        ensure!(!remedies(row).0.is_empty(), "{node}: {row:#}");
+        let why = console.types(&format!("gpu-rollout why {node}")).await?;
+        ensure!(why.contains(reason) && why.contains("what to do: "), "{why}");
+    }
+    let by = |node: &str| Ok::<_, anyhow::Error>(row(status, node)?["waiting"]["since"]["by"].as_str().unwrap_or_default().to_owned());
+    ensure!(by("gpu-4")? == "somebody-else", "who cordoned gpu-4: {}", by("gpu-4")?);
+    let paused = row(status, "gpu-6")?["waiting"]["text"].as_str().unwrap_or_default().to_owned();
+    ensure!(paused.contains("paused by ") && paused.contains("INC-7"), "{paused}");
+    Ok(())
+}
+
+/// `preflight` would have said so before.
+async fn check_preflight(console: &Console) -> Result<()> {
+    let output = console.tries("gpu-rollout preflight -o json").await?;
+    ensure!(output.status.code() == Some(14), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout)?;
+    let findings = document["rollouts"][0]["findings"].as_array().context("findings")?;
+    let concerns = |check: &str, kind: &str, what: &str| {
+        let found = findings.iter().find(|finding| finding["check"] == check);
+        found.is_some_and(|finding| {
+            finding[kind].as_array().into_iter().flatten().any(|name| name.as_str().is_some_and(|name| name.contains(what)))
+        })
+    };
+    for (check, kind, what) in [
+        ("budget-never-yields", "pods", "ml/never-"),
+        ("empty-dir", "pods", "ml/scratch-"),
+        ("foreign-cordons", "nodes", "gpu-4"),
+        ("not-ready-nodes", "nodes", "gpu-5"),
+    ] {
+        ensure!(concerns(check, kind, what), "{check}: {document:#}");
+    }
+    Ok(())
+}
+
+/// Does what is said, word by word. What is to be done in the end is left.
+async fn follow(console: &Console, stack: &Stack) -> Result<Vec<String>> {
+    let status = console.status().await?;
+    let mut later = Vec::new();
+    // What no command can do: the driver's image is repaired.
+    stack.rewrite(|script| script.faults.clear())?;
+    for (node, _, _) in STUCK {
+        let (run, then) = remedies(row(&status, node)?);
+        for line in run {
+            eprintln!("{node}: {line}");
+            console.types(&line).await?;
+        }
+        later.extend(then);
+    }
+    Ok(later)
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn what_is_said_of_stuck_nodes_resolves_them_word_by_word() -> Result<()> {
+    scenario("console-stuck", async |stack| {
+        stack.fleet(Script { driver: (300, 900), ..Script::seeded(71) }, NODES, false).await?;
+        let begin = Timestamp::now();
+        obstruct(stack).await?;
+        stack.rewrite(|script| script.faults = [("gpu-3".to_owned(), Fault::CrashLoop)].into())?;
+        let console = Console::new(stack)?;
+        console.types("gpu-rollout pause -l kubernetes.io/hostname=gpu-6 --reason INC-7 --yes").await?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+        let (values, settings) = (values(), settings());
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
+
+        let person = async {
+            hook.running_pod().await?;
+            until("what can go to be done", LIMIT, async || {
+                let totals = console.status().await?["totals"].clone();
+                Ok((totals["done"] == FREE && totals["failed"] == 3).then_some(()))
+            })
+            .await?;
+            let status = console.status().await?;
+            eprintln!("{}", console.types("gpu-rollout status").await?);
+            check_told(&console, &status, begin).await?;
+            check_preflight(&console).await?;
+            follow(&console, stack).await
+        };
+        let (said, later) = tokio::try_join!(hook.deploy(&values, &settings), person)?;
+
+        ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
+        for line in &later {
+            console.types(line).await?;
+        }
+        ensure!(later == ["kubectl uncordon gpu-2"], "{later:?}");
+        let drivers = stack.drivers().await?;
+        for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default().labels("nvidia.com/gpu.present=true")).await? {
+            let name = node.name_any();
+            ensure!(name != "gpu-5", "it was deleted");
+            ensure!(node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true), "{name} is cordoned");
+            let ours = |key: &&String| key.starts_with("gpu-rollout.dev/");
+            ensure!(!node.labels().keys().any(|key| ours(&key)) && !node.annotations().keys().any(|key| ours(&key)), "{name}: {node:?}");
+            ensure!(!node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"), "{name} keeps its hold");
+            let image = drivers.get(&name).and_then(|pod| pod.spec.as_ref()?.containers.first()?.image.clone()).unwrap_or_default();
+            ensure!(driver_version(&image) == NEW.driver, "{name} runs {image}");
+        }
+        let end = console.status().await?;
+        ensure!(end["totals"]["done"] == NODES - 1, "{:#}", end["totals"]);
+        Ok(())
+    })
+    .await
+}
