@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::console::change::Wish;
 use crate::contract::exit::ExitCode;
 
+pub mod abort;
 mod advice;
 pub mod bundle;
 pub mod cluster;
@@ -68,6 +69,11 @@ enum Command {
     Pause(pause::PauseArguments),
     /// Let a paused rollout go on where it stopped.
     Resume(pause::ResumeArguments),
+    /// Stop, and give back everything of ours: cordons, labels, records, the Lease.
+    ///
+    /// Ends the hook Jobs first. Nodes whose driver is being replaced are given back as they are. It may be killed and begun again at any moment, and works
+    /// where the bundle is gone.
+    Abort(abort::Arguments),
     /// Leave nodes on the driver that they have: NVIDIA's controllers and our hook pass them over.
     ///
     /// Sets the driver's skip label. A node that is being upgraded is finished first.
@@ -110,6 +116,7 @@ impl Arguments {
             Command::Preflight(arguments) => arguments.run(printer),
             Command::Pause(arguments) => arguments.run(printer),
             Command::Resume(arguments) => arguments.run(printer),
+            Command::Abort(arguments) => arguments.run(printer),
             Command::Skip(arguments) => arguments.run(Wish::Skip, printer),
             Command::Unskip(arguments) => arguments.run(Wish::Unskip, printer),
             Command::Retry(arguments) => arguments.run(Wish::Retry, printer),

@@ -1,6 +1,7 @@
 //! What a person at a workstation is told of a rollout, and what is done for one: the engine's own judgement on what is in the cluster at this moment. It
-//! works beside NVIDIA's controllers without any bundle of ours; where there is one, by what its hook goes by. Only [`act`] and [`pause`] write.
+//! works beside NVIDIA's controllers without any bundle of ours; where there is one, by what its hook goes by. Only [`act`], [`pause`] and [`abort`] write.
 
+pub mod abort;
 pub mod act;
 pub mod change;
 pub mod estimate;

@@ -38,6 +38,7 @@ pub struct ClusterOptions {
 /// A client from [`ClusterOptions`], and what there is to look at.
 pub(super) struct Cluster {
     client: Client,
+    address: String,
     found: Found,
     timeout: std::time::Duration,
     clock: Clock,
@@ -47,6 +48,12 @@ impl Cluster {
     /// What there is to look at.
     pub(super) fn subjects(&self) -> &[Subject] {
         &self.found.subjects
+    }
+
+    /// The settings of every hook release.
+    pub(super) fn hooks(&self) -> impl Iterator<Item = &Settings> {
+        let released = self.found.subjects.iter().filter(|subject| subject.release.is_some());
+        released.map(|subject| &subject.settings).chain(&self.found.steps)
     }
 
     /// How the hook before the operator of a rollout looks, where there is one.
@@ -97,6 +104,28 @@ pub(super) fn run(
     printer: &mut Printer,
     command: impl AsyncFnOnce(Cluster, &mut Printer) -> Result<ExitCode, LookError>,
 ) -> ExitCode {
+    run_anywhere(options, printer, async |cluster, printer| {
+        if !cluster.subjects().is_empty() {
+            return command(cluster, printer).await;
+        }
+        for note in cluster.notes() {
+            printer.note(&format!("note: {note}"));
+        }
+        let place = options.namespace.as_ref().map(|name| format!(" in namespace `{name}`")).unwrap_or_default();
+        printer.error(
+            &format!("{}: no hook release of gpu-rollout, no GPU operator and no network operator{place}", cluster.address),
+            Some("see which cluster this is: kubectl config current-context; --context names another one"),
+        );
+        Ok(ExitCode::OperatorMissing)
+    })
+}
+
+/// The same, also where there is nothing to look at.
+pub(super) fn run_anywhere(
+    options: &ClusterOptions,
+    printer: &mut Printer,
+    command: impl AsyncFnOnce(Cluster, &mut Printer) -> Result<ExitCode, LookError>,
+) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -114,19 +143,8 @@ pub(super) fn run(
             Ok(found) => found,
             Err(error) => return refused(&error, &address, printer),
         };
-        if found.subjects.is_empty() {
-            for note in &found.notes {
-                printer.note(&format!("note: {note}"));
-            }
-            let place = options.namespace.as_ref().map(|name| format!(" in namespace `{name}`")).unwrap_or_default();
-            printer.error(
-                &format!("{address}: no hook release of gpu-rollout, no GPU operator and no network operator{place}"),
-                Some("see which cluster this is: kubectl config current-context; --context names another one"),
-            );
-            return ExitCode::OperatorMissing;
-        }
         let timeout = std::time::Duration::from_secs(options.timeout.as_secs());
-        match command(Cluster { client, found, timeout, clock: Clock::system() }, printer).await {
+        match command(Cluster { client, address: address.clone(), found, timeout, clock: Clock::system() }, printer).await {
             Ok(code) => code,
             Err(error) => refused(&error, &address, printer),
         }

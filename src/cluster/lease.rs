@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 
 use super::cache::Table;
 use super::call::{CallError, REFUSAL, call};
+use super::change;
 use super::follow::{Selection, follow};
 use super::horizon::Horizon;
 
@@ -65,6 +66,28 @@ pub async fn holder(client: &Client) -> Result<Option<Holder>, CallError> {
         let until = renewed.zip(seconds).map(|(renewed, seconds)| renewed.saturating_add(seconds).unwrap_or(Timestamp::MAX));
         Some(Holder { name, acquired: spec.acquire_time.map(|time| time.0), renewed, until })
     }))
+}
+
+/// Deletes the Lease if nobody holds it. RBAC: `get` and `delete` on the Lease.
+///
+/// # Errors
+/// A call failed.
+pub async fn delete(client: &Client) -> Result<(), CallError> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let lease = match call(api.get(LEASE_NAME)).await {
+        Ok(lease) => lease,
+        Err(CallError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if Free::of(&lease).is_none() {
+        return Ok(());
+    }
+    let preconditions = Some(Preconditions { resource_version: lease.metadata.resource_version, uid: lease.metadata.uid });
+    match change::delete(api, LEASE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+        // Somebody has just taken it, or deleted it.
+        Ok(()) | Err(CallError::Conflict(_) | CallError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Who wants the Lease, and where.

@@ -9,13 +9,15 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::rollout::named::Named;
+use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::Workload;
 
 use super::call::{CallError, call};
 use super::follow::Selection;
 use super::object::Pod;
-use super::project;
 use super::source::Source;
+use super::{object, project};
 
 /// Objects a page: bounds the memory that whole objects take before they are projected.
 const PAGE: u32 = 100;
@@ -80,4 +82,19 @@ pub async fn list_workloads<T>(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// All nodes. RBAC: `list` on `nodes`.
+///
+/// # Errors
+/// A call failed.
+pub async fn list_nodes(client: &Client) -> Result<Named<Node>, CallError> {
+    let mut nodes = Named::new();
+    let each = |object: object::Node| {
+        if let Some(node) = project::node(&object) {
+            nodes.insert(node.name.clone(), node);
+        }
+    };
+    pages(&Source::of(Api::<core::Node>::all(client.clone())), &Selection::default(), each).await?;
+    Ok(nodes)
 }

@@ -17,6 +17,7 @@ use crate::fake::store::{Key, text};
 use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, OLD, Pod, World, at, objects as common};
 
+mod aborts;
 mod busy;
 mod crowd;
 mod ends;
@@ -26,6 +27,7 @@ pub(crate) mod judge;
 mod kills;
 mod moments;
 pub(crate) mod objects;
+mod pauses;
 pub(crate) mod play;
 mod restored;
 pub(crate) mod stories;

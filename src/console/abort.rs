@@ -1,0 +1,147 @@
+//! `abort`: everything of ours is given back, whoever left it there and wherever it was killed. In this order, so that an abort that is killed itself is
+//! begun anew and comes to its end: a pause that our hooks see, the end of their Jobs, the Lease, the nodes, the Lease itself, the pause.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use kube::Client;
+
+use crate::cluster::actions::{Done, patch_node};
+use crate::cluster::call::CallError;
+use crate::cluster::job;
+use crate::cluster::lease::{self, Leases};
+use crate::cluster::list::list_nodes;
+use crate::cluster::pause::{remove, write};
+use crate::contract::pause::Pause;
+use crate::contract::settings::Settings;
+use crate::rollout::abort::give_back;
+use crate::rollout::action::NodePatch;
+use crate::rollout::observed::Observed;
+
+use super::look::LookError;
+
+/// The data key of the pause that an abort begins with.
+pub const KEY: &str = "abort";
+/// Under which name it holds the Lease.
+pub const HOLDER: &str = "gpu-rollout-abort";
+/// How long the Lease is waited for: a hook that is killed keeps it for 20 s, and gets 30 s to end.
+const LEASE: Duration = Duration::from_mins(2);
+/// How long the pods of a Job may take to end: their grace period is 30 s.
+const JOB: Duration = Duration::from_mins(2);
+/// How often it is looked whether they have.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Nodes that are changed at once.
+const AT_ONCE: usize = 16;
+/// How often nodes are looked at that change meanwhile.
+const LOOKS: u32 = 10;
+
+/// What there is to give back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Nodes, each with what goes from it.
+    pub nodes: Vec<(String, String)>,
+    /// `namespace/name` of hook Jobs that are at work.
+    pub jobs: Vec<String>,
+    /// Who holds the Lease.
+    pub holder: Option<String>,
+}
+
+/// Looks for it. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
+///
+/// # Errors
+/// A call failed.
+pub async fn left(client: &Client, hooks: &[&Settings]) -> Result<Left, LookError> {
+    let nodes = patches(client).await?.iter().map(|patch| (patch.node.clone(), told(patch))).collect();
+    let mut jobs = Vec::new();
+    for hook in hooks {
+        if crate::cluster::releases::job(client, hook).await?.is_some_and(|job| !job.ended) {
+            jobs.push(format!("{}/{}", hook.namespace, hook.release));
+        }
+    }
+    Ok(Left { nodes, jobs, holder: lease::holder(client).await?.map(|holder| holder.name) })
+}
+
+fn told(patch: &NodePatch) -> String {
+    let keys = patch.labels.keys().chain(patch.annotations.keys()).cloned();
+    let cordon = (patch.unschedulable == Some(false)).then(|| "its cordon".to_owned());
+    cordon.into_iter().chain(keys).collect::<Vec<_>>().join(", ")
+}
+
+async fn patches(client: &Client) -> Result<Vec<NodePatch>, LookError> {
+    let observed = Observed { nodes: list_nodes(client).await?, ..Observed::default() };
+    Ok(give_back(&observed))
+}
+
+/// Gives everything back. `stays_paused`: the pause stays in the end, so that nobody begins anew. `tells` is told of each step. The nodes that could not
+/// be given back, each with why; then the pause stays too. RBAC: as [`left`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
+/// and what a pause needs.
+///
+/// # Errors
+/// A call failed, or the Lease could not be had: asking again goes on.
+pub async fn abort(
+    client: &Client,
+    hooks: &[&Settings],
+    pause: &Pause,
+    (stays_paused, clock): (bool, Arc<dyn Fn() -> Timestamp + Send + Sync>),
+    mut tells: impl FnMut(&str),
+) -> Result<Vec<String>, LookError> {
+    write(client, KEY, pause).await?;
+    for hook in hooks {
+        end_job(client, hook, &mut tells).await?;
+    }
+    let leases = Leases::new(client, HOLDER, clock);
+    tells("waiting for the Lease");
+    let held = match tokio::time::timeout(LEASE, leases.acquire(|_| ())).await {
+        Ok(held) => held?,
+        Err(_elapsed) => return Err(LookError::Late(LEASE.as_secs(), "somebody else holds the Lease".to_owned())),
+    };
+    let wrong = give_all_back(client, &mut tells).await?;
+    held.release().await;
+    if !wrong.is_empty() {
+        return Ok(wrong);
+    }
+    lease::delete(client).await?;
+    if !stays_paused {
+        remove(client, &[KEY.to_owned()]).await?;
+    }
+    Ok(wrong)
+}
+
+/// Ends the Job of a hook, and waits until its pods are gone: one that is on its way out could still take the Lease.
+async fn end_job(client: &Client, hook: &Settings, tells: &mut impl FnMut(&str)) -> Result<(), LookError> {
+    let name = format!("{}/{}", hook.namespace, hook.release);
+    let until = tokio::time::Instant::now() + JOB;
+    let mut told = false;
+    while job::end(client, &hook.namespace, &hook.release).await? {
+        if !std::mem::replace(&mut told, true) {
+            tells(&format!("ending job {name}"));
+        }
+        if tokio::time::Instant::now() >= until {
+            return Err(LookError::Late(JOB.as_secs(), format!("the pods of job {name} do not end")));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+async fn give_all_back(client: &Client, tells: &mut impl FnMut(&str)) -> Result<Vec<String>, LookError> {
+    for _ in 0..LOOKS {
+        let patches = patches(client).await?;
+        if patches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
+        let answers: Vec<(&NodePatch, Result<Done, CallError>)> = answers.collect().await;
+        let failed: Vec<String> =
+            answers.iter().filter_map(|(patch, answer)| Some(format!("{}: {}", patch.node, answer.as_ref().err()?))).collect();
+        for (patch, _) in answers.iter().filter(|(_, answer)| matches!(answer, Ok(Done::Now))) {
+            tells(&format!("node {}: {}", patch.node, told(patch)));
+        }
+        if !failed.is_empty() {
+            return Ok(failed);
+        }
+    }
+    Ok(patches(client).await?.iter().map(|patch| format!("{} changes all the time", patch.node)).collect())
+}
