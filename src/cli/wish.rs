@@ -97,7 +97,7 @@ async fn run(
     for (subject, sight) in sights.iter().enumerate() {
         for node in nodes.iter().filter_map(|name| sight.observed.nodes.get(name)) {
             match change(sight, wish, node) {
-                Change::Patch { text, .. } => {
+                Change::Patch { text, .. } | Change::Restart { text, .. } => {
                     printer.note(&format!("{}: {text}", node.name));
                     asked.push(Asked { subject, node: node.name.clone() });
                 }

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::cluster::actions::{Done, patch_node};
+use crate::cluster::actions::{Done, delete_pod, patch_node};
 
-use super::change::{Change, Wish, change};
+use super::change::{Change, DeletedPod, Wish, change};
 use super::look::{LookError, Looking};
 
 /// How often a node that changes all the time is looked at.
@@ -21,7 +21,8 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Fulfils a wish on one node. RBAC: `patch` on `nodes`.
+/// Fulfils a wish on one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the operator's namespace where a driver pod is to
+/// start anew.
 ///
 /// # Errors
 /// The cluster cannot be read.
@@ -29,15 +30,23 @@ pub async fn fulfil(looking: &mut Looking, wish: Wish, node: &str, clock: impl F
     for _ in 0..LOOKS {
         let sight = looking.look(&clock).await?;
         let Some(object) = sight.observed.nodes.get(node) else { return Ok(Outcome::Failed("it is gone".to_owned())) };
-        match change(&sight, wish, object) {
+        let (pod, patch, text) = match change(&sight, wish, object) {
             Change::Nothing { text } => return Ok(Outcome::Nothing(text)),
-            Change::Patch { patch, text } => match patch_node(looking.client(), &patch).await {
-                Ok(Done::Now) => return Ok(Outcome::Done(text)),
-                Ok(Done::Already) => return Ok(Outcome::Failed("it is gone".to_owned())),
-                // What has changed is on its way to the caches.
-                Ok(Done::Superseded) => looking.changed().await,
-                Err(error) => return Ok(Outcome::Failed(error.to_string())),
-            },
+            Change::Patch { patch, text } => (None, Some(patch), text),
+            Change::Restart { pod, patch, text } => (Some(pod), patch, text),
+        };
+        if let Some(DeletedPod { namespace, name, uid }) = pod
+            && let Err(error) = delete_pod(looking.client(), &namespace, &name, &uid).await
+        {
+            return Ok(Outcome::Failed(error.to_string()));
+        }
+        let Some(patch) = patch else { return Ok(Outcome::Done(text)) };
+        match patch_node(looking.client(), &patch).await {
+            Ok(Done::Now) => return Ok(Outcome::Done(text)),
+            Ok(Done::Already) => return Ok(Outcome::Failed("it is gone".to_owned())),
+            // What has changed is on its way to the caches.
+            Ok(Done::Superseded) => looking.changed().await,
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
         }
     }
     Ok(Outcome::Failed(format!("it has changed {LOOKS} times while it was looked at; ask again")))

@@ -23,6 +23,17 @@ pub enum Wish {
     Retry,
 }
 
+/// A pod that is deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletedPod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// UID of the object: another one of its name stays.
+    pub uid: String,
+}
+
 /// One node's part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -30,6 +41,15 @@ pub enum Change {
     Patch {
         /// How.
         patch: Box<NodePatch>,
+        /// What that means, for people.
+        text: String,
+    },
+    /// Its driver pod is made anew, and only then the node is changed.
+    Restart {
+        /// The pod that goes.
+        pod: DeletedPod,
+        /// How the node is changed, if it is.
+        patch: Option<Box<NodePatch>>,
         /// What that means, for people.
         text: String,
     },
@@ -137,8 +157,17 @@ fn retry_vendors(sight: &Sight, node: &Node) -> Change {
     if state != VendorState::Failed && state != VendorState::Unrecognized && !given_up {
         return nothing(format!("it has not failed (state: {})", if state.label().is_empty() { "none" } else { state.label() }));
     }
+    // The controller takes a driver that is up to date for one that fails while its count of restarts is high, however often it is
+    // asked; a new pod has none, and the failed node ends by itself when that one is ready.
+    let broken = Operands::new(&sight.observed, sight.settings.driver)
+        .driver_pod(node)
+        .filter(|driver| driver.newest && !driver.pod.ready && !driver.pod.deleting && state == VendorState::Failed)
+        .filter(|driver| driver.pod.trouble.is_some() || driver.pod.unready_restarts > 0)
+        .map(|driver| DeletedPod { namespace: driver.pod.namespace.clone(), name: driver.pod.name.clone(), uid: driver.pod.uid.clone() });
     let mut change = patch_of(node);
-    change.labels.insert(traits.state_label.to_owned(), Some(VendorState::UpgradeRequired.label().to_owned()));
+    if broken.is_none() {
+        change.labels.insert(traits.state_label.to_owned(), Some(VendorState::UpgradeRequired.label().to_owned()));
+    }
     // Times that were noted for the last attempt would end the next one at once.
     for noted in [traits.wait_start, traits.validation_start] {
         if node.annotations.contains_key(noted) {
@@ -148,5 +177,14 @@ fn retry_vendors(sight: &Sight, node: &Node) -> Change {
     if given_up {
         change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
-    patch(change, format!("label {}={}: the operator takes it again", traits.state_label, VendorState::UpgradeRequired.label()))
+    match broken {
+        Some(pod) => Change::Restart {
+            text: format!("pod {}/{} is deleted: when the new one is ready, the operator goes on", pod.namespace, pod.name),
+            pod,
+            patch: (!change.labels.is_empty() || !change.annotations.is_empty()).then(|| Box::new(change)),
+        },
+        None => {
+            patch(change, format!("label {}={}: the operator takes it again", traits.state_label, VendorState::UpgradeRequired.label()))
+        }
+    }
 }

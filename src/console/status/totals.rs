@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::contract::budget;
 use crate::contract::count::Count;
+use crate::rollout::vendor::state::State;
 
 use super::super::estimate::{Fleet, Pace, ends};
 use super::super::look::Sight;
@@ -27,7 +28,7 @@ pub struct Totals {
     pub failed: usize,
     /// Left as they are.
     pub deferred: usize,
-    /// Nodes in progress, and how many may be (`maxParallelUpgrades`).
+    /// Nodes that take a slot, and how many may (`maxParallelUpgrades`).
     pub slots: Limit,
     /// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
     pub unavailable: Limit,
@@ -90,6 +91,12 @@ fn parallel(sight: &Sight, nodes: usize) -> usize {
     .parallel()
 }
 
+/// Nodes that take a slot: to NVIDIA's controller a node that it has given up is one of them.
+fn slots_used(sight: &Sight, rows: &[Row]) -> usize {
+    let failed = |row: &Row| !sight.settings.mode.decides() && row.state.as_deref() == Some(State::Failed.label());
+    rows.iter().filter(|row| row.stage == Stage::InProgress || failed(row)).count()
+}
+
 pub(super) fn totals(sight: &Sight, rows: &[Row], pace: Pace) -> Totals {
     let count = |stage| rows.iter().filter(|row| row.stage == stage).count();
     let node = |row: &&Row| sight.observed.nodes.get(&row.node).is_some_and(|node| node.unschedulable || !node.ready);
@@ -104,7 +111,7 @@ pub(super) fn totals(sight: &Sight, rows: &[Row], pace: Pace) -> Totals {
         pending: count(Stage::Pending),
         failed: count(Stage::Failed),
         deferred: count(Stage::Deferred),
-        slots: Limit { used: count(Stage::InProgress), limit: (parallel > 0).then_some(parallel as usize) },
+        slots: Limit { used: slots_used(sight, rows), limit: (parallel > 0).then_some(parallel as usize) },
         unavailable: Limit {
             used: rows.iter().filter(node).count(),
             limit: sight.policy.max_unavailable.map(|limit| limit.of(rows.len())),

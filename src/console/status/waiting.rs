@@ -25,7 +25,7 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
         reason: reason.name(),
         text: reason.to_string(),
         since: since(sources.of(node, reason, sight.record.nodes.get(&node.name)), wait, sight),
-        resolves_itself: reason.resolves_itself(),
+        resolves_itself: resolves_itself(reason),
         remedy: of(reason, About { node: Some(&node.name), driver_pod, settings }),
         obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, &sight.policy), sight.now)).unwrap_or_default(),
     };
@@ -44,6 +44,16 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
 fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
     let failed = matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. }));
     if failed { Remedy { text: "then have the node tried again".to_owned(), look: Vec::new(), ..remedy } } else { remedy }
+}
+
+/// Whether it ends without anybody doing something about it; where it is NVIDIA's controller that does not go on, whether that does.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
+fn resolves_itself(reason: &Reason) -> bool {
+    let goes_on = match reason {
+        Reason::DriverOutOfDate { why: Some(why), .. } | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
+        _ => true,
+    };
+    reason.resolves_itself() && goes_on
 }
 
 /// Of the whole fleet.

@@ -220,3 +220,60 @@ async fn what_is_said_of_stuck_nodes_resolves_them_word_by_word() -> Result<()> 
     })
     .await
 }
+
+/// NVIDIA's controller has one slot, and the node that has it fails: the others wait for it, and are told for whom.
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn a_slot_of_nvidias_controller_that_a_failed_node_holds_is_named_and_freed() -> Result<()> {
+    scenario("console-slot", async |stack| {
+        let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(72) }, 4, false).await?;
+        // Whichever comes first.
+        stack.rewrite(|script| script.faults = nodes.iter().map(|node| (node.clone(), Fault::CrashLoop)).collect())?;
+        let values = NEW.values();
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
+        let console = Console::new(stack)?;
+        let holder = until("a node to fail", LIMIT, async || {
+            let status = console.status().await?;
+            let failed = status["nodes"].as_array().into_iter().flatten().find(|row| row["stage"] == "failed");
+            Ok(failed.and_then(|row| row["node"].as_str().map(str::to_owned)))
+        })
+        .await?;
+        let status = console.status().await?;
+        eprintln!("{}", console.types("gpu-rollout status").await?);
+        for node in nodes.iter().filter(|node| **node != holder) {
+            let row = row(&status, node)?;
+            let waiting = &row["waiting"];
+            ensure!(
+                waiting["reason"] == "DriverOutOfDate" && waiting["text"].as_str().is_some_and(|text| text.contains(&holder)),
+                "{row:#}"
+            );
+            let look = commands(&waiting["remedy"], "look");
+            ensure!(look == [format!("gpu-rollout why {holder}")], "{row:#}");
+            ensure!(waiting["resolvesItself"] == false, "{row:#}");
+        }
+        ensure!(status["totals"]["end"].is_null() && status["totals"]["slots"] == json!({"used": 1, "limit": 1}), "{:#}", status["totals"]);
+        // While it is paused the slot may get free: nobody takes it.
+        console.types("gpu-rollout pause --reason INC-8 --yes").await?;
+        stack.rewrite(|script| script.faults.clear())?;
+        let (run, _) = remedies(row(&console.status().await?, &holder)?);
+        ensure!(!run.is_empty(), "{}", console.types(&format!("gpu-rollout why {holder}")).await?);
+        for line in run {
+            eprintln!("{holder}: {line}");
+            console.types(&line).await?;
+        }
+        let paused = console.status().await?;
+        for node in nodes.iter().filter(|node| **node != holder) {
+            ensure!(row(&paused, node)?["waiting"]["reason"] == "Paused", "{:#}", row(&paused, node)?);
+        }
+        ensure!(paused["totals"]["inProgress"] == 0, "{:#}", paused["totals"]);
+        console.types("gpu-rollout resume --yes").await?;
+        eprintln!("{}", console.types("gpu-rollout status --watch").await?);
+        let end = console.status().await?;
+        ensure!(end["totals"]["done"] == nodes.len(), "{end:#}");
+        for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
+            ensure!(!node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"), "{} keeps its hold", node.name_any());
+        }
+        Ok(())
+    })
+    .await
+}
