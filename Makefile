@@ -31,6 +31,10 @@ e2e: ## real Helm, and the hook's image on a real API server (FILTER=… for som
 e2e-full: ## every end-to-end scenario, all tables of docs/deployers.md among them (an hour or more)
 	scripts/e2e.sh $(E2E_PROFILE) --full
 
+.PHONY: stack
+stack: ## a local cluster to try things on, until Ctrl-C (docs/tutorial.md; needs Go)
+	scripts/stack.sh $(E2E_PROFILE)
+
 .PHONY: soak
 soak: ## the engine in ten thousand random worlds and in large fleets (RUNS=… worlds)
 	scripts/soak.sh

@@ -9,6 +9,7 @@ pub mod abort;
 mod advice;
 pub mod bundle;
 pub mod cluster;
+mod coming;
 pub mod completions;
 pub mod consent;
 pub mod device_plugin;
@@ -16,9 +17,12 @@ pub mod format;
 pub mod hook;
 pub mod man;
 pub mod pause;
+pub mod plan;
 pub mod preflight;
 pub mod printer;
+pub mod range;
 pub mod recipe;
+pub mod report;
 pub mod simulate;
 pub mod status;
 mod table;
@@ -57,11 +61,21 @@ enum Command {
     ///
     /// Reads the cluster and changes nothing.
     Why(why::Arguments),
+    /// Tell what the next deployment of a recipe or bundle would do to this very cluster.
+    ///
+    /// Which nodes are upgraded, in which waves, and which pods leave them; how many nodes are away at once, how long it takes, and what stands in the way.
+    /// The engine, or a model of NVIDIA's controller, is run in virtual time on the nodes, pods and PodDisruptionBudgets that are there. Reads the cluster and
+    /// changes nothing.
+    Plan(plan::Arguments),
     /// Look for what would stand in the way of a rollout: evictions that can never succeed, a second actor, a budget that is too small.
     ///
     /// The checks that the hook makes before the operator is upgraded, at any time. Reads the cluster and changes nothing. Ends with 14 if something
     /// blocks.
     Preflight(preflight::Arguments),
+    /// Tell how the last run went: a time line of each node, what failed and why, which pods were evicted.
+    ///
+    /// From the run record of the hook release, which stays when pods and events are long gone. Reads the cluster and changes nothing.
+    Report(report::Arguments),
     /// Begin with no node any more, until `resume`.
     ///
     /// Our hooks see it within a second, and NVIDIA's controllers are kept from the nodes by the skip label. It survives every sync of a deployer. A node whose
@@ -113,7 +127,9 @@ impl Arguments {
             Command::Simulate(arguments) => arguments.run(printer),
             Command::Status(arguments) => arguments.run(printer),
             Command::Why(arguments) => arguments.run(printer),
+            Command::Plan(arguments) => arguments.run(printer),
             Command::Preflight(arguments) => arguments.run(printer),
+            Command::Report(arguments) => arguments.run(printer),
             Command::Pause(arguments) => arguments.run(printer),
             Command::Resume(arguments) => arguments.run(printer),
             Command::Abort(arguments) => arguments.run(printer),

@@ -9,6 +9,7 @@ pub mod client;
 pub mod events;
 pub mod focus;
 pub mod follow;
+pub mod gpus;
 pub mod horizon;
 pub mod intern;
 pub mod job;

@@ -6,12 +6,15 @@
 //! policy meets the same nodes.
 
 pub mod fault;
+pub mod found;
 pub mod random;
 pub mod report;
 pub mod setup;
 pub mod timeline;
 
+mod budgets;
 mod check;
+mod crew;
 mod hook;
 mod objects;
 mod operands;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 mod docs {
     mod cli;
+    mod commands;
     mod conformance;
     mod deployers;
     mod device_plugin;

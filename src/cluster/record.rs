@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::contract::record::{NODE_KEY_PREFIX, NodeRecord, Outcome, RUN_KEY, Run};
@@ -14,7 +15,7 @@ use crate::rollout::named::Named;
 use super::call::{CallError, call};
 use super::change::merge;
 
-/// Above this, records of nodes that are done are let go: a ConfigMap holds 1 MiB, and of a done node nothing is needed any more.
+/// Above this, records of nodes that are done are let go, first what only reports need: a ConfigMap holds 1 MiB, and of a done node nothing is needed any more.
 const LARGEST_BYTES: usize = 900 * 1024;
 
 /// What was read.
@@ -111,25 +112,72 @@ impl RecordStore {
 
     /// What is to be there. Texts of nodes that are as they were written are not made anew: in a large fleet nearly all are.
     fn texts(&self, run: &Run, nodes: &Named<NodeRecord>) -> BTreeMap<String, Cow<'_, str>> {
-        // These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
-        let text = |value: Result<String, serde_json::Error>| Cow::Owned(value.unwrap_or_default());
         let mut texts: BTreeMap<String, Cow<'_, str>> = BTreeMap::new();
-        texts.insert(RUN_KEY.to_owned(), text(serde_json::to_string(run)));
+        texts.insert(RUN_KEY.to_owned(), text(run));
         let changed: BTreeSet<&str> = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
         for (name, node) in nodes {
             let key = format!("{NODE_KEY_PREFIX}{name}");
             let same = self.written.get(&key).filter(|_| !changed.contains(&**name));
-            let text = same.map_or_else(|| text(serde_json::to_string(node)), |written| Cow::Borrowed(written.as_str()));
+            let text = same.map_or_else(|| text(node), |written| Cow::Borrowed(written.as_str()));
             texts.insert(key, text);
         }
-        if texts.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>() > LARGEST_BYTES {
-            let dispensable = |node: &&NodeRecord| {
-                matches!(node.outcome, Some(Outcome::Done | Outcome::Gone)) && node.replaced.values().all(|one| one.back_at.is_some())
-            };
-            for name in nodes.iter().filter(|(_, node)| dispensable(node)).map(|(name, _)| name) {
-                texts.remove(&format!("{NODE_KEY_PREFIX}{name}"));
-            }
-        }
+        shrink(&mut texts, nodes, LARGEST_BYTES);
         texts
+    }
+}
+
+/// Lets go of what is not needed any more, as long as there is too much: of nodes that are done, first what only reports need, then all.
+fn shrink(texts: &mut BTreeMap<String, Cow<'_, str>>, nodes: &Named<NodeRecord>, most: usize) {
+    let is_too_large =
+        |texts: &BTreeMap<String, Cow<'_, str>>| texts.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>() > most;
+    if !is_too_large(texts) {
+        return;
+    }
+    let dispensable = |node: &&NodeRecord| {
+        matches!(node.outcome, Some(Outcome::Done | Outcome::Gone)) && node.replaced.values().all(|one| one.back_at.is_some())
+    };
+    let done = || nodes.iter().filter(|(_, node)| dispensable(node));
+    for (name, node) in done() {
+        let short = NodeRecord { steps: Vec::new(), evicted: Vec::new(), ..node.clone() };
+        texts.insert(format!("{NODE_KEY_PREFIX}{name}"), text(&short));
+    }
+    if is_too_large(texts) {
+        for (name, _) in done() {
+            texts.remove(&format!("{NODE_KEY_PREFIX}{name}"));
+        }
+    }
+}
+
+/// These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
+fn text<'t>(value: &impl Serialize) -> Cow<'t, str> {
+    Cow::Owned(serde_json::to_string(value).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::record::Evicted;
+
+    fn record(outcome: Option<Outcome>) -> NodeRecord {
+        let evicted = Evicted { pod: "ml/train-0".into(), at: jiff::Timestamp::UNIX_EPOCH };
+        NodeRecord { uid: "uid".into(), outcome, evicted: vec![evicted; 10], ..NodeRecord::default() }
+    }
+
+    fn shrunk(most: usize) -> Vec<(String, bool)> {
+        let mut nodes = Named::new();
+        nodes.insert("done", record(Some(Outcome::Done)));
+        nodes.insert("open", record(None));
+        let mut texts: BTreeMap<String, Cow<'_, str>> =
+            nodes.iter().map(|(name, node)| (format!("{NODE_KEY_PREFIX}{name}"), text(node))).collect();
+        shrink(&mut texts, &nodes, most);
+        texts.into_iter().map(|(key, text)| (key, text.contains("ml/train-0"))).collect()
+    }
+
+    #[test]
+    fn what_only_reports_need_goes_before_the_rest_of_a_node_that_is_done() {
+        let kept = |key: &str, evicted: bool| (format!("{NODE_KEY_PREFIX}{key}"), evicted);
+        assert_eq!(shrunk(10_000), [kept("done", true), kept("open", true)]);
+        assert_eq!(shrunk(1_000), [kept("done", false), kept("open", true)]);
+        assert_eq!(shrunk(540), [kept("open", true)]);
     }
 }

@@ -2,7 +2,8 @@
 //! `node.<name>` a [`NodeRecord`] for each node that the run is about, so that one node's progress is one small patch.
 //!
 //! A node's record takes 550 bytes or so after a replacement; a ConfigMap holds 1 MiB: room for about 1,800 nodes that are out of date and not
-//! done at once. Beyond 900 KiB the records of nodes that are done are let go.
+//! done at once. Beyond 900 KiB what only reports need of nodes that are done is let go, and then
+//! their records.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,11 @@ use super::exit::ExitCode;
 pub const RUN_KEY: &str = "run";
 /// Prefix of the data keys of [`NodeRecord`]s; the node's name follows (node names are valid data keys).
 pub const NODE_KEY_PREFIX: &str = "node.";
+
+/// So many evicted pods are kept of one node: their names may take 300 bytes each.
+const MOST_EVICTED: usize = 32;
+/// So many steps are kept of one node: a few attempts.
+pub const MOST_STEPS: usize = 32;
 
 /// One run of one hook Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,9 +83,13 @@ pub struct NodeRecord {
     /// Since when `outcome` and `reason` are as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// How the node's upgrade went, where the hook did it: each state with the time at which it was entered, in their order.
+    /// How the node's upgrade went: each state with the time at which it was entered, in their order. Where the vendor's controller does it, its states
+    /// as they were seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// The pods that were evicted for it, where the hook did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<Evicted>,
     /// The plugins that were replaced on the node, by the UID of the pod that was deleted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, Replacement>,
@@ -93,6 +103,25 @@ pub struct Step {
     pub state: String,
     /// When it was entered.
     pub at: Timestamp,
+}
+
+/// A pod that was evicted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evicted {
+    /// `namespace/name`.
+    pub pod: String,
+    /// When its eviction was granted.
+    pub at: Timestamp,
+}
+
+impl NodeRecord {
+    /// Notes a pod of the node whose eviction was granted. A node that loses more than a report can show has the first ones.
+    pub fn evicts(&mut self, pod: String, at: Timestamp) {
+        if self.evicted.len() < MOST_EVICTED && self.evicted.iter().all(|known| known.pod != pod) {
+            self.evicted.push(Evicted { pod, at });
+        }
+    }
 }
 
 /// How a run ends for a node.

@@ -1,5 +1,6 @@
 //! The template engine. Expressions stand in `<< >>` and blocks in `<% %>`, because the files carry shell and Helm's own braces.
-//! In `*.yaml.j2` every expression prints as a JSON scalar, which is YAML that no parser misreads; `|yaml` prints a block.
+//! In `*.yaml.j2` every expression prints as a JSON scalar, which is YAML that no parser misreads; `|yaml` prints a block. In `*.html.j2` it
+//! prints as text.
 
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
@@ -64,7 +65,11 @@ impl Templates {
         environment.set_syntax(syntax);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_debug(false);
-        environment.set_auto_escape_callback(|name| if name.ends_with(".yaml.j2") { AutoEscape::Json } else { AutoEscape::None });
+        environment.set_auto_escape_callback(|name| match name {
+            name if name.ends_with(".yaml.j2") => AutoEscape::Json,
+            name if name.ends_with(".html.j2") => AutoEscape::Html,
+            _ => AutoEscape::None,
+        });
         environment.add_filter("shell", |text: String| shell_word(&text));
         environment.add_filter("yaml", |value: Value| match yaml::to_string(&value) {
             Ok(text) => Ok(Value::from_safe_string(text.trim_end().to_owned())),

@@ -129,6 +129,8 @@ impl Memory {
                 replacement.back_at.get_or_insert(started_at);
             }
             (node.outcome, node.reason, node.since) = (None, None, None);
+            node.steps.clear();
+            node.evicted.clear();
             memory.nodes.insert(Arc::clone(name), node);
         }
         memory

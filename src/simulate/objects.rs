@@ -129,7 +129,7 @@ fn driver_image(version: &str) -> String {
 }
 
 /// The digest of the driver's configuration.
-fn config_digest(setup: &Setup, version: &str) -> String {
+pub(super) fn config_digest(setup: &Setup, version: &str) -> String {
     if setup.same_config { "config".to_owned() } else { format!("config-{version}") }
 }
 
@@ -190,6 +190,9 @@ fn alone(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
 pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     if !setup.has_operator() {
         return alone(view, fixed, setup);
+    }
+    if let Some(found) = &setup.found {
+        view.workloads.claims = found.claims.clone();
     }
     let available = i32::from(fixed.operator_up);
     let toolkit = ("nvidia-container-toolkit-ctr".to_owned(), "nvcr.io/nvidia/container-toolkit:v1.18.1".to_owned());

@@ -63,6 +63,22 @@ pub enum Spread {
 }
 
 impl Spread {
+    /// The least that may be drawn.
+    pub fn least(self) -> u64 {
+        match self {
+            Self::Constant(value) => value,
+            Self::Uniform(least, _) | Self::HeavyTail { least, .. } => least,
+        }
+    }
+
+    /// The most.
+    pub fn most(self) -> u64 {
+        match self {
+            Self::Constant(value) => value,
+            Self::Uniform(_, most) | Self::HeavyTail { most, .. } => most,
+        }
+    }
+
     /// Draws one.
     pub fn draw(self, random: &mut Random) -> u64 {
         match self {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::contract::record::{Outcome, Verdict};
 use crate::rollout::named::Named;
+use crate::rollout::observed::workload::Workload;
 use crate::rollout::reason::Wait;
 
 /// From so many violations on a run is not gone on with.
@@ -27,6 +28,8 @@ pub struct Report {
     pub peak_in_progress: usize,
     /// Evictions that were granted.
     pub pods_evicted: usize,
+    /// Whose, by UID: when, in milliseconds from the beginning, and from which node.
+    pub evicted: BTreeMap<String, (u64, String)>,
     /// Evictions that were not.
     pub refused_evictions: usize,
     /// Patches that were refused because the node had changed.
@@ -67,6 +70,7 @@ impl Report {
             peak_unavailable: 0,
             peak_in_progress: 0,
             pods_evicted: 0,
+            evicted: BTreeMap::new(),
             refused_evictions: 0,
             conflicts: 0,
             lists: 0,
@@ -101,6 +105,13 @@ impl Report {
         *self.writes.entry(kind).or_default() += 1;
         if kind != "eviction" {
             *self.writes_by_node.entry(node.to_owned()).or_default() += 1;
+        }
+    }
+
+    pub(super) fn evicts(&mut self, pod: &Workload, now: u64) {
+        if pod.deleted_at.is_none() {
+            self.pods_evicted += 1;
+            self.evicted.insert(pod.uid.clone(), (now, pod.node.clone()));
         }
     }
 

@@ -5,8 +5,8 @@ use crate::rollout::decide::Action;
 use crate::rollout::observed::Labels;
 use crate::rollout::pods::pace::{Answer, History};
 
+use super::budgets::Asked;
 use super::objects::{Operand, at};
-use super::workers::Asked;
 use super::world::World;
 
 impl World<'_> {
@@ -79,8 +79,9 @@ impl World<'_> {
         let name = || format!("{}/{}", pod.namespace, pod.name);
         match answer {
             Answer::Accepted => {
-                if pod.deleted_at.is_none() {
-                    self.report.pods_evicted += 1;
+                self.report.evicts(&pod, self.now);
+                if let Some(record) = self.hook.memory.nodes.get_mut(&eviction.node) {
+                    record.evicts(name(), at(self.now));
                 }
                 self.tell(|| format!("{} {} evicted", eviction.node, name()));
                 self.delete_pod(&eviction.uid);

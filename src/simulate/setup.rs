@@ -1,10 +1,14 @@
 //! What is simulated: the fleet, how long things take, what runs on it, what goes wrong.
 
+use std::sync::Arc;
+
 use crate::contract::count::Count;
 use crate::contract::settings::Settings;
 use crate::rollout::observed::Labels;
+use crate::rollout::observed::workload::Budget;
 
 use super::fault::Scheduled;
+use super::found::Found;
 use super::random::Spread;
 
 /// Everything that a run follows from.
@@ -25,6 +29,8 @@ pub struct Setup {
     pub workers: Vec<Workers>,
     /// GPUs of each node: no more pods are placed on it.
     pub gpus: usize,
+    /// The fleet and its pods, where they were found and are not made up by `nodes`, `workers` and `gpus`.
+    pub found: Option<Arc<Found>>,
     /// What goes wrong, and when.
     pub faults: Vec<Scheduled>,
     /// The driver's version before.
@@ -111,6 +117,31 @@ impl Default for Times {
     }
 }
 
+impl Times {
+    /// The same with each time changed.
+    #[must_use]
+    pub fn each(&self, change: impl Fn(Spread) -> Spread) -> Self {
+        let Self { operand_end, recreate, driver, toolkit, validator, plugin, publish, .. } = self;
+        let Self { replace, pod_start, grace_percent, watch, call, disruption, operator, .. } = self;
+        Self {
+            operand_end: change(*operand_end),
+            recreate: change(*recreate),
+            driver: change(*driver),
+            toolkit: change(*toolkit),
+            validator: change(*validator),
+            plugin: change(*plugin),
+            publish: change(*publish),
+            replace: change(*replace),
+            pod_start: change(*pod_start),
+            grace_percent: change(*grace_percent),
+            watch: change(*watch),
+            call: change(*call),
+            disruption: change(*disruption),
+            operator: change(*operator),
+        }
+    }
+}
+
 /// What controls pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -186,4 +217,13 @@ pub enum Protection {
     MinAvailable(Count),
     /// So many may be away.
     MaxUnavailable(Count),
+}
+
+impl Protection {
+    /// That of a budget; `None`: it asks for nothing that can be understood.
+    pub fn of(budget: &Budget) -> Option<Self> {
+        let count = |text: &Option<String>| text.as_ref()?.parse().ok();
+        let unavailable = count(&budget.max_unavailable).map(Self::MaxUnavailable);
+        unavailable.or_else(|| count(&budget.min_available).map(Self::MinAvailable))
+    }
 }

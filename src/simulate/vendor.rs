@@ -15,9 +15,9 @@ use crate::rollout::vendor::state::State;
 use crate::rollout::vendor::task::{Eviction, drain_ended, drain_selector, eviction, eviction_ended};
 use crate::rollout::vendor::users::{users, uses_gpu};
 
+use super::budgets::Asked;
 use super::objects::{self, Fixed, Operand, at, milliseconds};
 use super::setup::Setup;
-use super::workers::Asked;
 use super::world::{Event, World};
 
 /// Milliseconds from a change to the pass that it makes the controller begin.
@@ -292,7 +292,7 @@ impl World<'_> {
             match self.ask_budgets(&pod) {
                 Asked::Granted => {
                     task.granted.insert(uid.clone());
-                    self.report.pods_evicted += usize::from(pod.deleted_at.is_none());
+                    self.report.evicts(&pod, self.now);
                     self.tell(|| format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name));
                     self.delete_pod(uid);
                 }

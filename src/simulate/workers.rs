@@ -1,60 +1,40 @@
 //! Workloads: their controllers, the scheduler, kubelets, and the disruption controller.
 
-use crate::contract::selector::Selector;
-use crate::rollout::observed::workload::{Budget, Controller, Phase, Workload};
+use std::collections::BTreeMap;
 
+use crate::contract::selector::Selector;
+use crate::rollout::observed::workload::{Budget, Phase, Workload};
+
+use super::budgets::Guard;
+use super::crew::{Crew, NAMESPACE};
+use super::found::Found;
 use super::objects::second;
 use super::setup::{Kind, Protection, Workers};
 use super::view::Change;
 use super::world::{Event, Watch, World};
 
-/// Where workloads are.
-const NAMESPACE: &str = "ml";
-
-/// Pods of one controller.
-#[derive(Debug)]
-pub(super) struct Crew {
-    workers: Workers,
-    /// Pods that there are to be.
-    wanted: usize,
-    made: usize,
-    /// Its budgets let nothing go.
-    held: bool,
-    budgets: Vec<Budget>,
-}
-
-impl Crew {
-    pub(super) fn is_daemon_set(&self) -> bool {
-        self.workers.kind == Kind::DaemonSet
-    }
-}
-
-pub(super) fn controller(api_version: &str, kind: &str, name: &str) -> Controller {
-    Controller { api_version: api_version.to_owned(), kind: kind.to_owned(), name: name.to_owned(), uid: format!("of-{name}") }
-}
-
-/// The number of pods of a crew from a pod's name.
-fn crew_of(pod: &Workload) -> Option<&str> {
-    pod.labels.get("app").map(String::as_str)
-}
+/// The node of what runs outside of the fleet.
+pub(super) const ELSEWHERE: &str = "(elsewhere)";
 
 impl World<'_> {
     /// Makes the pods that there are at the beginning.
     pub(super) fn crew(&mut self, workers: &Workers) {
         let places = self.places(&workers.placement);
         let selector: Option<Selector> = format!("app={}", workers.name).parse().ok();
-        let budget = |(index, protection): (usize, &Protection)| Budget {
-            namespace: NAMESPACE.to_owned(),
-            name: if index == 0 { workers.name.clone() } else { format!("{}-{index}", workers.name) },
-            selector: selector.clone(),
-            min_available: if let Protection::MinAvailable(count) = protection { Some(count.to_string()) } else { None },
-            max_unavailable: if let Protection::MaxUnavailable(count) = protection { Some(count.to_string()) } else { None },
-            observed: true,
-            ..Budget::default()
-        };
-        let budgets = workers.budgets.iter().enumerate().map(budget).collect();
-        self.crews.push(Crew { workers: workers.clone(), wanted: places.len(), made: 0, held: false, budgets });
+        self.crews.push(Crew { wanted: places.len(), ..Crew::of(workers) });
         let crew = self.crews.len() - 1;
+        for (index, protection) in workers.budgets.iter().enumerate() {
+            let budget = Budget {
+                namespace: NAMESPACE.to_owned(),
+                name: if index == 0 { workers.name.clone() } else { format!("{}-{index}", workers.name) },
+                selector: selector.clone(),
+                min_available: if let Protection::MinAvailable(count) = protection { Some(count.to_string()) } else { None },
+                max_unavailable: if let Protection::MaxUnavailable(count) = protection { Some(count.to_string()) } else { None },
+                observed: true,
+                ..Budget::default()
+            };
+            self.guards.push(Guard { budget, protection: Some(*protection), crews: vec![crew], outside: (0, 0), held: false });
+        }
         for node in places {
             let mut pod = self.new_pod(crew);
             (pod.node, pod.phase, pod.ready) = (node, Phase::Running, true);
@@ -64,12 +44,33 @@ impl World<'_> {
         }
     }
 
+    /// Takes the pods and PodDisruptionBudgets over that were found: those of a controller belong together.
+    pub(super) fn crews_found(&mut self, found: &Found) {
+        let mut crews: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in &found.pods {
+            let owner = pod.workload.controller.as_ref().map_or(&pod.workload.uid, |controller| &controller.uid);
+            let crew = *crews.entry(owner.clone()).or_insert_with(|| {
+                let name = pod.workload.controller.as_ref().map_or(&pod.workload.name, |controller| &controller.name);
+                self.crews.push(Crew::found(name, &pod.workload, pod.gpus, found.job_time));
+                self.crews.len() - 1
+            });
+            self.crews[crew].wanted += usize::from(!pod.workload.phase.is_finished());
+            self.members.insert(pod.workload.uid.clone(), crew);
+            let (uid, runs) = (pod.workload.uid.clone(), pod.workload.phase == Phase::Running);
+            self.put_pod(pod.workload.clone());
+            if runs {
+                self.ends_some_time(crew, &uid);
+            }
+        }
+        self.guards_found(&found.budgets);
+    }
+
     fn ends_some_time(&mut self, crew: usize, uid: &str) {
-        let workers = &self.crews[crew].workers;
-        if workers.kind == Kind::Job {
-            let ends = workers.ends;
-            let name = format!("{}-{}", workers.name, self.crews[crew].made);
-            let time = self.draw(ends, "job", &name);
+        let Crew { kind, ends, name, made, .. } = &self.crews[crew];
+        if *kind == Kind::Job {
+            // Those that were found have names of their own.
+            let name = if *made == 0 { uid.to_owned() } else { format!("{name}-{made}") };
+            let time = self.draw(*ends, "job", &name);
             self.after(time, Event::PodEnds(uid.to_owned()));
         }
     }
@@ -78,30 +79,20 @@ impl World<'_> {
     fn new_pod(&mut self, crew: usize) -> Workload {
         let uid = self.uid();
         let now = self.now;
-        let Crew { workers, made, .. } = &mut self.crews[crew];
+        let Crew { name, template, made, .. } = &mut self.crews[crew];
         *made += 1;
-        let mut labels = workers.labels.clone();
-        labels.insert("app".to_owned(), workers.name.clone());
-        let (api_version, kind) = match workers.kind {
-            Kind::ReplicaSet => ("apps/v1", "ReplicaSet"),
-            Kind::Job => ("batch/v1", "Job"),
-            Kind::DaemonSet => ("apps/v1", "DaemonSet"),
-            Kind::Bare => ("", ""),
-        };
-        Workload {
-            namespace: NAMESPACE.to_owned(),
-            name: format!("{}-{made}", workers.name),
-            uid,
-            labels,
+        let pod = Workload {
+            name: format!("{name}-{made}"),
+            uid: uid.clone(),
+            node: String::new(),
+            phase: Phase::Pending,
+            ready: false,
             created: second(now),
-            controller: (workers.kind != Kind::Bare).then(|| controller(api_version, kind, &workers.name)),
-            grace_seconds: workers.grace_seconds,
-            empty_dir: workers.empty_dir,
-            resources: workers.gpu.then(|| "nvidia.com/gpu".to_owned()).into_iter().collect(),
-            runtime_class: workers.hidden.then(|| "nvidia".to_owned()),
-            finalizers: (workers.finalizer > 0).then(|| "example.com/hold".to_owned()).into_iter().collect(),
-            ..Workload::default()
-        }
+            deleted_at: None,
+            ..template.clone()
+        };
+        self.members.insert(uid, crew);
+        pod
     }
 
     pub(super) fn put_pod(&mut self, pod: Workload) {
@@ -116,7 +107,7 @@ impl World<'_> {
     pub(super) fn touch_pod(&mut self, uid: &str) {
         let pod = self.pods.get(uid).cloned().map(Box::new);
         self.publish(Watch::Pods, Some(Change::Pod(uid.to_owned(), pod)));
-        if self.crews.iter().any(|crew| !crew.budgets.is_empty()) {
+        if !self.guards.is_empty() {
             let lag = self.draw(self.setup.times.disruption, "disruption", "");
             self.after(lag, Event::Budgets);
         }
@@ -141,8 +132,7 @@ impl World<'_> {
         pod.deleted_at = Some(second(now + grace * 1000));
         pod.ready = false;
         self.touch_pod(uid);
-        let held = self.pods.get(uid).and_then(crew_of).and_then(|name| self.crews.iter().find(|crew| crew.workers.name == name));
-        let finalizer = held.map_or(0, |crew| crew.workers.finalizer);
+        let finalizer = self.members.get(uid).map_or(0, |crew| self.crews[*crew].finalizer);
         let ending = self.ending(grace, uid) + finalizer;
         self.after(ending, Event::PodGone(uid.to_owned()));
     }
@@ -158,12 +148,12 @@ impl World<'_> {
         }
         self.touch_pod(uid);
         self.tell(|| format!("{} {}/{} gone", pod.node, pod.namespace, pod.name));
-        let Some(crew) = crew_of(&pod).and_then(|name| self.crews.iter().position(|crew| crew.workers.name == name)) else { return };
+        let Some(crew) = self.members.remove(uid) else { return };
         if pod.phase.is_finished() {
             return;
         }
         let replace = self.draw(self.setup.times.replace, "replace", &pod.name);
-        match self.crews[crew].workers.kind {
+        match self.crews[crew].kind {
             Kind::ReplicaSet | Kind::Job => self.after(replace, Event::PodComes(crew)),
             Kind::DaemonSet => self.daemon_on(crew, &node),
             Kind::Bare => {}
@@ -171,8 +161,7 @@ impl World<'_> {
     }
 
     pub(super) fn pod_comes(&mut self, crew: usize) {
-        let name = self.crews[crew].workers.name.clone();
-        let there = self.pods.values().filter(|pod| crew_of(pod) == Some(&name) && pod.deleted_at.is_none()).count();
+        let there = self.pods.values().filter(|pod| self.members.get(&pod.uid) == Some(&crew) && pod.deleted_at.is_none()).count();
         if there < self.crews[crew].wanted {
             let pod = self.new_pod(crew);
             self.put_pod(pod);
@@ -196,14 +185,18 @@ impl World<'_> {
     pub(super) fn place(&mut self) {
         let waiting: Vec<String> = self.pods.values().filter(|pod| pod.node.is_empty()).map(|pod| pod.uid.clone()).collect();
         for uid in waiting {
-            let used = |node: &String| {
+            let crew = self.members.get(&uid).map(|crew| &self.crews[*crew]);
+            let (gpus, elsewhere) = crew.map_or((0, false), |crew| (crew.gpus, crew.elsewhere));
+            let used = |node: &String| -> usize {
                 let here = self.placed.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid));
-                here.filter(|pod| !pod.resources.is_empty() && !pod.phase.is_finished()).count()
+                let takes = |pod: &Workload| self.members.get(&pod.uid).map_or(0, |crew| self.crews[*crew].gpus);
+                here.filter(|pod| !pod.phase.is_finished()).map(takes).sum()
             };
-            let open = self.hosts.values().filter(|host| host.node.ready && !host.node.unschedulable).map(|host| &host.node.name);
-            let best = open.map(|node| (used(node), node)).filter(|(used, _)| *used < self.setup.gpus).min();
-            let Some(node) = best.map(|(_, node)| node.clone()) else { return };
-            let Some(pod) = self.pods.get_mut(&uid) else { continue };
+            let open = self.hosts.values().filter(|host| host.node.ready && !host.node.unschedulable);
+            let room = open.map(|host| (used(&host.node.name), host)).filter(|(used, host)| *used < host.gpus && used + gpus <= host.gpus);
+            let best = room.map(|(used, host)| (used, &host.node.name)).min();
+            let place = if elsewhere { Some(ELSEWHERE.to_owned()) } else { best.map(|(_, node)| node.clone()) };
+            let (Some(node), Some(pod)) = (place, self.pods.get_mut(&uid)) else { continue };
             pod.node.clone_from(&node);
             let name = pod.name.clone();
             self.placed.entry(node).or_default().insert(uid.clone());
@@ -220,9 +213,8 @@ impl World<'_> {
         }
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none() && pod.phase == Phase::Pending) else { return };
         (pod.phase, pod.ready) = (Phase::Running, true);
-        let crew = crew_of(pod).and_then(|name| self.crews.iter().position(|crew| crew.workers.name == name));
         self.touch_pod(uid);
-        if let Some(crew) = crew {
+        if let Some(crew) = self.members.get(uid).copied() {
             self.ends_some_time(crew, uid);
         }
     }
@@ -236,8 +228,7 @@ impl World<'_> {
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else { return };
         (pod.phase, pod.ready) = (Phase::Succeeded, false);
         let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
-        let crew = crew_of(pod).and_then(|name| self.crews.iter().position(|crew| crew.workers.name == name));
-        if let Some(crew) = crew {
+        if let Some(crew) = self.members.get(uid).copied() {
             self.crews[crew].wanted = self.crews[crew].wanted.saturating_sub(1);
         }
         self.touch_pod(uid);
@@ -247,108 +238,8 @@ impl World<'_> {
 
     /// A pod of these workers is bound to a node by name, past the scheduler.
     pub(super) fn pod_bound(&mut self, workers: &str, node: &str) {
-        let Some(crew) = self.crews.iter().position(|crew| crew.workers.name == workers) else { return };
+        let Some(crew) = self.crews.iter().position(|crew| crew.name == workers) else { return };
         self.crews[crew].wanted += 1;
         self.daemon_on(crew, node);
     }
-
-    /// The disruption controller.
-    pub(super) fn look_at_budgets(&mut self) {
-        let mut changed = false;
-        for crew in &mut self.crews {
-            if crew.budgets.is_empty() {
-                continue;
-            }
-            let of_crew = |pod: &&Workload| crew_of(pod) == Some(crew.workers.name.as_str());
-            let pods = || self.pods.values().filter(of_crew);
-            let healthy = pods().filter(|pod| pod.ready && pod.deleted_at.is_none()).count();
-            // The controller's own number of replicas, where it has one.
-            let expected = match crew.workers.kind {
-                Kind::ReplicaSet | Kind::Job => crew.wanted,
-                Kind::DaemonSet | Kind::Bare => pods().count(),
-            };
-            for (budget, protection) in crew.budgets.iter_mut().zip(&crew.workers.budgets) {
-                let desired = match protection {
-                    Protection::MinAvailable(count) => count.of(expected),
-                    Protection::MaxUnavailable(count) => expected.saturating_sub(count.of(expected)),
-                };
-                let allowed = if crew.held { 0 } else { healthy.saturating_sub(desired) };
-                let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-                let next = Budget {
-                    allowed: number(allowed),
-                    healthy: number(healthy),
-                    desired: number(desired),
-                    expected: number(expected),
-                    ..budget.clone()
-                };
-                changed |= *budget != next;
-                *budget = next;
-            }
-        }
-        if changed {
-            self.touch_budgets();
-        }
-    }
-
-    pub(super) fn budgets(&self) -> Vec<Budget> {
-        self.crews.iter().flat_map(|crew| crew.budgets.iter().cloned()).collect()
-    }
-
-    fn touch_budgets(&mut self) {
-        let budgets = self.budgets();
-        self.publish(Watch::Budgets, Some(Change::Budgets(budgets)));
-    }
-
-    pub(super) fn hold_budget(&mut self, workers: &str, milliseconds: Option<u64>) {
-        let Some(crew) = self.crews.iter().position(|crew| crew.workers.name == workers) else { return };
-        self.crews[crew].held = true;
-        self.look_at_budgets();
-        if let Some(milliseconds) = milliseconds {
-            self.after(milliseconds, Event::BudgetYields(crew));
-        }
-    }
-
-    pub(super) fn budget_yields(&mut self, crew: usize) {
-        self.crews[crew].held = false;
-        self.tell(|| "a budget yields".to_owned());
-        self.look_at_budgets();
-    }
-
-    /// What the API server says to an eviction: the budgets that protect the pod, and whether they let it go. Takes what it grants.
-    pub(super) fn ask_budgets(&mut self, pod: &Workload) -> Asked {
-        let protects = |budget: &Budget| {
-            budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-        };
-        if pod.phase == Phase::Pending || pod.phase.is_finished() || pod.deleted_at.is_some() {
-            return Asked::Granted;
-        }
-        let budgets: Vec<&mut Budget> =
-            self.crews.iter_mut().flat_map(|crew| crew.budgets.iter_mut()).filter(|budget| protects(budget)).collect();
-        let mut budgets = budgets.into_iter();
-        let (first, second) = (budgets.next(), budgets.next());
-        let Some(budget) = first else { return Asked::Granted };
-        if second.is_some() {
-            return Asked::Error;
-        }
-        let enough = budget.healthy >= budget.desired && budget.desired > 0;
-        if !pod.ready && (budget.evicts_unhealthy || enough) {
-            return Asked::Granted;
-        }
-        if budget.allowed <= 0 {
-            return Asked::Blocked;
-        }
-        budget.allowed -= 1;
-        self.touch_budgets();
-        Asked::Granted
-    }
-}
-
-/// The answer of the budgets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    Granted,
-    /// 429
-    Blocked,
-    /// 500: more than one budget.
-    Error,
 }

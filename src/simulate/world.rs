@@ -8,7 +8,10 @@ use crate::rollout::observed::workload::Workload;
 use crate::rollout::observed::{Node, Pod, Slice};
 use crate::rollout::pause::Pause;
 
+use super::budgets::Guard;
+use super::crew::Crew;
 use super::fault::Fault;
+use super::found::FoundNode;
 use super::hook::Hook;
 use super::objects::{self, Fixed, Operand, at};
 use super::random::{Random, Spread};
@@ -16,7 +19,7 @@ use super::report::Report;
 use super::setup::{Placement, Setup};
 use super::vendor::Vendor;
 use super::view::Change;
-use super::workers::Crew;
+use super::workers::ELSEWHERE;
 
 /// Virtual time after which a run without a verdict is given up: 60 days.
 const HORIZON: u64 = 60 * 24 * 3_600_000;
@@ -80,6 +83,8 @@ pub(super) struct Host {
     pub(super) slice: Option<Slice>,
     /// What its kubelet has to do when it is back.
     pub(super) frozen: Vec<Event>,
+    /// GPUs that its pods may take.
+    pub(super) gpus: usize,
     /// At how many starts its driver still fails; `None`: at every one.
     pub(super) driver_fails: Option<u32>,
     pub(super) plugin_fails: bool,
@@ -122,6 +127,9 @@ pub(super) struct World<'a> {
     /// UIDs of pods by node.
     pub(super) placed: BTreeMap<String, BTreeSet<String>>,
     pub(super) crews: Vec<Crew>,
+    /// To which crew each pod belongs, by its UID.
+    pub(super) members: BTreeMap<String, usize>,
+    pub(super) guards: Vec<Guard>,
     /// Nodes that others have in maintenance.
     pub(super) maintenances: BTreeSet<String>,
     /// What people have paused.
@@ -138,9 +146,10 @@ impl<'a> World<'a> {
         let fixed = Fixed {
             operator_up: true,
             asked: setup.to.clone(),
-            template: setup.from.clone(),
+            // What was found may have the new driver in part.
+            template: if setup.found.is_some() { setup.to.clone() } else { setup.from.clone() },
             desired: i32::try_from(setup.nodes).unwrap_or(i32::MAX),
-            revisions: vec![setup.from.clone()],
+            revisions: if setup.found.is_some() { vec![setup.from.clone(), setup.to.clone()] } else { vec![setup.from.clone()] },
         };
         let mut world = Self {
             setup,
@@ -154,6 +163,8 @@ impl<'a> World<'a> {
             pods: BTreeMap::new(),
             placed: BTreeMap::new(),
             crews: Vec::new(),
+            members: BTreeMap::new(),
+            guards: Vec::new(),
             pauses: Vec::new(),
             maintenances: BTreeSet::new(),
             hook: Hook::new(setup),
@@ -161,11 +172,18 @@ impl<'a> World<'a> {
             told_until: BTreeMap::new(),
             drawn: BTreeMap::new(),
         };
-        for index in 0..setup.nodes {
-            world.host_at_rest(&format!("gpu-{index}"), index);
-        }
-        for workers in &setup.workers {
-            world.crew(workers);
+        if let Some(found) = &setup.found {
+            for node in &found.nodes {
+                world.host_found(node);
+            }
+            world.crews_found(found);
+        } else {
+            for index in 0..setup.nodes {
+                world.host_at_rest(&format!("gpu-{index}"), index);
+            }
+            for workers in &setup.workers {
+                world.crew(workers);
+            }
         }
         world.hook_pod();
         world.look_at_budgets();
@@ -187,8 +205,29 @@ impl<'a> World<'a> {
         let group = group.map(|label| (label, format!("group-{}", index / self.setup.group_size.max(1))));
         let day = jiff::SignedDuration::from_hours(24);
         let created = at(0).saturating_sub(day).unwrap_or(at(0));
+        let node = objects::node(name, uid, created, group, self.setup.has_operator());
+        self.host(node, self.setup.gpus, &self.setup.from);
+    }
+
+    /// A node as it was found.
+    fn host_found(&mut self, found: &FoundNode) {
+        let setup = self.setup;
+        self.host(found.node.clone(), found.gpus, if found.outdated { &setup.from } else { &setup.to });
+        let host = self.hosts.get_mut(&found.node.name);
+        if let Some(pod) = host.and_then(|host| host.operands[Operand::Driver.index()].as_mut())
+            && found.same_config
+        {
+            pod.config_digest = Some(objects::config_digest(setup, &setup.to));
+        }
+    }
+
+    /// A node on which everything runs, with the driver of this version.
+    fn host(&mut self, node: Node, gpus: usize, version: &str) {
+        let name = node.name.clone();
+        let name = name.as_str();
         let mut host = Host {
-            node: objects::node(name, uid, created, group, self.setup.has_operator()),
+            node,
+            gpus,
             ours: false,
             operands: [None, None, None, None],
             slice: None,
@@ -202,7 +241,7 @@ impl<'a> World<'a> {
             if alone || operand == Operand::Plugin && !self.setup.dra {
                 continue;
             }
-            let revision = if operand == Operand::Driver { self.setup.from.as_str() } else { "only" };
+            let revision = if operand == Operand::Driver { version } else { "only" };
             let mut pod = objects::operand(operand, name, self.uid(), revision, 0, self.setup);
             objects::is_ready(&mut pod, 0, 0);
             // One after the other, long ago: the plugin is not stale.
@@ -214,7 +253,7 @@ impl<'a> World<'a> {
             }
             host.operands[operand.index()] = Some(pod);
         }
-        host.slice = (self.setup.dra && self.setup.has_operator()).then(|| objects::slice(name, &self.setup.from));
+        host.slice = (self.setup.dra && self.setup.has_operator()).then(|| objects::slice(name, version));
         self.hosts.insert(name.to_owned(), host);
         self.touch(name);
     }
@@ -233,7 +272,7 @@ impl<'a> World<'a> {
             ready: true,
             created: at(0),
             grace_seconds: 30,
-            controller: Some(super::workers::controller("batch/v1", "Job", "gpu-rollout")),
+            controller: Some(super::crew::controller("batch/v1", "Job", "gpu-rollout")),
             ..Workload::default()
         };
         self.put_pod(pod);
@@ -391,7 +430,7 @@ impl<'a> World<'a> {
                 host.frozen.push(event);
                 false
             }
-            None => false,
+            None => node == ELSEWHERE,
         }
     }
 

@@ -87,7 +87,7 @@ pub(crate) const ROOMS: &[Room] = &[
     ),
     room(
         "console",
-        &["contract", "rollout", "cluster"],
+        &["contract", "rollout", "simulate", "cluster"],
         &[World::Kubernetes, World::Tasks, World::Elapsed],
         "it tells people what the engine makes of a cluster, does what they ask for, and knows no command line",
     ),

@@ -17,6 +17,7 @@ pub(crate) mod git_http;
 pub(crate) mod helm;
 pub(crate) mod hook_release;
 pub(crate) mod kwok;
+pub(crate) mod local;
 pub(crate) mod meter;
 pub(crate) mod network;
 pub(crate) mod node_agent;

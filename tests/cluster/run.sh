@@ -71,8 +71,8 @@ if [ $# -gt 0 ] && [ "$1" != --full ]; then
   exit
 fi
 
-# What only measures is run by name (scripts/bench.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
-set -- "$@" scenarios::cost:: scenarios::pace:: every_granted_right
+# What only measures is run by name (scripts/bench.sh), and so is what is for people (scripts/stack.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
+set -- "$@" scenarios::cost:: scenarios::pace:: stays_until_it_is_told_to_end every_granted_right
 if [ "$1" = --full ]; then
   shift
 else

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::root;
 
 /// The pages that people read.
-fn pages() -> Vec<String> {
+pub(super) fn pages() -> Vec<String> {
     let mut pages: Vec<String> = Vec::new();
     for folder in [".", "docs", "charts/gpu-rollout"] {
         for entry in std::fs::read_dir(root(folder)).unwrap() {

@@ -9,6 +9,7 @@ mod drive;
 mod failures;
 mod fleet;
 mod foreign;
+mod found;
 mod kills;
 mod makespan;
 mod mutations;

@@ -32,6 +32,7 @@ pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
         from: OLD.to_owned(),
         to: NEW.to_owned(),
         same_config: false,
+        found: None,
         hook_node: None,
         dra: true,
         tells: true,

@@ -94,6 +94,7 @@ fn record_of(uid: &str, length: usize) -> NodeRecord {
         reason: None,
         since: Some(at(-400)),
         steps: Vec::new(),
+        evicted: Vec::new(),
         replaced: BTreeMap::from([("pod-uid".to_owned(), replacement)]),
     }
 }

@@ -12,8 +12,8 @@ use crate::rollout::plugin::{Plugins, Status as PluginStatus};
 use crate::rollout::reason::Wait;
 use crate::rollout::spec::driver_daemon_sets;
 use crate::rollout::upgrade::record::{Found, read};
-use crate::rollout::version::{DriverVersion, split_image};
 
+use super::super::image::{running, version};
 use super::super::look::Sight;
 use super::super::since::Sources;
 use super::{Row, Stage, outcome, waiting};
@@ -48,11 +48,7 @@ pub(super) fn row(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: Optio
     let outcome = outcome(sight, &node.name);
     let reason = wait.map(|wait| &*wait.reason);
     let state = state(node, driver);
-    let running = pod.as_ref().and_then(|pod| {
-        let container = driver.traits().container;
-        let main = pod.pod.containers.iter().find(|one| one.name == container || container.is_empty())?;
-        Some(version(&main.image))
-    });
+    let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
     Row {
         node: node.name.clone(),
         stage: match (wait, outcome) {
@@ -71,15 +67,6 @@ pub(super) fn row(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: Optio
         waiting: wait.map(|wait| waiting::node(sight, sources, node, wait)),
         end: None,
     }
-}
-
-/// The version that an image's tag tells, or the tag as it is.
-fn version(image: &str) -> String {
-    let tag = || split_image(image).1.unwrap_or(image).to_owned();
-    DriverVersion::of_image(image).map_or_else(tag, |_| {
-        // As it is written: a version without its zeros is not the name that people know.
-        split_image(image).1.and_then(|tag| tag.split('-').next()).unwrap_or(image).to_owned()
-    })
 }
 
 /// The driver image that is asked for on the node.

@@ -125,10 +125,15 @@ impl Drive<'_> {
             EvictionAnswer::Lost(message) => (Answer::Lost, Some(message)),
         };
         match message {
-            None => tracing::info!(node = eviction.node, pod, "the pod is being evicted"),
-            Some(message) => tracing::info!(node = eviction.node, pod, message, "the pod was not evicted; trying again"),
+            None => tracing::info!(node = eviction.node, pod = &*pod, "the pod is being evicted"),
+            Some(message) => tracing::info!(node = eviction.node, pod = &*pod, message, "the pod was not evicted; trying again"),
         }
         let now = self.now();
+        if sorted == Answer::Accepted
+            && let Some(record) = self.memory.nodes.get_mut(&eviction.node)
+        {
+            record.evicts(pod, now);
+        }
         let history = History::after(self.memory.evictions.get(&eviction.uid), now, sorted);
         self.memory.evictions.insert(eviction.uid.clone(), history);
         Ok(())

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::contract::duty::Duty;
-use crate::contract::record::Outcome;
+use crate::contract::record::{MOST_STEPS, Outcome, Step};
 use crate::contract::settings::Settings;
 use crate::rollout::memory::Memory;
 use crate::rollout::named::Named;
 use crate::rollout::observed::{Node, Observed};
 use crate::rollout::reason::{Reason, Wait};
 use crate::rollout::vendor::snapshot::Roll;
+use crate::rollout::vendor::state::State as VendorState;
 
 use super::replace::is_open;
 use super::rest::{Driven, Rest, Standing};
@@ -211,6 +212,9 @@ impl Deciding<'_> {
         not_ready: &mut usize,
         tolerated: usize,
     ) -> (Option<Outcome>, Option<(&'static str, Timestamp)>) {
+        if !self.settings.mode.decides() && self.is_member(seen.node) {
+            self.follow_state(seen.node);
+        }
         let (outcome, waits) = if self.is_member(seen.node) {
             match reason {
                 None => {
@@ -229,6 +233,20 @@ impl Deciding<'_> {
             self.has_no_outcome(seen.name);
         }
         (outcome, waits)
+    }
+
+    /// Notes the states through which the vendor's controller leads a node, from the moment on at which it has begun with it.
+    fn follow_state(&mut self, node: &Node) {
+        let label = node.labels.get(self.settings.driver.traits().state_label).map_or("", String::as_str);
+        let record = self.memory.nodes.get(&node.name).filter(|record| record.uid == node.uid);
+        let steps = record.map_or(&[][..], |record| &record.steps);
+        let begun = !steps.is_empty() || VendorState::of(Some(label)).is_busy();
+        let known = steps.last().is_some_and(|step| step.state == label);
+        if label.is_empty() || !begun || known || steps.len() >= MOST_STEPS {
+            return;
+        }
+        let step = Step { state: label.to_owned(), at: self.now };
+        self.record(node, |record| record.steps.push(step));
     }
 
     /// Nothing has become of the node so far, unless it is a node that left.

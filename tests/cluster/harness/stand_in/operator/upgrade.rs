@@ -1,7 +1,7 @@
 //! The upgrade controller: one pass after another over all nodes with a driver pod, at most one transition a node and pass.
 //!
 //! It looks when a state label, the ClusterPolicy or the driver DaemonSet's template changed, and otherwise only at its tick: pods that
-//! become ready do not wake it. GPU workloads, drain and `waitForCompletion` are not played: nothing runs on the nodes.
+//! become ready do not wake it. Drain and `waitForCompletion` are not played.
 
 mod machine;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -25,6 +25,7 @@ const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
 const SKIP: &str = "nvidia.com/gpu-driver-upgrade.skip";
 const INITIALLY_UNSCHEDULABLE: &str = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";
 const VALIDATION_START: &str = "nvidia.com/gpu-driver-upgrade-validation-start-time";
+const EVICTING: &str = "pod-deletion-required";
 /// After a failed pass.
 const BACK_OFF: Duration = Duration::from_millis(300);
 
@@ -46,12 +47,15 @@ impl Controller {
         if resting {
             return Ok(());
         }
-        let Some(entries) = entries(observed, script) else {
+        let Some(mut entries) = entries(observed, script) else {
             // A driver pod is missing: the pass fails and is made again soon.
             tokio::time::sleep(BACK_OFF).await;
             return Ok(());
         };
         self.looked = Some((seen, Instant::now()));
+        for entry in entries.iter_mut().filter(|entry| entry.state == EVICTING) {
+            entry.holders = holders(client, &entry.name).await?.len();
+        }
         for (node, step) in pass(&entries, &policy(observed)) {
             perform(client, caches, observed, &node, step).await?;
         }
@@ -108,6 +112,7 @@ fn entries(observed: &Observed, script: &Script) -> Option<Vec<Entry>> {
                 failing: is_failing(pod),
                 terminating: pod.metadata.deletion_timestamp.is_some(),
             },
+            holders: 0,
             name,
         });
     }
@@ -152,7 +157,35 @@ async fn perform(client: &Client, caches: &Caches, observed: &Observed, node: &s
             patch(json!({"metadata": {"annotations": {VALIDATION_START: now}}})).await?;
         }
         Step::EndValidation => drop(patch(json!({"metadata": {"annotations": {VALIDATION_START: null}}})).await?),
+        Step::Evict => evict(client, node).await?,
         Step::DeleteDriver => delete_driver(client, observed, node).await?,
+    }
+    Ok(())
+}
+
+/// The pods that use a node's GPUs and that somebody brings back on another one.
+async fn holders(client: &Client, node: &str) -> Result<Vec<Pod>> {
+    let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let mut pods = Api::<Pod>::all(client.clone()).list(&parameters).await?.items;
+    pods.retain(|pod| {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut limits = containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref());
+        let ended =
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed"));
+        !ended && limits.any(|limits| limits.keys().any(|name| name.starts_with("nvidia.com/gpu")))
+    });
+    Ok(pods)
+}
+
+/// Asks all of them to leave. Those that a budget protects are asked again at the next tick.
+async fn evict(client: &Client, node: &str) -> Result<()> {
+    for pod in holders(client, node).await?.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+        let pods = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+        match pods.evict(&pod.name_any(), &EvictParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(error)) if matches!(error.code, 404 | 429) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }

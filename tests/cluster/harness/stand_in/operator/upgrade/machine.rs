@@ -16,6 +16,8 @@ pub(super) struct Entry {
     /// Whether the node's validator pod is ready; `None`: there is none.
     pub(super) validator: Option<bool>,
     pub(super) driver: DriverPod,
+    /// Pods that use its GPUs, where they are to leave.
+    pub(super) holders: usize,
 }
 
 /// Its driver pod.
@@ -43,6 +45,7 @@ pub(super) enum Step {
     ForgetUnschedulable,
     StartValidation,
     EndValidation,
+    Evict,
     DeleteDriver,
 }
 
@@ -74,6 +77,7 @@ fn steps(entry: &Entry, free: &mut i64) -> Vec<Step> {
         }
         "cordon-required" => vec![Step::Unschedulable(true), Step::State("wait-for-jobs-required")],
         "wait-for-jobs-required" => vec![Step::State("pod-deletion-required")],
+        "pod-deletion-required" if entry.holders > 0 => vec![Step::Evict],
         "pod-deletion-required" => vec![Step::State("pod-restart-required")],
         "pod-restart-required" if !driver.in_sync && !driver.terminating => vec![Step::DeleteDriver],
         "pod-restart-required" if driver.in_sync && driver.ready => vec![Step::State("validation-required")],

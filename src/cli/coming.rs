@@ -1,0 +1,124 @@
+//! What a recipe's GPU operator and its hook would do: what a prediction needs to know of them.
+
+use serde_json::{Map, Value};
+
+use crate::catalog::lookup;
+use crate::console::plan::Coming;
+use crate::contract::count::Count;
+use crate::contract::driver::Driver;
+use crate::contract::duty::Duty;
+use crate::contract::policy::Upgrade;
+use crate::contract::preflight::{self, PreflightSettings};
+use crate::contract::settings::{DraSettings, Expected, Mode, Settings};
+use crate::contract::{names, settings};
+use crate::recipe::model::Recipe;
+use crate::release::values::gpu;
+use crate::release::{Embedded, Kind, Options, plan};
+use crate::rollout::vendor::generation::Generation;
+
+/// What comes with a recipe.
+pub(super) struct FromRecipe {
+    /// The operator and its hook.
+    pub(super) coming: Coming,
+    /// There is a DRA driver.
+    pub(super) dra: bool,
+}
+
+/// The version of the operator whose controller does the upgrades. Its limits are those of the values, where they say something.
+fn operator(mode: Mode, version: &str, values: &Map<String, Value>, upgrade: &mut Upgrade) -> Result<String, (String, Option<String>)> {
+    let hint = || Some("see how our own engine would do it: --set rollout.gpuDriver.mode=drive".to_owned());
+    if lookup(values, gpu::AUTO_UPGRADE) == Some(&Value::Bool(false)) {
+        return Err((format!("{} is false: in mode `{}` nobody upgrades a driver", gpu::AUTO_UPGRADE, mode.name()), hint()));
+    }
+    if Generation::of(Driver::Gpu, Some(version)).is_none() {
+        return Err((format!("gpu-operator {version}: it is not known how its upgrade controller behaves"), hint()));
+    }
+    if !mode.decides() {
+        let at = |key: &str| lookup(values, &format!("{}.{key}", gpu::POLICY)).cloned();
+        let policy = &mut upgrade.policy;
+        policy.max_parallel_upgrades =
+            at("maxParallelUpgrades").and_then(|value| u32::try_from(value.as_u64()?).ok()).unwrap_or(policy.max_parallel_upgrades);
+        let limit = at("maxUnavailable").and_then(|value| serde_json::from_value::<Count>(value).ok());
+        policy.max_unavailable = limit.or(policy.max_unavailable);
+    }
+    Ok(version.to_owned())
+}
+
+/// What the recipe's hook would do, as far as the model knows it.
+///
+/// # Errors
+/// What there is not to be predicted, and what to do.
+pub(super) fn coming(recipe: &Recipe) -> Result<FromRecipe, (String, Option<String>)> {
+    let planned = plan(recipe, &Embedded, &Options::default()).map_err(|error| (error.to_string(), error.hint()))?;
+    let hook = planned.releases.iter().find_map(|release| match &release.kind {
+        Kind::Hook(hook) if hook.component == names::OPERATOR_DEPLOYMENT && hook.duties.contains(&Duty::Settle) => Some(hook),
+        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
+    });
+    let hook = hook.ok_or_else(|| ("the recipe has no gpu-operator: there is no upgrade to simulate".to_owned(), None))?;
+    let values = planned.releases.iter().find_map(|release| match &release.kind {
+        Kind::Upstream(upstream) if release.name == hook.component => Some(upstream.values.clone()),
+        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
+    });
+    let values = values.unwrap_or_default();
+    let mode = gpu::mode(&recipe.rollout.gpu_driver, &values);
+    let mut upgrade = crate::release::upgrade(&recipe.rollout, Driver::Gpu);
+    let operator = match mode {
+        Mode::Drive => None,
+        Mode::Observe | Mode::Assist | Mode::Steer => Some(operator(mode, &hook.version, &values, &mut upgrade)?),
+    };
+    let dra = recipe.components.iter().any(|component| component.enabled && component.name == names::DRA_NAMESPACES[0]);
+    let rollout = &recipe.rollout;
+    let before = [Duty::Preflight, Duty::Hold];
+    let of_mode = mode.duties().iter().copied().filter(|duty| !before.contains(duty));
+    let duties = std::iter::once(Duty::Settle).chain(of_mode).chain(dra.then_some(Duty::Reroll)).collect();
+    let settings = Settings {
+        format_version: settings::FORMAT_VERSION,
+        digest: String::new(),
+        release: format!("{}-post", hook.component),
+        namespace: hook.component.clone(),
+        record: format!("{}-post-record", hook.component),
+        component: hook.component.clone(),
+        component_version: Some(hook.version.clone()),
+        duties,
+        driver: Driver::Gpu,
+        mode,
+        gate: rollout.gpu_driver.gate,
+        budget_seconds: hook.budget.seconds,
+        per_node_seconds: hook.budget.per_node_seconds,
+        quiet_seconds: rollout.gpu_driver.quiet.as_secs(),
+        grace_seconds: 300,
+        operator_namespace: hook.component.clone(),
+        operator_deployment: None,
+        daemon_set: None,
+        cluster_policy: names::CLUSTER_POLICY.to_owned(),
+        tolerate_not_ready: rollout.gpu_driver.tolerate_not_ready,
+        upgrade,
+        dra: DraSettings {
+            reroll: rollout.dra.reroll,
+            required: rollout.dra.required,
+            namespaces: vec![names::DRA_NAMESPACES[0].to_owned()],
+            max_unavailable: crate::release::time::DRA_MAX_UNAVAILABLE,
+            replacement_seconds: crate::release::time::REPLACEMENT_SECONDS,
+        },
+        device_plugin: settings::DevicePluginSettings::default(),
+        expected: Expected::default(),
+        preflight: PreflightSettings { coming: of_values(&values), waits: None, strictness: rollout.gpu_driver.preflight.clone() },
+    };
+    let coming = Coming { settings, driver: rollout.gpu_driver.version.clone(), chart: Some(hook.version.clone()), operator };
+    Ok(FromRecipe { coming, dra })
+}
+
+/// What a preflight is told of the operator's values: as the hook chart reads them (`gpu-rollout.coming` in its `_settings.tpl`), over the chart's defaults.
+fn of_values(values: &Map<String, Value>) -> preflight::Coming {
+    let flag = |path: &str, default: bool| Some(lookup(values, path).and_then(Value::as_bool).unwrap_or(default));
+    let environment = lookup(values, "driver.manager.env").and_then(Value::as_array).into_iter().flatten();
+    let pair = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
+    preflight::Coming {
+        driver: flag("driver.enabled", true),
+        precompiled: flag("driver.usePrecompiled", false),
+        nvidia_drivers: flag("driver.nvidiaDriverCRD.enabled", false),
+        driver_toolkit: flag("operator.use_ocp_driver_toolkit", false),
+        auto_upgrade: flag(gpu::AUTO_UPGRADE, true),
+        manager_environment: Some(environment.filter_map(pair).collect()),
+    }
+}

@@ -1,0 +1,182 @@
+//! `gpu-rollout plan`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::cluster::{self, Cluster, ClusterOptions};
+use super::coming::coming;
+use super::format::Listing;
+use super::printer::Printer;
+use super::range::Range;
+use super::recipe::{Overrides, load_recipe};
+use crate::bundle::info::{INFO, RECIPE};
+use crate::console::look::LookError;
+use crate::console::plan::{Assumed, Coming, Input, Plan, Step, plan};
+use crate::console::preflight::{examine, pods};
+use crate::contract::driver::Driver;
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::contract::settings::Settings;
+use crate::rollout::preflight::{Finding, may_begin};
+
+mod text;
+
+const EXAMPLES: &str = "Examples:
+  gpu-rollout plan                       # what is still to be done, as it is deployed
+  gpu-rollout plan -r mine.yaml          # what this recipe's bundle would do
+  gpu-rollout plan --bundle ./bundle -o wide
+  gpu-rollout plan -r mine.yaml --set rollout.gpuDriver.policy.maxUnavailable=10%
+  gpu-rollout plan -r mine.yaml -o json | jq '.rollouts[].pods[] | select(.lost)'
+
+Times are those of the driver pods that run now, unless --driver-time says otherwise. Jobs that are waited for are taken to run on for --job-time.";
+
+/// Arguments of `gpu-rollout plan`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The recipe that is to be deployed: a file, a name of the library, or `-` [default: what is deployed]
+    #[arg(short = 'r', long = "recipe", value_name = "RECIPE")]
+    recipe: Option<String>,
+    /// The bundle that is to be deployed
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "recipe")]
+    bundle: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// How long a driver takes from its pod's creation to its readiness [default: as it took the pods that run now]
+    #[arg(long, value_name = "LEAST..MOST")]
+    driver_time: Option<Range>,
+    /// How long jobs that are waited for still run
+    #[arg(long, value_name = "LEAST..MOST", default_value = "0s..1h")]
+    job_time: Range,
+    /// How many runs are drawn, beside the quickest one and the slowest one
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    runs: u64,
+    /// Where the random numbers come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Listing,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+/// What is said of one rollout.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rollout {
+    title: String,
+    #[serde(flatten)]
+    plan: Plan,
+    may_begin: bool,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    rollouts: &'a [Rollout],
+}
+
+impl Arguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let coming = match self.asked_for(printer) {
+            Ok(coming) => coming,
+            Err(code) => return code,
+        };
+        let Self { driver_time, job_time, runs, seed, output, cluster, .. } = self;
+        let assumed = Assumed { driver: driver_time.map(Range::spread), jobs: job_time.spread(), runs, seed };
+        cluster::run_anywhere(&cluster, printer, async |found, printer| {
+            Box::pin(run(&found, coming.as_ref(), assumed, output, printer)).await
+        })
+    }
+
+    /// What is to be deployed; `None`: nothing new.
+    fn asked_for(&self, printer: &mut Printer) -> Result<Option<Coming>, ExitCode> {
+        let recipe = match (&self.recipe, &self.bundle) {
+            (Some(recipe), _) => recipe.clone(),
+            (None, Some(bundle)) => of_bundle(bundle, printer)?,
+            (None, None) if self.overrides.list.is_empty() => return Ok(None),
+            (None, None) => {
+                printer.error("--set changes a recipe, and none is named", Some("name one with --recipe or --bundle"));
+                return Err(ExitCode::Usage);
+            }
+        };
+        let loaded = load_recipe(&recipe, &self.overrides, printer).ok_or(ExitCode::Input)?;
+        let from_recipe = coming(&loaded.recipe).map_err(|(message, hint)| {
+            printer.error(&message, hint.as_deref());
+            ExitCode::Input
+        })?;
+        Ok(Some(from_recipe.coming))
+    }
+}
+
+/// The recipe that a bundle is made from.
+fn of_bundle(bundle: &Path, printer: &mut Printer) -> Result<String, ExitCode> {
+    let recipe = bundle.join(RECIPE);
+    if bundle.join(INFO).is_file() && recipe.is_file() {
+        return Ok(recipe.display().to_string());
+    }
+    printer.error(
+        &format!("{}: no bundle: it has no {INFO} and {RECIPE}", bundle.display()),
+        Some("name the directory that `gpu-rollout bundle render` has written"),
+    );
+    Err(ExitCode::Input)
+}
+
+async fn run(
+    found: &Cluster,
+    coming: Option<&Coming>,
+    assumed: Assumed,
+    output: Listing,
+    printer: &mut Printer,
+) -> Result<ExitCode, LookError> {
+    let settling = || found.subjects().iter().filter(|subject| subject.settings.has(Duty::Settle));
+    if !settling().any(|subject| subject.settings.driver != Driver::Ofed) {
+        for note in found.notes() {
+            printer.note(&format!("note: {note}"));
+        }
+        printer.note("There is no GPU operator yet: a first installation, which replaces no driver and moves no pod.");
+    }
+    let mut rollouts = Vec::new();
+    for subject in settling() {
+        let sight = found.follow(subject).await?.look(|| found.clock().now()).await?;
+        let gpu = sight.settings.driver == Driver::Gpu;
+        let looked = pods(found.client(), &sight).await?;
+        let coming = coming.filter(|_| gpu);
+        let input = Input { sight: &sight, coming, pods: &looked.pods, gpus: &looked.gpus, assumed };
+        let Some(plan) = plan(input) else {
+            printer.note(&format!("{}: upgrades of this driver are not predicted", subject.title()));
+            continue;
+        };
+        let findings = if let Some(Coming { settings, .. }) = coming {
+            // By what will be in force.
+            examine(&sight, settings, &settings.upgrade.policy, &looked.pods)
+        } else {
+            let preflight = found.before(&subject.settings).cloned().unwrap_or_default();
+            examine(&sight, &Settings { preflight, ..sight.settings.clone() }, &sight.policy, &looked.pods)
+        };
+        rollouts.push(Rollout { title: subject.title(), may_begin: may_begin(&findings), plan, findings });
+    }
+    let code = match output {
+        Listing::Json => printer.json(&Document { rollouts: &rollouts }),
+        Listing::Yaml => printer.yaml(&Document { rollouts: &rollouts }),
+        Listing::Name => {
+            let touched = rollouts.iter().flat_map(|rollout| &rollout.plan.nodes).filter(|node| node.step > Step::First);
+            let mut names: Vec<String> = touched.map(|node| format!("node/{}\n", node.node)).collect();
+            names.sort();
+            printer.data(&names.concat());
+            ExitCode::Success
+        }
+        Listing::Text | Listing::Wide => {
+            let width = if output == Listing::Wide { None } else { super::status::width() };
+            let texts: Vec<String> = rollouts.iter().map(|rollout| text::one(rollout, output == Listing::Wide, width)).collect();
+            printer.data(&texts.join("\n"));
+            ExitCode::Success
+        }
+    };
+    let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);
+    Ok(if code == ExitCode::Success && blocked { ExitCode::Preflight } else { code })
+}

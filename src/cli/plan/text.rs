@@ -1,0 +1,216 @@
+//! A prediction for people: what changes, how long, how many nodes and pods, and in which order.
+
+use std::fmt::Write;
+
+use jiff::SignedDuration;
+
+use super::Rollout;
+use crate::cli::table::{table, wrapped};
+use crate::cli::time::length;
+use crate::console::plan::{Namespace, Node, Plan, Step};
+use crate::contract::check::Severity;
+
+/// Lines, where there is no terminal that says how wide it is.
+const LINE: usize = 120;
+/// So many nodes of a wave are named.
+const NAMED: usize = 8;
+/// So many controllers of a namespace are named.
+const CONTROLLERS: usize = 4;
+
+/// `all`: every node and every pod has its line.
+pub(super) fn one(rollout: &Rollout, all: bool, width: Option<usize>) -> String {
+    let plan = &rollout.plan;
+    let line = width.unwrap_or(LINE);
+    let mut text = format!("{}\n", rollout.title);
+    for told in head(plan) {
+        push(&mut text, &told, line, "  ");
+    }
+    if !plan.namespaces.is_empty() {
+        let rows: Vec<Vec<String>> = plan.namespaces.iter().map(namespace).collect();
+        let _ = write!(text, "\n{}", table(&["NAMESPACE", "PODS", "LOST", "OF"], &rows, width));
+    }
+    if all {
+        text.push_str(&every(plan));
+    } else if !plan.waves.is_empty() {
+        let rows: Vec<Vec<String>> = plan
+            .waves
+            .iter()
+            .enumerate()
+            .map(|(number, wave)| {
+                let more = wave.nodes.len().saturating_sub(NAMED);
+                let named = wave.nodes[..wave.nodes.len().min(NAMED)].join(", ");
+                let named = if more > 0 { format!("{named} and {more} more") } else { named };
+                vec![(number + 1).to_string(), after(wave.begins_seconds), after(wave.ends_seconds), wave.nodes.len().to_string(), named]
+            })
+            .collect();
+        let _ = write!(text, "\n{}", table(&["WAVE", "BEGINS AFTER", "ENDS AFTER", "NODES", "WHICH"], &rows, width));
+    }
+    text.push_str(&unfinished(plan, line));
+    text.push_str(&findings(rollout, line));
+    for told in assumed(plan) {
+        push(&mut text, &told, line, "  ");
+    }
+    text
+}
+
+/// A sentence, broken between words.
+fn push(text: &mut String, told: &str, width: usize, indent: &str) {
+    for (place, line) in wrapped(told, width.saturating_sub(indent.len()).max(40)).iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}{line}", if place == 0 { "" } else { indent });
+    }
+}
+
+fn after(seconds: u64) -> String {
+    length(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
+}
+
+/// `1 pod leaves`, `3 pods leave`.
+fn pods_leave(count: usize) -> String {
+    if count == 1 { "1 pod leaves".to_owned() } else { format!("{count} pods leave") }
+}
+
+fn head(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    let changes: Vec<String> = plan.changes.iter().map(|change| format!("{} {} → {}", change.of, change.from, change.to)).collect();
+    lines.push(if changes.is_empty() {
+        "what changes: neither driver nor operator; driver pods that are out of date are replaced".to_owned()
+    } else {
+        format!("what changes: {}", changes.join(", "))
+    });
+    let count = |step| plan.nodes.iter().filter(|node| node.step == step).count();
+    let counts = [
+        (count(Step::Evicting), "are emptied of what uses the GPU"),
+        (count(Step::RestartOnly), "have their driver pod restarted and keep their pods"),
+        (count(Step::First), "have no driver yet"),
+        (count(Step::Unchanged), "stay as they are"),
+    ];
+    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    lines.push(format!("{} nodes: {}; mode {}", plan.total, counts.join(", "), plan.mode));
+    let Some(range) = plan.duration else {
+        lines.push("nothing is to be done".to_owned());
+        return lines;
+    };
+    let budget = after(plan.budget_seconds);
+    let enough = if range.most_seconds > plan.budget_seconds { ": IT MAY NOT BE ENOUGH" } else { "" };
+    lines.push(format!(
+        "takes {} to {}, likely {}; the hook waits for up to {budget}{enough}",
+        after(range.least_seconds),
+        after(range.most_seconds),
+        after(range.likely_seconds),
+    ));
+    lines.push(match plan.unavailable {
+        1 => "never more than one node is cordoned".to_owned(),
+        most => format!("at once at most {most} nodes are cordoned"),
+    });
+    let lost = plan.pods.iter().filter(|pod| pod.lost).count();
+    let unsure = plan.pods.iter().filter(|pod| !pod.certain).count();
+    let mut leave = pods_leave(plan.pods.len());
+    if lost > 0 {
+        let _ = write!(leave, "; {lost} of them nobody brings back");
+    }
+    if unsure > 0 {
+        let _ = write!(leave, "; {unsure} of them may have ended before");
+    }
+    lines.push(leave);
+    lines
+}
+
+fn namespace(of: &Namespace) -> Vec<String> {
+    let mut controllers: Vec<(&String, &usize)> = of.controllers.iter().collect();
+    controllers.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
+    let more = controllers.len().saturating_sub(CONTROLLERS);
+    let mut named: Vec<String> = controllers.iter().take(CONTROLLERS).map(|(name, count)| format!("{name} ({count})")).collect();
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    let lost = if of.lost > 0 { of.lost.to_string() } else { "-".to_owned() };
+    vec![of.namespace.clone(), of.pods.to_string(), lost, named.join(", ")]
+}
+
+fn step(node: &Node) -> &'static str {
+    match node.step {
+        Step::Unchanged => "unchanged",
+        Step::First => "no driver yet",
+        Step::RestartOnly => "restart only",
+        Step::Evicting => "evicting",
+    }
+}
+
+/// Every node and every pod.
+fn every(plan: &Plan) -> String {
+    let moment = |seconds: Option<u64>| seconds.map_or_else(|| "-".to_owned(), after);
+    let nodes: Vec<Vec<String>> = plan
+        .nodes
+        .iter()
+        .map(|node| {
+            let pods = if node.pods > 0 { node.pods.to_string() } else { "-".to_owned() };
+            vec![node.node.clone(), moment(node.begins_seconds), moment(node.ends_seconds), pods, step(node).to_owned()]
+        })
+        .collect();
+    let mut text = format!("\n{}", table(&["NODE", "BEGINS AFTER", "ENDS AFTER", "PODS", "WHAT"], &nodes, None));
+    if !plan.pods.is_empty() {
+        let pods: Vec<Vec<String>> = plan
+            .pods
+            .iter()
+            .map(|pod| {
+                let sure = match (pod.lost, pod.certain) {
+                    (true, _) => "nobody brings it back",
+                    (false, false) => "may have ended before",
+                    (false, true) => "",
+                };
+                let controller = pod.controller.clone().unwrap_or_else(|| "-".to_owned());
+                vec![format!("{}/{}", pod.namespace, pod.name), pod.node.clone(), controller, sure.to_owned()]
+            })
+            .collect();
+        let _ = write!(text, "\n{}", table(&["POD THAT LEAVES", "NODE", "OF", ""], &pods, None));
+    }
+    text
+}
+
+/// Nodes that do not get there.
+fn unfinished(plan: &Plan, width: usize) -> String {
+    let mut text = String::new();
+    let stuck: Vec<(&Node, &String)> = plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
+    if !stuck.is_empty() {
+        let _ = writeln!(text, "\n{} nodes do not get there:", stuck.len());
+    }
+    for (node, waiting) in stuck.iter().take(NAMED) {
+        push(&mut text, &format!("  {}: {waiting}", node.node), width, "    ");
+    }
+    if stuck.len() > NAMED {
+        let _ = writeln!(text, "  … and {} more (-o wide, -o json)", stuck.len() - NAMED);
+    }
+    text
+}
+
+fn findings(rollout: &Rollout, width: usize) -> String {
+    let mut text = String::from("\n");
+    for finding in &rollout.findings {
+        let lead = match finding.severity {
+            Severity::Blocking => "blocks",
+            Severity::Warning => "warning",
+        };
+        push(&mut text, &format!("{lead}: {}: {}", finding.check.name(), finding.text), width, "    ");
+    }
+    if !rollout.findings.is_empty() {
+        text.push_str("  what to do about each: gpu-rollout preflight\n");
+    }
+    text
+}
+
+fn assumed(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(times) = plan.driver_times {
+        lines.push(format!(
+            "assumed: a driver starts within {} to {} (as the {} that run now did)",
+            after(times.least_seconds),
+            after(times.most_seconds),
+            times.pods
+        ));
+    }
+    for note in &plan.notes {
+        lines.push(format!("note: {note}"));
+    }
+    lines
+}

@@ -1,0 +1,32 @@
+//! `90s..3m`: two lengths of time, between which something takes.
+
+use std::str::FromStr;
+
+use crate::contract::duration::Duration;
+use crate::simulate::random::Spread;
+
+/// Two lengths of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    least: Duration,
+    most: Duration,
+}
+
+impl Range {
+    /// As a spread of milliseconds.
+    pub(super) fn spread(self) -> Spread {
+        let milliseconds = |duration: Duration| duration.as_secs().saturating_mul(1000);
+        Spread::Uniform(milliseconds(self.least), milliseconds(self.most))
+    }
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (least, most) = text.split_once("..").unwrap_or((text, text));
+        let parse = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
+        let range = Self { least: parse(least)?, most: parse(most)? };
+        if range.least > range.most { Err(format!("`{text}` ends before it begins")) } else { Ok(range) }
+    }
+}

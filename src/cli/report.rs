@@ -1,0 +1,79 @@
+//! `gpu-rollout report`.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::cluster::{self, ClusterOptions};
+use super::printer::Printer;
+use crate::console::report::{Report, report};
+use crate::contract::exit::ExitCode;
+
+mod page;
+mod text;
+mod timeline;
+
+/// Arguments of `gpu-rollout report`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpu-rollout report
+  gpu-rollout report -o html > report.html
+  gpu-rollout report -o json | jq '.rollouts[].nodes[] | {node, seconds, evicted: [.evicted[]?.pod]}'")]
+pub struct Arguments {
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+/// `-o` of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people, as wide as the terminal.
+    #[default]
+    Text,
+    /// A page that needs nothing beside itself: for a browser, a ticket, or print.
+    Html,
+    /// One JSON document.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    rollouts: &'a [Report],
+}
+
+impl Arguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { output, cluster } = self;
+        cluster::run(&cluster, printer, async |found, printer| {
+            let reports: Vec<Report> = found.look().await?.iter().map(report).collect();
+            for note in found.notes() {
+                printer.note(&format!("note: {note}"));
+            }
+            Ok(match output {
+                Format::Json => printer.json(&Document { rollouts: &reports }),
+                Format::Yaml => printer.yaml(&Document { rollouts: &reports }),
+                Format::Text => {
+                    let width = super::status::width();
+                    let texts: Vec<String> = reports.iter().map(|report| text::one(report, width)).collect();
+                    printer.data(&texts.join("\n"));
+                    ExitCode::Success
+                }
+                Format::Html => match page::page(&reports) {
+                    Ok(page) => {
+                        printer.data(&page);
+                        ExitCode::Success
+                    }
+                    Err(error) => {
+                        printer.error(&format!("unable to write the page: {error}"), None);
+                        ExitCode::Internal
+                    }
+                },
+            })
+        })
+    }
+}

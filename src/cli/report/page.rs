@@ -1,0 +1,82 @@
+//! A run as a page: no script, nothing from elsewhere.
+
+use serde::Serialize;
+
+use super::text::{head, outcome};
+use super::timeline::{Timeline, timeline};
+use crate::cli::time::length;
+use crate::console::report::{Bar, Report};
+use crate::contract::exit::ExitCode;
+use crate::deployer::template::{RenderError, Templates};
+
+const NAME: &str = "report.html.j2";
+const SOURCE: &str = include_str!("../../../templates/report/report.html.j2");
+
+#[derive(Serialize)]
+struct Page<'a> {
+    program: &'static str,
+    rollouts: Vec<Rollout<'a>>,
+}
+
+#[derive(Serialize)]
+struct Rollout<'a> {
+    title: &'a str,
+    /// `good`, `bad` or `open`.
+    verdict: &'static str,
+    badge: String,
+    head: Vec<String>,
+    timeline: Option<Timeline>,
+    nodes: Vec<Node<'a>>,
+    notes: &'a [String],
+    at: String,
+}
+
+#[derive(Serialize)]
+struct Node<'a> {
+    name: &'a str,
+    outcome: &'static str,
+    took: String,
+    reason: &'a str,
+    evicted: Vec<&'a str>,
+    replaced: Vec<String>,
+}
+
+/// The page.
+///
+/// # Errors
+/// The template does not fit: a mistake of this program.
+pub(super) fn page(reports: &[Report]) -> Result<String, RenderError> {
+    let page = Page { program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")), rollouts: reports.iter().map(rollout).collect() };
+    Templates::new(&[(NAME, SOURCE)])?.render(NAME, &page)
+}
+
+fn rollout(report: &Report) -> Rollout<'_> {
+    let verdict = report.run.as_ref().map(|run| run.verdict.as_ref());
+    let (class, badge) = match verdict {
+        Some(Some(verdict)) if verdict.exit == ExitCode::Success.number() => ("good", "settled".to_owned()),
+        Some(Some(verdict)) => ("bad", format!("{}, exit {}", verdict.code, verdict.exit)),
+        Some(None) => ("open", "goes on".to_owned()),
+        None => ("open", "no hook".to_owned()),
+    };
+    Rollout {
+        title: &report.title,
+        verdict: class,
+        badge,
+        head: head(report),
+        timeline: timeline(report),
+        nodes: report.nodes.iter().map(node).collect(),
+        notes: &report.notes,
+        at: format!("{:.0}", report.at),
+    }
+}
+
+fn node(bar: &Bar) -> Node<'_> {
+    Node {
+        name: &bar.node,
+        outcome: outcome(bar),
+        took: bar.seconds.map_or_else(String::new, |seconds| length(jiff::SignedDuration::from_secs(seconds))),
+        reason: bar.reason.as_deref().unwrap_or_default(),
+        evicted: bar.evicted.iter().map(|one| one.pod.as_str()).collect(),
+        replaced: bar.replaced.iter().map(|one| format!("{} ({})", one.pod, one.cause)).collect(),
+    }
+}

@@ -1,0 +1,102 @@
+//! A run as text: how it ended, a line a node, and a drawing.
+
+use std::fmt::Write;
+
+use jiff::SignedDuration;
+
+use crate::cli::table::table;
+use crate::cli::time::length;
+use crate::console::report::{Bar, Kind, Report, Run};
+use crate::contract::record::Outcome;
+
+/// Columns of the drawing.
+const COLUMNS: i64 = 60;
+
+pub(super) fn one(report: &Report, width: Option<usize>) -> String {
+    let mut text = format!("{}\n", report.title);
+    for line in head(report) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{line}");
+    }
+    if !report.nodes.is_empty() {
+        let rows: Vec<Vec<String>> = report.nodes.iter().map(cells).collect();
+        let _ = write!(text, "\n{}", table(&["NODE", "OUTCOME", "TOOK", "EVICTED", "REPLACED", "REASON"], &rows, width));
+    }
+    text.push_str(&drawing(report));
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// What is said of the run as a whole; the page has the same lines.
+pub(super) fn head(report: &Report) -> Vec<String> {
+    let mut lines = vec![match &report.run {
+        Some(run) => ended(run),
+        None => "no hook has run here: only what stands on nodes can be told".to_owned(),
+    }];
+    let totals = &report.totals;
+    let counts = [
+        (totals.done, "done"),
+        (totals.failed, "failed"),
+        (totals.deferred, "left as they are"),
+        (totals.gone, "gone from the cluster"),
+        (totals.open, "not at an end"),
+    ];
+    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    lines.push(format!("{} nodes, something happened on {}{counts}; mode {}", totals.nodes, totals.touched, report.mode));
+    lines.push(format!("{} pods were evicted by the hook, {} plugin pods replaced", totals.evicted, totals.replaced));
+    lines
+}
+
+fn ended(run: &Run) -> String {
+    let took = length(SignedDuration::from_secs(run.seconds));
+    match &run.verdict {
+        Some(verdict) => {
+            format!("{} (exit {}) after {took}, begun {:.0}: {}", verdict.code, verdict.exit, run.started_at, verdict.message)
+        }
+        None => format!("goes on for {took}, begun {:.0}", run.started_at),
+    }
+}
+
+/// The word for how a node ended.
+pub(super) fn outcome(bar: &Bar) -> &'static str {
+    match bar.outcome {
+        Some(Outcome::Done) => "done",
+        Some(Outcome::Gone) => "gone",
+        Some(Outcome::Deferred) => "left as it is",
+        Some(Outcome::Failed) => "failed",
+        None => "open",
+    }
+}
+
+fn cells(bar: &Bar) -> Vec<String> {
+    let count = |count: usize| if count > 0 { count.to_string() } else { "-".to_owned() };
+    let took = bar.seconds.map_or_else(|| "-".to_owned(), |seconds| length(SignedDuration::from_secs(seconds)));
+    let reason = bar.reason.clone().unwrap_or_default();
+    vec![bar.node.clone(), outcome(bar).to_owned(), took, count(bar.evicted.len()), count(bar.replaced.len()), reason]
+}
+
+/// A line a node, a column a span of time.
+fn drawing(report: &Report) -> String {
+    let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
+    let (Some(from), Some(to)) = (spans().map(|span| span.from).min(), spans().map(|span| span.to).max()) else { return String::new() };
+    let seconds = to.duration_since(from).as_secs().max(1);
+    let column = (seconds + COLUMNS - 1) / COLUMNS;
+    let name = report.nodes.iter().map(|bar| bar.node.len()).max().unwrap_or(0);
+    let mut text = format!("\none column is {}, from {from:.0}:\n", length(SignedDuration::from_secs(column)));
+    for bar in report.nodes.iter().filter(|bar| !bar.spans.is_empty()) {
+        let sign = |index: i64| {
+            // The middle of each span of time.
+            let at = from.saturating_add(SignedDuration::from_millis(index * column * 1000 + column * 500)).unwrap_or(to);
+            bar.spans.iter().find(|span| span.from <= at && at < span.to).map_or(' ', |span| span.kind.sign())
+        };
+        let signs: String = (0..(seconds + column - 1) / column).map(sign).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {:name$}  {}", bar.node, signs.trim_end());
+    }
+    let used = |kind: &Kind| spans().any(|span| span.kind == *kind);
+    let legend: Vec<String> = Kind::ALL.iter().filter(|kind| used(kind)).map(|kind| format!("{} {}", kind.sign(), kind.text())).collect();
+    text + "  " + &legend.join(", ") + "\n"
+}

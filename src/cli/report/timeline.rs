@@ -1,0 +1,134 @@
+//! Where the bars of a run stand in its picture. Numbers only: the page draws them.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::cli::time::length;
+use crate::console::report::{Kind, Report};
+
+/// Width of the part that is time, in units of the picture.
+const WIDTH: i64 = 1000;
+/// Height of a node's line.
+const LINE: i64 = 18;
+/// Height of a bar.
+const BAR: i64 = 12;
+/// Height of the scale above.
+const SCALE: i64 = 24;
+/// Units for one character of a node's name.
+const CHARACTER: i64 = 8;
+/// The least width of what can be seen.
+const THINNEST: i64 = 2;
+/// So many ticks at most.
+const TICKS: i64 = 8;
+/// Lengths of time that a tick may stand for, in seconds.
+const STEPS: [i64; 14] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400];
+
+/// The picture.
+#[derive(Debug, Serialize)]
+pub(super) struct Timeline {
+    width: i64,
+    height: i64,
+    /// Where time begins.
+    left: i64,
+    ticks: Vec<Tick>,
+    rows: Vec<Row>,
+    legend: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tick {
+    x: i64,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    node: String,
+    /// Where the name stands.
+    y: i64,
+    bars: Vec<Rectangle>,
+    marks: Vec<Mark>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rectangle {
+    x: i64,
+    y: i64,
+    width: i64,
+    height: i64,
+    kind: Kind,
+    text: String,
+}
+
+/// Something that happened at one moment.
+#[derive(Debug, Serialize)]
+struct Mark {
+    x: i64,
+    y: i64,
+    what: &'static str,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    kind: Kind,
+    text: &'static str,
+}
+
+/// `None`: nothing happened that takes time.
+pub(super) fn timeline(report: &Report) -> Option<Timeline> {
+    let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
+    let moments = || {
+        let replaced = report.nodes.iter().flat_map(|bar| &bar.replaced).flat_map(|one| [Some(one.at), one.back_at]).flatten();
+        spans().flat_map(|span| [span.from, span.to]).chain(replaced)
+    };
+    let (from, to) = (moments().min()?, moments().max()?);
+    let seconds = to.duration_since(from).as_secs().max(1);
+    let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
+    let left = i64::try_from(name).unwrap_or(0) * CHARACTER + CHARACTER;
+    let x = |at: Timestamp| left + at.duration_since(from).as_secs().clamp(0, seconds) * WIDTH / seconds;
+    let row = |(place, bar): (i64, &crate::console::report::Bar)| {
+        let top = SCALE + place * LINE + (LINE - BAR) / 2;
+        let bars = bar.spans.iter().map(|span| Rectangle {
+            x: x(span.from),
+            y: top,
+            width: (x(span.to) - x(span.from)).max(THINNEST),
+            height: BAR,
+            kind: span.kind,
+            text: format!("{}: {} for {} from {:.0}", bar.node, span.state, length(span.to.duration_since(span.from)), span.from),
+        });
+        let evicted = bar.evicted.iter().map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
+        let replaced = bar.replaced.iter().map(|one| ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause)));
+        let marks = evicted.chain(replaced).map(|(what, at, text)| Mark { x: x(at), y: top + BAR / 2, what, text });
+        Row { node: bar.node.clone(), y: top + BAR - 2, bars: bars.collect(), marks: marks.collect() }
+    };
+    let rows: Vec<Row> = (0..).zip(&report.nodes).map(row).collect();
+    let kinds = Kind::ALL.into_iter().filter(|kind| spans().any(|span| span.kind == *kind));
+    Some(Timeline {
+        width: left + WIDTH + CHARACTER * 4,
+        height: SCALE + i64::try_from(rows.len()).unwrap_or(0) * LINE + LINE / 2,
+        left,
+        ticks: ticks(seconds).map(|at| Tick { x: left + at * WIDTH / seconds, text: length(SignedDuration::from_secs(at)) }).collect(),
+        rows,
+        legend: kinds.map(|kind| Entry { kind, text: kind.text() }).collect(),
+    })
+}
+
+/// Round moments, in seconds from the beginning.
+fn ticks(seconds: i64) -> impl Iterator<Item = i64> {
+    let step = STEPS.into_iter().find(|step| seconds / step <= TICKS).unwrap_or(seconds.max(1));
+    (0..).map(move |index| index * step).take_while(move |at| *at <= seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ticks;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        assert_eq!(ticks(7).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(ticks(95).collect::<Vec<_>>(), [0, 30, 60, 90]);
+        assert_eq!(ticks(4000).collect::<Vec<_>>(), [0, 600, 1200, 1800, 2400, 3000, 3600]);
+        assert!(ticks(10_000_000).count() <= 130);
+    }
+}

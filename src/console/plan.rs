@@ -1,0 +1,142 @@
+//! What the next deployment would do to this very cluster: the engine, or the model of NVIDIA's controller, run in virtual time on what is there now.
+//! Nothing is written.
+
+use std::sync::Arc;
+
+use crate::cluster::gpus::Gpus;
+use crate::contract::driver::Driver;
+use crate::contract::settings::{Mode, Settings};
+use crate::rollout::observed::workload::Workload;
+use crate::simulate::found::Found;
+use crate::simulate::random::Spread;
+use crate::simulate::setup::{Setup, Times};
+use crate::simulate::simulate;
+
+use super::look::Sight;
+
+mod change;
+mod fleet;
+mod outcome;
+mod times;
+
+pub use change::{Change, Step, changes};
+pub use outcome::{Namespace, Node, Plan, Pod, Range, Wave};
+pub use times::{Measured, measured};
+
+/// A hook waits no longer than this in a prediction: where nobody deploys one there is no budget.
+const LONGEST: u64 = 14 * 24 * 3600;
+
+/// What is to be deployed.
+#[derive(Clone, Debug)]
+pub struct Coming {
+    /// What the hook goes by.
+    pub settings: Settings,
+    /// The version of the driver, where it is said.
+    pub driver: Option<String>,
+    /// The version of the operator's chart.
+    pub chart: Option<String>,
+    /// The operator's version, where its own controller upgrades the driver.
+    pub operator: Option<String>,
+}
+
+/// What is not known and has to be assumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Assumed {
+    /// From a driver pod's creation to its readiness, in milliseconds. `None`: as it took the pods that are there.
+    pub driver: Option<Spread>,
+    /// How long jobs that are waited for still run, in milliseconds.
+    pub jobs: Spread,
+    /// How many runs are drawn, beside the one in which everything is quick and the one in which everything is slow.
+    pub runs: u64,
+    /// Where the random numbers come from.
+    pub seed: u64,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// The cluster.
+    pub sight: &'a Sight,
+    /// What comes. `None`: nothing; what is still to be done there.
+    pub coming: Option<&'a Coming>,
+    /// The pods on the nodes that need the driver.
+    pub pods: &'a [Workload],
+    /// Who has which GPUs.
+    pub gpus: &'a Gpus,
+    /// What else is assumed.
+    pub assumed: Assumed,
+}
+
+/// What would happen. `None`: this driver's upgrades are in no model (OFED).
+pub fn plan(input: Input<'_>) -> Option<Plan> {
+    let Input { sight, coming, assumed, .. } = input;
+    if sight.settings.driver == Driver::Ofed {
+        return None;
+    }
+    let live = Coming::of_live(sight);
+    let coming = coming.unwrap_or(&live);
+    let changes = changes(sight, coming);
+    let measured = measured(&sight.observed, sight.settings.driver);
+    let times = times::times(&measured, assumed.driver);
+    let found = fleet::found(input, coming, &changes);
+    let setup = setup(sight, coming, &changes, (times, found), assumed);
+    let reports = runs(&setup, assumed).map(|setup| simulate(&setup)).collect::<Vec<_>>();
+    Some(outcome::plan(input, coming, changes, &measured, &setup, &reports))
+}
+
+impl Coming {
+    /// What is deployed already.
+    pub fn of_live(sight: &Sight) -> Self {
+        let operator = sight.observed.operator.as_ref();
+        Self {
+            settings: sight.settings.clone(),
+            driver: None,
+            chart: None,
+            operator: operator.filter(|_| sight.settings.mode != Mode::Drive).and_then(|operator| operator.version.clone()),
+        }
+    }
+}
+
+/// The world that is there, with the times that are drawn.
+fn setup(sight: &Sight, coming: &Coming, changes: &change::Changes, (times, found): (Times, Found), assumed: Assumed) -> Setup {
+    let mut settings = coming.settings.clone();
+    settings.budget_seconds = settings.budget_seconds.min(LONGEST);
+    if coming.operator.is_some() && !settings.mode.decides() {
+        // What NVIDIA's controller goes by is the live object's, as far as nothing else is asked for.
+        settings.upgrade.policy = if coming.chart.is_none() { sight.policy.clone() } else { settings.upgrade.policy };
+    }
+    let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
+    let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
+    Setup {
+        nodes: found.nodes.len(),
+        group_size: 0,
+        seed: assumed.seed,
+        times,
+        workers: Vec::new(),
+        gpus: 0,
+        dra: !sight.observed.dra.daemon_sets.is_empty(),
+        // Another template with the same driver is another revision all the same.
+        to: if asked == from { format!("{asked}-next") } else { asked },
+        from,
+        found: Some(Arc::new(found)),
+        faults: Vec::new(),
+        same_config: false,
+        hook_node: None,
+        operator: coming.operator.clone(),
+        tells: false,
+        thorough: false,
+        mutation: None,
+        settings,
+    }
+}
+
+/// The quickest world, the slowest one, and some between.
+fn runs(setup: &Setup, assumed: Assumed) -> impl Iterator<Item = Setup> {
+    let fixed = |spread: fn(Spread) -> u64| {
+        let constant = move |drawn: Spread| Spread::Constant(spread(drawn));
+        let found = setup.found.as_ref().map(|found| Arc::new(Found { job_time: constant(found.job_time), ..Found::clone(found) }));
+        Setup { times: setup.times.each(constant), found, ..setup.clone() }
+    };
+    let drawn = (0..assumed.runs).map(|run| Setup { seed: assumed.seed.wrapping_add(run), ..setup.clone() });
+    [fixed(Spread::least), fixed(Spread::most)].into_iter().chain(drawn).collect::<Vec<_>>().into_iter()
+}

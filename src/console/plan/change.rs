@@ -1,0 +1,141 @@
+//! Which driver pods are replaced, and why: what is there against what is to be there.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::console::image;
+use crate::console::look::Sight;
+use crate::contract::settings::Mode;
+use crate::rollout::node::{Operands, driver_nodes};
+use crate::rollout::observed::DaemonSet;
+use crate::rollout::spec::driver_daemon_sets;
+
+use super::Coming;
+
+/// What comes to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Its driver stays as it is.
+    Unchanged,
+    /// It has no driver yet: nothing on it uses one.
+    First,
+    /// Its driver pod is restarted, and pods that use the GPU may stay.
+    RestartOnly,
+    /// Its driver is replaced, and what uses the GPU has to leave.
+    Evicting,
+}
+
+/// A difference that has driver pods replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// Of what.
+    pub of: &'static str,
+    /// As it is.
+    pub from: String,
+    /// As it will be.
+    pub to: String,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The driver's version that most of the nodes have that get another one.
+    pub from: Option<String>,
+    /// The version that they get.
+    pub to: Option<String>,
+    /// What is different for the fleet as a whole.
+    pub all: Vec<Change>,
+    /// What comes to each node.
+    pub steps: BTreeMap<String, Step>,
+}
+
+/// Compares.
+pub fn changes(sight: &Sight, coming: &Coming) -> Changes {
+    let driver = sight.settings.driver;
+    let operands = Operands::new(&sight.observed, driver);
+    let daemon_sets = driver_daemon_sets(&sight.observed, driver);
+    let versions = Versions::new(sight, coming, &daemon_sets);
+    let all = versions.changes(sight, coming, &daemon_sets);
+    // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
+    let same_driver = all.iter().all(|change| change.of != DRIVER && change.of != CHART);
+    let mut steps = BTreeMap::new();
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for node in driver_nodes(&sight.observed, driver) {
+        let pod = operands.driver_pod(node);
+        let step = match &pod {
+            None => Step::First,
+            Some(pod) => {
+                let digest = pod.pod.config_digest.is_some();
+                let live = digest && pod.pod.config_digest == pod.template_digest;
+                match (all.is_empty(), pod.newest) {
+                    (true, true) => Step::Unchanged,
+                    (true, false) if live => Step::RestartOnly,
+                    (false, newest) if same_driver && digest && (newest || live) => Step::RestartOnly,
+                    _ => Step::Evicting,
+                }
+            }
+        };
+        if step > Step::First
+            && let Some(version) = pod.as_ref().and_then(|pod| image::running(pod.pod, driver))
+        {
+            *found.entry(version).or_default() += 1;
+        }
+        steps.insert(node.name.clone(), step);
+    }
+    let from = found.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version).or_else(|| versions.live.clone());
+    Changes { from, to: versions.asked.clone().or(versions.live), all, steps }
+}
+
+const DRIVER: &str = "driver";
+const CHART: &str = "operator chart";
+const MODE: &str = "mode";
+
+/// The driver's versions, as templates tell them.
+struct Versions {
+    live: Option<String>,
+    asked: Option<String>,
+}
+
+impl Versions {
+    fn new(sight: &Sight, coming: &Coming, daemon_sets: &[&DaemonSet]) -> Self {
+        let container = sight.settings.driver.traits().container;
+        let image =
+            daemon_sets.iter().find_map(|daemon_set| daemon_set.images.get(container).or_else(|| daemon_set.images.values().next()));
+        Self { live: image.map(|image| image::version(image)), asked: coming.driver.clone() }
+    }
+
+    fn changes(&self, sight: &Sight, coming: &Coming, daemon_sets: &[&DaemonSet]) -> Vec<Change> {
+        let mut all = Vec::new();
+        if daemon_sets.is_empty() {
+            return all;
+        }
+        if let (Some(live), Some(asked)) = (&self.live, &self.asked)
+            && live != asked
+        {
+            all.push(Change { of: DRIVER, from: live.clone(), to: asked.clone() });
+        }
+        let operator = sight.observed.operator.as_ref();
+        let live = operator.and_then(|operator| {
+            let chart = operator.chart.as_ref().and_then(|chart| chart.rsplit_once("-v").map(|(_, version)| format!("v{version}")));
+            chart.or_else(|| operator.version.clone())
+        });
+        if let (Some(live), Some(asked)) = (live, &coming.chart)
+            && live.trim_start_matches('v') != asked.trim_start_matches('v')
+        {
+            all.push(Change { of: CHART, from: live, to: asked.clone() });
+        }
+        // In mode `drive` the driver manager's own evictions are switched off in the template.
+        let drives =
+            daemon_sets.iter().any(|one| one.manager_environment.get("ENABLE_GPU_POD_EVICTION").is_some_and(|value| value == "false"));
+        let will = coming.settings.mode == Mode::Drive;
+        if coming.chart.is_some() && drives != will {
+            let live = sight.settings.mode;
+            let from = if (live == Mode::Drive) == drives { live.name() } else { "another" };
+            all.push(Change { of: MODE, from: from.to_owned(), to: coming.settings.mode.name().to_owned() });
+        }
+        all
+    }
+}

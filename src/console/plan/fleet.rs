@@ -1,0 +1,54 @@
+//! The fleet as a run begins with it.
+
+use std::collections::BTreeMap;
+
+use crate::rollout::node::driver_nodes;
+use crate::rollout::observed::workload::Workload;
+use crate::simulate::found::{Found, FoundNode, FoundPod};
+
+use super::change::{Changes, Step};
+use super::{Coming, Input};
+
+/// Kind of the controller whose pods belong to a node.
+const DAEMON_SET: &str = "DaemonSet";
+
+/// The nodes that have a driver, and the pods on them.
+pub(super) fn found(input: Input<'_>, coming: &Coming, changes: &Changes) -> Found {
+    let Input { sight, pods, gpus, assumed, .. } = input;
+    let has_driver = |name: &str| changes.steps.get(name).is_some_and(|step| *step != Step::First);
+    let pods: Vec<FoundPod> = pods
+        .iter()
+        .filter(|pod| has_driver(&pod.node) && !is_operand(pod, input, coming))
+        .map(|pod| FoundPod::new(pod, takes(pod, gpus.pods.get(&pod.uid).copied()), sight.now))
+        .collect();
+    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| !pod.workload.phase.is_finished()) {
+        *taken.entry(&pod.workload.node).or_default() += pod.gpus;
+    }
+    // Where nobody says how many there are, as many as are taken.
+    let most = gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
+    let room = |name: &str| gpus.nodes.get(name).copied().unwrap_or(most).max(taken.get(name).copied().unwrap_or(0));
+    let nodes = driver_nodes(&sight.observed, sight.settings.driver)
+        .filter(|node| has_driver(&node.name))
+        .map(|node| {
+            let step = changes.steps[&node.name];
+            let found = FoundNode::new(node, room(&node.name), step > Step::First, sight.now);
+            FoundNode { same_config: step == Step::RestartOnly, ..found }
+        })
+        .collect();
+    let workloads = &sight.observed.workloads;
+    Found { nodes, budgets: workloads.budgets.clone(), claims: workloads.claims.clone(), job_time: assumed.jobs, pods }
+}
+
+/// A pod that reaches GPUs by a ResourceClaim takes one; how many is not asked.
+fn takes(pod: &Workload, named: Option<usize>) -> usize {
+    named.unwrap_or_else(|| usize::from(!pod.claims.is_empty()))
+}
+
+/// What the operator and the DRA driver run on every node is part of the model already.
+fn is_operand(pod: &Workload, input: Input<'_>, coming: &Coming) -> bool {
+    let of_daemon_set = pod.controller.as_ref().is_some_and(|controller| controller.kind == DAEMON_SET);
+    let namespaces = &input.sight.observed.dra.namespaces;
+    let here = |settings: &crate::contract::settings::Settings| pod.namespace == settings.operator_namespace;
+    of_daemon_set && (here(&input.sight.settings) || here(&coming.settings) || namespaces.contains(&pod.namespace))
+}

@@ -1,0 +1,54 @@
+//! The stack of `make stack` and of the tutorial: GPU nodes, NVIDIA's operator and charts played in a time in which people can watch, workloads, and
+//! what a shell has to know of it all.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::node_agent::HOOK_REPOSITORY;
+use super::stack::Stack;
+use super::stand_in::Script;
+use super::tools::program;
+use super::workloads::{NAMESPACE, Serving};
+
+/// How many GPU nodes there are.
+pub(crate) const NODES: usize = 8;
+/// Pods with two GPUs each.
+const PODS: usize = 6;
+
+/// Starts to play, and makes a shell's environment. `quick`: nobody watches.
+pub(crate) async fn prepare(stack: &mut Stack, quick: bool) -> Result<PathBuf> {
+    let driver = if quick { (1_000, 3_000) } else { (8_000, 20_000) };
+    stack.play(Script { driver, ..Script::seeded(90) }).await?;
+    stack.add_gpu_nodes(NODES).await?;
+    stack.create_namespace(NAMESPACE).await?;
+    stack.run(&Serving { name: "serve", replicas: PODS, ..Serving::default() }).await?;
+    stack.protect("serve", &json!({"maxUnavailable": 2, "selector": {"matchLabels": {"app": "serve"}}})).await?;
+    stack.await_serving("serve", PODS).await?;
+    environment(stack)
+}
+
+/// A file for a shell to read: which cluster, which programs, which charts and which image.
+fn environment(stack: &Stack) -> Result<PathBuf> {
+    let directory = stack.helm.directory();
+    let bin = directory.join("workstation");
+    std::fs::create_dir_all(&bin)?;
+    let programs =
+        [("gpu-rollout", PathBuf::from(env!("CARGO_BIN_EXE_gpu-rollout"))), ("kubectl", program("kubectl")?), ("helm", program("helm4")?)];
+    for (name, program) in programs {
+        link(&bin, name, &program)?;
+    }
+    let mut lines = vec!["# For a shell: `. environment`. Written by `make stack`.".to_owned()];
+    lines.extend(stack.helm.environment().iter().filter(|(key, _)| *key != "PATH").map(|(key, value)| format!("export {key}='{value}'")));
+    lines.push(format!("export PATH='{}':\"$PATH\"", bin.display()));
+    lines.push(format!("export CHARTS='{}'", stack.charts()?));
+    lines.push(format!("export HOOK_IMAGE='{HOOK_REPOSITORY}:e2e'"));
+    let file = directory.join("environment");
+    std::fs::write(&file, lines.join("\n") + "\n").with_context(|| format!("writing {}", file.display()))?;
+    Ok(file)
+}
+
+fn link(bin: &Path, name: &str, program: &Path) -> Result<()> {
+    std::os::unix::fs::symlink(program, bin.join(name)).with_context(|| format!("linking {}", program.display()))
+}

@@ -1,0 +1,78 @@
+//! A stack for people: `make stack` leaves it running, and the tutorial is typed on it as it stands there.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
+
+use crate::harness::fleet::NEW;
+use crate::harness::local::{NODES, prepare};
+use crate::harness::scenario::{scenario, scenario_within};
+use crate::harness::stand_in::driver_version;
+
+/// Nobody works longer on one tutorial.
+const WORKING_DAY: Duration = Duration::from_hours(12);
+/// Where a person looks for the environment.
+const PLACE: &str = "target/stack";
+
+/// Not a test: `make stack` runs it by its name, and it stays until it is told to end.
+#[tokio::test(flavor = "local")]
+#[ignore = "for people: make stack"]
+async fn stays_until_it_is_told_to_end() -> Result<()> {
+    scenario_within(WORKING_DAY, "stack", async |stack| {
+        let environment = prepare(stack, false).await?;
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(PLACE);
+        std::fs::create_dir_all(&place)?;
+        std::fs::copy(&environment, place.join("environment"))?;
+        eprintln!("\nThe cluster is there: {NODES} nodes with GPUs, no driver yet. In another terminal, in this folder:\n");
+        eprintln!("  . {PLACE}/environment\n  kubectl get nodes\n");
+        eprintln!("docs/tutorial.md goes on from here. Ctrl-C ends it and leaves nothing.");
+        tokio::signal::ctrl_c().await?;
+        Ok(std::fs::remove_dir_all(place)?)
+    })
+    .await
+}
+
+/// The blocks of a page that are typed: what starts the stack is done already.
+fn blocks(page: &str) -> Vec<&str> {
+    let all = page.split("\n```sh\n").skip(1).filter_map(|block| block.split("\n```").next());
+    all.filter(|block| !block.starts_with("make ") && !block.starts_with(". ")).collect()
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn the_tutorial_is_true_word_by_word() -> Result<()> {
+    scenario("tutorial", async |stack| {
+        let environment = prepare(stack, true).await?;
+        let folder = stack.helm.directory().join("tutorial");
+        std::fs::create_dir_all(&folder)?;
+        let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorial.md"))?;
+        let blocks = blocks(&page);
+        ensure!(blocks.len() >= 8, "only {} blocks", blocks.len());
+        for block in blocks {
+            let script = format!(". {}\n{block}", environment.display());
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--pdeathsig", "KILL", "--", "bash", "-euc", &script])
+                .current_dir(&folder)
+                .stdin(Stdio::null())
+                .kill_on_drop(true);
+            let output = command.output().await.context("running bash")?;
+            let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            eprintln!("$ {}\n{said}", block.replace('\n', "\n$ "));
+            ensure!(output.status.success(), "{}\n{block}\n{said}", output.status);
+        }
+        let drivers = stack.drivers().await?;
+        ensure!(drivers.len() == NODES, "{} drivers", drivers.len());
+        for (node, pod) in drivers {
+            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref()).unwrap_or_default();
+            ensure!(driver_version(image) == NEW.driver, "{node} runs {image}");
+        }
+        let report = std::fs::read_to_string(folder.join("report.html"))?;
+        ensure!(report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"), "{report}");
+        Ok(())
+    })
+    .await
+}
