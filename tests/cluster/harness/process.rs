@@ -29,6 +29,13 @@ struct Start {
     environment: Vec<(String, String)>,
 }
 
+/// Go programs collect garbage half as often as they would: memory is cheaper here than time (measured: an eighth of the API server's).
+const GARBAGE: (&str, &str) = ("GOGC", "200");
+
+fn owned((key, value): (&str, &str)) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
 impl Process {
     /// Starts `program`; its output goes to `<directory>/logs/<name>.log`.
     ///
@@ -46,7 +53,7 @@ impl Process {
             directory: directory.to_owned(),
             program: program.to_owned(),
             arguments: arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect(),
-            environment: environment.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            environment: [GARBAGE].into_iter().chain(environment.iter().map(|(key, value)| (*key, value.as_str()))).map(owned).collect(),
         };
         let child = start.spawn(output)?;
         Ok(Self { name: name.to_owned(), log, start, child })
