@@ -13,6 +13,7 @@ mod coming;
 pub mod completions;
 pub mod consent;
 pub mod device_plugin;
+pub mod doctor;
 pub mod format;
 pub mod hook;
 pub mod man;
@@ -76,6 +77,11 @@ enum Command {
     ///
     /// From the run record of the hook release, which stays when pods and events are long gone. Reads the cluster and changes nothing.
     Report(report::Arguments),
+    /// Say whether a cluster is set up well, whether or not anything is being rolled out.
+    ///
+    /// Versions and values that do not go together, DRA plugins that serve a driver that is gone, limits under which no node can begin, nodes that somebody has
+    /// left cordoned or skipped, rights that a hook lacks. Reads the cluster and changes nothing. Ends with 14 if something does not work.
+    Doctor(doctor::Arguments),
     /// Begin with no node any more, until `resume`.
     ///
     /// Our hooks see it within a second, and NVIDIA's controllers are kept from the nodes by the skip label. It survives every sync of a deployer. A node whose
@@ -130,6 +136,7 @@ impl Arguments {
             Command::Plan(arguments) => arguments.run(printer),
             Command::Preflight(arguments) => arguments.run(printer),
             Command::Report(arguments) => arguments.run(printer),
+            Command::Doctor(arguments) => arguments.run(printer),
             Command::Pause(arguments) => arguments.run(printer),
             Command::Resume(arguments) => arguments.run(printer),
             Command::Abort(arguments) => arguments.run(printer),

@@ -10,6 +10,7 @@ pub mod events;
 pub mod focus;
 pub mod follow;
 pub mod gpus;
+pub mod helm;
 pub mod horizon;
 pub mod intern;
 pub mod job;

@@ -4,6 +4,7 @@
 pub mod abort;
 pub mod act;
 pub mod change;
+pub mod doctor;
 pub mod estimate;
 pub mod find;
 pub mod image;
@@ -17,3 +18,4 @@ pub mod report;
 pub mod since;
 pub mod status;
 pub mod subject;
+pub mod written;

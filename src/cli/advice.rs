@@ -95,7 +95,7 @@ fn about(waiting: &Waiting) -> Vec<&str> {
     waiting.obstacles.iter().map(|obstacle| obstacle.text.as_str()).collect()
 }
 
-fn one(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
+pub(super) fn one(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
     push(text, "  ", &format!("{lead}{}", remedy.text), width);
     for command in remedy.look.iter().chain(&remedy.run) {
         // Never wrapped: it is there to be copied.

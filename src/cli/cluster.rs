@@ -35,6 +35,13 @@ pub struct ClusterOptions {
     timeout: Duration,
 }
 
+impl ClusterOptions {
+    /// The only namespace that is looked at.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+}
+
 /// A client from [`ClusterOptions`], and what there is to look at.
 pub(super) struct Cluster {
     client: Client,

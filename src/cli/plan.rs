@@ -148,7 +148,7 @@ async fn run(
         let coming = coming.filter(|_| gpu);
         let input = Input { sight: &sight, coming, pods: &looked.pods, gpus: &looked.gpus, assumed };
         let Some(plan) = plan(input) else {
-            printer.note(&format!("{}: upgrades of this driver are not predicted", subject.title()));
+            printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", subject.title()));
             continue;
         };
         let findings = if let Some(Coming { settings, .. }) = coming {

@@ -2,7 +2,9 @@
 //! question: it has asked the same authorizer.
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
@@ -28,19 +30,52 @@ pub async fn missing_rights(
     shown: &[Shown],
 ) -> Result<Vec<String>, CallError> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let asks = async |question: ResourceAttributes| {
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(question), ..SelfSubjectAccessReviewSpec::default() };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        Ok(call(api.create(&PostParams::default(), &review)).await?.status.is_some_and(|status| status.allowed))
+    };
+    missing(settings, dra_namespaces, shown, asks).await
+}
+
+/// The same of the ServiceAccount of a hook release, asked by somebody else. RBAC: `create` on `subjectaccessreviews` (`authorization.k8s.io`).
+///
+/// # Errors
+/// The server could not be asked.
+pub async fn missing_rights_of(client: &Client, settings: &Settings, dra_namespaces: &[String]) -> Result<Vec<String>, CallError> {
+    let api: Api<SubjectAccessReview> = Api::all(client.clone());
+    let namespace = &settings.namespace;
+    let user = format!("system:serviceaccount:{namespace}:{}", settings.release);
+    let groups =
+        vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}"), "system:authenticated".to_owned()];
+    let asks = async |question: ResourceAttributes| {
+        let spec = SubjectAccessReviewSpec {
+            resource_attributes: Some(question),
+            user: Some(user.clone()),
+            groups: Some(groups.clone()),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        Ok(call(api.create(&PostParams::default(), &review)).await?.status.is_some_and(|status| status.allowed))
+    };
+    missing(settings, dra_namespaces, &[], asks).await
+}
+
+/// What is not allowed of what the duties need.
+async fn missing(
+    settings: &Settings,
+    dra_namespaces: &[String],
+    shown: &[Shown],
+    asks: impl AsyncFn(ResourceAttributes) -> Result<bool, CallError>,
+) -> Result<Vec<String>, CallError> {
     let questions: Vec<ResourceAttributes> = rights(settings.driver, &settings.duties)
         .flat_map(|right| questions(right, settings, dra_namespaces))
         .filter(|question| !shown.iter().any(|shown| shown.covers(question)))
         .collect();
-    let answers = stream::iter(questions).map(|question| {
-        let api = api.clone();
-        async move {
-            let spec =
-                SelfSubjectAccessReviewSpec { resource_attributes: Some(question.clone()), ..SelfSubjectAccessReviewSpec::default() };
-            let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-            let answer = call(api.create(&PostParams::default(), &review)).await?;
-            Ok::<_, CallError>(if answer.status.is_some_and(|status| status.allowed) { None } else { Some(describe(&question)) })
-        }
+    let asks = &asks;
+    let answers = stream::iter(questions).map(|question| async move {
+        let text = describe(&question);
+        Ok::<_, CallError>((!asks(question).await?).then_some(text))
     });
     let missing: Vec<Option<String>> = answers.buffered(AT_ONCE).try_collect().await?;
     Ok(missing.into_iter().flatten().collect())

@@ -8,6 +8,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 pub use kube::Client;
 
+use super::call::{CallError, call};
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -67,4 +69,14 @@ pub fn from_config(mut config: Config) -> Result<Client, ClientError> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));
     Ok(Client::try_from(config)?)
+}
+
+/// The server's version as `major.minor`. Every authenticated user may ask (`system:public-info-viewer`).
+///
+/// # Errors
+/// The call failed.
+pub async fn server_version(client: &Client) -> Result<String, CallError> {
+    let info = call(client.apiserver_version()).await?;
+    // Some vendors write `33+`.
+    Ok(format!("{}.{}", info.major, info.minor.trim_end_matches(|character: char| !character.is_ascii_digit())))
 }

@@ -7,6 +7,7 @@ use crate::cluster::gpus::Gpus;
 use crate::contract::driver::Driver;
 use crate::contract::settings::{Mode, Settings};
 use crate::rollout::observed::workload::Workload;
+use crate::rollout::vendor::generation::Generation;
 use crate::simulate::found::Found;
 use crate::simulate::random::Spread;
 use crate::simulate::setup::{Setup, Times};
@@ -67,7 +68,7 @@ pub struct Input<'a> {
     pub assumed: Assumed,
 }
 
-/// What would happen. `None`: this driver's upgrades are in no model (OFED).
+/// What would happen. `None`: these upgrades are in no model (OFED, or an operator of which it is not known how its controller behaves).
 pub fn plan(input: Input<'_>) -> Option<Plan> {
     let Input { sight, coming, assumed, .. } = input;
     if sight.settings.driver == Driver::Ofed {
@@ -75,6 +76,10 @@ pub fn plan(input: Input<'_>) -> Option<Plan> {
     }
     let live = Coming::of_live(sight);
     let coming = coming.unwrap_or(&live);
+    let driver = sight.settings.driver;
+    if driver == Driver::Gpu && coming.settings.mode != Mode::Drive && Generation::of(driver, coming.operator.as_deref()).is_none() {
+        return None;
+    }
     let changes = changes(sight, coming);
     let measured = measured(&sight.observed, sight.settings.driver);
     let times = times::times(&measured, assumed.driver);

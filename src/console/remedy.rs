@@ -64,6 +64,8 @@ pub struct About<'a> {
     pub node: Option<&'a str>,
     /// The node's driver pod.
     pub driver_pod: Option<&'a str>,
+    /// The pods of its DRA plugins: namespace and name.
+    pub plugin_pods: &'a [(&'a str, &'a str)],
     /// What the rollout goes by.
     pub settings: &'a Settings,
 }
@@ -111,11 +113,9 @@ pub fn of(reason: &Reason, about: About<'_>) -> Remedy {
             "see why the driver does not start; when it does, or when a driver that does is deployed, the node goes on by itself",
         )),
         Reason::DriverOutOfDate { why: Some(wait), .. } | Reason::UpgradeUnfinished { why: Some(wait), .. } => vendors(wait, about),
-        Reason::PluginStale { .. } => plain.run(format!(
-            "kubectl delete pod -n {} --field-selector spec.nodeName={node} -l {}",
-            about.settings.dra.namespaces.first().map_or("nvidia-dra-driver-gpu", String::as_str),
-            "app.kubernetes.io/component=kubelet-plugin"
-        )),
+        Reason::PluginStale { .. } => {
+            about.plugin_pods.iter().fold(plain, |remedy, (namespace, pod)| remedy.run(format!("kubectl delete pod -n {namespace} {pod}")))
+        }
         Reason::DriverPodUnschedulable { .. } | Reason::DriverPodMissing => {
             plain.look(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
         }
@@ -186,4 +186,23 @@ fn in_the_way(holders: &[Holder], plain: Remedy) -> Remedy {
         Remedy::words(format!("see to the nodes that hold places and do not give them back by themselves: {}", listed(&names(&stuck))))
     };
     stuck.iter().chain(&moving).take(SHOWN).fold(remedy, |remedy, holder| remedy.look(About::why(&holder.node)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::subject::without_release;
+
+    #[test]
+    fn a_stale_plugin_is_deleted_by_its_own_name_whatever_its_chart_calls_it() {
+        let subject = without_release(Driver::Gpu, "gpu-operator", None);
+        let about = About {
+            node: Some("gpu-3"),
+            driver_pod: None,
+            plugin_pods: &[("dra", "dra-driver-nvidia-gpu-kubelet-plugin-x2x9q")],
+            settings: &subject.settings,
+        };
+        let remedy = of(&Reason::PluginStale { cause: "its driver is newer".into() }, about);
+        assert_eq!(remedy.run, ["kubectl delete pod -n dra dra-driver-nvidia-gpu-kubelet-plugin-x2x9q"]);
+    }
 }

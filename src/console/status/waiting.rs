@@ -19,6 +19,8 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
     let reason = &*wait.reason;
     let settings = &sight.settings;
     let driver_pod = sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str());
+    let plugins = sight.observed.dra.pods.on(&node.name);
+    let plugin_pods: Vec<(&str, &str)> = plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
     let pods = sight.observed.workloads.pods.get(&node.name);
     let in_the_way = pods.filter(|_| is_held_by_pods(reason));
     let mut waiting = Waiting {
@@ -26,7 +28,7 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
         text: reason.to_string(),
         since: since(sources.of(node, reason, sight.record.nodes.get(&node.name)), wait, sight),
         resolves_itself: resolves_itself(reason),
-        remedy: of(reason, About { node: Some(&node.name), driver_pod, settings }),
+        remedy: of(reason, About { node: Some(&node.name), driver_pod, plugin_pods: &plugin_pods, settings }),
         obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, &sight.policy), sight.now)).unwrap_or_default(),
     };
     if !waiting.obstacles.is_empty() {
@@ -64,7 +66,7 @@ pub(super) fn fleet(sight: &Sight, wait: &Wait) -> Waiting {
         text: reason.to_string(),
         since: since(Since::default(), wait, sight),
         resolves_itself: reason.resolves_itself(),
-        remedy: of(reason, About { node: None, driver_pod: None, settings: &sight.settings }),
+        remedy: of(reason, About { node: None, driver_pod: None, plugin_pods: &[], settings: &sight.settings }),
         obstacles: Vec::new(),
     }
 }

@@ -1,5 +1,6 @@
 //! What people's commands say of a fleet that is stuck in many ways, and that doing what they say, word by word, resolves it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +16,7 @@ use crate::harness::fleet::NEW;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
-use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version};
+use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script, driver_version, published};
 use crate::harness::wait::until;
 use crate::harness::workloads::{NAMESPACE, Serving};
 
@@ -273,6 +274,63 @@ async fn a_slot_of_nvidias_controller_that_a_failed_node_holds_is_named_and_free
         for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
             ensure!(!node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"), "{} keeps its hold", node.name_any());
         }
+        Ok(())
+    })
+    .await
+}
+
+/// What `doctor` finds, by its name.
+async fn ailments(console: &Console) -> Result<BTreeMap<String, Value>> {
+    let output = console.tries("gpu-rollout doctor -o json").await?;
+    let document: Value = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
+    let found = document["ailments"].as_array().context("ailments")?;
+    let problems = found.iter().any(|one| one["severity"] == "problem");
+    ensure!(output.status.code() == Some(if problems { 14 } else { 0 }), "{output:?}");
+    Ok(found.iter().map(|one| (one["check"].as_str().unwrap_or_default().to_owned(), one.clone())).collect())
+}
+
+/// No bundle, no hook: an operator and a DRA driver whose plugins nobody replaces, and what people have left behind.
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn what_doctor_prescribes_cures() -> Result<()> {
+    scenario("console-doctor", async |stack| {
+        let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(73) }, 3, true).await?;
+        let console = Console::new(stack)?;
+        let before = ailments(&console).await?;
+        ensure!(["stale-plugins", "skipped-nodes", "idle-cordons"].iter().all(|check| !before.contains_key(*check)), "{before:#?}");
+
+        let values = json!({"driver": {"version": NEW.driver, "upgradePolicy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "usePrecompild": true}});
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
+        // Nobody waits for a node whose own driver is new: it is the plugin that is not.
+        until("every plugin to be stale", LIMIT, async || {
+            let stale = ailments(&console).await?.remove("stale-plugins");
+            Ok(stale.filter(|stale| stale["nodes"].as_array().map(Vec::len) == Some(nodes.len())).map(drop))
+        })
+        .await?;
+        console.types("gpu-rollout skip --yes gpu-0").await?;
+        console.types("kubectl cordon gpu-1").await?;
+        eprintln!("{}", String::from_utf8_lossy(&console.tries("gpu-rollout doctor").await?.stdout));
+        let found = ailments(&console).await?;
+        for (check, node) in [("skipped-nodes", json!(["gpu-0"])), ("idle-cordons", json!(["gpu-1"]))] {
+            ensure!(found.get(check).is_some_and(|one| one["nodes"] == node), "{check}: {found:#?}");
+        }
+        let unknown = found.get("unknown-key").context("the typing error in the values")?;
+        ensure!(unknown["text"].as_str().is_some_and(|text| text.contains("usePrecompild")), "{unknown:#}");
+        for check in ["stale-plugins", "skipped-nodes", "idle-cordons"] {
+            for line in commands(&found[check]["remedy"], "run") {
+                eprintln!("{check}: {line}");
+                console.types(&line).await?;
+            }
+        }
+        until("the plugins to serve the new driver", LIMIT, async || {
+            let served = stack.served().await?;
+            Ok(nodes.iter().all(|node| served.get(node) == Some(&published(NEW.driver))).then_some(()))
+        })
+        .await?;
+        let after = ailments(&console).await?;
+        ensure!(["stale-plugins", "skipped-nodes", "idle-cordons"].iter().all(|check| !after.contains_key(*check)), "{after:#?}");
+        let recipe = console.types("gpu-rollout doctor --recipe").await?;
+        ensure!(recipe.contains(NEW.chart) && recipe.contains("nvidia-dra-driver-gpu"), "{recipe}");
         Ok(())
     })
     .await

@@ -1,0 +1,182 @@
+//! Is a cluster set up well? What stands in it now that will stall, surprise or mislead sooner or later, whether or not anything is being rolled out. Pure:
+//! what is looked at is a [`Sight`] and the [`Status`] made from it.
+
+use jiff::SignedDuration;
+use serde::Serialize;
+
+use crate::contract::duty::Duty;
+use crate::contract::exit::ExitCode;
+use crate::contract::settings::Mode;
+use crate::rollout::hold;
+use crate::rollout::observed::Node;
+use crate::rollout::spec::upgrade_policy;
+
+use super::look::Sight;
+use super::remedy::Remedy;
+use super::status::{Plugin, Row, Stage, Status};
+
+/// A pause that is older than this was forgotten.
+const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24);
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Something does not work now.
+    Problem,
+    /// Something will not work, or is not what people expect.
+    Warning,
+}
+
+/// Something that is not well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ailment {
+    /// Its name.
+    pub check: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The nodes that it is about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// What is found.
+    pub text: String,
+    /// What to do.
+    pub remedy: Remedy,
+}
+
+impl Ailment {
+    /// One about these nodes.
+    pub fn new(check: &'static str, severity: Severity, nodes: Vec<String>, text: impl Into<String>, remedy: Remedy) -> Self {
+        Self { check, severity, nodes, text: text.into(), remedy }
+    }
+}
+
+/// Everything that is not well with one rollout.
+pub fn examine(sight: &Sight, status: &Status) -> Vec<Ailment> {
+    let checks = [stale_plugins, failed_nodes, slots, limits, upgrades_off, forgotten_cordons, forgotten_skips, forgotten_pause, last_run];
+    let mut found: Vec<Ailment> = checks.into_iter().filter_map(|check| check(sight, status)).collect();
+    found.sort_by_key(|ailment| ailment.severity);
+    found
+}
+
+fn nodes(status: &Status, which: impl Fn(&&Row) -> bool) -> Vec<String> {
+    status.nodes.iter().filter(which).map(|row| row.node.clone()).collect()
+}
+
+/// Plugins that serve a driver that is not loaded any more: pods that start there get devices that do not work.
+fn stale_plugins(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let stale = nodes(status, |row| row.plugin == Some(Plugin::Stale));
+    if stale.is_empty() {
+        return None;
+    }
+    let pods = stale.iter().flat_map(|node| sight.observed.dra.pods.on(node));
+    let remedy =
+        Remedy::words("deploy the bundle again: its hook replaces them one by one; without a bundle delete their pods, a node at a time");
+    let remedy = pods.fold(remedy, |remedy, pod| remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)));
+    let text = "the DRA plugin started before the driver that is loaded now, and serves one that is gone";
+    Some(Ailment::new("stale-plugins", Severity::Problem, stale, text, remedy))
+}
+
+fn failed_nodes(_: &Sight, status: &Status) -> Option<Ailment> {
+    let failed = nodes(status, |row| row.stage == Stage::Failed);
+    let remedy = failed
+        .iter()
+        .take(3)
+        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| remedy.look(format!("gpu-rollout why {node}")));
+    (!failed.is_empty()).then(|| Ailment::new("failed-nodes", Severity::Problem, failed, "their upgrade has failed", remedy))
+}
+
+/// To NVIDIA's controller a failed node is one in progress.
+fn slots(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let slots = status.totals.slots;
+    let failed = nodes(status, |row| row.stage == Stage::Failed);
+    let stalled = !sight.settings.mode.decides() && slots.limit.is_some_and(|limit| failed.len() >= limit);
+    let remedy = Remedy::words("see to the failed nodes, or raise driver.upgradePolicy.maxParallelUpgrades");
+    let text = format!("failed nodes hold all {} parallel upgrades of NVIDIA's controller: it begins with no other node", failed.len());
+    stalled.then(|| Ailment::new("slots-held-by-failures", Severity::Problem, failed, text, remedy))
+}
+
+/// Limits under which no node can ever begin.
+fn limits(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let limit = status.totals.unavailable.limit?;
+    let all = status.totals.nodes;
+    // In progress is what the limit is for.
+    let is_away = |node: &Node| node.unschedulable || !node.ready;
+    let away = nodes(status, |row| row.stage != Stage::InProgress && sight.observed.nodes.get(&row.node).is_some_and(is_away));
+    if all == 0 || away.len() < limit {
+        return None;
+    }
+    let text = match limit {
+        0 => format!("maxUnavailable comes to no node of {all}: no upgrade can ever begin"),
+        limit => {
+            format!("{} of {all} nodes are cordoned or not ready, and maxUnavailable lets {limit} be: no upgrade can begin", away.len())
+        }
+    };
+    let remedy = Remedy::words("bring the nodes back, or raise maxUnavailable in the upgrade policy");
+    Some(Ailment::new("limits-that-stall", Severity::Warning, away, text, remedy))
+}
+
+/// Nobody upgrades: not NVIDIA's controller, and no hook.
+fn upgrades_off(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let driver = sight.settings.driver;
+    let off = upgrade_policy(&sight.observed, driver).is_some_and(|policy| policy.stated && !policy.auto_upgrade);
+    let alone = off && sight.settings.mode != Mode::Drive && !sight.settings.has(Duty::Drive);
+    let outdated = nodes(status, |row| !row.driver_current);
+    let traits = driver.traits();
+    let text = format!(
+        "autoUpgrade is off in the {}, and no hook drives: drivers stay as they are until somebody deletes their pods",
+        traits.policy_kind
+    );
+    let remedy = Remedy::words(format!("set {}.autoUpgrade, or deploy a bundle in mode `drive`", traits.upgrade_policy));
+    let severity = if outdated.is_empty() { Severity::Warning } else { Severity::Problem };
+    alone.then(|| Ailment::new("nobody-upgrades", severity, outdated, text, remedy))
+}
+
+fn forgotten_cordons(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let idle = |row: &&Row| row.cordoned && matches!(row.stage, Stage::Done | Stage::Pending | Stage::Deferred);
+    let cordoned = nodes(status, idle);
+    let by: Vec<String> = cordoned
+        .iter()
+        .filter_map(|node| {
+            let touch = sight.times.get(node)?.cordon.as_ref()?;
+            Some(format!("{node} by {} {:.0}", touch.manager, touch.at))
+        })
+        .collect();
+    let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(", ")) };
+    let text = format!("cordoned, and nobody is at work on them{by}");
+    let remedy = cordoned
+        .iter()
+        .fold(Remedy::words("if nobody needs them so, uncordon them"), |remedy, node| remedy.run(format!("kubectl uncordon {node}")));
+    (!cordoned.is_empty()).then(|| Ailment::new("idle-cordons", Severity::Warning, cordoned, text, remedy))
+}
+
+fn forgotten_skips(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let driver = sight.settings.driver;
+    let label = driver.traits().skip_label;
+    let skipped = nodes(status, |row| {
+        let node = sight.observed.nodes.get(&row.node);
+        node.is_some_and(|node| node.labels.get(label).is_some_and(|value| value == "true") && !hold::is_held(node, driver))
+    });
+    let text = format!("label {label}=true: they keep the driver that they have, whatever is deployed");
+    let remedy =
+        Remedy::words("if nobody needs them so, let their turn come").run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
+    (!skipped.is_empty()).then(|| Ailment::new("skipped-nodes", Severity::Warning, skipped, text, remedy))
+}
+
+fn forgotten_pause(sight: &Sight, status: &Status) -> Option<Ailment> {
+    let old = status.pauses.iter().find(|pause| sight.now.duration_since(pause.at) > FORGOTTEN)?;
+    let text = format!("paused by {} since {:.0}: no node is begun with", old.by, old.at);
+    let remedy = Remedy::words("let it go on").run("gpu-rollout resume --all --yes");
+    Some(Ailment::new("old-pause", Severity::Warning, Vec::new(), text, remedy))
+}
+
+/// The hook's last word.
+fn last_run(sight: &Sight, _: &Status) -> Option<Ailment> {
+    let verdict = sight.record.run.as_ref()?.verdict.as_ref().filter(|verdict| verdict.code != ExitCode::Success)?;
+    let text =
+        format!("the last run ended {:.0} with {} (exit {}): {}", verdict.at, verdict.code.name(), verdict.code.number(), verdict.message);
+    let remedy = Remedy::words("docs/exit-codes.md says what the code means; when the cause is removed, deploy the bundle again")
+        .look("gpu-rollout report");
+    Some(Ailment::new("last-run-failed", Severity::Problem, Vec::new(), text, remedy))
+}
