@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::table::wrapped;
+use super::table::push_wrapped;
 use crate::console::remedy::Remedy;
 use crate::console::status::{Status, Waiting};
 
@@ -42,7 +42,7 @@ pub(super) fn of_fleet(status: &Status, width: usize) -> String {
         let (first, more) = (advice.nodes.first().copied().unwrap_or("the fleet"), advice.nodes.len().saturating_sub(1));
         let others = if more > 0 { format!(" (and the same for {more} more nodes)") } else { String::new() };
         for obstacle in &advice.about {
-            push(&mut text, "  ", &format!("{first}: {obstacle}"), width);
+            push_wrapped(&mut text, ("  ", "    "), &format!("{first}: {obstacle}"), width);
         }
         let later: Vec<&String> = advice.remedies.iter().flat_map(|remedy| &remedy.later).collect();
         for remedy in &advice.remedies {
@@ -62,7 +62,7 @@ pub(super) fn of_fleet(status: &Status, width: usize) -> String {
 pub(super) fn of_wait(waiting: &Waiting, width: usize) -> String {
     let mut text = String::new();
     for obstacle in &waiting.obstacles {
-        push(&mut text, "  in the way: ", &obstacle.text, width);
+        push_wrapped(&mut text, ("  in the way: ", "    "), &obstacle.text, width);
         one(&mut text, "what to do: ", &obstacle.remedy, width);
     }
     for remedy in remedies(waiting).into_iter().skip(waiting.obstacles.len()) {
@@ -96,17 +96,9 @@ fn about(waiting: &Waiting) -> Vec<&str> {
 }
 
 pub(super) fn one(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
-    push(text, "  ", &format!("{lead}{}", remedy.text), width);
+    push_wrapped(text, ("  ", "    "), &format!("{lead}{}", remedy.text), width);
     for command in remedy.look.iter().chain(&remedy.run) {
         // Never wrapped: it is there to be copied.
         let _ = writeln!(text, "      {command}");
-    }
-}
-
-fn push(text: &mut String, indent: &str, words: &str, width: usize) {
-    for (place, line) in wrapped(words, width.saturating_sub(indent.len()).max(40)).iter().enumerate() {
-        let indent = if place == 0 { indent.to_owned() } else { " ".repeat(4) };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{indent}{line}");
     }
 }

@@ -10,12 +10,12 @@ use super::advice;
 use super::cluster::{self, Cluster, ClusterOptions};
 use super::format::Format;
 use super::printer::Printer;
-use super::table::wrapped;
+use super::table::push_wrapped;
 use crate::catalog;
 use crate::cluster::access::missing_rights_of;
 use crate::cluster::call::CallError;
 use crate::cluster::client::server_version;
-use crate::cluster::helm::deployed;
+use crate::cluster::helm::{Releases, releases};
 use crate::console::doctor::{Ailment, Severity, examine};
 use crate::console::look::{LookError, Sight};
 use crate::console::remedy::Remedy;
@@ -26,6 +26,7 @@ use crate::contract::exit::ExitCode;
 use crate::contract::yaml;
 use crate::recipe::load::load;
 use crate::recipe::read::{ReadError, Reader};
+use crate::rollout::spec::chart::version_of;
 use crate::text::diagnostic::{self, Diagnostics};
 use crate::text::lint::Lint;
 
@@ -115,8 +116,11 @@ async fn components(
     namespace: Option<&str>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Component>, LookError> {
-    let releases = match deployed(found.client(), namespace).await {
-        Ok(releases) => releases,
+    let releases = match releases(found.client(), namespace).await {
+        Ok(Releases { deployed, unreadable }) => {
+            notes.extend(unreadable.iter().map(|name| format!("the release {name} is kept in a way that cannot be read")));
+            deployed
+        }
         Err(CallError::Forbidden(message)) => {
             notes.push(format!("Helm's releases could not be read, so that values are not looked at: {message}"));
             Vec::new()
@@ -132,8 +136,7 @@ async fn components(
     for sight in sights {
         let settings = &sight.settings;
         let operator = sight.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
-        let chart =
-            operator.and_then(|operator| operator.chart.as_ref()?.strip_prefix(&format!("{}-", settings.component)).map(str::to_owned));
+        let chart = operator.and_then(|operator| Some(version_of(operator.chart.as_ref()?, &settings.component)?.to_owned()));
         all.extend(chart.map(|version| Component {
             name: settings.component.clone(),
             version,
@@ -177,13 +180,18 @@ impl Reader for Written {
 }
 
 /// What a recipe's rules say to what is deployed.
-fn held_to_rules(written: &serde_json::Value) -> Diagnostics {
+fn held_to_rules(written: &serde_json::Value, notes: &mut Vec<String>) -> Diagnostics {
     // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
     let text = yaml::to_string(written).unwrap_or_default();
     let Diagnostics { sources, list } = match load("-", &[], &mut Written(text)) {
         Ok(loaded) => loaded.warnings,
         Err(findings) => findings,
     };
+    // What cannot even be read as a recipe comes to no rule: that is not the same as nothing to find.
+    let unread = list.iter().find(|finding| finding.severity == diagnostic::Severity::Error && finding.lint.is_none());
+    notes.extend(
+        unread.map(|finding| format!("not everything that is deployed could be held to the rules of recipes: {}", finding.message)),
+    );
     Diagnostics { sources, list: list.into_iter().filter(|finding| finding.lint.is_some_and(|lint| LINTS.contains(&lint))).collect() }
 }
 
@@ -195,9 +203,9 @@ async fn document(
     mut notes: Vec<String>,
 ) -> Result<Document, LookError> {
     let mut ailments: Vec<Ailment> = sights.iter().flat_map(|sight| examine(sight, &status(sight))).collect();
+    let namespaces: BTreeSet<String> = sights.iter().flat_map(|sight| sight.observed.dra.namespaces.iter().cloned()).collect();
+    let namespaces: Vec<String> = namespaces.into_iter().collect();
     for settings in found.hooks() {
-        let namespaces: Vec<String> =
-            sights.iter().flat_map(|sight| sight.observed.dra.namespaces.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect();
         match missing_rights_of(found.client(), settings, &namespaces).await {
             Ok(missing) if missing.is_empty() => {}
             Ok(missing) => ailments.push(Ailment::new(
@@ -211,7 +219,7 @@ async fn document(
             Err(error) => return Err(error.into()),
         }
     }
-    let rules = held_to_rules(written);
+    let rules = held_to_rules(written, &mut notes);
     let drawn = if rules.list.is_empty() { String::new() } else { rules.render() };
     ailments.extend(rules.list.iter().map(|finding| {
         let severity = match finding.severity {
@@ -244,10 +252,7 @@ fn text(document: &Document, width: usize) -> String {
             nodes => format!(" ({} and {} more)", nodes[..5].join(", "), nodes.len() - 5),
         };
         text.push('\n');
-        let words = format!("{lead}: {}: {}{nodes}", ailment.check, ailment.text);
-        for (place, line) in wrapped(&words, width.saturating_sub(2).max(40)).iter().enumerate() {
-            let _ = writeln!(text, "{}{line}", if place == 0 { "" } else { "  " });
-        }
+        push_wrapped(&mut text, ("", "  "), &format!("{lead}: {}: {}{nodes}", ailment.check, ailment.text), width);
         advice::one(&mut text, "what to do: ", &ailment.remedy, width);
     }
     if !document.drawn.is_empty() {

@@ -1,14 +1,12 @@
 //! `gpu-rollout preflight`.
 
-use std::fmt::Write;
-
 use clap::Args;
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
 use super::format::Listing;
 use super::printer::Printer;
-use super::table::wrapped;
+use super::table::push_wrapped;
 use crate::console::preflight::look;
 use crate::contract::check::Severity;
 use crate::contract::duty::Duty;
@@ -94,22 +92,21 @@ impl Arguments {
     }
 }
 
+/// A finding in one sentence.
+pub(super) fn push_finding(text: &mut String, finding: &Finding, width: usize) {
+    let lead = match finding.severity {
+        Severity::Blocking => "blocks",
+        Severity::Warning => "warning",
+    };
+    push_wrapped(text, ("", "    "), &format!("{lead}: {}: {}", finding.check.name(), finding.text), width);
+}
+
 fn text(rollout: &Rollout, width: usize) -> String {
     let mut text = format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
     for finding in &rollout.findings {
-        let lead = match finding.severity {
-            Severity::Blocking => "blocks",
-            Severity::Warning => "warning",
-        };
-        let words = format!("{lead}: {}: {}", finding.check.name(), finding.text);
-        for (place, line) in wrapped(&words, width.saturating_sub(2).max(40)).iter().enumerate() {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{}{line}", if place == 0 { "" } else { "    " });
-        }
-        for line in wrapped(&format!("what to do: {}", finding.advice), width.saturating_sub(4).max(40)) {
-            let _ = writeln!(text, "    {line}");
-        }
+        push_finding(&mut text, finding, width);
+        push_wrapped(&mut text, ("    ", "    "), &format!("what to do: {}", finding.advice), width);
     }
-    let _ = writeln!(text, "{}", if rollout.may_begin { "A rollout may begin." } else { "A rollout must not begin." });
+    text.push_str(if rollout.may_begin { "A rollout may begin.\n" } else { "A rollout must not begin.\n" });
     text
 }

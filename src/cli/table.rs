@@ -6,6 +6,8 @@ use std::fmt::Write;
 const GAP: &str = "  ";
 /// The last column is never made narrower than this.
 const NARROWEST: usize = 30;
+/// Nor is a wrapped line than this.
+const NARROWEST_LINE: usize = 40;
 
 /// A table. `width`: of the terminal; `None`: as wide as it gets.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
@@ -53,6 +55,21 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Appends a text in lines of at most so many characters: `first` stands before the first one, `rest` before the others.
+pub(super) fn push_wrapped(text: &mut String, (first, rest): (&str, &str), words: &str, width: usize) {
+    let width = width.saturating_sub(first.len().max(rest.len())).max(NARROWEST_LINE);
+    for (place, line) in wrapped(words, width).iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}{line}", if place == 0 { first } else { rest });
+    }
+}
+
+/// Several numbers in words, without those that are none: `3 done, 1 failed`.
+pub(super) fn counted(counts: &[(usize, &str)]) -> String {
+    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    counts.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +81,12 @@ mod tests {
         let expected = "NODE   WAITING FOR\ngpu-0  one two three four five six\n       seven eight nine ten\na\n";
         assert_eq!(table(&["NODE", "WAITING FOR"], &rows, Some(38)), expected);
         assert_eq!(table(&["NODE", "WAITING FOR"], &rows[..1], None).lines().count(), 2);
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_not_said() {
+        assert_eq!(counted(&[(3, "done"), (0, "failed"), (1, "pending")]), "3 done, 1 pending");
+        assert_eq!(counted(&[(0, "done")]), "");
     }
 
     #[test]

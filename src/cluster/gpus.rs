@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1 as core;
 use kube::{Api, Client};
 use serde::Deserialize;
 
+use crate::contract::driver::Driver;
+use crate::rollout::pods::holders::resource_prefixes;
+
 use super::call::CallError;
 use super::follow::Selection;
 use super::list::pages;
 use super::source::Source;
-
-/// Extended resources that are GPUs or parts of them, by the beginning of their names (the GPU operator's device plugin).
-const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
 /// What there is and who has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ struct Pod {
 
 /// GPUs among these. Extended resources are whole numbers, and their limits are their requests; anything else counts as none.
 fn gpus(quantities: &Quantities) -> usize {
-    let is_gpu = |name: &str| RESOURCES.iter().any(|resource| name.starts_with(resource));
+    let is_gpu = |name: &str| resource_prefixes(Driver::Gpu).iter().any(|resource| name.starts_with(resource));
     quantities.iter().filter(|(name, _)| is_gpu(name)).filter_map(|(_, quantity)| quantity.parse::<usize>().ok()).sum()
 }
 

@@ -52,19 +52,31 @@ struct Metadata {
     version: String,
 }
 
-/// The deployed releases of all namespaces, or of one. What cannot be read counts as none: a newer Helm may keep it otherwise. RBAC: `list` on `secrets`.
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Releases {
+    /// The deployed releases.
+    pub deployed: Vec<Deployed>,
+    /// Secrets whose text is none that is known here: a newer Helm may keep it otherwise.
+    pub unreadable: Vec<String>,
+}
+
+/// The deployed releases of all namespaces, or of one. RBAC: `list` on `secrets`.
 ///
 /// # Errors
 /// A call failed.
-pub async fn deployed(client: &Client, namespace: Option<&str>) -> Result<Vec<Deployed>, CallError> {
+pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Releases, CallError> {
     let api: Api<Secret> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
     let mut parameters = ListParams::default().labels("owner=helm,status=deployed").fields("type=helm.sh/release.v1").limit(PAGE);
-    let mut all = Vec::new();
+    let mut all = Releases::default();
     loop {
         let page = call(api.list(&parameters)).await?;
         for secret in page.items {
             let packed = secret.data.unwrap_or_default().remove("release");
-            all.extend(packed.and_then(|ByteString(packed)| unpacked(&packed)));
+            match packed.and_then(|ByteString(packed)| unpacked(&packed)) {
+                Some(release) => all.deployed.push(release),
+                None => all.unreadable.extend(secret.metadata.name),
+            }
         }
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {

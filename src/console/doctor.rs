@@ -93,7 +93,8 @@ fn slots(sight: &Sight, status: &Status) -> Option<Ailment> {
     let failed = nodes(status, |row| row.stage == Stage::Failed);
     let stalled = !sight.settings.mode.decides() && slots.limit.is_some_and(|limit| failed.len() >= limit);
     let remedy = Remedy::words("see to the failed nodes, or raise driver.upgradePolicy.maxParallelUpgrades");
-    let text = format!("failed nodes hold all {} parallel upgrades of NVIDIA's controller: it begins with no other node", failed.len());
+    let limit = slots.limit.unwrap_or_default();
+    let text = format!("failed nodes hold all {limit} parallel upgrades of NVIDIA's controller: it begins with no other node");
     stalled.then(|| Ailment::new("slots-held-by-failures", Severity::Problem, failed, text, remedy))
 }
 

@@ -23,6 +23,8 @@ mod identity;
 mod nodes;
 mod workloads;
 
+pub use actors::leaves_evictions;
+
 #[cfg(test)]
 mod tests;
 

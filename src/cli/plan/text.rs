@@ -5,10 +5,10 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 
 use super::Rollout;
-use crate::cli::table::{table, wrapped};
+use crate::cli::preflight::push_finding;
+use crate::cli::table::{counted, push_wrapped, table};
 use crate::cli::time::length;
 use crate::console::plan::{Namespace, Node, Plan, Step};
-use crate::contract::check::Severity;
 
 /// Lines, where there is no terminal that says how wide it is.
 const LINE: usize = 120;
@@ -23,7 +23,7 @@ pub(super) fn one(rollout: &Rollout, all: bool, width: Option<usize>) -> String 
     let line = width.unwrap_or(LINE);
     let mut text = format!("{}\n", rollout.title);
     for told in head(plan) {
-        push(&mut text, &told, line, "  ");
+        push_wrapped(&mut text, ("", "  "), &told, line);
     }
     if !plan.namespaces.is_empty() {
         let rows: Vec<Vec<String>> = plan.namespaces.iter().map(namespace).collect();
@@ -48,17 +48,9 @@ pub(super) fn one(rollout: &Rollout, all: bool, width: Option<usize>) -> String 
     text.push_str(&unfinished(plan, line));
     text.push_str(&findings(rollout, line));
     for told in assumed(plan) {
-        push(&mut text, &told, line, "  ");
+        push_wrapped(&mut text, ("", "  "), &told, line);
     }
     text
-}
-
-/// A sentence, broken between words.
-fn push(text: &mut String, told: &str, width: usize, indent: &str) {
-    for (place, line) in wrapped(told, width.saturating_sub(indent.len()).max(40)).iter().enumerate() {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}{line}", if place == 0 { "" } else { indent });
-    }
 }
 
 fn after(seconds: u64) -> String {
@@ -85,8 +77,7 @@ fn head(plan: &Plan) -> Vec<String> {
         (count(Step::First), "have no driver yet"),
         (count(Step::Unchanged), "stay as they are"),
     ];
-    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    lines.push(format!("{} nodes: {}; mode {}", plan.total, counts.join(", "), plan.mode));
+    lines.push(format!("{} nodes: {}; mode {}", plan.total, counted(&counts), plan.mode));
     let Some(range) = plan.duration else {
         lines.push("nothing is to be done".to_owned());
         return lines;
@@ -176,7 +167,7 @@ fn unfinished(plan: &Plan, width: usize) -> String {
         let _ = writeln!(text, "\n{} nodes do not get there:", stuck.len());
     }
     for (node, waiting) in stuck.iter().take(NAMED) {
-        push(&mut text, &format!("  {}: {waiting}", node.node), width, "    ");
+        push_wrapped(&mut text, ("  ", "    "), &format!("{}: {waiting}", node.node), width);
     }
     if stuck.len() > NAMED {
         let _ = writeln!(text, "  … and {} more (-o wide, -o json)", stuck.len() - NAMED);
@@ -187,11 +178,7 @@ fn unfinished(plan: &Plan, width: usize) -> String {
 fn findings(rollout: &Rollout, width: usize) -> String {
     let mut text = String::from("\n");
     for finding in &rollout.findings {
-        let lead = match finding.severity {
-            Severity::Blocking => "blocks",
-            Severity::Warning => "warning",
-        };
-        push(&mut text, &format!("{lead}: {}: {}", finding.check.name(), finding.text), width, "    ");
+        push_finding(&mut text, finding, width);
     }
     if !rollout.findings.is_empty() {
         text.push_str("  what to do about each: gpu-rollout preflight\n");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
-use crate::cli::table::table;
+use crate::cli::table::{counted, table};
 use crate::cli::time::length;
 use crate::console::report::{Bar, Kind, Report, Run};
 use crate::contract::record::Outcome;
@@ -43,8 +43,8 @@ pub(super) fn head(report: &Report) -> Vec<String> {
         (totals.gone, "gone from the cluster"),
         (totals.open, "not at an end"),
     ];
-    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-    let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    let counts = counted(&counts);
+    let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!("{} nodes, something happened on {}{counts}; mode {}", totals.nodes, totals.touched, report.mode));
     lines.push(format!("{} pods were evicted by the hook, {} plugin pods replaced", totals.evicted, totals.replaced));
     lines

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use crate::cli::advice;
-use crate::cli::table::table;
+use crate::cli::table::{counted, table};
 use crate::cli::time::{length, since, until};
 use crate::console::status::{Limit, Row, Run, Stage, Status, Waiting};
 
@@ -63,8 +63,8 @@ fn head(status: &Status) -> Vec<String> {
         (totals.failed, "failed"),
         (totals.deferred, "left as they are"),
     ];
-    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-    let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+    let counts = counted(&counts);
+    let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!("{} nodes{counts}; slots {}, unavailable {}", totals.nodes, of(totals.slots), of(totals.unavailable)));
     if totals.in_progress + totals.pending > 0 {
         let measured = match totals.pace.measured_nodes {

@@ -9,6 +9,8 @@ use crate::console::look::Sight;
 use crate::contract::settings::Mode;
 use crate::rollout::node::{Operands, driver_nodes};
 use crate::rollout::observed::DaemonSet;
+use crate::rollout::preflight::leaves_evictions;
+use crate::rollout::spec::chart::{is_version, version_of};
 use crate::rollout::spec::driver_daemon_sets;
 
 use super::Coming;
@@ -118,18 +120,15 @@ impl Versions {
             all.push(Change { of: DRIVER, from: live.clone(), to: asked.clone() });
         }
         let operator = sight.observed.operator.as_ref();
-        let live = operator.and_then(|operator| {
-            let chart = operator.chart.as_ref().and_then(|chart| chart.rsplit_once("-v").map(|(_, version)| format!("v{version}")));
-            chart.or_else(|| operator.version.clone())
-        });
-        if let (Some(live), Some(asked)) = (live, &coming.chart)
-            && live.trim_start_matches('v') != asked.trim_start_matches('v')
+        let label = operator.and_then(|operator| operator.chart.as_deref());
+        if let (Some(label), Some(asked)) = (label, &coming.chart)
+            && !is_version(label, asked)
         {
-            all.push(Change { of: CHART, from: live, to: asked.clone() });
+            let from = version_of(label, &coming.settings.component).unwrap_or(label).to_owned();
+            all.push(Change { of: CHART, from, to: asked.clone() });
         }
         // In mode `drive` the driver manager's own evictions are switched off in the template.
-        let drives =
-            daemon_sets.iter().any(|one| one.manager_environment.get("ENABLE_GPU_POD_EVICTION").is_some_and(|value| value == "false"));
+        let drives = daemon_sets.iter().any(|daemon_set| leaves_evictions(daemon_set));
         let will = coming.settings.mode == Mode::Drive;
         if coming.chart.is_some() && drives != will {
             let live = sight.settings.mode;

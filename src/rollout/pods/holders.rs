@@ -86,7 +86,7 @@ pub fn consumers(upgrade: &Upgrade) -> Result<Vec<Selector>, ConsumersError> {
 /// Extended resources that come with the device, by the beginning of their names. GPU: the vendor's filter. OFED: the names that
 /// k8s-rdma-shared-dev-plugin (`rdma/`), the network operator (`nvidia.com/rdma`) and the SR-IOV operator (`openshift.io/`) give by default;
 /// SR-IOV resources of other names come with a secondary network.
-const fn resource_prefixes(driver: Driver) -> &'static [&'static str] {
+pub const fn resource_prefixes(driver: Driver) -> &'static [&'static str] {
     match driver {
         Driver::Gpu => &["nvidia.com/gpu", "nvidia.com/mig-"],
         Driver::Ofed => &["nvidia.com/rdma", "rdma/", "openshift.io/"],

@@ -6,6 +6,7 @@ use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::settings::{Mode, Settings};
+use crate::rollout::observed::DaemonSet;
 use crate::rollout::spec::{driver_daemon_sets, upgrade_policy};
 
 use super::{Draft, View};
@@ -63,6 +64,11 @@ fn actors(view: &View<'_>) -> Option<Draft> {
 fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> Vec<&'static str> {
     let on = |name: &str, default: bool| environment(name).map_or(default, |value| value != "false");
     [(GPU_POD_EVICTION, true), (AUTO_DRAIN, live)].into_iter().filter(|(name, default)| on(name, *default)).map(|(name, _)| name).collect()
+}
+
+/// Whether the driver manager of this DaemonSet leaves evictions to a hook, as in mode `drive`.
+pub fn leaves_evictions(daemon_set: &DaemonSet) -> bool {
+    evicts(|name| daemon_set.manager_environment.get(name), true).is_empty()
 }
 
 /// The same for the live DaemonSets; `None`: there are none.

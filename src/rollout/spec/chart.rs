@@ -45,14 +45,26 @@ fn of(chart: Option<&str>, settings: &Settings, object: impl FnOnce() -> String)
 }
 
 /// Whether a chart label ends with a version; a leading `v` makes no difference, as to Helm.
-fn is_version(chart: &str, version: &str) -> bool {
+pub fn is_version(chart: &str, version: &str) -> bool {
     let version = version.trim_start_matches('v').replace('+', "_");
     chart.len() >= LONGEST_LABEL || chart.strip_suffix(&version).is_some_and(|rest| rest.ends_with('-') || rest.ends_with("-v"))
 }
 
+/// The version that the label of a chart of this name tells.
+pub fn version_of<'l>(label: &'l str, chart: &str) -> Option<&'l str> {
+    label.strip_prefix(chart)?.strip_prefix('-').filter(|_| label.len() < LONGEST_LABEL)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_version;
+    use super::{is_version, version_of};
+
+    #[test]
+    fn the_label_of_another_chart_tells_nothing() {
+        assert_eq!(version_of("gpu-operator-v26.3.1", "gpu-operator"), Some("v26.3.1"));
+        assert_eq!(version_of("network-operator-26.4.1", "gpu-operator"), None);
+        assert_eq!(version_of("gpu-operatorv26.3.1", "gpu-operator"), None);
+    }
 
     #[test]
     fn a_label_tells_its_version_whatever_its_chart_is_called() {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use super::stack::Stack;
+use super::terminal::link;
 use super::tools::program;
 
 /// A workstation with the program and kubectl.
@@ -23,7 +24,7 @@ impl Console {
         std::fs::create_dir_all(&bin)?;
         let programs = [("gpu-rollout", PathBuf::from(env!("CARGO_BIN_EXE_gpu-rollout"))), ("kubectl", program("kubectl")?)];
         for (name, program) in programs {
-            std::os::unix::fs::symlink(&program, bin.join(name)).with_context(|| format!("linking {}", program.display()))?;
+            link(&bin, name, &program)?;
         }
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
         Ok(Self { kubeconfig: stack.control_plane.kubeconfig.display().to_string(), path })

@@ -1,7 +1,7 @@
 //! The stack of `make stack` and of the tutorial: GPU nodes, NVIDIA's operator and charts played in a time in which people can watch, workloads, and
 //! what a shell has to know of it all.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 use super::node_agent::HOOK_REPOSITORY;
 use super::stack::Stack;
 use super::stand_in::Script;
+use super::terminal::link;
 use super::tools::program;
 use super::workloads::{NAMESPACE, Serving};
 
@@ -47,8 +48,4 @@ fn environment(stack: &Stack) -> Result<PathBuf> {
     let file = directory.join("environment");
     std::fs::write(&file, lines.join("\n") + "\n").with_context(|| format!("writing {}", file.display()))?;
     Ok(file)
-}
-
-fn link(bin: &Path, name: &str, program: &Path) -> Result<()> {
-    std::os::unix::fs::symlink(program, bin.join(name)).with_context(|| format!("linking {}", program.display()))
 }

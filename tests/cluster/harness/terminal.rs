@@ -114,7 +114,8 @@ async fn serve(stack: &Stack) -> Result<(Process, String)> {
     Ok((server, address))
 }
 
-fn link(bin: &Path, name: &str, program: &Path) -> Result<()> {
+/// Puts a program on the path of a shell.
+pub(crate) fn link(bin: &Path, name: &str, program: &Path) -> Result<()> {
     let link = bin.join(name);
     if link.symlink_metadata().is_ok() {
         return Ok(());
