@@ -234,6 +234,8 @@ async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -
         stack.rewrite(|live| live.faults = [("gpu-7".to_owned(), Fault::CrashLoop)].into())?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let mut settings = settings(10, 480);
+        // Ten drivers, their evictions and the whole stack share the machine; the node that fails does so by its restarts.
+        settings["upgrade"]["startSeconds"] = json!(300);
         settings["upgrade"]["policy"]["drain"] = json!({"enable": true, "timeoutSeconds": 120});
         settings["upgrade"]["policy"]["podDeletion"] = json!({"enable": false});
 
