@@ -255,6 +255,29 @@ async fn a_hook_that_waits_for_its_operator_kept_the_one_before_it_waiting() {
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
 }
 
+/// Argo CD, a bundle from a branch, the previous one deployed again: the hook after the operator came first, remembered what the run before it had
+/// replaced, took that for something under way, and kept the Lease until its grace time was over.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_waits_for_its_operator_gives_way_also_after_a_run_that_replaced_plugins() {
+    let mut world = World::at_rest(2);
+    world.upgrade(&[0, 1]);
+    assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+    world.assert_replaced_once();
+    let mut settings = made_for_a_chart(&world);
+    settings.digest = "e".repeat(64);
+    world.install(&settings, "job-2");
+    chart(&world, "gpu-operator-v25.10.1");
+    let waits = world.start_with(&settings, "pod-b", "job-2");
+    world.pass(30).await;
+    let clock = world.clock.clone();
+    let leases = Leases::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let before = world.second();
+    let held = leases.acquire(|_| ()).await.unwrap();
+    assert!(world.second() - before <= 8, "after {} s", world.second() - before);
+    held.release().await;
+    waits.handle.abort();
+}
+
 /// Giving way costs little, and the grace time ends all the same.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn a_hook_that_waits_alone_ends_after_its_grace_time() {

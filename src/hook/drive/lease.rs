@@ -11,6 +11,7 @@ use crate::cluster::lease::{Held, Leases};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
+use crate::contract::record::NodeRecord;
 use crate::hook::Ended;
 use crate::hook::begin::in_step;
 use crate::rollout::observed::Node;
@@ -110,10 +111,13 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Whether a node is under way, or a request to one.
+    /// Whether a node is under way, or a request to one. What a run before this one has replaced is only remembered.
     fn is_at_work(&self) -> bool {
         let drives = self.hook.settings.has(Duty::Drive) && !self.nodes_of_ours().is_empty();
-        drives || self.memory.nodes.iter().any(|(_, record)| record.outcome.is_none())
+        let began = self.memory.started_at;
+        let judged = |record: &NodeRecord| record.outcome.is_none() && record.since.is_some();
+        let asked = |record: &NodeRecord| record.replaced.values().any(|one| one.at >= began && one.back_at.is_none());
+        drives || self.memory.nodes.iter().any(|(_, record)| judged(record) || asked(record))
     }
 
     /// The nodes that were begun and, as far as is known, not given back.
