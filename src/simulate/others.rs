@@ -2,9 +2,13 @@
 
 use super::fault::Fault;
 use super::objects::at;
+use super::server::change;
 use super::view::Change;
 use super::world::{Event, Watch, World};
-use crate::rollout::pause::Pause;
+use crate::rollout::action::NodePatch;
+use crate::rollout::hold;
+use crate::rollout::observed::Node;
+use crate::rollout::pause::{HOLD, Pause};
 
 impl World<'_> {
     pub(super) fn fault(&mut self, fault: Fault) {
@@ -85,6 +89,49 @@ impl World<'_> {
                 self.pauses.push(pause.clone());
                 self.publish(Watch::Pauses, Some(Change::Pauses(self.pauses.clone())));
                 self.after(milliseconds, Event::PauseOver(pause.key));
+                self.hold_paused();
+            }
+        }
+    }
+
+    /// Whether people keep the vendor's controller from nodes by holds: in mode `steer` those that are to go are held anyway.
+    fn is_held_by_people(&self) -> bool {
+        self.vendor.is_some() && !self.setup.settings.mode.decides()
+    }
+
+    /// What `gpu-rollout pause` does to nodes.
+    fn hold_paused(&mut self) {
+        let driver = self.setup.settings.driver;
+        let free = self.hosts.values().map(|host| &host.node).filter(|node| hold::can_be_held(node, driver));
+        let patches: Vec<NodePatch> = free.map(|node| hold::hold_as(node, driver, HOLD)).collect();
+        if self.is_held_by_people() {
+            self.people_patch(&patches);
+        }
+    }
+
+    /// Somebody resumes: the pause goes, and then, if there is no other one, the holds that pauses have put on nodes.
+    pub(super) fn pause_over(&mut self, key: &str) {
+        self.pauses.retain(|pause| pause.key != key);
+        self.publish(Watch::Pauses, Some(Change::Pauses(self.pauses.clone())));
+        if !self.pauses.is_empty() || !self.is_held_by_people() {
+            return;
+        }
+        let driver = self.setup.settings.driver;
+        let by_pause = |node: &&Node| node.annotations.get(driver.traits().hold).is_some_and(|value| value == HOLD);
+        let release = |node: &Node| {
+            let mut patch = NodePatch { node: node.name.clone(), ..NodePatch::default() };
+            hold::release(node, driver, &mut patch);
+            patch
+        };
+        let patches: Vec<NodePatch> = self.hosts.values().map(|host| &host.node).filter(by_pause).map(release).collect();
+        self.people_patch(&patches);
+    }
+
+    fn people_patch(&mut self, patches: &[NodePatch]) {
+        for patch in patches {
+            if let Some(host) = self.hosts.get_mut(&patch.node) {
+                change(&mut host.node, patch);
+                self.touch(&patch.node);
             }
         }
     }

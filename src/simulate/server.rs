@@ -2,12 +2,27 @@
 
 use crate::rollout::action::{Eviction, NodePatch, PodDeletion};
 use crate::rollout::decide::Action;
-use crate::rollout::observed::Labels;
+use crate::rollout::observed::{Labels, Node};
 use crate::rollout::pods::pace::{Answer, History};
+use crate::rollout::vendor::state::State;
 
 use super::budgets::Asked;
 use super::objects::{Operand, at};
 use super::world::World;
+
+/// Labels and annotations of a node as a patch wants them.
+pub(super) fn change(node: &mut Node, patch: &NodePatch) {
+    let change = |found: &mut Labels, key: &String, value: &Option<String>| match value {
+        Some(value) => drop(found.insert(key.clone(), value.clone())),
+        None => drop(found.remove(key)),
+    };
+    for (key, value) in &patch.labels {
+        change(&mut node.labels, key, value);
+    }
+    for (key, value) in &patch.annotations {
+        change(&mut node.annotations, key, value);
+    }
+}
 
 impl World<'_> {
     /// Performs one action; `false`: it failed.
@@ -30,23 +45,18 @@ impl World<'_> {
         let was_in_progress = self.in_progress(&host.node);
         self.check_patch(patch);
         let Some(host) = self.hosts.get_mut(&patch.node) else { return false };
-        let change = |found: &mut Labels, key: &String, value: &Option<String>| match value {
-            Some(value) => drop(found.insert(key.clone(), value.clone())),
-            None => drop(found.remove(key)),
-        };
-        for (key, value) in &patch.labels {
-            change(&mut host.node.labels, key, value);
-        }
-        for (key, value) in &patch.annotations {
-            change(&mut host.node.annotations, key, value);
-        }
+        change(&mut host.node, patch);
         if let Some(unschedulable) = patch.unschedulable {
             host.node.unschedulable = unschedulable;
             host.ours = unschedulable;
         }
         let freed = patch.unschedulable == Some(false);
-        let label = self.setup.settings.driver.traits().own_state_label;
-        let (state, cordoned) = (host.node.labels.get(label).cloned(), host.node.unschedulable);
+        let traits = self.setup.settings.driver.traits();
+        // Beside the vendor's controller a patch of ours changes nothing about how far the node is.
+        let vendors = host.node.labels.get(traits.state_label).filter(|_| self.vendor.is_some());
+        let vendors = vendors.filter(|state| !matches!(State::of(Some(state.as_str())), State::Unknown | State::Done));
+        let state = host.node.labels.get(traits.own_state_label).or(vendors).cloned();
+        let cordoned = host.node.unschedulable;
         self.touch(&patch.node);
         let shown = state.clone().unwrap_or_else(|| "-".to_owned());
         let cordon = if cordoned { "cordoned" } else { "schedulable" };

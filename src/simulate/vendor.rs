@@ -198,9 +198,10 @@ impl World<'_> {
             host.node.labels.insert(key.to_owned(), state.label().to_owned());
         }
         let cordoned = host.node.unschedulable;
+        let ours = host.node.labels.get(self.setup.settings.driver.traits().own_state_label).cloned();
         self.touch(node);
         self.tell(|| format!("{node} operator: {state}"));
-        let shown = (!matches!(state, State::Unknown | State::Done)).then(|| state.label().to_owned());
+        let shown = (!matches!(state, State::Unknown | State::Done)).then(|| state.label().to_owned()).or(ours);
         self.report.enters(node, self.now, shown, cordoned);
         let traits = Driver::Gpu.traits();
         let busy = |node: &Node| State::of(node.labels.get(traits.state_label).map(String::as_str)).is_busy();

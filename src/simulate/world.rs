@@ -347,10 +347,7 @@ impl<'a> World<'a> {
                 self.vendor_starts();
             }
             Event::TemplateMade => self.template_made(),
-            Event::PauseOver(key) => {
-                self.pauses.retain(|pause| pause.key != key);
-                self.publish(Watch::Pauses, Some(Change::Pauses(self.pauses.clone())));
-            }
+            Event::PauseOver(key) => self.pause_over(&key),
             Event::MaintenanceOver(node) => {
                 self.maintenances.remove(&node);
                 self.tell(|| format!("{node} maintenance is over"));

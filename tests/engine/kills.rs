@@ -29,7 +29,7 @@ const STORIES: [(&str, &str); 6] = [
 ];
 
 /// What must be the same.
-fn end(report: &Report) -> String {
+pub(crate) fn end(report: &Report) -> String {
     let writes = |kind: &str| report.writes.get(kind).copied().unwrap_or(0);
     format!(
         "{:?}, {:?}, {} driver pods and {} plugins deleted",

@@ -16,6 +16,7 @@ mod mutations;
 mod nvidia_drivers;
 mod ofed;
 mod parameters;
+mod pauses;
 mod plugin_releases;
 mod plugins;
 mod regressions;
