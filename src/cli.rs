@@ -1,6 +1,10 @@
 //! The command line as types: help, completion and reference come from here. One file a command in `cli/`.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use schemars::Schema;
 
 use crate::console::change::Wish;
 use crate::contract::exit::ExitCode;
@@ -14,6 +18,7 @@ pub mod completions;
 pub mod consent;
 pub mod device_plugin;
 pub mod doctor;
+pub mod explain;
 pub mod format;
 pub mod hook;
 pub mod man;
@@ -26,10 +31,14 @@ pub mod recipe;
 pub mod report;
 pub mod simulate;
 pub mod status;
+pub mod support_bundle;
 mod table;
 mod time;
 pub mod why;
 pub mod wish;
+
+/// Exit codes from here on are about a cluster; those before are about the command line and its input, and their messages say all.
+const FIRST_OF_CLUSTER: u8 = 10;
 
 /// Rolls GPU fleets out on Kubernetes: turns a recipe into a bundle for your deployer, and is the hook that every bundle carries.
 #[derive(Debug, Parser)]
@@ -82,6 +91,11 @@ enum Command {
     /// Versions and values that do not go together, DRA plugins that serve a driver that is gone, limits under which no node can begin, nodes that somebody has
     /// left cordoned or skipped, rights that a hook lacks. Reads the cluster and changes nothing. Ends with 14 if something does not work.
     Doctor(doctor::Arguments),
+    /// Write what somebody else needs to find out why a rollout does not go on into one archive.
+    ///
+    /// How it stands, the last run's report, objects, events and logs of what takes part in rollouts. Secrets are not read, and what looks like one is
+    /// taken out of everything else; pods of workloads are not in it. Look at it before you hand it on. Reads the cluster and changes nothing.
+    SupportBundle(support_bundle::Arguments),
     /// Begin with no node any more, until `resume`.
     ///
     /// Our hooks see it within a second, and NVIDIA's controllers are kept from the nodes by the skip label. It survives every sync of a deployer. A node whose
@@ -110,6 +124,8 @@ enum Command {
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]
     Retry(wish::Arguments),
+    /// Say what an exit code, a lint or a check means, what to look at, and what to do.
+    Explain(explain::Arguments),
     /// Check configurations of NVIDIA's device plugin.
     DevicePlugin(device_plugin::Arguments),
     /// Print a script that lets a shell complete commands and options.
@@ -124,9 +140,49 @@ enum Command {
     Hook(hook::Arguments),
 }
 
+/// What the commands that read a cluster print with `-o json`, by command: the source of `docs/json.md`.
+pub fn documents() -> [(&'static str, Schema); 6] {
+    [
+        ("status", status::schema()),
+        ("why", why::schema()),
+        ("plan", plan::schema()),
+        ("preflight", preflight::schema()),
+        ("report", report::schema()),
+        ("doctor", doctor::schema()),
+    ]
+}
+
+/// What kubectl calls the program by when somebody types `kubectl gpu-rollout` (kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
+const PLUGIN: &str = "kubectl-gpu_rollout";
+
 impl Arguments {
-    /// Runs the command. Output goes through `printer`; the exit code says how it ended.
+    /// Reads the words of the command line; the first one is what the program was called by. Help and errors end the process.
+    pub fn of_process(words: impl Iterator<Item = OsString>) -> Self {
+        let words: Vec<OsString> = words.collect();
+        let matches = Self::command_called(words.first()).get_matches_from(words);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command, with the name by which people called it.
+    fn command_called(by: Option<&OsString>) -> clap::Command {
+        let is_plugin = by.and_then(|by| Path::new(by).file_stem()).is_some_and(|stem| stem == PLUGIN);
+        if is_plugin { Self::command().bin_name("kubectl gpu-rollout") } else { Self::command() }
+    }
+
+    /// Runs the command. Output goes through `printer`; the exit code says how it ended, and one of the cluster's own says where it is explained.
     pub fn run(self, printer: &mut printer::Printer) -> ExitCode {
+        let code = self.run_command(printer);
+        if code.number() >= FIRST_OF_CLUSTER {
+            printer.note(&format!(
+                "hint: exit code {}: `gpu-rollout explain {}` says what to look at and what to do",
+                code.number(),
+                code.name()
+            ));
+        }
+        code
+    }
+
+    fn run_command(self, printer: &mut printer::Printer) -> ExitCode {
         match self.command {
             Command::Recipe(arguments) => arguments.run(printer),
             Command::Bundle(arguments) => arguments.run(printer),
@@ -137,16 +193,34 @@ impl Arguments {
             Command::Preflight(arguments) => arguments.run(printer),
             Command::Report(arguments) => arguments.run(printer),
             Command::Doctor(arguments) => arguments.run(printer),
+            Command::SupportBundle(arguments) => arguments.run(printer),
             Command::Pause(arguments) => arguments.run(printer),
             Command::Resume(arguments) => arguments.run(printer),
             Command::Abort(arguments) => arguments.run(printer),
             Command::Skip(arguments) => arguments.run(Wish::Skip, printer),
             Command::Unskip(arguments) => arguments.run(Wish::Unskip, printer),
             Command::Retry(arguments) => arguments.run(Wish::Retry, printer),
+            Command::Explain(arguments) => arguments.run(printer),
             Command::DevicePlugin(arguments) => arguments.run(printer),
             Command::Completions(arguments) => arguments.run(printer),
             Command::Man(arguments) => arguments.run(printer),
             Command::Hook(arguments) => arguments.run(printer),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_says_what_people_typed() {
+        let usage = |by: &str| Arguments::command_called(Some(&by.into())).render_usage().to_string();
+        assert!(
+            usage("/usr/bin/kubectl-gpu_rollout").starts_with("Usage: kubectl gpu-rollout <"),
+            "{}",
+            usage("/usr/bin/kubectl-gpu_rollout")
+        );
+        assert!(usage("./gpu-rollout").starts_with("Usage: gpu-rollout <"), "{}", usage("./gpu-rollout"));
     }
 }

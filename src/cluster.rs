@@ -21,6 +21,7 @@ pub mod network;
 pub mod object;
 pub mod pause;
 pub mod project;
+pub mod raw;
 pub mod record;
 pub mod releases;
 pub mod shown;

@@ -13,10 +13,12 @@ use crate::contract::settings::Settings;
 mod begin;
 mod clock;
 mod drive;
+mod metrics;
 mod occurrence;
 mod shutdown;
 
 pub use clock::Clock;
+pub use metrics::{Metrics, listen, serve};
 pub use shutdown::Shutdown;
 
 /// Who and where this pod is.
@@ -35,6 +37,7 @@ pub struct Hook {
     identity: Identity,
     clock: Clock,
     shutdown: Shutdown,
+    metrics: Arc<Metrics>,
 }
 
 /// How a run ended, for the process.
@@ -61,7 +64,13 @@ impl From<Verdict> for Ended {
 impl Hook {
     /// A run that has not begun.
     pub fn new(client: Client, settings: Settings, identity: Identity, clock: Clock, shutdown: Shutdown) -> Self {
-        Self { client, settings, identity, clock, shutdown }
+        let metrics = Arc::new(Metrics::new(settings.clone()));
+        Self { client, settings, identity, clock, shutdown, metrics }
+    }
+
+    /// What the run says of itself in numbers.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Performs the duties until there is a verdict, or a signal ends the process. Safe to run again at any moment.

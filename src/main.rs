@@ -2,10 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use gpu_rollout::cli::Arguments;
 use gpu_rollout::cli::printer::Printer;
 
 fn main() -> ExitCode {
-    Arguments::parse().run(&mut Printer::standard()).into()
+    Arguments::of_process(std::env::args_os()).run(&mut Printer::standard()).into()
 }

@@ -19,6 +19,7 @@ pub mod preflight;
 pub mod reason;
 pub mod spec;
 pub mod stale;
+pub mod standing;
 pub mod upgrade;
 pub mod vendor;
 pub mod version;

@@ -7,6 +7,7 @@ mod chart {
     mod digest;
     mod generated;
     mod helm;
+    mod monitoring;
     mod refusals;
     mod rendered;
 }

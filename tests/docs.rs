@@ -12,10 +12,14 @@ mod docs {
     mod device_plugin;
     mod exit_codes;
     mod failures;
+    mod json;
     mod links;
     mod lints;
+    mod metrics;
     mod modes;
+    mod pictures;
     mod preflight;
+    mod recipes;
     mod rights;
     mod traps;
 }

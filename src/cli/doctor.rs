@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::advice;
@@ -65,22 +66,33 @@ pub struct Arguments {
 }
 
 /// What was found.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Document {
+    /// The components of the catalog that are deployed.
     components: Vec<Shown>,
+    /// What is not well.
     ailments: Vec<Ailment>,
+    /// What is worth knowing, for people.
     notes: Vec<String>,
     #[serde(skip)]
     drawn: String,
 }
 
 /// A component, for programs: without its values, which may hold what is nobody's business.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Shown {
+    /// Its name in the catalog.
     name: String,
+    /// The chart's version.
     version: String,
+    /// Where it is.
     namespace: String,
+}
+
+/// What `-o json` prints.
+pub(super) fn schema() -> Schema {
+    schema_for!(Document)
 }
 
 impl Arguments {

@@ -9,9 +9,9 @@ use tracing_subscriber::EnvFilter;
 use crate::cluster::client::connect;
 use crate::cluster::events::shortened;
 use crate::contract::exit::ExitCode;
-use crate::contract::names::{SETTINGS_ENV, TERMINATION_LOG};
+use crate::contract::names::{METRICS_ENV, SETTINGS_ENV, TERMINATION_LOG};
 use crate::contract::settings::{FORMAT_VERSION, Settings};
-use crate::hook::{Clock, Ended, Hook, Identity, Shutdown};
+use crate::hook::{Clock, Ended, Hook, Identity, Shutdown, listen, serve};
 
 use super::printer::Printer;
 
@@ -47,6 +47,9 @@ struct RunArguments {
     /// Where the last words go that `kubectl describe pod` shows.
     #[arg(long, default_value = TERMINATION_LOG, value_name = "FILE")]
     termination_log: PathBuf,
+    /// Serve metrics at this port while the run goes on (`/metrics`); default: none are served.
+    #[arg(long, env = METRICS_ENV, value_name = "PORT")]
+    metrics_port: Option<u16>,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t, env = "GPU_ROLLOUT_LOG_FORMAT")]
     log_format: LogFormat,
@@ -74,13 +77,13 @@ impl Arguments {
 
 impl RunArguments {
     fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { settings, job_uid, pod_name, termination_log, log_format, log } = self;
+        let Self { settings, job_uid, pod_name, termination_log, metrics_port, log_format, log } = self;
         if let Err(error) = start_logging(log_format, &log) {
             printer.error(&format!("`{log}` is no log filter: {error}"), Some("write for example `info` or `gpu_rollout=debug`"));
             return ExitCode::Usage;
         }
         let ended = match read(&settings) {
-            Ok(settings) => in_cluster(settings, Identity { job: job_uid, pod: pod_name }),
+            Ok(settings) => in_cluster(settings, Identity { job: job_uid, pod: pod_name }, metrics_port),
             Err(ended) => ended,
         };
         if ended.code == ExitCode::Success {
@@ -123,7 +126,7 @@ fn read(text: &str) -> Result<Settings, Ended> {
 }
 
 /// Runs the hook on a runtime of its own.
-fn in_cluster(settings: Settings, identity: Identity) -> Ended {
+fn in_cluster(settings: Settings, identity: Identity, metrics_port: Option<u16>) -> Ended {
     let internal = |message: String| Ended { code: ExitCode::Internal, message };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -135,7 +138,18 @@ fn in_cluster(settings: Settings, identity: Identity) -> Ended {
             Err(error) => return internal(format!("unable to listen to signals: {error}")),
         };
         match connect().await {
-            Ok(client) => Hook::new(client, settings, identity, Clock::system(), shutdown).run().await,
+            Ok(client) => {
+                let clock = Clock::system();
+                let hook = Hook::new(client, settings, identity, clock.clone(), shutdown);
+                if let Some(port) = metrics_port {
+                    match listen(port).await {
+                        // It ends with the runtime.
+                        Ok(listener) => drop(tokio::spawn(serve(listener, hook.metrics(), clock))),
+                        Err(error) => tracing::warn!(port, %error, "unable to listen: there are no metrics, and the run goes on without"),
+                    }
+                }
+                hook.run().await
+            }
             Err(error) => Ended { code: ExitCode::ApiUnreachable, message: format!("{:#}", anyhow::Error::from(error)) },
         }
     })

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, Cluster, ClusterOptions};
@@ -64,19 +65,28 @@ pub struct Arguments {
 }
 
 /// What is said of one rollout.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Rollout {
+    /// What it is about, for people.
     title: String,
     #[serde(flatten)]
     plan: Plan,
+    /// Nothing of what was found blocks.
     may_begin: bool,
+    /// What the preflight found.
     findings: Vec<Finding>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
+    /// The rollouts of the cluster.
     rollouts: &'a [Rollout],
+}
+
+/// What `-o json` prints.
+pub(super) fn schema() -> Schema {
+    schema_for!(Document<'static>)
 }
 
 impl Arguments {

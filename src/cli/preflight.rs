@@ -1,6 +1,7 @@
 //! `gpu-rollout preflight`.
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
@@ -30,20 +31,32 @@ pub struct Arguments {
 }
 
 /// What was found for one rollout.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Rollout {
+    /// What it is about, for people.
     title: String,
+    /// Who decides when a node goes.
     mode: &'static str,
+    /// Nodes that were looked at.
     nodes: usize,
+    /// Pods on them.
     pods: usize,
+    /// Nothing of what was found blocks.
     may_begin: bool,
+    /// What was found.
     findings: Vec<Finding>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
+    /// The rollouts of the cluster.
     rollouts: &'a [Rollout],
+}
+
+/// What `-o json` prints.
+pub(super) fn schema() -> Schema {
+    schema_for!(Document<'static>)
 }
 
 impl Arguments {

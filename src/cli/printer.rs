@@ -10,6 +10,8 @@ use crate::contract::yaml;
 /// Where commands write. Tests hand in buffers.
 pub struct Printer {
     output: Box<dyn Write>,
+    /// Standard output as it is; `None`: `output` is.
+    binary: Option<Box<dyn Write>>,
     errors: Box<dyn Write>,
     broken: bool,
 }
@@ -17,17 +19,30 @@ pub struct Printer {
 impl Printer {
     /// The process's own streams; color only where a terminal reads it.
     pub fn standard() -> Self {
-        Self { output: Box::new(anstream::stdout()), errors: Box::new(anstream::stderr()), broken: false }
+        Self {
+            output: Box::new(anstream::stdout()),
+            binary: Some(Box::new(std::io::stdout())),
+            errors: Box::new(anstream::stderr()),
+            broken: false,
+        }
     }
 
     /// Any two streams.
     pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
-        Self { output, errors, broken: false }
+        Self { output, binary: None, errors, broken: false }
     }
 
     /// Writes data. A reader that went away (`| head`) is no error: the rest is dropped.
     pub fn data(&mut self, text: &str) {
         if !self.broken && self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).is_err() {
+            self.broken = true;
+        }
+    }
+
+    /// Writes data that is no text, and in which no color codes are to be looked for.
+    pub fn bytes(&mut self, data: &[u8]) {
+        let output = self.binary.as_mut().unwrap_or(&mut self.output);
+        if !self.broken && output.write_all(data).and_then(|()| output.flush()).is_err() {
             self.broken = true;
         }
     }

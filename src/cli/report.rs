@@ -1,6 +1,7 @@
 //! `gpu-rollout report`.
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
@@ -8,7 +9,8 @@ use super::printer::Printer;
 use crate::console::report::{Report, report};
 use crate::contract::exit::ExitCode;
 
-mod page;
+mod metrics;
+pub(super) mod page;
 mod text;
 mod timeline;
 
@@ -17,6 +19,7 @@ mod timeline;
 #[command(after_help = "Examples:
   gpu-rollout report
   gpu-rollout report -o html > report.html
+  gpu-rollout report -o metrics | curl --data-binary @- http://pushgateway:9091/metrics/job/gpu-rollout
   gpu-rollout report -o json | jq '.rollouts[].nodes[] | {node, seconds, evicted: [.evicted[]?.pod]}'")]
 pub struct Arguments {
     /// The format
@@ -38,11 +41,19 @@ enum Format {
     Json,
     /// The same as YAML.
     Yaml,
+    /// Text of Prometheus: for the textfile collector of the node exporter, or a Pushgateway.
+    Metrics,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
+    /// The rollouts of the cluster.
     rollouts: &'a [Report],
+}
+
+/// What `-o json` prints.
+pub(super) fn schema() -> Schema {
+    schema_for!(Document<'static>)
 }
 
 impl Arguments {
@@ -61,6 +72,10 @@ impl Arguments {
                     let width = super::status::width();
                     let texts: Vec<String> = reports.iter().map(|report| text::one(report, width)).collect();
                     printer.data(&texts.join("\n"));
+                    ExitCode::Success
+                }
+                Format::Metrics => {
+                    printer.data(&metrics::metrics(&reports));
                     ExitCode::Success
                 }
                 Format::Html => match page::page(&reports) {

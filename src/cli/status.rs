@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
@@ -38,10 +39,17 @@ pub struct Arguments {
 }
 
 /// All rollouts of a cluster, for programs.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
+    /// The rollouts of the cluster.
     rollouts: &'a [Status],
+    /// What is worth knowing, for people.
     notes: &'a [String],
+}
+
+/// What `-o json` prints.
+pub(super) fn schema() -> Schema {
+    schema_for!(Document<'static>)
 }
 
 impl Arguments {
@@ -82,6 +90,11 @@ fn print(rollouts: &[Status], notes: &[String], all: bool, output: Listing, prin
         printer.note(&format!("note: {note}"));
     }
     ExitCode::Success
+}
+
+/// Everything of all rollouts, for a file.
+pub(super) fn whole(rollouts: &[Status]) -> String {
+    text::text(rollouts, true, None)
 }
 
 /// The terminal's width in characters; `None`: standard output is none.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
@@ -33,10 +34,12 @@ pub struct Arguments {
 }
 
 /// What there is to say of a node, in one rollout.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Why {
+    /// What it is about, for people.
     title: String,
+    /// How it stands with the node.
     row: Row,
     /// How its upgrade went so far: each state with the time at which it was entered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,9 +49,15 @@ struct Why {
     fleet: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
+    /// The rollouts that have the node.
     rollouts: &'a [Why],
+}
+
+/// What `-o json` prints.
+pub(super) fn schema() -> Schema {
+    schema_for!(Document<'static>)
 }
 
 impl Arguments {

@@ -20,6 +20,11 @@ impl Source {
         Self { client: api.into_client(), request }
     }
 
+    /// What is at a path of the API, such as `/api/v1/nodes`.
+    pub fn at(client: &Client, path: impl Into<String>) -> Self {
+        Self { client: client.clone(), request: Request::new(path) }
+    }
+
     /// Its path.
     pub fn path(&self) -> &str {
         &self.request.url_path

@@ -2,6 +2,7 @@
 //! what is looked at is a [`Sight`] and the [`Status`] made from it.
 
 use jiff::SignedDuration;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::duty::Duty;
@@ -19,7 +20,7 @@ use super::status::{Plugin, Row, Stage, Status};
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24);
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Something does not work now.
@@ -29,7 +30,7 @@ pub enum Severity {
 }
 
 /// Something that is not well.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ailment {
     /// Its name.

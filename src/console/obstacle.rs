@@ -1,6 +1,7 @@
 //! What keeps pods on a node that have to leave it, and the jobs that are waited for: pod by pod, whoever does the evicting.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::policy::Policy;
@@ -17,7 +18,7 @@ use crate::rollout::pods::plan::{Leaving, Stage};
 use super::remedy::Remedy;
 
 /// One pod that is in the way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Obstacle {
     /// `namespace/name`.
@@ -31,7 +32,7 @@ pub struct Obstacle {
 }
 
 /// Kinds of obstacles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum Kind {
     /// A PodDisruptionBudget that lets no pod go, now or ever.
     PodDisruptionBudget,

@@ -1,5 +1,6 @@
 //! What a person can do about a wait: words, and commands that can be copied as they are.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::driver::Driver;
@@ -14,7 +15,7 @@ use crate::rollout::vendor::explain::{Holder, Wait};
 const SHOWN: usize = 3;
 
 /// What to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Remedy {
     /// In words.
     pub text: String,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::record::{Evicted, NodeRecord, Outcome, Plugin, Step};
@@ -17,7 +18,7 @@ mod kind;
 pub use kind::Kind;
 
 /// A run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// What it is about, for people.
@@ -25,6 +26,8 @@ pub struct Report {
     /// `namespace/name` of the hook release; absent: there is none, and nobody has written anything down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
+    /// The driver's name in settings.
+    pub driver: &'static str,
     /// Who decides when a node goes.
     pub mode: &'static str,
     /// The last run, if there was one.
@@ -41,7 +44,7 @@ pub struct Report {
 }
 
 /// When it began, and how it ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// When it began.
@@ -59,7 +62,7 @@ pub struct Run {
 }
 
 /// How it ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     /// The code's name.
@@ -71,7 +74,7 @@ pub struct Verdict {
 }
 
 /// Numbers of nodes and pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
     /// Nodes that need the driver.
@@ -95,7 +98,7 @@ pub struct Totals {
 }
 
 /// What happened on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bar {
     /// Its name.
@@ -120,7 +123,7 @@ pub struct Bar {
 }
 
 /// A node was in this state for so long.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     /// The state's name.
@@ -134,7 +137,7 @@ pub struct Span {
 }
 
 /// A replaced plugin pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Replaced {
     /// What it is part of.
@@ -173,6 +176,7 @@ pub fn report(sight: &Sight) -> Report {
     Report {
         title: sight.subject.title(),
         release: sight.subject.release.clone(),
+        driver: sight.settings.driver.traits().name,
         mode: sight.settings.mode.name(),
         run,
         totals: totals(all, &nodes),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cluster::times::{NodeTimes, Touch};
@@ -18,7 +19,7 @@ use crate::rollout::upgrade::record::{Found, read};
 use crate::rollout::vendor::explain::Wait;
 
 /// Since when, and through whom.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Since {
     /// The time.
     #[serde(skip_serializing_if = "Option::is_none")]

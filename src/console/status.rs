@@ -1,17 +1,15 @@
 //! How it stands: a row a node, and what the fleet comes to. Pure; the format of `gpu-rollout status -o json` is made from these types.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::record::Outcome;
-use crate::rollout::node::{Operands, driver_nodes};
-use crate::rollout::observed::Node;
+use crate::rollout::node::Operands;
 use crate::rollout::pause::Pause;
-use crate::rollout::reason::{Reason, Wait};
+use crate::rollout::reason::Reason;
+use crate::rollout::standing::{self, Pace};
 
-use super::estimate::Pace;
 use super::look::Sight;
 use super::obstacle::Obstacle;
 use super::remedy::Remedy;
@@ -21,11 +19,12 @@ mod row;
 mod totals;
 mod waiting;
 
+pub use crate::rollout::standing::{Limit, Stage};
 pub use row::Plugin;
-pub use totals::{Limit, Totals};
+pub use totals::Totals;
 
 /// A rollout at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// What it is about, for people.
@@ -59,7 +58,7 @@ pub struct Status {
 }
 
 /// A pause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
     /// Who.
@@ -82,7 +81,7 @@ impl Paused {
 }
 
 /// The hook's run: what it goes on with, or the last one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// A hook Job is at work.
@@ -104,37 +103,8 @@ pub struct Run {
     pub ended_at: Option<Timestamp>,
 }
 
-/// How far a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// It will not get there by itself.
-    Failed,
-    /// Somebody is at work on it.
-    InProgress,
-    /// It is out of date, and nobody is.
-    Pending,
-    /// It is left as it is, for a reason that the policy tolerates.
-    Deferred,
-    /// All is as asked for.
-    Done,
-}
-
-impl Stage {
-    /// The word of tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::InProgress => "in-progress",
-            Self::Pending => "pending",
-            Self::Deferred => "deferred",
-            Self::Done => "done",
-        }
-    }
-}
-
 /// One node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// Its name.
@@ -166,7 +136,7 @@ pub struct Row {
 }
 
 /// What a node, or the fleet, waits for, or why it ended as it did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
     /// The kind of reason: a constant name.
@@ -189,20 +159,12 @@ pub fn status(sight: &Sight) -> Status {
     let observed = &sight.observed;
     let operands = Operands::new(observed, sight.settings.driver);
     let sources = Sources { observed, settings: &sight.settings, times: &sight.times, operands: &operands };
-    let mut waits: BTreeMap<&str, &Wait> = BTreeMap::new();
-    for wait in sight.decision.waits.iter().chain(&sight.decision.ended) {
-        if let Some(node) = wait.node.as_deref() {
-            waits.insert(node, wait);
-        }
-    }
-    let mut nodes: Vec<&Node> = driver_nodes(observed, sight.settings.driver).collect();
-    nodes.extend(observed.nodes.values().filter(|node| waits.contains_key(node.name.as_str())));
-    nodes.sort_by(|one, other| one.name.cmp(&other.name));
-    nodes.dedup_by(|one, other| one.name == other.name);
+    let waits = standing::by_node(&sight.decision.waits, &sight.decision.ended);
+    let nodes = standing::nodes(observed, sight.settings.driver, &waits);
     let mut rows: Vec<Row> =
         nodes.into_iter().map(|node| row::row(sight, &sources, node, waits.get(node.name.as_str()).copied())).collect();
     let pace = Pace::of(sight.record.nodes.values().filter(|_| sight.record.run.is_some()), sight.settings.per_node_seconds);
-    totals::foresee(sight, &mut rows, pace);
+    let totals = totals::totals(sight, &mut rows, pace);
     let fleet = sight.decision.waits.iter().chain(&sight.decision.ended).filter(|wait| wait.node.is_none() && !is_quiet(&wait.reason));
     Status {
         title: sight.subject.title(),
@@ -216,7 +178,7 @@ pub fn status(sight: &Sight) -> Status {
             .filter(|holder| holder.until.is_none_or(|until| until > sight.now))
             .map(|holder| holder.name.clone()),
         pauses: observed.pauses.iter().map(Paused::of).collect(),
-        totals: totals::totals(sight, &rows, pace),
+        totals,
         fleet: fleet.map(|wait| waiting::fleet(sight, wait)).collect(),
         nodes: rows,
         notes: sight.decision.notes.iter().chain(&sight.notes).cloned().collect(),

@@ -16,6 +16,8 @@ pub const DIGEST_LABEL: &str = "gpu-rollout.dev/digest";
 pub const PAUSE_NAME: &str = "gpu-rollout-pause";
 /// Environment variable that carries [`crate::contract::settings::Settings`] as JSON into the hook Job.
 pub const SETTINGS_ENV: &str = "GPU_ROLLOUT_SETTINGS";
+/// Environment variable with the port at which the hook serves its metrics.
+pub const METRICS_ENV: &str = "GPU_ROLLOUT_METRICS_PORT";
 /// Where the kubelet reads the termination message (the Kubernetes default).
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 

@@ -23,6 +23,7 @@ use crate::rollout::observed::Observed;
 use crate::rollout::spec::fingerprint;
 
 use super::begin::{HISTORY_WENT_BACK, Start, last_moment, read, record_missing};
+use super::metrics::Seen;
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
 
@@ -87,6 +88,7 @@ pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
             Ok(held) => held,
             Err(ended) => return ended,
         };
+        hook.metrics.holds(true);
         // Nobody has had it since before the caches were begun, or since it was given up for a moment.
         let uninterrupted = drive.free.take().is_some_and(|free| held.follows(&free));
         let gave_way = drive.gave_way.take();
@@ -110,6 +112,7 @@ pub(super) async fn drive(hook: &Hook, leases: &Leases, start: Start) -> Ended {
             Some(Err(ended)) => Some(ended),
             None => None,
         };
+        hook.metrics.holds(false);
         if let Some(ended) = ended {
             held.release().await;
             return ended;
@@ -136,6 +139,19 @@ enum Write {
     Eviction,
     /// Annotations of the NicClusterPolicy.
     Annotation,
+}
+
+impl Write {
+    /// The value of the label `what` of the metric of failed writes.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Deletion => "deletion",
+            Self::Node => "node",
+            Self::Eviction => "eviction",
+            Self::Annotation => "annotation",
+        }
+    }
 }
 
 fn refused(message: &str) -> Ended {
@@ -269,7 +285,9 @@ impl<'a> Drive<'a> {
     async fn under_lease(&mut self, held: &mut Held) -> Option<Ended> {
         let held_since = self.now();
         loop {
-            let wake_at = match self.watches.sync() {
+            let sync = self.watches.sync();
+            self.hook.metrics.in_step(matches!(sync, Sync::InStep));
+            let wake_at = match sync {
                 Sync::InStep => {
                     self.unwatched_since = None;
                     match self.step(held).await {
@@ -327,6 +345,9 @@ impl<'a> Drive<'a> {
         let observed = self.watches.observed();
         self.gather = gather(observed.nodes.len());
         let decision = decide(&observed, &self.hook.settings, &self.memory, now);
+        let metrics = &self.hook.metrics;
+        metrics.decided(self.now().duration_since(now).unsigned_abs());
+        metrics.show(|| Seen::of(observed.clone(), &decision));
         if !held.is_valid() {
             return Ok(now);
         }
@@ -372,6 +393,7 @@ impl<'a> Drive<'a> {
         if let Err(error) = self.store.write(&run, &decision.memory.nodes).await {
             // Unwritten is undecided: without its record a replacement could be done twice.
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
+            self.hook.metrics.failed_write(Write::Record.name());
             if let RecordError::Call(error, _) = &error
                 && let Some(ended) = self.unwritable(Write::Record, error)
             {

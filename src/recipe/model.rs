@@ -10,8 +10,10 @@ use crate::contract::count::Count;
 use crate::contract::duration::Duration;
 use crate::contract::settings::{Gate, Mode, Required, Reroll};
 
+mod metrics;
 mod policy;
 
+pub use metrics::Metrics;
 pub use policy::{Drain, OfedUpgradePolicy, PodDeletion, UpgradePolicy, WaitForCompletion};
 
 /// A recipe: which NVIDIA GPU stack, which versions, which rollout policy.
@@ -68,9 +70,30 @@ pub struct Metadata {
 pub struct Cluster {
     /// How many nodes have GPUs. Time budgets are made from it.
     pub gpu_nodes: u32,
+    /// What it is: `openshift` assigns the user that the hooks' pods run as. Default: `kubernetes`.
+    #[serde(default, skip_serializing_if = "Platform::is_kubernetes")]
+    pub platform: Platform,
     /// Server versions that the recipe is made for, such as `>=1.32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
+}
+
+/// What a cluster is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Platform {
+    /// Any Kubernetes.
+    #[default]
+    Kubernetes,
+    /// OpenShift: a pod's user comes from its namespace.
+    Openshift,
+}
+
+impl Platform {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    fn is_kubernetes(&self) -> bool {
+        *self == Self::Kubernetes
+    }
 }
 
 /// How drivers are rolled out.
@@ -85,6 +108,9 @@ pub struct Rollout {
     pub ofed_driver: Option<OfedDriver>,
     /// The DRA driver's kubelet plugins.
     pub dra: Dra,
+    /// What monitoring sees of the hooks.
+    #[serde(skip_serializing_if = "Metrics::is_default")]
+    pub metrics: Metrics,
 }
 
 /// How the GPU driver is rolled out.

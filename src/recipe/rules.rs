@@ -18,6 +18,7 @@ pub mod custom_resources;
 pub mod described;
 pub mod device_plugin;
 pub mod driver_crd;
+pub mod metrics;
 pub mod modes;
 pub mod node_scheduling;
 pub mod ofed;
@@ -37,6 +38,7 @@ pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec
     rollout::check(&subject, findings);
     ofed::check(&subject, findings);
     modes::check(&subject, findings);
+    metrics::check(&subject, findings);
     selectors::check(&subject, findings);
     custom_resources::check(&subject, findings);
     node_scheduling::check(&subject, findings);

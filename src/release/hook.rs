@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::hook_image::HookImage;
 use super::mode;
-use super::model::Hook;
+use super::model::{Hook, Kind, Release};
 use super::time::Budget;
 use crate::contract::check::Strictness;
 use crate::contract::count::Count;
@@ -120,6 +120,10 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
         // A bundle's releases are called as their components.
         put("devicePlugin", json!({"release": parts.component}));
     }
+    let metrics = &parts.recipe.rollout.metrics;
+    if !metrics.is_default() {
+        put("metrics", json!(metrics));
+    }
     Hook {
         component: parts.component.to_owned(),
         version: parts.version.to_owned(),
@@ -128,6 +132,19 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
         shares: parts.shares,
         budget: parts.budget,
         settings,
+    }
+}
+
+/// All hooks' metrics are on one dashboard: the first release brings it. Grafana takes two of one name for a mistake.
+pub(super) fn keep_one_dashboard(releases: &mut [Release]) {
+    let hooks = releases.iter_mut().filter_map(|release| match &mut release.kind {
+        Kind::Hook(hook) => Some(hook),
+        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
+    });
+    for hook in hooks.skip(1) {
+        if let Some(Value::Object(metrics)) = hook.settings.get_mut("metrics") {
+            metrics.remove("dashboard");
+        }
     }
 }
 

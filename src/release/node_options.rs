@@ -9,7 +9,7 @@ use super::choose::Choice;
 use super::values::set;
 use crate::catalog::model::{Nested, NodeScheduling as Known, Places};
 use crate::catalog::{self, lookup};
-use crate::recipe::model::{NodeScheduling, Scheduling, Toleration};
+use crate::recipe::model::{NodeScheduling, Platform, Scheduling, Toleration};
 
 /// The places of one group of pods.
 type PlacesOf = fn(&Known) -> &Places;
@@ -167,9 +167,13 @@ fn made_by_the_operator(wanted: &NodeScheduling, choice: &Choice<'_>) -> Option<
     })
 }
 
-/// The hook chart's `pod` for these nodes: its Job is one of the pods that may run on any node.
-pub(super) fn of_hook(system: &Scheduling) -> Option<Value> {
+/// The hook chart's `pod` for these nodes and this platform: its Job is one of the pods that may run on any node.
+pub(super) fn of_hook(system: &Scheduling, platform: Platform) -> Option<Value> {
     let mut pod = Map::new();
+    if platform == Platform::Openshift {
+        // It assigns the user, and refuses pods that name one outside of their namespace's range.
+        pod.insert("runAsUser".to_owned(), Value::Null);
+    }
     if !system.node_selector.is_empty() {
         pod.insert("nodeSelector".to_owned(), json!(system.node_selector));
     }

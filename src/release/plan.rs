@@ -57,6 +57,7 @@ pub fn plan(recipe: &Recipe, catalog: &impl Catalog, options: &Options) -> Resul
     for choice in &chosen {
         planner.component(choice)?;
     }
+    hook::keep_one_dashboard(&mut planner.releases);
     check_names(&planner.releases)?;
     let mut plan = Plan { releases: planner.releases, notes: notes::of(recipe, &chosen) };
     plan.notes.extend(unscheduled);
@@ -281,7 +282,7 @@ impl<C: Catalog> Planner<'_, C> {
             dra_namespace: duties.contains(&Duty::Reroll).then(|| find(DRA_DRIVER).map(|dra| dra.namespace)).flatten(),
             image: self.options.hook_image.as_ref(),
         });
-        let pod = node_options::of_hook(&self.options.node_scheduling.system);
+        let pod = node_options::of_hook(&self.options.node_scheduling.system, self.recipe.cluster.platform);
         hook.settings.extend(pod.map(|pod| ("pod".to_owned(), pod)));
         Ok(Release {
             name: format!("{}{suffix}", choice.name()),

@@ -346,3 +346,34 @@ fn no_component_has_both_configurations_of_the_device_plugin_and_custom_resource
         assert!(component.versions.iter().all(|version| version.custom_resources.is_empty()), "{chart}");
     }
 }
+
+#[test]
+fn every_hook_serves_metrics_and_one_release_brings_the_dashboard() {
+    let metrics =
+        json!({"enabled": true, "podMonitor": {"enabled": true, "labels": {"release": "prometheus"}}, "dashboard": {"enabled": true}});
+    let plan = planned(json!({"rollout": {"metrics": metrics}})).unwrap();
+    let hooks: Vec<&Hook> = plan
+        .releases
+        .iter()
+        .filter_map(|release| match &release.kind {
+            Kind::Hook(hook) => Some(&**hook),
+            Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => None,
+        })
+        .collect();
+    assert!(hooks.len() > 1, "{} hooks", hooks.len());
+    for (at, hook) in hooks.iter().enumerate() {
+        let said = &hook.settings["metrics"];
+        assert_eq!((&said["enabled"], &said["podMonitor"]), (&json!(true), &metrics["podMonitor"]));
+        assert_eq!(said.get("dashboard").is_some(), at == 0, "hook {at}: {said}");
+    }
+    let plan = planned(json!({})).unwrap();
+    assert_eq!(hook(&plan, "gpu-operator-post").settings.get("metrics"), None, "nothing is written of what is not asked for");
+}
+
+#[test]
+fn openshift_chooses_the_user_of_the_hooks_pods() {
+    let plan = planned(json!({"cluster": {"gpuNodes": 16, "platform": "openshift"}})).unwrap();
+    assert_eq!(hook(&plan, "gpu-operator-post").settings["pod"], json!({"runAsUser": null}));
+    let plan = planned(json!({})).unwrap();
+    assert_eq!(hook(&plan, "gpu-operator-post").settings.get("pod"), None);
+}

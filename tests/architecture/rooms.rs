@@ -111,7 +111,7 @@ pub(crate) const ROOMS: &[Room] = &[
         &[World::Tasks, World::Files],
         "arguments in, calls, text out; what time it is, the hook knows",
     ),
-    room("main", &["cli"], &[], "it starts the program and nothing else"),
+    room("main", &["cli"], &[World::System], "it hands over the words that it was started with, and does nothing else"),
 ];
 
 /// The row of a room.

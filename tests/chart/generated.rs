@@ -39,6 +39,7 @@ fn the_contract_is_that_of_the_program() {
     let contract = json!({
         "formatVersion": FORMAT_VERSION,
         "settingsVariable": names::SETTINGS_ENV,
+        "metricsVariable": names::METRICS_ENV,
         "terminationGraceSeconds": TERMINATION_GRACE_SECONDS,
         "marginSeconds": MARGIN_SECONDS,
         "slackSeconds": SLACK_SECONDS,

@@ -13,6 +13,7 @@ mod drive;
 mod first_install;
 mod killed;
 mod local;
+mod monitoring;
 mod never_ready;
 mod no_dra;
 mod pace;

@@ -18,6 +18,7 @@ mod ends;
 mod focus;
 mod full_run;
 mod leases;
+mod metrics;
 mod ofed;
 mod preflight;
 mod prepare_network;

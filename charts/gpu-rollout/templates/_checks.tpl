@@ -58,6 +58,11 @@
 {{- if and (has "reroll" $rollout.duties) (not $rollout.dra.namespaces) -}}
 {{- fail "\n\nrollout.dra.namespaces is empty: the hook has nowhere to look for the DRA driver\nhint: name its namespace, or take `reroll` out of rollout.duties\n" -}}
 {{- end -}}
+{{- range $object := list "podMonitor" "prometheusRule" -}}
+{{- if and (get $rollout.metrics $object).enabled (not $rollout.metrics.enabled) -}}
+{{- fail (printf "\n\nrollout.metrics.%s.enabled is true and rollout.metrics.enabled is false: there would be no metrics that it could go by\nhint: rollout.metrics.enabled: true\n" $object) -}}
+{{- end -}}
+{{- end -}}
 {{- $least := add (int64 $rollout.quietSeconds) (int64 $contract.marginSeconds) 1 -}}
 {{- if lt (int64 $rollout.budgetSeconds) $least -}}
 {{- fail (printf "\n\nrollout.budgetSeconds is %d: no run can succeed in it, as quietSeconds (%d) and a margin of %d seconds are part of it\nhint: at least %d; for a whole fleet 900 + perNodeSeconds * GPU nodes / nodes upgraded at once\n" (int64 $rollout.budgetSeconds) (int64 $rollout.quietSeconds) (int64 $contract.marginSeconds) $least) -}}

@@ -49,6 +49,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
+{{- /* Our labels, and those of the user for one object: what identifies it is ours. Arguments: the root context, the user's labels. */}}
+{{- define "gpu-rollout.withLabels" -}}
+{{- merge (include "gpu-rollout.labels" (index . 0) | fromYaml) (deepCopy (index . 1 | default dict)) | toYaml -}}
+{{- end }}
+
 {{- /*
 Whether a namespace is certainly not there (or going away): "true" or empty. A lookup that finds nothing proves it only where lookups
 work at all, which the namespace `default` shows. The release's own namespace may be created after rendering and is never looked up.

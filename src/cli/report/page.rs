@@ -45,7 +45,7 @@ struct Node<'a> {
 ///
 /// # Errors
 /// The template does not fit: a mistake of this program.
-pub(super) fn page(reports: &[Report]) -> Result<String, RenderError> {
+pub(in crate::cli) fn page(reports: &[Report]) -> Result<String, RenderError> {
     let page = Page { program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")), rollouts: reports.iter().map(rollout).collect() };
     Templates::new(&[(NAME, SOURCE)])?.render(NAME, &page)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::record::Outcome;
@@ -14,7 +15,7 @@ use super::times::{Measured, Measurements};
 use super::{Coming, Input};
 
 /// What would happen.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// Who decides when a node goes.
@@ -48,7 +49,7 @@ pub struct Plan {
 }
 
 /// Seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Range {
     /// If everything is as quick as it may be.
@@ -60,7 +61,7 @@ pub struct Range {
 }
 
 /// What becomes of a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
     /// Its name.
@@ -82,7 +83,7 @@ pub struct Node {
 }
 
 /// Nodes that go together: none of them begins after one of them has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wave {
     /// When its first node is begun, in seconds from the beginning.
@@ -94,7 +95,7 @@ pub struct Wave {
 }
 
 /// A pod that leaves.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pod {
     /// Its namespace.
@@ -113,7 +114,7 @@ pub struct Pod {
 }
 
 /// The pods of a namespace.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Namespace {
     /// Its name.

@@ -1,6 +1,7 @@
 //! How long drivers take here, from the pods that run.
 
 use jiff::SignedDuration;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::driver::Driver;
@@ -16,7 +17,7 @@ const STARTS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 const MANY: usize = 20;
 
 /// Seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
     /// The least.

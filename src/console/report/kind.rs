@@ -1,12 +1,13 @@
 //! What a state is to people who look at a run: the states of the vendor's machine are too many for a picture.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::rollout::upgrade::state::State;
 use crate::rollout::vendor::state::State as VendorState;
 
 /// What a node is busy with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// It waits for its turn.

@@ -1,25 +1,23 @@
 //! One node's row.
 
-use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::contract::driver::Driver;
-use crate::contract::record::Outcome;
 use crate::contract::settings::Reroll;
 use crate::rollout::node::{Base, Operands, Status as NodeStatus, selects};
 use crate::rollout::observed::{DaemonSet, Node};
 use crate::rollout::plugin::{Plugins, Status as PluginStatus};
 use crate::rollout::reason::Wait;
 use crate::rollout::spec::driver_daemon_sets;
-use crate::rollout::upgrade::record::{Found, read};
+use crate::rollout::standing::{Stage, state};
 
 use super::super::image::{running, version};
 use super::super::look::Sight;
 use super::super::since::Sources;
-use super::{Row, Stage, outcome, waiting};
+use super::{Row, outcome, waiting};
 
 /// How the DRA kubelet plugin of a node stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plugin {
     /// It serves what is loaded.
@@ -45,19 +43,11 @@ pub(super) fn row(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: Optio
     let operands = sources.operands;
     let driver = sight.settings.driver;
     let pod = operands.driver_pod(node);
-    let outcome = outcome(sight, &node.name);
-    let reason = wait.map(|wait| &*wait.reason);
     let state = state(node, driver);
     let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
     Row {
         node: node.name.clone(),
-        stage: match (wait, outcome) {
-            _ if waiting::failed(outcome, reason) => Stage::Failed,
-            (Some(_), Some(Outcome::Deferred)) => Stage::Deferred,
-            (Some(_), _) if is_begun(state.as_deref()) => Stage::InProgress,
-            (Some(_), _) => Stage::Pending,
-            (None, _) => Stage::Done,
-        },
+        stage: Stage::of(wait, outcome(sight, &node.name), state.as_deref()),
         state,
         cordoned: node.unschedulable,
         driver_now: running,
@@ -79,28 +69,6 @@ fn wanted<'a>(sight: &'a Sight, node: &Node) -> Option<&'a str> {
     let mut selecting =
         driver_daemon_sets(&sight.observed, sight.settings.driver).into_iter().filter(|one| selects(&one.node_selector, &node.labels));
     selecting.find_map(of)
-}
-
-/// The node's state: ours where there is one, else the vendor's.
-pub(super) fn state(node: &Node, driver: Driver) -> Option<String> {
-    let traits = driver.traits();
-    if let Found::Record(record) = read(node, traits) {
-        return Some(record.state.name().to_owned());
-    }
-    node.labels.get(traits.state_label).filter(|state| !state.is_empty()).cloned()
-}
-
-/// Since when the node is in progress, as far as our record tells.
-pub(super) fn begun_at(node: &Node, driver: Driver) -> Option<Timestamp> {
-    match read(node, driver.traits()) {
-        Found::Record(record) => Some(record.started),
-        Found::Nothing | Found::Newer(_) | Found::Broken => None,
-    }
-}
-
-/// Whether somebody has begun with a node in this state.
-pub(super) fn is_begun(state: Option<&str>) -> bool {
-    !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
 }
 
 /// The worst of the node's plugins. `None`: it has none, or nothing can be said before its driver is current.

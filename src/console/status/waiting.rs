@@ -1,9 +1,9 @@
 //! A reason of the engine as people are told it.
 
-use crate::contract::record::Outcome;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
+use crate::rollout::standing::resolves_itself;
 
 use super::super::look::Sight;
 use super::super::obstacle::obstacles;
@@ -46,16 +46,6 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
 fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
     let failed = matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. }));
     if failed { Remedy { text: "then have the node tried again".to_owned(), look: Vec::new(), ..remedy } } else { remedy }
-}
-
-/// Whether it ends without anybody doing something about it; where it is NVIDIA's controller that does not go on, whether that does.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
-fn resolves_itself(reason: &Reason) -> bool {
-    let goes_on = match reason {
-        Reason::DriverOutOfDate { why: Some(why), .. } | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
-        _ => true,
-    };
-    reason.resolves_itself() && goes_on
 }
 
 /// Of the whole fleet.
@@ -121,12 +111,4 @@ fn is_left_alone(sight: &Sight, reason: &Reason) -> bool {
 fn last(sight: &Sight) -> String {
     let verdict = sight.record.run.as_ref().and_then(|run| run.verdict.as_ref());
     verdict.map(|verdict| format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())).unwrap_or_default()
-}
-
-/// How a node that waits, or has ended, is called.
-pub(super) fn failed(outcome: Option<Outcome>, reason: Option<&Reason>) -> bool {
-    let given_up = reason.is_some_and(|reason| {
-        matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::Retry { .. }))
-    });
-    outcome == Some(Outcome::Failed) || given_up
 }

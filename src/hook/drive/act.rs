@@ -77,6 +77,9 @@ impl Drive<'_> {
 
     async fn done(&mut self, action: &Action) {
         self.unwritten_since.remove(&kind(action));
+        if let Action::ReplacePlugin { plugin, .. } = action {
+            self.hook.metrics.replaced(*plugin);
+        }
         match action {
             Action::ReplacePlugin { node, pod, cause, .. } if self.hook.settings.has(Duty::Drive) => {
                 tracing::info!(node, pod, cause, "replacing a stale plugin pod");
@@ -124,6 +127,7 @@ impl Drive<'_> {
             EvictionAnswer::Refused { code, message } => (Answer::Refused, Some(format!("{code}: {message}"))),
             EvictionAnswer::Lost(message) => (Answer::Lost, Some(message)),
         };
+        self.hook.metrics.evicted(sorted.name());
         match message {
             None => tracing::info!(node = eviction.node, pod = &*pod, "the pod is being evicted"),
             Some(message) => tracing::info!(node = eviction.node, pod = &*pod, message, "the pod was not evicted; trying again"),
@@ -142,6 +146,7 @@ impl Drive<'_> {
     /// A later decision repeats it.
     fn failed(&mut self, action: &Action, error: &CallError) -> Result<(), Ended> {
         tracing::warn!(node = action.node(), what = ?kind(action), %error, "unable to write; trying again");
+        self.hook.metrics.failed_write(kind(action).name());
         self.unwritable(kind(action), error).map_or(Ok(()), Err)
     }
 }

@@ -34,6 +34,20 @@ pub enum Answer {
     Lost,
 }
 
+impl Answer {
+    /// The value of the label `answer` of the metric of evictions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Blocked { .. } => "blocked",
+            Self::Denied => "denied",
+            Self::Busy => "busy",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// What is remembered of one pod's eviction. It need not survive the process: whoever starts again asks once more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {

@@ -256,7 +256,10 @@ impl fmt::Display for Upgrading {
             Self::Requestor => write!(out, "the vendor's controller has handed the node to the maintenance-operator"),
             Self::OtherDriver { driver, state, .. } => write!(out, "the {} driver of the node is at `{state}`", driver.traits().name),
             Self::Cordoning => write!(out, "the node is being cordoned"),
-            Self::Jobs { jobs, until: at } => write!(out, "{} jobs run on the node: {}{}", jobs.len(), listed(jobs), until(at.as_ref())),
+            Self::Jobs { jobs, until: at } => {
+                let count = if jobs.len() == 1 { "1 job runs".to_owned() } else { format!("{} jobs run", jobs.len()) };
+                write!(out, "{count} on the node: {}{}", listed(jobs), until(at.as_ref()))
+            }
             Self::Listing => write!(out, "the node's pods are being listed"),
             Self::Queued => write!(out, "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"),
             Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), listed(pods), until(at.as_ref())),

@@ -51,6 +51,21 @@ impl Cause {
         }
     }
 
+    /// The name in records and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PodsNotEvictable => "pods-not-evictable",
+            Self::EvictionTimeout => "eviction-timeout",
+            Self::DrainBlocked => "drain-blocked",
+            Self::DrainTimeout => "drain-timeout",
+            Self::CordonContested => "cordon-contested",
+            Self::DriverFailing => "driver-failing",
+            Self::DriverTimeout => "driver-timeout",
+            Self::ValidationTimeout => "validation-timeout",
+            Self::PluginNotServing => "plugin-not-serving",
+        }
+    }
+
     /// In words.
     pub fn text(self) -> &'static str {
         match self {

@@ -65,7 +65,7 @@ async fn yields(stack: &Stack, hook: &HookRelease<'_>, begin: Timestamp, late: &
     let budgets = Api::<PodDisruptionBudget>::namespaced(stack.client.clone(), NAMESPACE);
     let yielded = Timestamp::now();
     budgets.delete("late", &DeleteParams::default()).await?;
-    let waits = format!("1 jobs run on the node: {NAMESPACE}/{}", job.name_any());
+    let waits = format!("1 job runs on the node: {NAMESPACE}/{}", job.name_any());
     until("the job to be waited for", LIMIT, async || Ok(hook.logs().await?.contains(&waits).then_some(()))).await?;
     Ok((yielded, finish(stack, job).await?))
 }

@@ -1,0 +1,38 @@
+//! The report as metrics, for the textfile collector of Prometheus' node exporter or a Pushgateway: the hook's own are gone with its pod.
+
+use crate::console::report::Report;
+use crate::contract::metrics::{self as table, Metric, Samples};
+
+/// The metrics of all runs. A rollout without a hook release has none: nobody has written anything down.
+pub(super) fn metrics(reports: &[Report]) -> String {
+    let mut samples = Samples::default();
+    for report in reports {
+        if let Some((namespace, release)) = report.release.as_deref().and_then(|release| release.split_once('/')) {
+            samples.about(release, report.driver);
+            add_to(&mut samples, report, namespace);
+        }
+    }
+    samples.text()
+}
+
+fn add_to(samples: &mut Samples, report: &Report, namespace: &str) {
+    let Some(run) = &report.run else { return };
+    let at = |at: jiff::Timestamp| at.as_duration().as_secs_f64();
+    let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let mut add = |metric: &Metric, value: f64| samples.add(metric, [namespace], value);
+    if let Some(verdict) = &run.verdict {
+        add(&table::LAST_EXIT_CODE, f64::from(verdict.exit));
+    }
+    add(&table::LAST_START, at(run.started_at));
+    if let Some(ended_at) = run.ended_at {
+        add(&table::LAST_END, at(ended_at));
+    }
+    let totals = &report.totals;
+    add(&table::LAST_EVICTED, number(totals.evicted));
+    add(&table::LAST_REPLACED, number(totals.replaced));
+    let outcomes =
+        [("done", totals.done), ("failed", totals.failed), ("deferred", totals.deferred), ("gone", totals.gone), ("open", totals.open)];
+    for (outcome, count) in outcomes {
+        samples.add(&table::LAST_NODES, [namespace, outcome], number(count));
+    }
+}

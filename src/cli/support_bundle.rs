@@ -1,0 +1,161 @@
+//! `gpu-rollout support-bundle`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use jiff::Timestamp;
+
+use super::cluster::{self, Cluster, ClusterOptions};
+use super::printer::Printer;
+use super::report::page;
+use crate::cluster::client::server_version;
+use crate::console::look::{LookError, Sight};
+use crate::console::report::{Report, report};
+use crate::console::status::{Status, status};
+use crate::console::support::{File, Support, support};
+use crate::contract::exit::ExitCode;
+
+/// Arguments of `gpu-rollout support-bundle`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpu-rollout support-bundle
+  gpu-rollout support-bundle -f rollout.tar.gz --no-logs
+  gpu-rollout support-bundle -f - | tar tz              # what is in it")]
+pub struct Arguments {
+    /// Where to write it; `-` is standard output [default: gpu-rollout-support-TIME.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Leave out logs
+    #[arg(long)]
+    no_logs: bool,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+}
+
+impl Arguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { file, no_logs, force, cluster } = self;
+        if let Some(file) = file.as_deref().filter(|file| !force && *file != Path::new("-") && file.exists()) {
+            printer.error(&format!("{} exists", file.display()), Some("write somewhere else, or replace it with --force"));
+            return ExitCode::Input;
+        }
+        cluster::run(&cluster, printer, async |found, printer| {
+            let now = found.clock().now();
+            let name = format!("gpu-rollout-support-{}", now.strftime("%Y%m%d-%H%M%S"));
+            let (mut files, support) = gather(&found, !no_logs, printer).await?;
+            files.push(File { path: "README.txt".to_owned(), text: readme(&support, now, no_logs) });
+            files.extend(support.files);
+            let archive = match archive(&name, &files, now) {
+                Ok(archive) => archive,
+                Err(error) => {
+                    printer.error(&format!("unable to pack the archive: {error}"), None);
+                    return Ok(ExitCode::Internal);
+                }
+            };
+            let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
+            if let Err(error) = put(&file, &archive, printer) {
+                printer.error(&format!("unable to write {}: {error}", file.display()), Some("name another place with -f"));
+                return Ok(ExitCode::Input);
+            }
+            let size = archive.len().div_ceil(1024);
+            printer.note(&format!("{}: {} files, {size} KiB, {} texts taken out", file.display(), files.len(), support.redacted));
+            for missing in &support.missing {
+                printer.note(&format!("note: not in it: {missing}"));
+            }
+            printer.note("Look at it before you hand it on: names of nodes, pods and registries are in it.");
+            Ok(ExitCode::Success)
+        })
+    }
+}
+
+/// How it stands, and what the cluster has.
+async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<(Vec<File>, Support), LookError> {
+    printer.note("Looking at the rollouts …");
+    let sights: Vec<Sight> = found.look().await?;
+    let statuses: Vec<Status> = sights.iter().map(status).collect();
+    let reports: Vec<Report> = sights.iter().map(report).collect();
+    printer.note("Reading objects, events and logs …");
+    let hooks: Vec<_> = found.hooks().collect();
+    let mut support = support(found.client(), &sights, &hooks, &statuses, logs).await;
+    let mut files = Vec::new();
+    let mut file = |path: &str, text: Result<String, String>| match text {
+        Ok(text) => files.push(File { path: path.to_owned(), text }),
+        Err(error) => support.missing.push(format!("{path}: {error}")),
+    };
+    let json = |value: serde_json::Result<String>| value.map_err(|error| error.to_string());
+    file("status.json", json(serde_json::to_string_pretty(&statuses)));
+    file("status.txt", Ok(super::status::whole(&statuses)));
+    file("report.json", json(serde_json::to_string_pretty(&reports)));
+    file("report.html", page::page(&reports).map_err(|error| error.to_string()));
+    let version = server_version(found.client()).await.unwrap_or_else(|error| format!("unknown: {error}"));
+    file("versions.txt", Ok(format!("gpu-rollout {}\nKubernetes {version}\n", env!("CARGO_PKG_VERSION"))));
+    Ok((files, support))
+}
+
+/// What is in it and what is not.
+fn readme(support: &Support, now: Timestamp, no_logs: bool) -> String {
+    let mut text = format!(
+        "Support bundle of gpu-rollout {}, {now:.0}
+
+status.txt, status.json   how the rollouts stand
+report.html, report.json  how the last run went
+versions.txt              of the program and the API server
+objects/                  nodes, the operators' custom resources, PodDisruptionBudgets, ResourceSlices; Deployments, DaemonSets and pods of the
+                          operators' and hooks' namespaces; the hooks' ConfigMaps and Jobs; events
+logs/                     of hooks and operators, and of operands on nodes that failed or are in progress{}
+
+Secrets were not read. {} texts that look like secrets, or are named so, stand as [redacted]. Pods of workloads are not in it.
+",
+        env!("CARGO_PKG_VERSION"),
+        if no_logs { " (left out)" } else { "" },
+        support.redacted
+    );
+    if !support.missing.is_empty() {
+        text.push_str("\nNot in it:\n");
+    }
+    for missing in &support.missing {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {missing}");
+    }
+    text
+}
+
+/// A gzipped tar archive with all files in one directory.
+fn archive(name: &str, files: &[File], now: Timestamp) -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for file in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(file.text.len() as u64);
+        header.set_mode(0o644);
+        header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
+        archive.append_data(&mut header, format!("{name}/{}", file.path), file.text.as_bytes())?;
+    }
+    archive.into_inner()?.finish()
+}
+
+/// Writes it, whole or not at all.
+fn put(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Result<()> {
+    if file == Path::new("-") {
+        printer.bytes(archive);
+        return Ok(());
+    }
+    let mut partial = file.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let written = std::fs::File::create(&partial)
+        .and_then(|mut open| open.write_all(archive).and_then(|()| open.sync_all()))
+        .and_then(|()| std::fs::rename(&partial, file));
+    if written.is_err() {
+        // What fails is told; the rest of a half-written file is in nobody's interest, and may not be there.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}

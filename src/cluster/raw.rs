@@ -1,0 +1,84 @@
+//! Objects and logs as the server gives them, for people to read. Nothing is decided by them.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::LogParams;
+use kube::{Api, Client};
+use serde_json::Value;
+
+use super::call::{CallError, call};
+use super::follow::Selection;
+use super::list::pages;
+use super::source::Source;
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Group and version; without a group: the core.
+    pub api_version: &'static str,
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The resource's name in addresses.
+    pub plural: &'static str,
+}
+
+impl Kind {
+    /// Where they are, in a namespace or in all.
+    fn path(self, namespace: Option<&str>) -> String {
+        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
+        let scope = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+        format!("{root}/{}{scope}/{}", self.api_version, self.plural)
+    }
+}
+
+/// All objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.
+///
+/// # Errors
+/// A call failed; the API is not there ([`CallError::NotFound`]).
+pub async fn objects(client: &Client, kind: Kind, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<Value>, CallError> {
+    let mut all = Vec::new();
+    let selection = Selection { labels: labels.map(str::to_owned), ..Selection::default() };
+    let each = |mut object: Value| {
+        // Items of a list do not say what they are.
+        if let Value::Object(fields) = &mut object {
+            fields.insert("apiVersion".to_owned(), kind.api_version.into());
+            fields.insert("kind".to_owned(), kind.kind.into());
+        }
+        all.push(object);
+    };
+    pages(&Source::at(client, kind.path(namespace)), &selection, each).await?;
+    Ok(all)
+}
+
+/// The last lines of a container's log, with their times. `previous`: of the one before its last restart. RBAC: `get` on `pods/log`.
+///
+/// # Errors
+/// A call failed; the container has none.
+pub async fn log(
+    client: &Client,
+    (namespace, pod): (&str, &str),
+    container: &str,
+    previous: bool,
+    lines: u32,
+) -> Result<String, CallError> {
+    let parameters = LogParams {
+        container: Some(container.to_owned()),
+        previous,
+        tail_lines: Some(i64::from(lines)),
+        timestamps: true,
+        ..LogParams::default()
+    };
+    call(Api::<Pod>::namespaced(client.clone(), namespace).logs(pod, &parameters)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_have_their_address() {
+        let pods = Kind { api_version: "v1", kind: "Pod", plural: "pods" };
+        assert_eq!(pods.path(None), "/api/v1/pods");
+        let sets = Kind { api_version: "apps/v1", kind: "DaemonSet", plural: "daemonsets" };
+        assert_eq!(sets.path(Some("a")), "/apis/apps/v1/namespaces/a/daemonsets");
+    }
+}

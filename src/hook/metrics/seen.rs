@@ -1,0 +1,124 @@
+//! The fleet as the last decision left it, and what it comes to in numbers: the same judgement that `gpu-rollout status` makes.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::contract::metrics::{self as table, Metric, Samples};
+use crate::contract::record::{NodeRecord, Outcome};
+use crate::contract::settings::Settings;
+use crate::rollout::decide::Decision;
+use crate::rollout::named::Named;
+use crate::rollout::observed::{Node, Observed};
+use crate::rollout::preflight::policy;
+use crate::rollout::reason::Wait;
+use crate::rollout::standing::{self, Limit, Pace, Stage, Stand};
+use crate::rollout::upgrade::record::{Found, read};
+
+/// What a decision was made from, and what it came to.
+pub(in crate::hook) struct Seen {
+    observed: Observed,
+    waits: Vec<Wait>,
+    ended: Vec<Wait>,
+    outcomes: Named<Outcome>,
+    nodes: Named<NodeRecord>,
+    started_at: Timestamp,
+    deadline: Timestamp,
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of nodes and pods")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+impl Seen {
+    /// What is kept of a decision.
+    pub(in crate::hook) fn of(observed: Observed, decision: &Decision) -> Self {
+        Self {
+            observed,
+            waits: decision.waits.clone(),
+            ended: decision.ended.clone(),
+            outcomes: decision.outcomes.clone(),
+            nodes: decision.memory.nodes.clone(),
+            started_at: decision.memory.started_at,
+            deadline: decision.memory.deadline,
+        }
+    }
+
+    /// Adds what the fleet comes to.
+    pub(super) fn add_to(&self, samples: &mut Samples, settings: &Settings, now: Timestamp) {
+        samples.add(&table::RUN_START, [], seconds(self.started_at));
+        samples.add(&table::RUN_DEADLINE, [], seconds(self.deadline));
+        samples.add(&table::PAUSES, [], number(self.observed.pauses.len()));
+        let said = standing::by_node(&self.waits, &self.ended);
+        let nodes = standing::nodes(&self.observed, settings.driver, &said);
+        let stands: Vec<Stand<'_>> =
+            nodes.into_iter().map(|node| self.stand(node, said.get(node.name.as_str()).copied(), settings)).collect();
+        for stage in Stage::ALL {
+            samples.add(&table::NODES, [stage.name()], number(stands.iter().filter(|stand| stand.stage == stage).count()));
+        }
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for wait in said.values() {
+            *reasons.entry(wait.reason.name()).or_default() += 1;
+        }
+        for (reason, count) in reasons {
+            samples.add(&table::NODES_WAITING, [reason], number(count));
+        }
+        let policy = policy(&self.observed, settings);
+        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), standing::slots(&stands, settings, &policy));
+        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), standing::unavailable(&stands, &policy));
+        let pace = Pace::of(self.nodes.values(), settings.per_node_seconds);
+        let ends = standing::foresee(&stands, settings, &policy, pace, now);
+        if let Some(end) = standing::end(&stands, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
+            samples.add(&table::EXPECTED_END, [], seconds(end));
+        }
+        for wait in self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none()) {
+            samples.add(&table::FLEET_SINCE, [wait.reason.name()], seconds(wait.since));
+        }
+        for stand in stands.iter().filter(|stand| stand.stage != Stage::Done) {
+            self.add_node(samples, stand, said.get(stand.node.name.as_str()).copied(), settings);
+        }
+    }
+
+    fn stand<'a>(&self, node: &'a Node, wait: Option<&Wait>, settings: &Settings) -> Stand<'a> {
+        let state = standing::state(node, settings.driver);
+        let outcome = self.outcomes.get(&node.name).copied();
+        Stand {
+            node,
+            stage: Stage::of(wait, outcome, state.as_deref()),
+            state,
+            moves: wait.is_some_and(|wait| standing::resolves_itself(&wait.reason)),
+        }
+    }
+
+    fn add_node(&self, samples: &mut Samples, stand: &Stand<'_>, wait: Option<&Wait>, settings: &Settings) {
+        let name = stand.node.name.as_str();
+        if let Some(wait) = wait {
+            let resolves_itself = if stand.moves { "true" } else { "false" };
+            samples.add(&table::NODE_SINCE, [name, stand.stage.name(), wait.reason.name(), resolves_itself], seconds(wait.since));
+        }
+        let found = read(stand.node, settings.driver.traits());
+        let seen = self.nodes.get(name).and_then(|record| record.steps.last());
+        if let Found::Record(record) = &found {
+            samples.add(&table::NODE_STATE_SINCE, [name, record.state.name()], seconds(record.since));
+            for (cause, attempts) in &record.attempts {
+                samples.add(&table::NODE_ATTEMPTS, [name, cause.name()], f64::from(*attempts));
+            }
+        } else if let (Some(state), Some(step)) = (&stand.state, seen)
+            && *state == step.state
+        {
+            samples.add(&table::NODE_STATE_SINCE, [name, state], seconds(step.at));
+        }
+    }
+}
+
+fn limit(samples: &mut Samples, (used, most): (&Metric, &Metric), limit: Limit) {
+    samples.add(used, [], number(limit.used));
+    if let Some(limit) = limit.limit {
+        samples.add(most, [], number(limit));
+    }
+}

@@ -1,0 +1,201 @@
+//! How it stands with a fleet in the middle of its rollout: how far each node is, what the limits come to, and when all will probably be done.
+//! What `gpu-rollout status` says and what the hook's metrics say is the same, because both ask here.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::contract::budget;
+use crate::contract::count::Count;
+use crate::contract::driver::Driver;
+use crate::contract::policy::Policy;
+use crate::contract::record::Outcome;
+use crate::contract::settings::Settings;
+
+use super::node::driver_nodes;
+use super::observed::{Node, Observed};
+use super::reason::upgrade::Upgrading;
+use super::reason::{Reason, Wait};
+use super::upgrade::record::{Found, read};
+use super::vendor::state::State;
+
+mod pace;
+
+pub use pace::{Fleet, Pace, ends};
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// It will not get there by itself.
+    Failed,
+    /// Somebody is at work on it.
+    InProgress,
+    /// It is out of date, and nobody is.
+    Pending,
+    /// It is left as it is, for a reason that the policy tolerates.
+    Deferred,
+    /// All is as asked for.
+    Done,
+}
+
+impl Stage {
+    /// Every stage.
+    pub const ALL: [Self; 5] = [Self::Failed, Self::InProgress, Self::Pending, Self::Deferred, Self::Done];
+
+    /// The word of tables, and the value of the label `stage` of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::InProgress => "in-progress",
+            Self::Pending => "pending",
+            Self::Deferred => "deferred",
+            Self::Done => "done",
+        }
+    }
+
+    /// Of a node that waits for something, has come to an outcome, and is in a state of its upgrade.
+    pub fn of(wait: Option<&Wait>, outcome: Option<Outcome>, state: Option<&str>) -> Self {
+        match (wait, outcome) {
+            _ if outcome == Some(Outcome::Failed) || wait.is_some_and(|wait| is_given_up(&wait.reason)) => Self::Failed,
+            (Some(_), Some(Outcome::Deferred)) => Self::Deferred,
+            (Some(_), _) if is_begun(state) => Self::InProgress,
+            (Some(_), _) => Self::Pending,
+            (None, _) => Self::Done,
+        }
+    }
+}
+
+fn is_given_up(reason: &Reason) -> bool {
+    matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::Retry { .. }))
+}
+
+/// The node's state: ours where there is one, else the vendor's.
+pub fn state(node: &Node, driver: Driver) -> Option<String> {
+    let traits = driver.traits();
+    if let Found::Record(record) = read(node, traits) {
+        return Some(record.state.name().to_owned());
+    }
+    node.labels.get(traits.state_label).filter(|state| !state.is_empty()).cloned()
+}
+
+/// Since when the node is in progress, as far as our record tells.
+fn begun_at(node: &Node, driver: Driver) -> Option<Timestamp> {
+    match read(node, driver.traits()) {
+        Found::Record(record) => Some(record.started),
+        Found::Nothing | Found::Newer(_) | Found::Broken => None,
+    }
+}
+
+/// Whether somebody has begun with a node in this state.
+fn is_begun(state: Option<&str>) -> bool {
+    !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
+}
+
+/// The nodes that a rollout is about: those that need the driver, and those that something is said of. In the order of their names.
+pub fn nodes<'a>(observed: &'a Observed, driver: Driver, said: &BTreeMap<&str, &Wait>) -> Vec<&'a Node> {
+    let mut nodes: Vec<&Node> = driver_nodes(observed, driver).collect();
+    nodes.extend(said.keys().filter_map(|name| observed.nodes.get(name)));
+    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    nodes.dedup_by(|one, other| one.name == other.name);
+    nodes
+}
+
+/// What is said of each node: what it waits for, or why it ended as it did.
+pub fn by_node<'a>(waits: &'a [Wait], ended: &'a [Wait]) -> BTreeMap<&'a str, &'a Wait> {
+    waits.iter().chain(ended).filter_map(|wait| Some((wait.node.as_deref()?, wait))).collect()
+}
+
+/// Whether it ends without anybody doing something about it; where it is NVIDIA's controller that does not go on, whether that does.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
+pub fn resolves_itself(reason: &Reason) -> bool {
+    let goes_on = match reason {
+        Reason::DriverOutOfDate { why: Some(why), .. } | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
+        _ => true,
+    };
+    reason.resolves_itself() && goes_on
+}
+
+/// How it stands with one node.
+#[derive(Clone, Debug)]
+pub struct Stand<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// How far it is.
+    pub stage: Stage,
+    /// Its state in the upgrade, in the vendor's words; absent: none.
+    pub state: Option<String>,
+    /// It gets there by itself.
+    pub moves: bool,
+}
+
+/// How much of a limit is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// How many are.
+    pub used: usize,
+    /// How many may be; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Nodes that take a slot, and how many may (`maxParallelUpgrades`). To NVIDIA's controller a node that it has given up is one of them.
+pub fn slots(stands: &[Stand<'_>], settings: &Settings, policy: &Policy) -> Limit {
+    let failed = |stand: &Stand<'_>| !settings.mode.decides() && stand.state.as_deref() == Some(State::Failed.label());
+    let limit = policy.max_parallel_upgrades;
+    Limit {
+        used: stands.iter().filter(|stand| stand.stage == Stage::InProgress || failed(stand)).count(),
+        limit: (limit > 0).then_some(limit as usize),
+    }
+}
+
+/// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
+pub fn unavailable(stands: &[Stand<'_>], policy: &Policy) -> Limit {
+    Limit {
+        used: stands.iter().filter(|stand| stand.node.unschedulable || !stand.node.ready).count(),
+        limit: policy.max_unavailable.map(|limit| limit.of(stands.len())),
+    }
+}
+
+/// When each node will probably be done, by name. A node that does not move is missing.
+pub fn foresee(stands: &[Stand<'_>], settings: &Settings, policy: &Policy, pace: Pace, now: Timestamp) -> BTreeMap<String, Timestamp> {
+    let in_progress = |stand: &&Stand<'_>| stand.stage == Stage::InProgress;
+    let fleet = Fleet {
+        moving: stands
+            .iter()
+            .filter(in_progress)
+            .filter(|stand| stand.moves)
+            .map(|stand| (stand.node.name.as_str(), begun_at(stand.node, settings.driver)))
+            .collect(),
+        queued: stands.iter().filter(|stand| stand.stage == Stage::Pending && stand.moves).map(|stand| stand.node.name.as_str()).collect(),
+        stuck: stands.iter().filter(in_progress).filter(|stand| !stand.moves).count(),
+        parallel: parallel(settings, policy, stands.len()),
+        soak_seconds: if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 },
+    };
+    ends(&fleet, pace, now).into_iter().map(|(node, end)| (node.to_owned(), end)).collect()
+}
+
+/// How many nodes go at once.
+fn parallel(settings: &Settings, policy: &Policy, nodes: usize) -> usize {
+    if settings.mode.decides() {
+        return settings.upgrade.fleet(nodes, settings.per_node_seconds).parallel();
+    }
+    budget::Fleet {
+        nodes,
+        max_parallel: policy.max_parallel_upgrades,
+        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
+        per_node_seconds: settings.per_node_seconds,
+        soak_seconds: 0,
+    }
+    .parallel()
+}
+
+/// When all will probably be done. Absent: nothing is to be done; or one node, or what the whole fleet waits for (`fleet_ended`), has no end.
+pub fn end(stands: &[Stand<'_>], ends: &BTreeMap<String, Timestamp>, fleet_ended: bool) -> Option<Timestamp> {
+    let open = stands.iter().filter(|stand| matches!(stand.stage, Stage::InProgress | Stage::Pending));
+    let ends = open.map(|stand| ends.get(&stand.node.name).copied()).collect::<Option<Vec<_>>>();
+    ends.and_then(|ends| ends.into_iter().max()).filter(|_| !fleet_ended)
+}

@@ -1,0 +1,204 @@
+//! What monitoring and support see of a run: metrics while it goes on, those of the report when it is over, and the archive for somebody else.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use gpu_rollout::contract::metrics::{ALL, Kind};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::harness::console::Console;
+use crate::harness::fleet::NEW;
+use crate::harness::hook_release::HookRelease;
+use crate::harness::ports::free_port;
+use crate::harness::scenario::scenario;
+use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script};
+use crate::harness::wait::until;
+use crate::harness::workloads::NAMESPACE;
+
+const LIMIT: Duration = Duration::from_mins(2);
+const NODES: usize = 4;
+/// What stands in an object and looks like a secret.
+const SECRET: &str = "nvapi-0123456789abcdefghijklmnopqrstuvwxyz";
+
+fn values() -> Value {
+    json!({"driver": {
+        "version": NEW.driver,
+        "upgradePolicy": {"autoUpgrade": false},
+        "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
+    }})
+}
+
+fn settings(port: u16) -> Value {
+    json!({
+        "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"], "budgetSeconds": 300, "perNodeSeconds": 20,
+        "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "attempts": 1, "startSeconds": 60},
+        "metrics": {"enabled": true, "port": port},
+    })
+}
+
+/// What the hook answers; nothing while nobody listens.
+async fn scraped(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: hook\r\n\r\n").await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
+}
+
+/// The value of the first sample of a metric that has this label.
+fn value(text: &str, name: &str, label: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.split('{').next() == Some(name) && line.contains(label))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// A program of the tests, by the script that finds it.
+fn tool(name: &str) -> Result<String> {
+    let found = Command::new(format!("{}/tests/tools/{name}.sh", env!("CARGO_MANIFEST_DIR"))).output()?;
+    ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    Ok(String::from_utf8(found.stdout)?.trim().to_owned())
+}
+
+/// A page that looks at another one, as narrow as a telephone, and writes down what it sees.
+const FRAME: &str = r#"<iframe id="page" src="report.html" style="width:390px;height:800px;border:0"></iframe><script>
+page.onload = () => {
+  const inside = page.contentDocument, style = page.contentWindow.getComputedStyle(inside.body);
+  const bars = inside.querySelectorAll("svg rect").length;
+  document.body.dataset.seen = [inside.documentElement.scrollWidth, bars, style.backgroundColor, style.color].join(" ");
+};
+</script>"#;
+
+/// The report's page as a browser shows it: nothing to scroll sideways for, a bar for each node, and dark where people want it dark.
+async fn check_page(console: &Console, directory: &Path) -> Result<()> {
+    std::fs::write(directory.join("frame.html"), FRAME)?;
+    let browser = tool("chromium")?;
+    let mut grounds = BTreeSet::new();
+    for (name, scheme) in [("light", 1), ("dark", 0)] {
+        let dom = console
+            .types(&format!(
+                "{browser} --headless --no-sandbox --disable-gpu --allow-file-access-from-files --virtual-time-budget=5000 \
+                 --user-data-dir={0}/{name} --blink-settings=preferredColorScheme={scheme} --dump-dom file://{0}/frame.html 2>/dev/null",
+                directory.display()
+            ))
+            .await?;
+        let seen = dom.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next()).with_context(|| dom.clone())?;
+        let mut parts = seen.splitn(3, ' ');
+        let (width, bars) = (parts.next().context("width")?.parse::<u32>()?, parts.next().context("bars")?.parse::<usize>()?);
+        ensure!(width <= 390 && bars >= NODES, "{name}: {seen}");
+        grounds.insert(parts.next().context("colors")?.to_owned());
+    }
+    ensure!(grounds.len() == 2, "the same in light and dark: {grounds:?}");
+    Ok(())
+}
+
+/// Prometheus' own tool reads it, and finds nothing that is not by its conventions.
+fn check(text: &str) -> Result<()> {
+    let program = tool("promtool")?;
+    // It reads the older format, in which a counter is described by the name of its samples.
+    let counters = ALL.into_iter().filter(|metric| metric.kind == Kind::Counter);
+    let older = counters.fold(text.to_owned(), |text, metric| {
+        ["HELP", "TYPE"]
+            .iter()
+            .fold(text, |text, word| text.replace(&format!("# {word} {} ", metric.name), &format!("# {word} {} ", metric.sample_name())))
+    });
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), older)?;
+    let output = Command::new(program).args(["check", "metrics"]).stdin(std::fs::File::open(file.path())?).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}\n{text}");
+    Ok(())
+}
+
+/// The archive has what it says, and nothing that is nobody's business.
+async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
+    let archive = directory.join("support.tar.gz");
+    console.types(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
+    let again = console.tries(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
+    ensure!(again.status.code() == Some(1), "a file that is there is kept: {again:?}");
+    console.types(&format!("tar xzf {0} -C {1} --strip-components=1", archive.display(), directory.display())).await?;
+    let list = console.types("gpu-rollout support-bundle -f - | tar tz").await?;
+    let names: BTreeSet<&str> = list.lines().filter_map(|line| line.split_once('/')).map(|(_, name)| name).collect();
+    for wanted in [
+        "README.txt",
+        "status.json",
+        "status.txt",
+        "report.html",
+        "versions.txt",
+        "objects/nodes/gpu-0.yaml",
+        "objects/clusterpolicies/cluster-policy.yaml",
+        "objects/configmaps/gpu-operator/gpu-rollout-record.yaml",
+        "objects/jobs/gpu-operator/gpu-rollout.yaml",
+        "objects/deployments/gpu-operator/gpu-operator.yaml",
+    ] {
+        ensure!(names.contains(wanted), "{wanted} is missing:\n{list}");
+    }
+    // No kubelet here serves logs: what is missing is named.
+    let readme = std::fs::read_to_string(directory.join("README.txt"))?;
+    ensure!(readme.contains("\n  log of gpu-operator/gpu-rollout-"), "{readme}");
+    ensure!(names.iter().any(|name| name.starts_with("objects/pods/gpu-operator/gpu-rollout-")), "no pod of the hook:\n{list}");
+    ensure!(!names.iter().any(|name| name.starts_with(&format!("objects/pods/{NAMESPACE}/"))), "pods of workloads:\n{list}");
+    let whole = console.types(&format!("grep -r {SECRET} {} | head", directory.display())).await?;
+    ensure!(whole.is_empty(), "{whole}");
+    let node = std::fs::read_to_string(directory.join("objects/nodes/gpu-0.yaml"))?;
+    ensure!(
+        node.contains("example.com/registry-token: '[redacted]'") || node.contains("example.com/registry-token: \"[redacted]\""),
+        "{node}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn a_run_is_seen_in_numbers_while_it_goes_on_and_in_an_archive_when_it_is_over() -> Result<()> {
+    scenario("monitoring", async |stack| {
+        stack.fleet(Script { driver: (300, 900), ..Script::seeded(91) }, NODES, false).await?;
+        stack.create_namespace(NAMESPACE).await?;
+        stack.serve("serve", 2, None).await?;
+        stack.rewrite(|script| script.faults = [("gpu-3".to_owned(), Fault::CrashLoop)].into())?;
+        let console = Console::new(stack)?;
+        console.types(&format!("kubectl annotate node gpu-0 example.com/registry-token={SECRET}")).await?;
+        let port = free_port()?;
+        let hook = HookRelease::new(stack, "gpu-rollout");
+        let (values, settings) = (values(), settings(port));
+        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
+
+        let watching = async {
+            until("a node in progress and one that is done", LIMIT, async || {
+                let text = scraped(port).await.context("nobody listens")?;
+                let busy = value(&text, "gpu_rollout_nodes", "stage=\"in-progress\"") >= Some(1.0);
+                let done = value(&text, "gpu_rollout_nodes", "stage=\"done\"") >= Some(1.0);
+                Ok((busy && done).then_some(text))
+            })
+            .await
+        };
+        let (said, text) = tokio::try_join!(hook.deploy(&values, &settings), watching)?;
+
+        check(&text)?;
+        let all: f64 = ["failed", "in-progress", "pending", "deferred", "done"]
+            .iter()
+            .filter_map(|stage| value(&text, "gpu_rollout_nodes", &format!("stage=\"{stage}\"")))
+            .sum();
+        ensure!((all - 4.0).abs() < 0.1, "{text}");
+        ensure!(value(&text, "gpu_rollout_slots_limit", "release=\"gpu-rollout\",driver=\"gpu\"") == Some(1.0), "{text}");
+        ensure!(value(&text, "gpu_rollout_lease_held", "") == Some(1.0) && value(&text, "gpu_rollout_in_step", "") == Some(1.0), "{text}");
+        ensure!(value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some(), "{text}");
+        ensure!(scraped(port).await.is_none(), "the port is given back with the pod");
+
+        ensure!(!said.success, "gpu-3 fails\n{said:?}");
+        let report = console.types("gpu-rollout report -o metrics").await?;
+        check(&report)?;
+        ensure!(value(&report, "gpu_rollout_last_run_exit_code", "namespace=\"gpu-operator\"") == Some(21.0), "{report}");
+        ensure!(value(&report, "gpu_rollout_last_run_nodes", "outcome=\"failed\"") == Some(1.0), "{report}");
+        let explained = console.types("gpu-rollout explain 21").await?;
+        ensure!(explained.contains("nodes-failed"), "{explained}");
+        let directory = stack.helm.directory().join("support");
+        std::fs::create_dir_all(&directory)?;
+        check_archive(&console, &directory).await?;
+        check_page(&console, &directory).await
+    })
+    .await
+}
