@@ -19,7 +19,7 @@ gpu_rollout() {
   cargo run --quiet --locked -- "$@"
 }
 
-echo "Building gpu-rollout: a minute or two the first time."
+echo "Building gpu-rollout: a few minutes the first time."
 cargo build --locked
 gpu_rollout recipe list
 gpu_rollout recipe explain "$recipe" components.gpu-operator.version
@@ -32,12 +32,14 @@ printf '\nThe bundle, %s files:\n\n%s/\n' "$(find "$bundle" -type f | wc -l | tr
 cat <<NEXT
 
 Next:
+  export PATH="${CARGO_TARGET_DIR:-$PWD/target}/debug:\$PATH"
+    so that gpu-rollout is found, as the pages write it (to keep it: cargo install --path .)
   less $bundle/README.md
     what is in it, and how it is deployed
   $bundle/deploy.sh --dry-run
     the Helm commands in order (needs helm); without --dry-run they run against your current cluster
-  edit a file in $bundle, then: cargo run -q -- bundle verify $bundle
+  edit a file in $bundle, then: gpu-rollout bundle verify $bundle
     it names what was changed, and whether a promise was broken
-  cargo run -q -- recipe check my-recipe.yaml
+  gpu-rollout recipe check my-recipe.yaml
     your own recipe: README.md shows one
 NEXT

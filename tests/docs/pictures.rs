@@ -17,7 +17,7 @@ const CHARACTER: f64 = 7.8;
 const LINE: f64 = 19.0;
 const MARGIN: f64 = 18.0;
 /// Longer lines are folded, as a terminal does.
-const COLUMNS: usize = 118;
+const COLUMNS: usize = 140;
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
