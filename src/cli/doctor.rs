@@ -21,7 +21,7 @@ use crate::console::doctor::{Ailment, Severity, examine};
 use crate::console::look::{LookError, Sight};
 use crate::console::remedy::Remedy;
 use crate::console::status::status;
-use crate::console::written::{Component, recipe};
+use crate::console::written::{Component, recipe, rollout};
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
 use crate::contract::yaml;
@@ -175,7 +175,8 @@ async fn written(
     };
     let gpu = sights.iter().find(|sight| sight.settings.driver == Driver::Gpu);
     let fleet = gpu.map_or(0, |sight| status(sight).totals.nodes);
-    Ok(recipe(components, kubernetes.as_deref(), fleet))
+    let hooks: Vec<_> = found.hooks().collect();
+    Ok(recipe(components, kubernetes.as_deref(), fleet, &rollout(&hooks)))
 }
 
 /// The recipe on standard input is this one.
