@@ -13,12 +13,14 @@ mod docs {
     mod exit_codes;
     mod failures;
     mod json;
+    mod labels;
     mod links;
     mod lints;
     mod metrics;
     mod modes;
     mod pictures;
     mod preflight;
+    mod recipe;
     mod recipes;
     mod rights;
     mod traps;

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::root;
 
-const PAGE: &str = "docs/json.md";
 const START: &str = "<!-- Made from the program's types; `UPDATE=1 cargo test --test docs` writes it anew. -->\n";
 const END: &str = "<!-- end -->\n";
 
@@ -47,10 +46,10 @@ fn kind(schema: &Value) -> String {
         Value::Array(all) => all.iter().filter_map(Value::as_str).filter(|one| *one != "null").collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => vec![],
     };
-    match (types.first().copied(), schema["format"].as_str()) {
-        (Some("string"), Some("date-time")) => "time".to_owned(),
-        (Some(one), _) => one.to_owned(),
-        (None, _) => "any".to_owned(),
+    match (&types[..], schema["format"].as_str()) {
+        (["string"], Some("date-time")) => "time".to_owned(),
+        ([], _) => "any".to_owned(),
+        (types, _) => types.join(" or "),
     }
 }
 
@@ -78,31 +77,32 @@ fn fields(schema: &Value, whole: &Value, path: &str, found: &mut Vec<Field>) {
     }
 }
 
-fn table() -> String {
-    let mut text = "\n".to_owned();
-    for (command, schema) in documents() {
-        let whole = schema.to_value();
-        let mut found = Vec::new();
-        fields(&whole, &whole, "", &mut found);
-        assert!(!found.is_empty(), "{command}: {whole:#}");
-        writeln!(text, "## {command}\n\n| Field | Type | What it is |\n|---|---|---|").unwrap();
-        for Field { path, kind, text: what } in found {
-            writeln!(text, "| `{path}` | {kind} | {what} |").unwrap();
-        }
-        text.push('\n');
+/// The fields of a document as rows of a table.
+pub(super) fn rows(whole: &Value) -> String {
+    let mut found = Vec::new();
+    fields(whole, whole, "", &mut found);
+    assert!(!found.is_empty(), "{whole:#}");
+    let row = |Field { path, kind, text }: Field| format!("| `{path}` | {kind} | {text} |\n");
+    found.into_iter().map(row).collect()
+}
+
+/// Puts a text between the two marks of a page, or holds what is there against it.
+pub(super) fn check(page: &str, expected: &str) {
+    let text = std::fs::read_to_string(root(page)).unwrap();
+    let (before, rest) = text.split_once(START).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root(page), format!("{before}{START}{expected}{END}{after}")).unwrap();
+    } else {
+        assert_eq!(found, expected, "{page} is stale: UPDATE=1 cargo test --test docs");
     }
-    text
 }
 
 #[test]
 fn every_field_is_described() {
-    let expected = table();
-    let page = std::fs::read_to_string(root(PAGE)).unwrap();
-    let (before, rest) = page.split_once(START).unwrap();
-    let (found, after) = rest.split_once(END).unwrap();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(root(PAGE), format!("{before}{START}{expected}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(found, expected, "{PAGE} is stale: UPDATE=1 cargo test --test docs");
+    let mut expected = "\n".to_owned();
+    for (command, schema) in documents() {
+        writeln!(expected, "## {command}\n\n| Field | Type | What it is |\n|---|---|---|\n{}", rows(&schema.to_value())).unwrap();
     }
+    check("docs/json.md", &expected);
 }
