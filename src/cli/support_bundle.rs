@@ -16,6 +16,7 @@ use crate::cluster::client::server_version;
 use crate::console::look::{LookError, Sight};
 use crate::console::report::{Report, report};
 use crate::console::status::{Status, status};
+use crate::console::support::redact::redacted;
 use crate::console::support::{File, Support, support};
 use crate::contract::exit::ExitCode;
 
@@ -87,7 +88,11 @@ async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<(V
     let mut support = support(found.client(), &sights, &hooks, &statuses, logs).await;
     let mut files = Vec::new();
     let mut file = |path: &str, text: Result<String, String>| match text {
-        Ok(text) => files.push(File { path: path.to_owned(), text }),
+        Ok(text) => {
+            let (text, count) = redacted(&text);
+            support.redacted += count;
+            files.push(File { path: path.to_owned(), text });
+        }
         Err(error) => support.missing.push(format!("{path}: {error}")),
     };
     let json = |value: serde_json::Result<String>| value.map_err(|error| error.to_string());

@@ -15,11 +15,11 @@ use crate::contract::yaml;
 use super::look::Sight;
 use super::status::{Stage, Status};
 
-mod redact;
+pub mod redact;
 mod table;
 
 use redact::{redact, redacted};
-use table::{CLUSTER, EVENTS, OURS, PODS, THEIRS};
+use table::{CLUSTER, EVENTS, OURS, PODS, SLICES, THEIRS};
 
 /// So many lines are taken of each log.
 const LINES: u32 = 2_000;
@@ -72,6 +72,11 @@ pub async fn support(client: &Client, sights: &[Sight], hooks: &[&Settings], sta
     let mut gathering = Gathering { client, support: Support::default() };
     for kind in CLUSTER {
         gathering.objects(kind, None, None).await;
+    }
+    for kind in SLICES {
+        if !gathering.objects(kind, None, None).await.is_empty() {
+            break;
+        }
     }
     gathering.objects(EVENTS, Some(names::LEASE_NAMESPACE), None).await;
     for kind in OURS {

@@ -107,7 +107,11 @@ pub const IN_STEP: Metric = Metric::gauge(
 /// How many pauses there are.
 pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "How many pauses of people are in force");
 /// How many nodes are how far.
-pub const NODES: Metric = Metric::gauge("gpu_rollout_nodes", &["stage"], "Nodes of the rollout by how far they are");
+pub const NODES: Metric = Metric::gauge(
+    "gpu_rollout_nodes",
+    &["stage"],
+    "Nodes of the rollout by how far they are; while the whole fleet waits, only those of which something is known",
+);
 /// How many nodes wait for what.
 pub const NODES_WAITING: Metric =
     Metric::gauge("gpu_rollout_nodes_waiting", &["reason"], "Nodes by what they wait for, or why they ended as they did");

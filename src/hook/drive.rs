@@ -347,7 +347,7 @@ impl<'a> Drive<'a> {
         let decision = decide(&observed, &self.hook.settings, &self.memory, now);
         let metrics = &self.hook.metrics;
         metrics.decided(self.now().duration_since(now).unsigned_abs());
-        metrics.show(|| Seen::of(observed.clone(), &decision));
+        metrics.show(|| Seen::of(observed.clone(), &decision, now));
         if !held.is_valid() {
             return Ok(now);
         }

@@ -123,12 +123,13 @@ impl Metrics {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut samples = Samples::default();
         let settings = &self.settings;
+        let held = self.held.load(Ordering::Relaxed);
         samples.about(&settings.release, settings.driver.traits().name);
         let digest: String = settings.digest.chars().take(16).collect();
         samples.add(&table::RUN_INFO, [env!("CARGO_PKG_VERSION"), &settings.component, settings.mode.name(), &digest], 1.0);
-        samples.add(&table::LEASE_HELD, [], f64::from(u8::from(self.held.load(Ordering::Relaxed))));
+        samples.add(&table::LEASE_HELD, [], f64::from(u8::from(held)));
         samples.add(&table::IN_STEP, [], f64::from(u8::from(self.in_step.load(Ordering::Relaxed))));
-        if let Some(seen) = seen {
+        if let Some(seen) = seen.filter(|seen| held || seen.is_of(now)) {
             seen.add_to(&mut samples, settings, now);
         }
         let mut text = samples.text();

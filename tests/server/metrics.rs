@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::metrics::MEDIA_TYPE;
+use gpu_rollout::contract::settings::Settings;
 use gpu_rollout::hook::{Hook, Identity, Shutdown, listen, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -86,6 +87,28 @@ async fn a_run_tells_how_far_its_nodes_are_and_what_each_one_waits_for() {
     assert!(sum(&last, "gpu_rollout_decision_duration_seconds_count", "").is_some_and(|count| count > 3.0), "{last:?}");
     let mut per_node = last.keys().filter(|sample| sample.contains("node=\""));
     assert_eq!(per_node.next(), None, "nodes that are done have no series of their own");
+}
+
+/// An operator of another chart is waited for, and nobody judges nodes meanwhile: they were all counted as done.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn nodes_that_nobody_judges_are_not_called_done() {
+    let world = World::at_rest(2);
+    let settings = Settings { component_version: Some("v26.3.1".into()), ..world.settings.clone() };
+    world.install(&settings, "job-1");
+    world.edit("deployments", "gpu-operator", "gpu-operator", |deployment| {
+        deployment["metadata"]["labels"]["helm.sh/chart"] = "gpu-operator-v25.10.1".into();
+    });
+    let (_stop, shutdown) = Shutdown::pair();
+    let identity = Identity { job: "job-1".into(), pod: "pod-a".into() };
+    let hook = Hook::new(world.server.client("pod-a"), settings, identity, world.clock.clone(), shutdown);
+    let metrics = hook.metrics();
+    metrics.keep();
+    let run = tokio::task::spawn_local(hook.run());
+    world.pass(30).await;
+    let now = samples(&metrics.text(world.clock.now()));
+    assert_eq!(sum(&now, "gpu_rollout_nodes", ""), Some(0.0), "{now:?}");
+    assert!(sum(&now, "gpu_rollout_fleet_waiting_since_timestamp_seconds", "reason=\"").is_some(), "{now:?}");
+    run.abort();
 }
 
 /// What comes back for the first line of a request.

@@ -10,7 +10,7 @@ const REDACTED: &str = "[redacted]";
 const COPIES: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-manifest"];
 
 /// Takes it out of an object; answers how many texts were.
-pub(super) fn redact(object: &mut Value) -> usize {
+pub fn redact(object: &mut Value) -> usize {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -62,7 +62,7 @@ fn hide(value: &mut Value) -> usize {
 }
 
 /// A text of many lines without words that look like secrets, and how many there were.
-pub(super) fn redacted(text: &str) -> (String, usize) {
+pub fn redacted(text: &str) -> (String, usize) {
     if secret_shape(text) == Some("a private key") {
         return (REDACTED.to_owned(), 1);
     }
@@ -71,24 +71,41 @@ pub(super) fn redacted(text: &str) -> (String, usize) {
     let (mut named, mut after_key) = (false, false);
     for (word, gap) in words(text) {
         let key = word.trim_end_matches([':', '=']);
-        let is_bearer = key.eq_ignore_ascii_case("bearer");
-        if !word.is_empty() && (secret_shape(word).is_some() || after_key && !is_bearer && word.len() >= 8) {
+        let is_scheme = ["bearer", "basic"].iter().any(|scheme| key.eq_ignore_ascii_case(scheme));
+        // `token:abc`, `{Password:abc}`
+        let (before, value) = word.split_once(':').unwrap_or(("", word));
+        if secret_shape(word).is_some() || after_key && !is_scheme && word.len() >= SHORTEST {
+            clean.push_str(REDACTED);
+            count += 1;
+        } else if is_key(before) && value.len() >= SHORTEST || !before.is_empty() && secret_shape(value).is_some() {
+            clean.push_str(before);
+            clean.push(':');
             clean.push_str(REDACTED);
             count += 1;
         } else {
             clean.push_str(word);
         }
-        // `password=…`, `token: …`, `"token":"…"`, `Bearer …`
-        after_key = is_bearer || is_secret_key(key) && (gap.contains('=') || word.len() > key.len()) || named && word == ":";
-        named = is_secret_key(key);
+        // `password=…`, `token: …`, `"token":"…"`, `Bearer …`; what stands between is no word.
+        let is_between = word.is_empty() || word == ":";
+        let begins = is_scheme || is_key(key) && (gap.contains('=') || word.len() > key.len());
+        after_key = begins || is_between && (after_key || named && (word == ":" || gap.contains('=')));
+        named = is_key(key) || is_between && named;
         clean.push_str(gap);
     }
     (clean, count)
 }
 
+/// Shorter texts behind such a name are mostly words.
+const SHORTEST: usize = 8;
+
+/// Whether what follows is a secret: also the key of a registry's credentials.
+fn is_key(key: &str) -> bool {
+    is_secret_key(key) || key == "auth"
+}
+
 /// Words, each with what stands behind it.
 fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let is_gap = |character: char| character.is_whitespace() || "\"'`,;=()[]{}<>|".contains(character);
+    let is_gap = |character: char| character.is_whitespace() || "\"'`,;=()[]{}<>|\\".contains(character);
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -145,6 +162,12 @@ mod tests {
             ("login with password=hunter2hunter2 now", "login with password=[redacted] now", 1),
             ("Authorization: Bearer abcdefghijklmnop\nnext", "Authorization: Bearer [redacted]\nnext", 1),
             ("{\"token\":\"abcdefghijk\"}", "{\"token\":\"[redacted]\"}", 1),
+            (r#"{\"token\":\"abcdefghijk\"}"#, r#"{\"token\":\"[redacted]\"}"#, 1),
+            (r#"password=\"hunter2hunter2\""#, r#"password=\"[redacted]\""#, 1),
+            ("{Password:hunter2hunter2 User:me}", "{Password:[redacted] User:me}", 1),
+            ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic [redacted]==", 1),
+            (r#"{"auth":"dXNlcjpwYXNzd29yZA"}"#, r#"{"auth":"[redacted]"}"#, 1),
+            ("image nvcr.io/nvidia/driver:580.126.20 at 10.0.0.1:8080", "image nvcr.io/nvidia/driver:580.126.20 at 10.0.0.1:8080", 0),
             ("the token expired after 3600 s", "the token expired after 3600 s", 0),
             ("GET https://user:word@host/path", "GET [redacted]", 1),
             ("node gpu-0 is  done\n", "node gpu-0 is  done\n", 0),

@@ -7,13 +7,19 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
 }
 
 /// What has no namespace, or is looked at in all of them.
-pub(super) const CLUSTER: [Kind; 6] = [
+pub(super) const CLUSTER: [Kind; 5] = [
     kind("v1", "Node", "nodes"),
     kind("nvidia.com/v1", "ClusterPolicy", "clusterpolicies"),
     kind("nvidia.com/v1alpha1", "NVIDIADriver", "nvidiadrivers"),
     kind("mellanox.com/v1alpha1", "NicClusterPolicy", "nicclusterpolicies"),
     kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+];
+
+/// There too, in the newest version that the server has.
+pub(super) const SLICES: [Kind; 3] = [
     kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices"),
+    kind("resource.k8s.io/v1beta2", "ResourceSlice", "resourceslices"),
+    kind("resource.k8s.io/v1beta1", "ResourceSlice", "resourceslices"),
 ];
 
 /// Of what hook releases have, by their label, in all namespaces.

@@ -115,9 +115,9 @@ impl Drive<'_> {
     fn is_at_work(&self) -> bool {
         let drives = self.hook.settings.has(Duty::Drive) && !self.nodes_of_ours().is_empty();
         let began = self.memory.started_at;
-        let judged = |record: &NodeRecord| record.outcome.is_none() && record.since.is_some();
         let asked = |record: &NodeRecord| record.replaced.values().any(|one| one.at >= began && one.back_at.is_none());
-        drives || self.memory.nodes.iter().any(|(_, record)| judged(record) || asked(record))
+        let open = |record: &NodeRecord| record.outcome.is_none() && (record.since.is_some() || asked(record));
+        drives || self.memory.nodes.iter().any(|(_, record)| open(record))
     }
 
     /// The nodes that were begun and, as far as is known, not given back.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::contract::metrics::{self as table, Metric, Samples};
 use crate::contract::record::{NodeRecord, Outcome};
@@ -11,9 +11,12 @@ use crate::rollout::decide::Decision;
 use crate::rollout::named::Named;
 use crate::rollout::observed::{Node, Observed};
 use crate::rollout::preflight::policy;
-use crate::rollout::reason::Wait;
+use crate::rollout::reason::{Reason, Wait};
 use crate::rollout::standing::{self, Limit, Pace, Stage, Stand};
 use crate::rollout::upgrade::record::{Found, read};
+
+/// What was seen longer ago is not told any more: a hook under the Lease decides once a minute at least.
+const STALE: SignedDuration = SignedDuration::from_mins(2);
 
 /// What a decision was made from, and what it came to.
 pub(in crate::hook) struct Seen {
@@ -24,6 +27,8 @@ pub(in crate::hook) struct Seen {
     nodes: Named<NodeRecord>,
     started_at: Timestamp,
     deadline: Timestamp,
+    /// When it was seen.
+    at: Timestamp,
 }
 
 fn seconds(at: Timestamp) -> f64 {
@@ -37,7 +42,7 @@ fn number(count: usize) -> f64 {
 
 impl Seen {
     /// What is kept of a decision.
-    pub(in crate::hook) fn of(observed: Observed, decision: &Decision) -> Self {
+    pub(in crate::hook) fn of(observed: Observed, decision: &Decision, at: Timestamp) -> Self {
         Self {
             observed,
             waits: decision.waits.clone(),
@@ -46,7 +51,13 @@ impl Seen {
             nodes: decision.memory.nodes.clone(),
             started_at: decision.memory.started_at,
             deadline: decision.memory.deadline,
+            at,
         }
+    }
+
+    /// Whether it tells how it stands now: who does not have the Lease looks at nothing, but for moments.
+    pub(super) fn is_of(&self, now: Timestamp) -> bool {
+        now.duration_since(self.at) <= STALE
     }
 
     /// Adds what the fleet comes to.
@@ -56,8 +67,12 @@ impl Seen {
         samples.add(&table::PAUSES, [], number(self.observed.pauses.len()));
         let said = standing::by_node(&self.waits, &self.ended);
         let nodes = standing::nodes(&self.observed, settings.driver, &said);
+        // While the whole fleet waits nobody judges nodes: nothing can be said of them, least of all that they are done.
+        let fleet = || self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
+        let unjudged = fleet().any(|wait| !matches!(*wait.reason, Reason::Quiet { .. }));
+        let judged = |node: &&Node| !unjudged || said.contains_key(node.name.as_str()) || self.outcomes.contains_key(&node.name);
         let stands: Vec<Stand<'_>> =
-            nodes.into_iter().map(|node| self.stand(node, said.get(node.name.as_str()).copied(), settings)).collect();
+            nodes.into_iter().filter(judged).map(|node| self.stand(node, said.get(node.name.as_str()).copied(), settings)).collect();
         for stage in Stage::ALL {
             samples.add(&table::NODES, [stage.name()], number(stands.iter().filter(|stand| stand.stage == stage).count()));
         }
@@ -76,8 +91,10 @@ impl Seen {
         if let Some(end) = standing::end(&stands, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }
-        for wait in self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none()) {
-            samples.add(&table::FLEET_SINCE, [wait.reason.name()], seconds(wait.since));
+        // What has lasted for too long is waited for, and has ended the run.
+        let since: BTreeMap<&str, Timestamp> = fleet().map(|wait| (wait.reason.name(), wait.since)).collect();
+        for (reason, since) in since {
+            samples.add(&table::FLEET_SINCE, [reason], seconds(since));
         }
         for stand in stands.iter().filter(|stand| stand.stage != Stage::Done) {
             self.add_node(samples, stand, said.get(stand.node.name.as_str()).copied(), settings);
@@ -105,7 +122,7 @@ impl Seen {
         let seen = self.nodes.get(name).and_then(|record| record.steps.last());
         if let Found::Record(record) = &found {
             samples.add(&table::NODE_STATE_SINCE, [name, record.state.name()], seconds(record.since));
-            for (cause, attempts) in &record.attempts {
+            for (cause, attempts) in record.attempts.iter().filter(|_| record.digest == settings.digest) {
                 samples.add(&table::NODE_ATTEMPTS, [name, cause.name()], f64::from(*attempts));
             }
         } else if let (Some(state), Some(step)) = (&stand.state, seen)
