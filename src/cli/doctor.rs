@@ -24,6 +24,7 @@ use crate::console::status::status;
 use crate::console::written::{Component, recipe, rollout};
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
+use crate::contract::settings::Settings;
 use crate::contract::yaml;
 use crate::recipe::load::load;
 use crate::recipe::read::{ReadError, Reader};
@@ -175,7 +176,9 @@ async fn written(
     };
     let gpu = sights.iter().find(|sight| sight.settings.driver == Driver::Gpu);
     let fleet = gpu.map_or(0, |sight| status(sight).totals.nodes);
-    let hooks: Vec<_> = found.hooks().collect();
+    // Of a component that is not in the recipe nothing may be said.
+    let deployed = |settings: &&Settings| components.iter().any(|one| one.name == settings.driver.traits().component);
+    let hooks: Vec<_> = found.hooks().filter(deployed).collect();
     Ok(recipe(components, kubernetes.as_deref(), fleet, &rollout(&hooks)))
 }
 
