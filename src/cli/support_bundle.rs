@@ -16,7 +16,6 @@ use crate::cluster::client::server_version;
 use crate::console::look::{LookError, Sight};
 use crate::console::report::{Report, report};
 use crate::console::status::{Status, status};
-use crate::console::support::redact::redacted;
 use crate::console::support::{File, Support, support};
 use crate::contract::exit::ExitCode;
 
@@ -51,10 +50,12 @@ impl Arguments {
         cluster::run(&cluster, printer, async |found, printer| {
             let now = found.clock().now();
             let name = format!("gpu-rollout-support-{}", now.strftime("%Y%m%d-%H%M%S"));
-            let (mut files, support) = gather(&found, !no_logs, printer).await?;
-            files.push(File { path: "README.txt".to_owned(), text: readme(&support, now, no_logs) });
-            files.extend(support.files);
-            let archive = match archive(&name, &files, now) {
+            let mut support = gather(&found, !no_logs, printer).await?;
+            let readme = readme(&support, now, no_logs);
+            support.add("README.txt", &readme);
+            // What people look at first.
+            support.files.rotate_right(1);
+            let archive = match archive(&name, &support.files, now) {
                 Ok(archive) => archive,
                 Err(error) => {
                     printer.error(&format!("unable to pack the archive: {error}"), None);
@@ -67,7 +68,7 @@ impl Arguments {
                 return Ok(ExitCode::Input);
             }
             let size = archive.len().div_ceil(1024);
-            printer.note(&format!("{}: {} files, {size} KiB, {} texts taken out", file.display(), files.len(), support.redacted));
+            printer.note(&format!("{}: {} files, {size} KiB, {} texts taken out", file.display(), support.files.len(), support.redacted));
             for missing in &support.missing {
                 printer.note(&format!("note: not in it: {missing}"));
             }
@@ -78,7 +79,7 @@ impl Arguments {
 }
 
 /// How it stands, and what the cluster has.
-async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<(Vec<File>, Support), LookError> {
+async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<Support, LookError> {
     printer.note("Looking at the rollouts …");
     let sights: Vec<Sight> = found.look().await?;
     let statuses: Vec<Status> = sights.iter().map(status).collect();
@@ -86,13 +87,8 @@ async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<(V
     printer.note("Reading objects, events and logs …");
     let hooks: Vec<_> = found.hooks().collect();
     let mut support = support(found.client(), &sights, &hooks, &statuses, logs).await;
-    let mut files = Vec::new();
     let mut file = |path: &str, text: Result<String, String>| match text {
-        Ok(text) => {
-            let (text, count) = redacted(&text);
-            support.redacted += count;
-            files.push(File { path: path.to_owned(), text });
-        }
+        Ok(text) => support.add(path, &text),
         Err(error) => support.missing.push(format!("{path}: {error}")),
     };
     let json = |value: serde_json::Result<String>| value.map_err(|error| error.to_string());
@@ -102,7 +98,7 @@ async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<(V
     file("report.html", page::page(&reports).map_err(|error| error.to_string()));
     let version = server_version(found.client()).await.unwrap_or_else(|error| format!("unknown: {error}"));
     file("versions.txt", Ok(format!("gpu-rollout {}\nKubernetes {version}\n", env!("CARGO_PKG_VERSION"))));
-    Ok((files, support))
+    Ok(support)
 }
 
 /// What is in it and what is not.

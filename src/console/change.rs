@@ -71,10 +71,6 @@ pub fn change(sight: &Sight, wish: Wish, node: &Node) -> Change {
     }
 }
 
-fn patch_of(node: &Node) -> NodePatch {
-    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
-}
-
 fn patch(patch: NodePatch, text: impl Into<String>) -> Change {
     Change::Patch { patch: Box::new(patch), text: text.into() }
 }
@@ -101,7 +97,7 @@ fn skip(sight: &Sight, node: &Node) -> Change {
     if labeled && !held {
         return nothing(format!("it has the label {}=true already", traits.skip_label));
     }
-    let mut change = patch_of(node);
+    let mut change = NodePatch::of(node);
     change.labels.insert(traits.skip_label.to_owned(), Some("true".to_owned()));
     if held {
         // The hook's hold becomes the wish of a person: it will not take it off.
@@ -119,7 +115,7 @@ fn unskip(node: &Node, driver: Driver) -> Change {
     if !node.labels.contains_key(traits.skip_label) {
         return nothing(format!("it has no label {}", traits.skip_label));
     }
-    let mut change = patch_of(node);
+    let mut change = NodePatch::of(node);
     change.labels.insert(traits.skip_label.to_owned(), None);
     patch(change, format!("label {} goes: its turn comes like any other's", traits.skip_label))
 }
@@ -138,7 +134,7 @@ fn retry_ours(sight: &Sight, node: &Node) -> Change {
     if node.annotations.get(traits.requested).is_some_and(|value| value == "true") {
         return nothing("it is asked for already");
     }
-    let mut change = patch_of(node);
+    let mut change = NodePatch::of(node);
     change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     let when =
         if sight.is_live() { "the hook tries it again as soon as limits allow" } else { "it is tried again when the bundle is deployed" };
@@ -164,7 +160,7 @@ fn retry_vendors(sight: &Sight, node: &Node) -> Change {
         .filter(|driver| driver.newest && !driver.pod.ready && !driver.pod.deleting && state == VendorState::Failed)
         .filter(|driver| driver.pod.trouble.is_some() || driver.pod.unready_restarts > 0)
         .map(|driver| DeletedPod { namespace: driver.pod.namespace.clone(), name: driver.pod.name.clone(), uid: driver.pod.uid.clone() });
-    let mut change = patch_of(node);
+    let mut change = NodePatch::of(node);
     if broken.is_none() {
         change.labels.insert(traits.state_label.to_owned(), Some(VendorState::UpgradeRequired.label().to_owned()));
     }

@@ -17,7 +17,7 @@ use crate::contract::{digest, pause};
 use crate::rollout::action::NodePatch;
 use crate::rollout::node::driver_nodes;
 use crate::rollout::observed::Node;
-use crate::rollout::pause::{HOLD, Pause};
+use crate::rollout::pause::{HOLD, Pause, has_hold};
 use crate::rollout::{hold, vendor};
 
 use super::look::{LookError, Looking, Sight};
@@ -125,21 +125,10 @@ pub async fn resume(
     let releases = |sight: &Sight| {
         let driver = sight.settings.driver;
         let paused = |node: &&Node| left.iter().any(|pause| pause.covers(node));
-        let held = sight.observed.nodes.values().filter(|node| is_paused(node, driver) && !paused(node));
-        held.map(|node| {
-            let mut patch =
-                NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() };
-            hold::release(node, driver, &mut patch);
-            patch
-        })
-        .collect()
+        let held = sight.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
+        held.map(|node| hold::released(node, driver)).collect()
     };
     patch_all(client, followed, releases, &clock).await
-}
-
-/// Whether a pause has put a hold on the node.
-pub fn is_paused(node: &Node, driver: Driver) -> bool {
-    node.annotations.get(driver.traits().hold).is_some_and(|value| value == HOLD)
 }
 
 /// Patches nodes until there is nothing left to patch.

@@ -15,7 +15,7 @@ use crate::contract::yaml;
 use super::look::Sight;
 use super::status::{Stage, Status};
 
-pub mod redact;
+mod redact;
 mod table;
 
 use redact::{redact, redacted};
@@ -44,6 +44,15 @@ pub struct Support {
     pub redacted: usize,
     /// What could not be read, and why.
     pub missing: Vec<String>,
+}
+
+impl Support {
+    /// Adds a text, without what looks like a secret.
+    pub fn add(&mut self, path: impl Into<String>, text: &str) {
+        let (text, count) = redacted(text);
+        self.redacted += count;
+        self.files.push(File { path: path.into(), text });
+    }
 }
 
 /// Where the things are that take part in rollouts.
@@ -159,9 +168,7 @@ impl Gathering<'_> {
             let ending = if previous { ".previous.log" } else { ".log" };
             match log(self.client, (namespace, name), &container.name, previous, LINES).await {
                 Ok(lines) => {
-                    let (lines, count) = redacted(&lines);
-                    self.support.redacted += count;
-                    self.support.files.push(File { path: format!("logs/{namespace}/{name}/{}{ending}", container.name), text: lines });
+                    self.support.add(format!("logs/{namespace}/{name}/{}{ending}", container.name), &lines);
                 }
                 Err(error) => self.support.missing.push(format!("log of {namespace}/{name}, container {}: {error}", container.name)),
             }

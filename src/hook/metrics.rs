@@ -1,6 +1,7 @@
 //! What the hook says of itself while it runs: numbers that are counted as things happen, and the state of the fleet, which is worked out when somebody asks.
 //! The loop only hands over what it has seen, at the price of some pointers.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub struct Metrics {
     seen: Mutex<Option<Arc<Seen>>>,
 }
 
-fn common(settings: &Settings) -> impl Iterator<Item = (std::borrow::Cow<'static, str>, std::borrow::Cow<'static, str>)> + use<> {
+fn common(settings: &Settings) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> + use<> {
     let values = [settings.release.clone(), settings.driver.traits().name.to_owned()];
     COMMON.into_iter().map(Into::into).zip(values.map(Into::into))
 }

@@ -18,7 +18,7 @@ pub fn give_back(observed: &Observed) -> Vec<NodePatch> {
 
 /// The patch that gives one node back; `None`: there is nothing of ours on it, or a newer program has it.
 pub fn of_node(node: &Node) -> Option<NodePatch> {
-    let mut patch = NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() };
+    let mut patch = NodePatch::of(node);
     for driver in Driver::ALL {
         one(node, driver, &mut patch)?;
     }
@@ -27,7 +27,7 @@ pub fn of_node(node: &Node) -> Option<NodePatch> {
 
 /// The same for one driver.
 pub fn of_driver(node: &Node, driver: Driver) -> Option<NodePatch> {
-    let mut patch = NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() };
+    let mut patch = NodePatch::of(node);
     one(node, driver, &mut patch)?;
     (!patch.is_empty()).then_some(patch)
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::observed::Node;
+
 /// A change of one node: refused by the server if the node has changed since it was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePatch {
@@ -35,6 +37,11 @@ pub enum News {
 }
 
 impl NodePatch {
+    /// A patch that changes nothing yet of the node as it was seen.
+    pub fn of(node: &Node) -> Self {
+        Self { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..Self::default() }
+    }
+
     /// The node that it is about.
     pub fn node_name(&self) -> &str {
         &self.node

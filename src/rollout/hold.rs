@@ -38,13 +38,17 @@ pub fn hold(node: &Node, driver: Driver) -> NodePatch {
 pub fn hold_as(node: &Node, driver: Driver, what: &str) -> NodePatch {
     let traits = driver.traits();
     NodePatch {
-        node: node.name.clone(),
-        uid: node.uid.clone(),
-        version: node.version.clone(),
         labels: [(traits.skip_label.to_owned(), Some("true".to_owned()))].into(),
         annotations: [(traits.hold.to_owned(), Some(what.to_owned()))].into(),
-        ..NodePatch::default()
+        ..NodePatch::of(node)
     }
+}
+
+/// The patch that takes a hold off.
+pub fn released(node: &Node, driver: Driver) -> NodePatch {
+    let mut patch = NodePatch::of(node);
+    release(node, driver, &mut patch);
+    patch
 }
 
 /// Takes a hold off, in a patch of the node: the label only if it is ours.

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use crate::contract::driver::Driver;
 use crate::contract::pause;
 use crate::contract::selector::Selector;
 
@@ -56,6 +57,11 @@ impl Pause {
 /// The pause that the node is under: the oldest one.
 pub fn of<'o>(observed: &'o Observed, node: &Node) -> Option<&'o Pause> {
     observed.pauses.iter().filter(|pause| pause.covers(node)).min_by_key(|pause| pause.at)
+}
+
+/// Whether a pause has put a hold on the node.
+pub fn has_hold(node: &Node, driver: Driver) -> bool {
+    node.annotations.get(driver.traits().hold).is_some_and(|value| value == HOLD)
 }
 
 #[cfg(test)]

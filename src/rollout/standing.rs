@@ -90,7 +90,7 @@ fn begun_at(node: &Node, driver: Driver) -> Option<Timestamp> {
 }
 
 /// Whether somebody has begun with a node in this state.
-fn is_begun(state: Option<&str>) -> bool {
+pub fn is_begun(state: Option<&str>) -> bool {
     !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
 }
 

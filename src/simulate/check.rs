@@ -10,7 +10,7 @@ use crate::rollout::decide::{Action, Decision, WAKE_VALUE};
 use crate::rollout::node::DriverNodes;
 use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::{Phase, Workload};
-use crate::rollout::pause::HOLD;
+use crate::rollout::pause::has_hold;
 use crate::rollout::upgrade::record::{Found, Record, read};
 use crate::rollout::upgrade::state::State;
 use crate::rollout::vendor::state::State as VendorState;
@@ -308,7 +308,7 @@ impl World<'_> {
             let traits = self.setup.settings.driver.traits();
             let wakes = host.node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
             // Whoever has paused the fleet takes the holds off again.
-            let paused = !self.pauses.is_empty() && host.node.annotations.get(traits.hold).is_some_and(|value| value == HOLD);
+            let paused = !self.pauses.is_empty() && has_hold(&host.node, self.setup.settings.driver);
             let left = host.node.labels.contains_key(traits.own_state_label)
                 || [traits.own_record, traits.retries].iter().any(|key| host.node.annotations.contains_key(*key))
                 || host.node.annotations.contains_key(traits.hold) && !paused

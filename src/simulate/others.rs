@@ -7,8 +7,7 @@ use super::view::Change;
 use super::world::{Event, Watch, World};
 use crate::rollout::action::NodePatch;
 use crate::rollout::hold;
-use crate::rollout::observed::Node;
-use crate::rollout::pause::{HOLD, Pause};
+use crate::rollout::pause::{HOLD, Pause, has_hold};
 
 impl World<'_> {
     pub(super) fn fault(&mut self, fault: Fault) {
@@ -117,13 +116,8 @@ impl World<'_> {
             return;
         }
         let driver = self.setup.settings.driver;
-        let by_pause = |node: &&Node| node.annotations.get(driver.traits().hold).is_some_and(|value| value == HOLD);
-        let release = |node: &Node| {
-            let mut patch = NodePatch { node: node.name.clone(), ..NodePatch::default() };
-            hold::release(node, driver, &mut patch);
-            patch
-        };
-        let patches: Vec<NodePatch> = self.hosts.values().map(|host| &host.node).filter(by_pause).map(release).collect();
+        let held = self.hosts.values().map(|host| &host.node).filter(|node| has_hold(node, driver));
+        let patches: Vec<NodePatch> = held.map(|node| hold::released(node, driver)).collect();
         self.people_patch(&patches);
     }
 

@@ -5,10 +5,7 @@ use std::fmt::Write;
 use gpu_rollout::cli::documents;
 use serde_json::Value;
 
-use crate::root;
-
-const START: &str = "<!-- Made from the program's types; `UPDATE=1 cargo test --test docs` writes it anew. -->\n";
-const END: &str = "<!-- end -->\n";
+use crate::generated;
 
 /// One field.
 struct Field {
@@ -86,16 +83,9 @@ pub(super) fn rows(whole: &Value) -> String {
     found.into_iter().map(row).collect()
 }
 
-/// Puts a text between the two marks of a page, or holds what is there against it.
+/// Holds a page against what is made from the program's types.
 pub(super) fn check(page: &str, expected: &str) {
-    let text = std::fs::read_to_string(root(page)).unwrap();
-    let (before, rest) = text.split_once(START).unwrap();
-    let (found, after) = rest.split_once(END).unwrap();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(root(page), format!("{before}{START}{expected}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(found, expected, "{page} is stale: UPDATE=1 cargo test --test docs");
-    }
+    generated(page, "the program's types", expected);
 }
 
 #[test]

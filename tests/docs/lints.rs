@@ -5,11 +5,9 @@ use std::fmt::Write;
 use gpu_rollout::catalog::compatibility::{Level, rules};
 use gpu_rollout::text::lint::Lint;
 
-use crate::{cells, root};
+use crate::{cells, generated, root};
 
 const PAGE: &str = "docs/lints.md";
-const START: &str = "<!-- Made from bundles/compatibility.yaml; `UPDATE=1 cargo test --test docs` writes it anew. -->\n";
-const END: &str = "<!-- end -->\n";
 
 /// The rows of the table that follows a heading.
 fn rows<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
@@ -37,14 +35,7 @@ fn the_rules_are_those_of_the_table() {
         writeln!(expected, "| `{}` | {level} | {} | {} | {} |", rule.name, rule.message, rule.hint, rule.source).unwrap();
     }
     expected.push('\n');
-    let page = std::fs::read_to_string(root(PAGE)).unwrap();
-    let (before, rest) = page.split_once(START).unwrap();
-    let (found, after) = rest.split_once(END).unwrap();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(root(PAGE), format!("{before}{START}{expected}{END}{after}")).unwrap();
-        return;
-    }
-    assert_eq!(found, expected, "{PAGE} is stale: UPDATE=1 cargo test --test docs");
+    generated(PAGE, "bundles/compatibility.yaml", &expected);
 }
 
 /// Every example file of a lint is of a lint that there is.

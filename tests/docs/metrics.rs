@@ -6,11 +6,9 @@ use std::fmt::Write;
 use gpu_rollout::contract::metrics::{ALL, COMMON, Kind, Source};
 use serde_json::Value;
 
-use crate::root;
+use crate::{generated, root};
 
 const PAGE: &str = "docs/metrics.md";
-const START: &str = "<!-- Made from src/contract/metrics.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->\n";
-const END: &str = "<!-- end -->\n";
 const ALERTS: &str = include_str!("../../charts/gpu-rollout/files/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../charts/gpu-rollout/files/dashboard.json");
 
@@ -27,14 +25,7 @@ fn the_table_is_that_of_the_program() {
             .unwrap();
     }
     expected.push('\n');
-    let page = std::fs::read_to_string(root(PAGE)).unwrap();
-    let (before, rest) = page.split_once(START).unwrap();
-    let (found, after) = rest.split_once(END).unwrap();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(root(PAGE), format!("{before}{START}{expected}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(found, expected, "{PAGE} is stale: UPDATE=1 cargo test --test docs");
-    }
+    generated(PAGE, "src/contract/metrics.rs", &expected);
 }
 
 #[test]

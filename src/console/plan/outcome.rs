@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::contract::record::Outcome;
 use crate::rollout::observed::workload::Workload;
+use crate::rollout::standing::is_begun;
 use crate::simulate::report::Report;
 use crate::simulate::setup::Setup;
 
@@ -165,10 +166,6 @@ pub(super) fn plan(
         pods,
         nodes,
     }
-}
-
-fn is_begun(state: Option<&str>) -> bool {
-    !matches!(state, None | Some("upgrade-required" | "upgrade-failed"))
 }
 
 /// When a node is begun and given back, in milliseconds.

@@ -10,7 +10,7 @@ const REDACTED: &str = "[redacted]";
 const COPIES: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-manifest"];
 
 /// Takes it out of an object; answers how many texts were.
-pub fn redact(object: &mut Value) -> usize {
+pub(super) fn redact(object: &mut Value) -> usize {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -62,7 +62,7 @@ fn hide(value: &mut Value) -> usize {
 }
 
 /// A text of many lines without words that look like secrets, and how many there were.
-pub fn redacted(text: &str) -> (String, usize) {
+pub(super) fn redacted(text: &str) -> (String, usize) {
     if secret_shape(text) == Some("a private key") {
         return (REDACTED.to_owned(), 1);
     }

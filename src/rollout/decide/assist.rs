@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::driver::Traits;
 use crate::contract::duty::Duty;
+use crate::rollout::action::NodePatch;
 use crate::rollout::node::{Operands, is_driver_node};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -26,7 +27,6 @@ use crate::rollout::vendor::state::State;
 use crate::rollout::vendor::wake::Change;
 use crate::rollout::{abort, hold};
 
-use super::drive::patch_of;
 use super::sweep::{Seen, Sweep};
 use super::{Deciding, Fleet};
 
@@ -102,7 +102,7 @@ impl Deciding<'_> {
         if self.settings.has(Duty::Steer) || !node.annotations.contains_key(self.settings.driver.traits().hold) {
             return None;
         }
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         hold::release(node, self.settings.driver, &mut patch);
         self.issue(patch, false);
         Some(Reason::Upgrading(Upgrading::GivingBack))
@@ -161,7 +161,7 @@ impl Deciding<'_> {
         let own = self.observed.nodes.get(node).filter(free);
         let Some(node) = own.or_else(|| sweep.nodes().find(free)) else { return false };
         let number = node.labels.get(traits.skip_label).and_then(|value| value.strip_prefix(WAKE_VALUE)?.parse::<u32>().ok()).unwrap_or(0);
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         patch.labels.insert(traits.skip_label.to_owned(), Some(format!("{WAKE_VALUE}{}", number.wrapping_add(1))));
         self.issue(patch, false)
     }
@@ -175,7 +175,7 @@ impl Deciding<'_> {
                 && (!node.labels.contains_key(traits.state_label) || node.annotations.contains_key(traits.wake))
         });
         if let Some(node) = bystander {
-            let mut patch = patch_of(node);
+            let mut patch = NodePatch::of(node);
             patch.labels.insert(traits.state_label.to_owned(), Some(State::Done.label().to_owned()));
             patch.annotations.insert(traits.wake.to_owned(), Some("true".to_owned()));
             return self.issue(patch, false);
@@ -187,7 +187,7 @@ impl Deciding<'_> {
         let waiting = is(State::UpgradeRequired);
         let node = sweep.nodes().find(is(State::Done)).or_else(|| sweep.nodes().rev().find(|node| waiting(node) && outdated(node)));
         let Some(node) = node else { return false };
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         patch.labels.insert(traits.state_label.to_owned(), None);
         self.issue(patch, false)
     }
@@ -198,7 +198,7 @@ impl Deciding<'_> {
         if state.is_in_progress() {
             return None;
         }
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         if node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE)) {
             patch.labels.insert(traits.skip_label.to_owned(), None);
         }
@@ -215,7 +215,7 @@ impl Deciding<'_> {
     /// Takes our state label from nodes without driver. A node that has it is never at rest: that it goes is asked for until it is seen.
     fn clean_bystanders(&mut self, sweep: &Sweep<'_>, traits: &Traits) {
         for node in sweep.looked_at(self.observed).into_iter().filter(|node| node.annotations.contains_key(traits.wake)) {
-            let mut patch = patch_of(node);
+            let mut patch = NodePatch::of(node);
             let ours = node.labels.get(traits.state_label).is_some_and(|state| state == State::Done.label());
             // A node that has become one of the controller's keeps what that says of it.
             if ours && !is_driver_node(node, self.settings.driver) {
@@ -258,7 +258,7 @@ impl Deciding<'_> {
         if at <= self.now && closed && !self.retried && self.has_room(traits) {
             self.retried = true;
             let retries = Retries { version: RETRIES_VERSION, digest: self.settings.digest.clone(), attempts, at: self.now };
-            let mut patch = patch_of(node);
+            let mut patch = NodePatch::of(node);
             patch.labels.insert(traits.state_label.to_owned(), Some(State::UpgradeRequired.label().to_owned()));
             // A struct of plain fields always has a JSON form.
             patch.annotations.insert(traits.retries.to_owned(), Some(serde_json::to_string(&retries).unwrap_or_default()));

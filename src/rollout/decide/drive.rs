@@ -33,7 +33,7 @@ mod others;
 mod patch;
 mod start;
 
-pub(super) use patch::{patch_of, put};
+pub(super) use patch::put;
 
 /// A node, with all that its turn depends on.
 pub(super) struct Subject<'a> {

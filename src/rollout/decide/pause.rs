@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 
 use crate::contract::driver::Traits;
+use crate::rollout::action::NodePatch;
 use crate::rollout::hold;
 use crate::rollout::observed::Node;
 use crate::rollout::pause;
@@ -11,7 +12,7 @@ use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::record::Record;
 
 use super::Deciding;
-use super::drive::{patch_of, put};
+use super::drive::put;
 
 impl Deciding<'_> {
     /// What a paused node waits for. `None`: it is not paused.
@@ -33,7 +34,7 @@ impl Deciding<'_> {
             return;
         }
         let stopped = Record { paused: Some(self.now), ..record.clone() };
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         put(&mut patch, &stopped, traits);
         self.issue(patch, false);
     }
@@ -43,7 +44,7 @@ impl Deciding<'_> {
         let Some(stopped) = record.paused else { return false };
         let pause = self.now.duration_since(stopped).max(SignedDuration::ZERO);
         let since = record.since.saturating_add(pause).unwrap_or(self.now);
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         put(&mut patch, &Record { paused: None, since, ..record.clone() }, traits);
         self.issue(patch, false);
         true

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::contract::driver::Traits;
+use crate::rollout::action::NodePatch;
 use crate::rollout::hold;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
@@ -16,7 +17,7 @@ use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 use crate::rollout::vendor::state::State as VendorState;
 
-use super::drive::{Subject, is_requested, needs_upgrade, patch_of, put, subject};
+use super::drive::{Subject, is_requested, needs_upgrade, put, subject};
 use super::sweep::Sweep;
 use super::{Deciding, Fleet};
 
@@ -152,7 +153,7 @@ impl Deciding<'_> {
     fn resting(&mut self, subject: &Subject<'_>, traits: &Traits) -> Turn {
         let (node, driver) = (subject.node, self.settings.driver);
         if !needs_upgrade(subject, traits) {
-            let mut patch = patch_of(node);
+            let mut patch = NodePatch::of(node);
             hold::release(node, driver, &mut patch);
             if patch.is_empty() {
                 return subject.left.as_deref().cloned().map_or(Turn::Over, Turn::Waits);
@@ -195,7 +196,7 @@ impl Deciding<'_> {
             attempts: BTreeMap::new(),
             failure: None,
         };
-        let mut patch = patch_of(node);
+        let mut patch = NodePatch::of(node);
         hold::release(node, self.settings.driver, &mut patch);
         put(&mut patch, &record, traits);
         patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));

@@ -27,6 +27,17 @@ pub(crate) struct Release {
     pub(crate) driver: &'static str,
 }
 
+impl Release {
+    /// The operator's values where the hook drives: the operator's own controller and its driver manager leave the nodes alone.
+    pub(crate) fn driven_values(&self) -> Value {
+        json!({"driver": {
+            "version": self.driver,
+            "upgradePolicy": {"autoUpgrade": false},
+            "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
+        }})
+    }
+}
+
 /// The release that fleets start with.
 pub(crate) const OLD: Release = Release { chart: "v25.10.1", driver: "580.105.08" };
 /// The release that they are upgraded to.

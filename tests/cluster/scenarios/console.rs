@@ -25,14 +25,6 @@ const LIMIT: Duration = Duration::from_mins(3);
 const NODES: usize = 30;
 const FREE: usize = NODES - 7;
 
-fn values() -> Value {
-    json!({"driver": {
-        "version": NEW.driver,
-        "upgradePolicy": {"autoUpgrade": false},
-        "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
-    }})
-}
-
 fn settings() -> Value {
     json!({
         "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive"], "budgetSeconds": 900, "perNodeSeconds": 20,
@@ -181,7 +173,7 @@ async fn what_is_said_of_stuck_nodes_resolves_them_word_by_word() -> Result<()> 
         let console = Console::new(stack)?;
         console.types("gpu-rollout pause -l kubernetes.io/hostname=gpu-6 --reason INC-7 --yes").await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
-        let (values, settings) = (values(), settings());
+        let (values, settings) = (NEW.driven_values(), settings());
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
 
         let person = async {

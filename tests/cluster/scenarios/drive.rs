@@ -30,15 +30,6 @@ const LIMIT: Duration = Duration::from_mins(3);
 const STATE: &str = "gpu-rollout.dev/gpu-driver-upgrade-state";
 const RECORD: &str = "gpu-rollout.dev/gpu-driver-upgrade";
 
-/// The operator's values of a release that is driven by the hook: its own controller and its driver manager leave the nodes alone.
-fn values() -> Value {
-    json!({"driver": {
-        "version": NEW.driver,
-        "upgradePolicy": {"autoUpgrade": false},
-        "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
-    }})
-}
-
 /// What the hook is told.
 fn settings(parallel: usize, budget: u64) -> Value {
     json!({
@@ -62,8 +53,8 @@ fn is_cordoned(node: &Node) -> bool {
 
 /// Deploys the new release and its hook, driven.
 async fn upgrade(stack: &Stack, hook: &HookRelease<'_>, settings: &Value) -> Result<Said> {
-    stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values()).await?;
-    hook.deploy(&values(), settings).await
+    stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.driven_values()).await?;
+    hook.deploy(&NEW.driven_values(), settings).await
 }
 
 /// Every node but these runs the new driver, takes workloads, and carries nothing of ours.

@@ -25,14 +25,6 @@ const NODES: usize = 4;
 /// What stands in an object and looks like a secret.
 const SECRET: &str = "nvapi-0123456789abcdefghijklmnopqrstuvwxyz";
 
-fn values() -> Value {
-    json!({"driver": {
-        "version": NEW.driver,
-        "upgradePolicy": {"autoUpgrade": false},
-        "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
-    }})
-}
-
 fn settings(port: u16) -> Value {
     json!({
         "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"], "budgetSeconds": 300, "perNodeSeconds": 20,
@@ -163,7 +155,7 @@ async fn a_run_is_seen_in_numbers_while_it_goes_on_and_in_an_archive_when_it_is_
         console.types(&format!("kubectl annotate node gpu-0 example.com/registry-token={SECRET}")).await?;
         let port = free_port()?;
         let hook = HookRelease::new(stack, "gpu-rollout");
-        let (values, settings) = (values(), settings(port));
+        let (values, settings) = (NEW.driven_values(), settings(port));
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
 
         let watching = async {

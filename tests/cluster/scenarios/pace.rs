@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::audit::Request;
 use crate::harness::fleet::{DRA_NAMESPACE, NEW, OLD, Release};
@@ -84,14 +84,6 @@ struct Row {
     after_pods: (SignedDuration, SignedDuration),
 }
 
-fn values(release: &Release) -> Value {
-    json!({"driver": {
-        "version": release.driver,
-        "upgradePolicy": {"autoUpgrade": false},
-        "manager": {"env": [{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]},
-    }})
-}
-
 async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) -> Result<Row> {
     let settings = json!({
         "component": {"version": release.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"],
@@ -101,8 +93,8 @@ async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) ->
     let hook = HookRelease::new(stack, "gpu-rollout");
     let (turns, begin) = (Turns::record(&stack.client), Timestamp::now());
     let meter = Meter::start(stack.control_plane.port);
-    stack.deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &values(release)).await?;
-    let said = hook.deploy(&values(release), &settings).await?;
+    stack.deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &release.driven_values()).await?;
+    let said = hook.deploy(&release.driven_values(), &settings).await?;
     let measured = meter.end()?;
     ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
     let requests: Vec<Request> = hook.requests(begin)?.into_iter().filter(|request| request.resource != "leases").collect();

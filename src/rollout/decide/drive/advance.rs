@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
+use crate::rollout::action::NodePatch;
 use crate::rollout::action::{News, PodDeletion};
 use crate::rollout::node::DriverPod;
 use crate::rollout::observed::Node;
@@ -16,7 +17,7 @@ use crate::rollout::upgrade::state::State;
 
 use super::super::{Action, Deciding, after};
 use super::clear::Clearing;
-use super::patch::{REPEAT_SECONDS, patch_of, put, remove, take_note};
+use super::patch::{REPEAT_SECONDS, put, remove, take_note};
 use super::{Subject, Turn};
 
 /// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
@@ -86,7 +87,7 @@ impl Deciding<'_> {
                 Step::Done => return self.give_back(subject, &next),
             }
         };
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         let label = subject.node.labels.get(traits.own_state_label).map(String::as_str);
         // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.
         let told = next.state == record.state || next.state == State::ValidationRequired;
@@ -130,7 +131,7 @@ impl Deciding<'_> {
         self.handing_back = true;
         self.memory.handed_back.insert(subject.node.name.clone());
         let traits = self.settings.driver.traits();
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         remove(&mut patch, traits);
         patch.unschedulable = (record.cordoned && subject.node.unschedulable).then_some(false);
         take_note(&mut patch, subject.node, record, traits);
@@ -164,7 +165,7 @@ impl Deciding<'_> {
         // The cordon may have been somebody else's, who does not need it any more: from now on it is ours.
         record.recordoned += u32::from(record.cordoned);
         record.cordoned = true;
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         put(&mut patch, &record, self.settings.driver.traits());
         patch.unschedulable = Some(true);
         self.issue(patch, false);

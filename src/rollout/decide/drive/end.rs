@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::contract::record::Replacement;
 use crate::rollout::action::News;
+use crate::rollout::action::NodePatch;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::{Cause, pause};
@@ -11,13 +12,13 @@ use crate::rollout::upgrade::record::{Failure, Record};
 use crate::rollout::upgrade::state::State;
 
 use super::super::Deciding;
-use super::patch::{patch_of, put, remove, take_note};
+use super::patch::{put, remove, take_note};
 use super::{Subject, Turn, reason_of};
 
 impl Deciding<'_> {
     /// Takes away what is ours, except for a cordon that is not known to be.
     pub(in crate::rollout::decide) fn clear_away(&mut self, subject: &Subject<'_>) {
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         remove(&mut patch, self.settings.driver.traits());
         self.issue(patch, false);
     }
@@ -43,7 +44,7 @@ impl Deciding<'_> {
 
     /// The node is done: cordon, state and record go in one patch.
     pub(super) fn give_back(&mut self, subject: &Subject<'_>, record: &Record) -> Turn {
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         remove(&mut patch, self.settings.driver.traits());
         if record.cordoned && subject.node.unschedulable {
             patch.unschedulable = Some(false);
@@ -77,7 +78,7 @@ impl Deciding<'_> {
         failed.attempts.insert(cause, attempts);
         failed.failure = Some(Failure { cause, message: message.clone() });
         failed.enter(State::UpgradeFailed, self.now);
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         // With a driver that does not run it would take workloads that cannot work.
         let broken = subject.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
         if cause.is_before_restart() && record.cordoned && !broken {

@@ -43,11 +43,6 @@ impl Deciding<'_> {
     }
 }
 
-/// An empty patch of the node as it was seen.
-pub(in crate::rollout::decide) fn patch_of(node: &Node) -> NodePatch {
-    NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..NodePatch::default() }
-}
-
 /// Puts state label and record into a patch.
 pub(in crate::rollout::decide) fn put(patch: &mut NodePatch, record: &Record, traits: &Traits) {
     patch.labels.insert(traits.own_state_label.to_owned(), Some(record.state.name().to_owned()));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::contract::driver::Traits;
 use crate::contract::record::{NodeRecord, Outcome};
+use crate::rollout::action::NodePatch;
 use crate::rollout::decide::rest::Driven;
 use crate::rollout::decide::sweep::Sweep;
 use crate::rollout::decide::{Deciding, after};
@@ -16,7 +17,7 @@ use crate::rollout::upgrade::record::{Record, VERSION};
 use crate::rollout::upgrade::state::State;
 use crate::rollout::upgrade::throttle::{Member, Throttle};
 
-use super::patch::{patch_of, put};
+use super::patch::put;
 use super::{Subject, asked_for, is_requested, is_restart_only};
 
 impl Deciding<'_> {
@@ -148,7 +149,7 @@ impl Deciding<'_> {
                 .unwrap_or_default(),
             failure: None,
         };
-        let mut patch = patch_of(subject.node);
+        let mut patch = NodePatch::of(subject.node);
         put(&mut patch, &record, traits);
         if subject.node.annotations.contains_key(traits.requested) {
             patch.annotations.insert(traits.requested.to_owned(), None);
