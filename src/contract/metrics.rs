@@ -75,8 +75,8 @@ impl Metric {
     }
 }
 
-/// The labels of every sample: the hook release, and the driver that it is about.
-pub const COMMON: [&str; 2] = ["release", "driver"];
+/// The labels of every sample: the hook release with its namespace, and the driver that it is about.
+pub const COMMON: [&str; 3] = ["namespace", "release", "driver"];
 
 /// Who the hook is.
 pub const RUN_INFO: Metric = Metric::gauge(
@@ -165,25 +165,19 @@ pub const FAILED_WRITES: Metric =
     Metric::counter("gpu_rollout_failed_writes", &["what"], "Writes to the API server that failed and are tried again");
 
 /// The exit code.
-pub const LAST_EXIT_CODE: Metric = Metric::report(
-    "gpu_rollout_last_run_exit_code",
-    &["namespace"],
-    "The exit code of the last run; absent while it goes on (docs/exit-codes.md)",
-);
+pub const LAST_EXIT_CODE: Metric =
+    Metric::report("gpu_rollout_last_run_exit_code", &[], "The exit code of the last run; absent while it goes on (docs/exit-codes.md)");
 /// When it began.
-pub const LAST_START: Metric =
-    Metric::report("gpu_rollout_last_run_start_timestamp_seconds", &["namespace"], "When the last run began, Unix time");
+pub const LAST_START: Metric = Metric::report("gpu_rollout_last_run_start_timestamp_seconds", &[], "When the last run began, Unix time");
 /// When it ended.
-pub const LAST_END: Metric =
-    Metric::report("gpu_rollout_last_run_end_timestamp_seconds", &["namespace"], "When the last run ended, Unix time");
+pub const LAST_END: Metric = Metric::report("gpu_rollout_last_run_end_timestamp_seconds", &[], "When the last run ended, Unix time");
 /// How many nodes ended how.
-pub const LAST_NODES: Metric =
-    Metric::report("gpu_rollout_last_run_nodes", &["namespace", "outcome"], "Nodes of the last run by how it ended for them");
+pub const LAST_NODES: Metric = Metric::report("gpu_rollout_last_run_nodes", &["outcome"], "Nodes of the last run by how it ended for them");
 /// Evicted pods.
-pub const LAST_EVICTED: Metric = Metric::report("gpu_rollout_last_run_evicted_pods", &["namespace"], "Pods that the last run evicted");
+pub const LAST_EVICTED: Metric = Metric::report("gpu_rollout_last_run_evicted_pods", &[], "Pods that the last run evicted");
 /// Replaced plugins.
 pub const LAST_REPLACED: Metric =
-    Metric::report("gpu_rollout_last_run_replaced_plugins", &["namespace"], "Plugin pods that the last run had replaced");
+    Metric::report("gpu_rollout_last_run_replaced_plugins", &[], "Plugin pods that the last run had replaced");
 
 /// Every metric, in the order in which they are written.
 pub const ALL: [Metric; 27] = [

@@ -207,7 +207,9 @@ pub(super) fn last_moment(hook: &Hook, deadline: Timestamp) -> Timestamp {
 /// Waits until all caches are in step. `start`: begins them anew where the server's history went back.
 pub(super) async fn in_step(hook: &Hook, watches: &mut Watches, start: impl Fn() -> Watches, deadline: Timestamp) -> Result<(), Ended> {
     loop {
-        match watches.sync() {
+        let sync = watches.sync();
+        hook.metrics.in_step(matches!(sync, Sync::InStep));
+        match sync {
             Sync::InStep => return Ok(()),
             Sync::Forbidden(message) => return Err(failed(hook, Failure::Call(CallError::Forbidden(message))).await),
             Sync::Behind(why) if hook.clock.now() >= deadline => {

@@ -42,7 +42,7 @@ pub struct Metrics {
 }
 
 fn common(settings: &Settings) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> + use<> {
-    let values = [settings.release.clone(), settings.driver.traits().name.to_owned()];
+    let values = [settings.namespace.clone(), settings.release.clone(), settings.driver.traits().name.to_owned()];
     COMMON.into_iter().map(Into::into).zip(values.map(Into::into))
 }
 
@@ -125,7 +125,7 @@ impl Metrics {
         let mut samples = Samples::default();
         let settings = &self.settings;
         let held = self.held.load(Ordering::Relaxed);
-        samples.about(&settings.release, settings.driver.traits().name);
+        samples.about(&settings.namespace, &settings.release, settings.driver.traits().name);
         let digest: String = settings.digest.chars().take(16).collect();
         samples.add(&table::RUN_INFO, [env!("CARGO_PKG_VERSION"), &settings.component, settings.mode.name(), &digest], 1.0);
         samples.add(&table::LEASE_HELD, [], f64::from(u8::from(held)));

@@ -57,7 +57,7 @@ fn prometheus_finds_the_port_at_which_the_hook_serves() {
     assert_eq!(container["ports"], json!([{"name": "metrics", "containerPort": 9900, "protocol": "TCP"}]));
     assert!(container["env"].as_array().unwrap().contains(&json!({"name": METRICS_ENV, "value": "9900"})), "{container}");
     let monitor = objects.kind("PodMonitor").next().unwrap();
-    assert_eq!(monitor["spec"]["podMetricsEndpoints"], json!([{"port": "metrics", "interval": "15s"}]));
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"], json!([{"port": "metrics", "honorLabels": true, "interval": "15s"}]));
     let labels = &objects.job()["spec"]["template"]["metadata"]["labels"];
     for (key, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {
         assert_eq!(labels[key], *value, "{key}");

@@ -54,7 +54,7 @@ async fn a_run_tells_how_far_its_nodes_are_and_what_each_one_waits_for() {
     while !run.is_finished() {
         fleet.world.pass(1).await;
         let now = samples(&metrics.text(fleet.world.clock.now()));
-        let nodes = sum(&now, "gpu_rollout_nodes", "{release=\"gpu-operator-post\",driver=\"gpu\",");
+        let nodes = sum(&now, "gpu_rollout_nodes", "{namespace=\"gpu-operator\",release=\"gpu-operator-post\",driver=\"gpu\",");
         assert!(nodes.is_none_or(|nodes| (nodes - 3.0).abs() < 0.1), "each node has one stage: {now:?}");
         counted |= nodes.is_some();
         let in_progress = sum(&now, "gpu_rollout_nodes", "in-progress").unwrap_or_default();

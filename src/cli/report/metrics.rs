@@ -8,18 +8,18 @@ pub(super) fn metrics(reports: &[Report]) -> String {
     let mut samples = Samples::default();
     for report in reports {
         if let Some((namespace, release)) = report.release.as_deref().and_then(|release| release.split_once('/')) {
-            samples.about(release, report.driver);
-            add_to(&mut samples, report, namespace);
+            samples.about(namespace, release, report.driver);
+            add_to(&mut samples, report);
         }
     }
     samples.text()
 }
 
-fn add_to(samples: &mut Samples, report: &Report, namespace: &str) {
+fn add_to(samples: &mut Samples, report: &Report) {
     let Some(run) = &report.run else { return };
     let at = |at: jiff::Timestamp| at.as_duration().as_secs_f64();
     let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    let mut add = |metric: &Metric, value: f64| samples.add(metric, [namespace], value);
+    let mut add = |metric: &Metric, value: f64| samples.add(metric, [], value);
     if let Some(verdict) = &run.verdict {
         add(&table::LAST_EXIT_CODE, f64::from(verdict.exit));
     }
@@ -33,6 +33,6 @@ fn add_to(samples: &mut Samples, report: &Report, namespace: &str) {
     let outcomes =
         [("done", totals.done), ("failed", totals.failed), ("deferred", totals.deferred), ("gone", totals.gone), ("open", totals.open)];
     for (outcome, count) in outcomes {
-        samples.add(&table::LAST_NODES, [namespace, outcome], number(count));
+        samples.add(&table::LAST_NODES, [outcome], number(count));
     }
 }

@@ -26,8 +26,8 @@ struct Sample {
 
 impl Samples {
     /// What is added from now on is about this release and driver.
-    pub fn about(&mut self, release: &str, driver: &str) {
-        self.common = [release.to_owned(), driver.to_owned()];
+    pub fn about(&mut self, namespace: &str, release: &str, driver: &str) {
+        self.common = [namespace.to_owned(), release.to_owned(), driver.to_owned()];
     }
 
     /// Adds a value: `labels` are the values of the metric's own labels, in the table's order.
