@@ -13,7 +13,6 @@ pub mod abort;
 mod advice;
 pub mod bundle;
 pub mod cluster;
-mod coming;
 pub mod completions;
 pub mod consent;
 pub mod device_plugin;
@@ -26,6 +25,7 @@ pub mod pause;
 pub mod plan;
 pub mod preflight;
 pub mod printer;
+mod proposed;
 pub mod range;
 pub mod recipe;
 pub mod report;
@@ -172,6 +172,16 @@ impl Arguments {
     /// Runs the command. Output goes through `printer`; the exit code says how it ended, and one of the cluster's own says where it is explained.
     pub fn run(self, printer: &mut printer::Printer) -> ExitCode {
         let code = self.run_command(printer);
+        let code = match printer.lost() {
+            Some(error) => {
+                printer.error(
+                    &format!("unable to write to standard output: {error}"),
+                    Some("what was to be read there is not whole; what the command does beside printing is done"),
+                );
+                if code == ExitCode::Success { ExitCode::Input } else { code }
+            }
+            None => code,
+        };
         if code.number() >= FIRST_OF_CLUSTER {
             printer.note(&format!(
                 "hint: exit code {}: `gpu-rollout explain {}` says what to look at and what to do",

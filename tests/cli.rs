@@ -190,3 +190,24 @@ fn completions_and_manual_pages_are_of_all_commands() {
     let bad = run(&["man", "file/man1"], "", &[("file", "")]);
     assert!(bad.starts_with("exit 1\n") && bad.contains("unable to write manual pages into file/man1"), "{bad}");
 }
+
+/// A list that is cut off looks whole to whoever reads it later: it was no error.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_told_and_a_reader_that_goes_away_is_not() {
+    use std::process::{Command, Stdio};
+    let run = |output: Stdio| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("gpu-rollout"));
+        let child = command.args(["recipe", "schema"]).stdout(output).stderr(Stdio::piped()).spawn().expect("the program starts");
+        child.wait_with_output().expect("it ends")
+    };
+    // Every write to it fails with ENOSPC.
+    let full = run(std::fs::File::options().write(true).open("/dev/full").expect("it is there on Linux").into());
+    let said = String::from_utf8(full.stderr).expect("it writes UTF-8");
+    assert!(said.contains("unable to write to standard output: ") && said.contains("hint: "), "{said}");
+    assert_eq!(full.status.code(), Some(1), "{said}");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let gone = run(writer.into());
+    assert_eq!((gone.status.code(), String::from_utf8(gone.stderr).expect("it writes UTF-8")), (Some(0), String::new()));
+}

@@ -7,14 +7,14 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, Cluster, ClusterOptions};
-use super::coming::coming;
 use super::format::Listing;
 use super::printer::Printer;
+use super::proposed::proposed;
 use super::range::Range;
 use super::recipe::{Overrides, load_recipe};
 use crate::bundle::info::{INFO, RECIPE};
 use crate::console::look::LookError;
-use crate::console::plan::{Assumed, Coming, Input, Plan, Step, plan};
+use crate::console::plan::{Assumed, Input, Plan, Proposed, Step, plan};
 use crate::console::preflight::{examine, pods};
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
@@ -92,19 +92,19 @@ pub(super) fn schema() -> Schema {
 impl Arguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let coming = match self.asked_for(printer) {
-            Ok(coming) => coming,
+        let proposed = match self.asked_for(printer) {
+            Ok(proposed) => proposed,
             Err(code) => return code,
         };
         let Self { driver_time, job_time, runs, seed, output, cluster, .. } = self;
         let assumed = Assumed { driver: driver_time.map(Range::spread), jobs: job_time.spread(), runs, seed };
         cluster::run_anywhere(&cluster, printer, async |found, printer| {
-            Box::pin(run(&found, coming.as_ref(), assumed, output, printer)).await
+            Box::pin(run(&found, proposed.as_ref(), assumed, output, printer)).await
         })
     }
 
     /// What is to be deployed; `None`: nothing new.
-    fn asked_for(&self, printer: &mut Printer) -> Result<Option<Coming>, ExitCode> {
+    fn asked_for(&self, printer: &mut Printer) -> Result<Option<Proposed>, ExitCode> {
         let recipe = match (&self.recipe, &self.bundle) {
             (Some(recipe), _) => recipe.clone(),
             (None, Some(bundle)) => of_bundle(bundle, printer)?,
@@ -115,11 +115,11 @@ impl Arguments {
             }
         };
         let loaded = load_recipe(&recipe, &self.overrides, printer).ok_or(ExitCode::Input)?;
-        let from_recipe = coming(&loaded.recipe).map_err(|(message, hint)| {
+        let from_recipe = proposed(&loaded.recipe).map_err(|(message, hint)| {
             printer.error(&message, hint.as_deref());
             ExitCode::Input
         })?;
-        Ok(Some(from_recipe.coming))
+        Ok(Some(from_recipe.proposed))
     }
 }
 
@@ -138,7 +138,7 @@ fn of_bundle(bundle: &Path, printer: &mut Printer) -> Result<String, ExitCode> {
 
 async fn run(
     found: &Cluster,
-    coming: Option<&Coming>,
+    proposed: Option<&Proposed>,
     assumed: Assumed,
     output: Listing,
     printer: &mut Printer,
@@ -155,13 +155,13 @@ async fn run(
         let sight = found.follow(subject).await?.look(|| found.clock().now()).await?;
         let gpu = sight.settings.driver == Driver::Gpu;
         let looked = pods(found.client(), &sight).await?;
-        let coming = coming.filter(|_| gpu);
-        let input = Input { sight: &sight, coming, pods: &looked.pods, gpus: &looked.gpus, assumed };
+        let proposed = proposed.filter(|_| gpu);
+        let input = Input { sight: &sight, proposed, pods: &looked.pods, gpus: &looked.gpus, assumed };
         let Some(plan) = plan(input) else {
             printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", subject.title()));
             continue;
         };
-        let findings = if let Some(Coming { settings, .. }) = coming {
+        let findings = if let Some(Proposed { settings, .. }) = proposed {
             // By what will be in force.
             examine(&sight, settings, &settings.upgrade.policy, &looked.pods)
         } else {

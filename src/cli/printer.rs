@@ -1,6 +1,6 @@
 //! All output of the command line: standard output is data, standard error is for people.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
 
@@ -14,6 +14,7 @@ pub struct Printer {
     binary: Option<Box<dyn Write>>,
     errors: Box<dyn Write>,
     broken: bool,
+    lost: Option<io::Error>,
 }
 
 impl Printer {
@@ -21,30 +22,44 @@ impl Printer {
     pub fn standard() -> Self {
         Self {
             output: Box::new(anstream::stdout()),
-            binary: Some(Box::new(std::io::stdout())),
+            binary: Some(Box::new(io::stdout())),
             errors: Box::new(anstream::stderr()),
             broken: false,
+            lost: None,
         }
     }
 
     /// Any two streams.
     pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
-        Self { output, binary: None, errors, broken: false }
+        Self { output, binary: None, errors, broken: false, lost: None }
     }
 
     /// Writes data. A reader that went away (`| head`) is no error: the rest is dropped.
     pub fn data(&mut self, text: &str) {
-        if !self.broken && self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).is_err() {
-            self.broken = true;
+        if !self.broken {
+            let written = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
+            self.keep(written);
         }
     }
 
     /// Writes data that is no text, and in which no color codes are to be looked for.
     pub fn bytes(&mut self, data: &[u8]) {
-        let output = self.binary.as_mut().unwrap_or(&mut self.output);
-        if !self.broken && output.write_all(data).and_then(|()| output.flush()).is_err() {
-            self.broken = true;
+        if !self.broken {
+            let output = self.binary.as_mut().unwrap_or(&mut self.output);
+            let written = output.write_all(data).and_then(|()| output.flush());
+            self.keep(written);
         }
+    }
+
+    fn keep(&mut self, written: io::Result<()>) {
+        let Err(error) = written else { return };
+        self.broken = true;
+        self.lost = Some(error).filter(|error| error.kind() != ErrorKind::BrokenPipe);
+    }
+
+    /// Why data did not get to where it was to go, such as a full disk; told once.
+    pub fn lost(&mut self) -> Option<io::Error> {
+        self.lost.take()
     }
 
     /// Writes data as one JSON document.

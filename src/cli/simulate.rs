@@ -1,8 +1,8 @@
 //! `gpu-rollout simulate`.
 
-use super::coming::{FromRecipe, coming};
 use super::format::Format;
 use super::printer::Printer;
+use super::proposed::{FromRecipe, proposed};
 use super::range::Range;
 use super::recipe::{Overrides, RECIPE_HELP, load_recipe};
 use crate::contract::exit::ExitCode;
@@ -74,7 +74,7 @@ struct Subject {
 
 /// How many nodes there are to be, if there may be so many.
 fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
-    let from_recipe = coming(recipe)?;
+    let from_recipe = proposed(recipe)?;
     let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
     if nodes == 0 || nodes > MOST_NODES {
         return Err((
@@ -82,9 +82,12 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
             Some("say how many with --nodes".to_owned()),
         ));
     }
-    if from_recipe.coming.operator.is_some() && nodes > MOST_OPERATED {
+    if from_recipe.proposed.operator.is_some() && nodes > MOST_OPERATED {
         return Err((
-            format!("in mode `{}` at most {MOST_OPERATED} nodes can be simulated, found {nodes}", from_recipe.coming.settings.mode.name()),
+            format!(
+                "in mode `{}` at most {MOST_OPERATED} nodes can be simulated, found {nodes}",
+                from_recipe.proposed.settings.mode.name()
+            ),
             Some("each pass of NVIDIA's controller looks at every node; say how many with --nodes".to_owned()),
         ));
     }
@@ -127,19 +130,19 @@ impl Arguments {
         }
         match self.output {
             Format::Text => {
-                printer.data(&summary::text(&reports, &subject.from_recipe.coming.settings, subject.nodes));
+                printer.data(&summary::text(&reports, &subject.from_recipe.proposed.settings, subject.nodes));
                 ExitCode::Success
             }
-            Format::Json => printer.json(&summary::json(&reports, &subject.from_recipe.coming.settings, subject.nodes)),
+            Format::Json => printer.json(&summary::json(&reports, &subject.from_recipe.proposed.settings, subject.nodes)),
         }
     }
 
     fn setup(&self, subject: &Subject, seed: u64) -> Setup {
-        let coming = &subject.from_recipe.coming;
+        let proposed = &subject.from_recipe.proposed;
         let fails = |index: &usize| Random::of(seed, "fails", u64::try_from(*index).unwrap_or(0)).percent(self.fail);
         let fault = |index: usize| Scheduled { at: 0, fault: Fault::DriverFails(format!("gpu-{index}"), None) };
         Setup {
-            settings: coming.settings.clone(),
+            settings: proposed.settings.clone(),
             nodes: subject.nodes,
             group_size: 0,
             seed,
@@ -148,13 +151,13 @@ impl Arguments {
             gpus: self.pods.saturating_mul(2).max(8),
             faults: (0..subject.nodes).filter(fails).map(fault).collect(),
             from: "0.1".to_owned(),
-            to: coming.driver.clone().unwrap_or_else(|| "0.2".to_owned()),
+            to: proposed.driver.clone().unwrap_or_else(|| "0.2".to_owned()),
             same_config: false,
             found: None,
             hook_node: None,
             dra: subject.from_recipe.dra,
             tells: false,
-            operator: coming.operator.clone(),
+            operator: proposed.operator.clone(),
             thorough: false,
             mutation: None,
         }

@@ -29,7 +29,7 @@ const LONGEST: u64 = 14 * 24 * 3600;
 
 /// What is to be deployed.
 #[derive(Clone, Debug)]
-pub struct Coming {
+pub struct Proposed {
     /// What the hook goes by.
     pub settings: Settings,
     /// The version of the driver, where it is said.
@@ -59,7 +59,7 @@ pub struct Input<'a> {
     /// The cluster.
     pub sight: &'a Sight,
     /// What comes. `None`: nothing; what is still to be done there.
-    pub coming: Option<&'a Coming>,
+    pub proposed: Option<&'a Proposed>,
     /// The pods on the nodes that need the driver.
     pub pods: &'a [Workload],
     /// Who has which GPUs.
@@ -70,26 +70,26 @@ pub struct Input<'a> {
 
 /// What would happen. `None`: these upgrades are in no model (OFED, or an operator of which it is not known how its controller behaves).
 pub fn plan(input: Input<'_>) -> Option<Plan> {
-    let Input { sight, coming, assumed, .. } = input;
+    let Input { sight, proposed, assumed, .. } = input;
     if sight.settings.driver == Driver::Ofed {
         return None;
     }
-    let live = Coming::of_live(sight);
-    let coming = coming.unwrap_or(&live);
+    let live = Proposed::of_live(sight);
+    let proposed = proposed.unwrap_or(&live);
     let driver = sight.settings.driver;
-    if driver == Driver::Gpu && coming.settings.mode != Mode::Drive && Generation::of(driver, coming.operator.as_deref()).is_none() {
+    if driver == Driver::Gpu && proposed.settings.mode != Mode::Drive && Generation::of(driver, proposed.operator.as_deref()).is_none() {
         return None;
     }
-    let changes = changes(sight, coming);
+    let changes = changes(sight, proposed);
     let measured = measured(&sight.observed, sight.settings.driver);
     let times = times::times(&measured, assumed.driver);
-    let found = fleet::found(input, coming, &changes);
-    let setup = setup(sight, coming, &changes, (times, found), assumed);
+    let found = fleet::found(input, proposed, &changes);
+    let setup = setup(sight, proposed, &changes, (times, found), assumed);
     let reports = runs(&setup, assumed).map(|setup| simulate(&setup)).collect::<Vec<_>>();
-    Some(outcome::plan(input, coming, changes, &measured, &setup, &reports))
+    Some(outcome::plan(input, proposed, changes, &measured, &setup, &reports))
 }
 
-impl Coming {
+impl Proposed {
     /// What is deployed already.
     pub fn of_live(sight: &Sight) -> Self {
         let operator = sight.observed.operator.as_ref();
@@ -103,12 +103,12 @@ impl Coming {
 }
 
 /// The world that is there, with the times that are drawn.
-fn setup(sight: &Sight, coming: &Coming, changes: &change::Changes, (times, found): (Times, Found), assumed: Assumed) -> Setup {
-    let mut settings = coming.settings.clone();
+fn setup(sight: &Sight, proposed: &Proposed, changes: &change::Changes, (times, found): (Times, Found), assumed: Assumed) -> Setup {
+    let mut settings = proposed.settings.clone();
     settings.budget_seconds = settings.budget_seconds.min(LONGEST);
-    if coming.operator.is_some() && !settings.mode.decides() {
+    if proposed.operator.is_some() && !settings.mode.decides() {
         // What NVIDIA's controller goes by is the live object's, as far as nothing else is asked for.
-        settings.upgrade.policy = if coming.chart.is_none() { sight.policy.clone() } else { settings.upgrade.policy };
+        settings.upgrade.policy = if proposed.chart.is_none() { sight.policy.clone() } else { settings.upgrade.policy };
     }
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
     let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
@@ -127,7 +127,7 @@ fn setup(sight: &Sight, coming: &Coming, changes: &change::Changes, (times, foun
         faults: Vec::new(),
         same_config: false,
         hook_node: None,
-        operator: coming.operator.clone(),
+        operator: proposed.operator.clone(),
         tells: false,
         thorough: false,
         mutation: None,

@@ -8,6 +8,7 @@ use gpu_rollout::contract::digest::sha256;
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::preflight::{Coming, PreflightSettings, Waits};
 use gpu_rollout::contract::settings::{DevicePluginSettings, Expected, Fallback, Settings};
+use gpu_rollout::release::values::gpu;
 
 use super::helm::{template, values};
 
@@ -114,7 +115,13 @@ const BEFORE: &str = "rollout: {mode: steer, duties: [preflight, hold]}\n";
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_preflight_is_told_what_the_gpu_operator_is_about_to_make_of_its_daemon_sets() {
-    let coming = |values: &str| settings(&format!("{values}{BEFORE}")).preflight.coming;
+    // The command `plan` reads the values itself: it must find the same in them.
+    let coming = |values: &str| {
+        let told = settings(&format!("{values}{BEFORE}")).preflight.coming;
+        let read: Option<serde_json::Map<_, _>> = gpu_rollout::contract::yaml::from_str(values).unwrap();
+        assert_eq!(gpu::coming(&read.unwrap_or_default()), told, "{values}");
+        told
+    };
     assert_eq!(coming(""), Coming::default(), "no values: what is live stays as it is");
     let defaults = Coming {
         driver: Some(true),

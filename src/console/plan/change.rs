@@ -14,7 +14,7 @@ use crate::rollout::preflight::leaves_evictions;
 use crate::rollout::spec::chart::{is_version, version_of};
 use crate::rollout::spec::driver_daemon_sets;
 
-use super::Coming;
+use super::Proposed;
 
 /// What comes to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -56,12 +56,12 @@ pub struct Changes {
 }
 
 /// Compares.
-pub fn changes(sight: &Sight, coming: &Coming) -> Changes {
+pub fn changes(sight: &Sight, proposed: &Proposed) -> Changes {
     let driver = sight.settings.driver;
     let operands = Operands::new(&sight.observed, driver);
     let daemon_sets = driver_daemon_sets(&sight.observed, driver);
-    let versions = Versions::new(sight, coming, &daemon_sets);
-    let all = versions.changes(sight, coming, &daemon_sets);
+    let versions = Versions::new(sight, proposed, &daemon_sets);
+    let all = versions.changes(sight, proposed, &daemon_sets);
     // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
     let same_driver = all.iter().all(|change| change.of != DRIVER && change.of != CHART);
     let mut steps = BTreeMap::new();
@@ -103,14 +103,14 @@ struct Versions {
 }
 
 impl Versions {
-    fn new(sight: &Sight, coming: &Coming, daemon_sets: &[&DaemonSet]) -> Self {
+    fn new(sight: &Sight, proposed: &Proposed, daemon_sets: &[&DaemonSet]) -> Self {
         let container = sight.settings.driver.traits().container;
         let image =
             daemon_sets.iter().find_map(|daemon_set| daemon_set.images.get(container).or_else(|| daemon_set.images.values().next()));
-        Self { live: image.map(|image| image::version(image)), asked: coming.driver.clone() }
+        Self { live: image.map(|image| image::version(image)), asked: proposed.driver.clone() }
     }
 
-    fn changes(&self, sight: &Sight, coming: &Coming, daemon_sets: &[&DaemonSet]) -> Vec<Change> {
+    fn changes(&self, sight: &Sight, proposed: &Proposed, daemon_sets: &[&DaemonSet]) -> Vec<Change> {
         let mut all = Vec::new();
         if daemon_sets.is_empty() {
             return all;
@@ -122,19 +122,19 @@ impl Versions {
         }
         let operator = sight.observed.operator.as_ref();
         let label = operator.and_then(|operator| operator.chart.as_deref());
-        if let (Some(label), Some(asked)) = (label, &coming.chart)
+        if let (Some(label), Some(asked)) = (label, &proposed.chart)
             && !is_version(label, asked)
         {
-            let from = version_of(label, &coming.settings.component).unwrap_or(label).to_owned();
+            let from = version_of(label, &proposed.settings.component).unwrap_or(label).to_owned();
             all.push(Change { of: CHART, from, to: asked.clone() });
         }
         // In mode `drive` the driver manager's own evictions are switched off in the template.
         let drives = daemon_sets.iter().any(|daemon_set| leaves_evictions(daemon_set));
-        let will = coming.settings.mode == Mode::Drive;
-        if coming.chart.is_some() && drives != will {
+        let will = proposed.settings.mode == Mode::Drive;
+        if proposed.chart.is_some() && drives != will {
             let live = sight.settings.mode;
             let from = if (live == Mode::Drive) == drives { live.name() } else { "another" };
-            all.push(Change { of: MODE, from: from.to_owned(), to: coming.settings.mode.name().to_owned() });
+            all.push(Change { of: MODE, from: from.to_owned(), to: proposed.settings.mode.name().to_owned() });
         }
         all
     }

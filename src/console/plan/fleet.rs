@@ -7,18 +7,18 @@ use crate::rollout::observed::workload::Workload;
 use crate::simulate::found::{Found, FoundNode, FoundPod};
 
 use super::change::{Changes, Step};
-use super::{Coming, Input};
+use super::{Input, Proposed};
 
 /// Kind of the controller whose pods belong to a node.
 const DAEMON_SET: &str = "DaemonSet";
 
 /// The nodes that have a driver, and the pods on them.
-pub(super) fn found(input: Input<'_>, coming: &Coming, changes: &Changes) -> Found {
+pub(super) fn found(input: Input<'_>, proposed: &Proposed, changes: &Changes) -> Found {
     let Input { sight, pods, gpus, assumed, .. } = input;
     let has_driver = |name: &str| changes.steps.get(name).is_some_and(|step| *step != Step::First);
     let pods: Vec<FoundPod> = pods
         .iter()
-        .filter(|pod| has_driver(&pod.node) && !is_operand(pod, input, coming))
+        .filter(|pod| has_driver(&pod.node) && !is_operand(pod, input, proposed))
         .map(|pod| FoundPod::new(pod, takes(pod, gpus.pods.get(&pod.uid).copied()), sight.now))
         .collect();
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
@@ -46,9 +46,9 @@ fn takes(pod: &Workload, named: Option<usize>) -> usize {
 }
 
 /// What the operator and the DRA driver run on every node is part of the model already.
-fn is_operand(pod: &Workload, input: Input<'_>, coming: &Coming) -> bool {
+fn is_operand(pod: &Workload, input: Input<'_>, proposed: &Proposed) -> bool {
     let of_daemon_set = pod.controller.as_ref().is_some_and(|controller| controller.kind == DAEMON_SET);
     let namespaces = &input.sight.observed.dra.namespaces;
     let here = |settings: &crate::contract::settings::Settings| pod.namespace == settings.operator_namespace;
-    of_daemon_set && (here(&input.sight.settings) || here(&coming.settings) || namespaces.contains(&pod.namespace))
+    of_daemon_set && (here(&input.sight.settings) || here(&proposed.settings) || namespaces.contains(&pod.namespace))
 }

@@ -13,7 +13,7 @@ use crate::simulate::setup::Setup;
 
 use super::change::{Change, Changes, Step};
 use super::times::{Measured, Measurements};
-use super::{Coming, Input};
+use super::{Input, Proposed};
 
 /// What would happen.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -131,7 +131,7 @@ pub struct Namespace {
 /// Puts everything together. The first two runs are the quickest and the slowest.
 pub(super) fn plan(
     input: Input<'_>,
-    coming: &Coming,
+    proposed: &Proposed,
     changes: Changes,
     measured: &Measurements,
     setup: &Setup,
@@ -151,7 +151,7 @@ pub(super) fn plan(
     let nodes = nodes(&changes, middle, &pods);
     let waves = waves(middle, &nodes);
     Plan {
-        mode: coming.settings.mode.name(),
+        mode: proposed.settings.mode.name(),
         changes: changes.all,
         total: changes.steps.len(),
         waves,

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Fixed, Row};
 use crate::catalog::lookup;
+use crate::contract::preflight::Coming;
 use crate::contract::settings::Mode;
 use crate::recipe::model::GpuDriver;
 
@@ -25,7 +26,7 @@ pub fn mode(driver: &GpuDriver, values: &Map<String, Value>) -> Mode {
 }
 
 /// What the mode itself sets.
-pub(super) fn fixed(mode: Mode) -> Vec<Fixed> {
+pub(in crate::release) fn fixed(mode: Mode) -> Vec<Fixed> {
     match mode {
         Mode::Observe => Vec::new(),
         Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],
@@ -83,4 +84,24 @@ pub(super) fn rows(driver: &GpuDriver, mode: Mode) -> Vec<Row> {
         row("policy.drain.deleteEmptyDir", "driver.upgradePolicy.drain.deleteEmptyDir", drain.delete_empty_dir.map(Value::Bool));
     }
     rows
+}
+
+/// What a preflight is told of the operator's values, over the chart's defaults: as the hook chart reads them (`gpu-rollout.coming` in its
+/// `_settings.tpl`).
+pub fn coming(values: &Map<String, Value>) -> Coming {
+    // Without a word about the driver, what is live stays as it is.
+    if !values.get("driver").is_some_and(Value::is_object) {
+        return Coming::default();
+    }
+    let flag = |path: &str, default: bool| Some(lookup(values, path).and_then(Value::as_bool).unwrap_or(default));
+    let environment = lookup(values, MANAGER_ENV).and_then(Value::as_array).into_iter().flatten();
+    let pair = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
+    Coming {
+        driver: flag("driver.enabled", true),
+        precompiled: flag("driver.usePrecompiled", false),
+        nvidia_drivers: flag("driver.nvidiaDriverCRD.enabled", false),
+        driver_toolkit: flag("operator.use_ocp_driver_toolkit", false),
+        auto_upgrade: flag(AUTO_UPGRADE, true),
+        manager_environment: Some(environment.filter_map(pair).collect()),
+    }
 }

@@ -19,7 +19,7 @@ pub fn is_rendered(values: &Map<String, Value>) -> bool {
 }
 
 /// What the mode itself sets.
-pub(super) fn fixed(mode: Mode) -> Vec<Fixed> {
+pub(in crate::release) fn fixed(mode: Mode) -> Vec<Fixed> {
     match mode {
         Mode::Observe => Vec::new(),
         Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],

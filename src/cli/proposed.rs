@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::catalog::lookup;
-use crate::console::plan::Coming;
+use crate::console::plan::Proposed;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::policy::Upgrade;
-use crate::contract::preflight::{self, PreflightSettings};
+use crate::contract::preflight::PreflightSettings;
 use crate::contract::settings::{DraSettings, Expected, Mode, Settings};
 use crate::contract::{names, settings};
 use crate::recipe::model::Recipe;
@@ -19,7 +19,7 @@ use crate::rollout::vendor::generation::Generation;
 /// What comes with a recipe.
 pub(super) struct FromRecipe {
     /// The operator and its hook.
-    pub(super) coming: Coming,
+    pub(super) proposed: Proposed,
     /// There is a DRA driver.
     pub(super) dra: bool,
 }
@@ -48,7 +48,7 @@ fn operator(mode: Mode, version: &str, values: &Map<String, Value>, upgrade: &mu
 ///
 /// # Errors
 /// What there is not to be predicted, and what to do.
-pub(super) fn coming(recipe: &Recipe) -> Result<FromRecipe, (String, Option<String>)> {
+pub(super) fn proposed(recipe: &Recipe) -> Result<FromRecipe, (String, Option<String>)> {
     let planned = plan(recipe, &Embedded, &Options::default()).map_err(|error| (error.to_string(), error.hint()))?;
     let hook = planned.releases.iter().find_map(|release| match &release.kind {
         Kind::Hook(hook) if hook.component == names::OPERATOR_DEPLOYMENT && hook.duties.contains(&Duty::Settle) => Some(hook),
@@ -102,23 +102,8 @@ pub(super) fn coming(recipe: &Recipe) -> Result<FromRecipe, (String, Option<Stri
         },
         device_plugin: settings::DevicePluginSettings::default(),
         expected: Expected::default(),
-        preflight: PreflightSettings { coming: of_values(&values), waits: None, strictness: rollout.gpu_driver.preflight.clone() },
+        preflight: PreflightSettings { coming: gpu::coming(&values), waits: None, strictness: rollout.gpu_driver.preflight.clone() },
     };
-    let coming = Coming { settings, driver: rollout.gpu_driver.version.clone(), chart: Some(hook.version.clone()), operator };
-    Ok(FromRecipe { coming, dra })
-}
-
-/// What a preflight is told of the operator's values: as the hook chart reads them (`gpu-rollout.coming` in its `_settings.tpl`), over the chart's defaults.
-fn of_values(values: &Map<String, Value>) -> preflight::Coming {
-    let flag = |path: &str, default: bool| Some(lookup(values, path).and_then(Value::as_bool).unwrap_or(default));
-    let environment = lookup(values, "driver.manager.env").and_then(Value::as_array).into_iter().flatten();
-    let pair = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
-    preflight::Coming {
-        driver: flag("driver.enabled", true),
-        precompiled: flag("driver.usePrecompiled", false),
-        nvidia_drivers: flag("driver.nvidiaDriverCRD.enabled", false),
-        driver_toolkit: flag("operator.use_ocp_driver_toolkit", false),
-        auto_upgrade: flag(gpu::AUTO_UPGRADE, true),
-        manager_environment: Some(environment.filter_map(pair).collect()),
-    }
+    let proposed = Proposed { settings, driver: rollout.gpu_driver.version.clone(), chart: Some(hook.version.clone()), operator };
+    Ok(FromRecipe { proposed, dra })
 }
