@@ -153,6 +153,8 @@ fn api_server_arguments(directory: &Path, certificates: &Path, port: u16, etcd_p
         "--enable-admission-plugins=NodeRestriction,PodSecurity".into(),
         "--service-cluster-ip-range=10.96.0.0/24".into(),
         "--allow-privileged=true".into(),
+        // Nobody resolves the names of nodes here.
+        "--kubelet-preferred-address-types=InternalIP".into(),
         format!("--audit-policy-file={}", directory.join("audit_policy.yaml").display()),
         format!("--audit-log-path={}", directory.join("audit.log").display()),
     ]

@@ -4,6 +4,7 @@
 //! What a kubelet would refuse, or what is not built here, is refused with the reason in the pod's status.
 
 mod image;
+mod log_server;
 mod node;
 mod pod_worker;
 mod sandbox;
@@ -54,8 +55,12 @@ impl NodeAgent {
     /// Registers the node, and starts to run the pods that are bound to it.
     pub(crate) async fn start(directory: &Path, control_plane: &ControlPlane, node: &str) -> Result<Self> {
         let shared = Shared::new(directory, control_plane, node, None)?;
-        node::register(&shared).await.with_context(|| format!("registering {node}"))?;
-        let task = tokio::task::spawn_local(run(Arc::clone(&shared)));
+        let ((listener, port), acceptor) = (log_server::listen().await?, log_server::acceptor()?);
+        node::register(&shared, port).await.with_context(|| format!("registering {node}"))?;
+        let served = Arc::clone(&shared);
+        let task = tokio::task::spawn_local(async move {
+            tokio::join!(run(Arc::clone(&served)), log_server::serve(served, listener, acceptor));
+        });
         Ok(Self { shared, task })
     }
 

@@ -128,9 +128,12 @@ async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
     ] {
         ensure!(names.contains(wanted), "{wanted} is missing:\n{list}");
     }
-    // No kubelet here serves logs: what is missing is named.
+    let log = names.iter().find(|name| name.starts_with("logs/gpu-operator/gpu-rollout-")).with_context(|| format!("no log:\n{list}"))?;
+    let log = std::fs::read_to_string(directory.join(log))?;
+    ensure!(log.lines().count() > 1 && log.lines().all(|line| line.starts_with("20")), "its lines, each with its time\n{log}");
+    // kwok's nodes serve none: what is missing is named.
     let readme = std::fs::read_to_string(directory.join("README.txt"))?;
-    ensure!(readme.contains("\n  log of gpu-operator/gpu-rollout-"), "{readme}");
+    ensure!(readme.contains("\n  log of gpu-operator/gpu-operator-"), "{readme}");
     ensure!(names.iter().any(|name| name.starts_with("objects/pods/gpu-operator/gpu-rollout-")), "no pod of the hook:\n{list}");
     ensure!(!names.iter().any(|name| name.starts_with(&format!("objects/pods/{NAMESPACE}/"))), "pods of workloads:\n{list}");
     let whole = console.types(&format!("grep -r {SECRET} {} | head", directory.display())).await?;

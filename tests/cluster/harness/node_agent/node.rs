@@ -15,8 +15,8 @@ use super::Shared;
 /// As the kubelet has it: 40 s long, renewed every 10 s.
 const LEASE_SECONDS: u64 = 40;
 
-/// Creates the Node, Ready, and its first Lease.
-pub(super) async fn register(shared: &Shared) -> Result<()> {
+/// Creates the Node, Ready, and its first Lease. `port`: where it serves logs.
+pub(super) async fn register(shared: &Shared, port: u16) -> Result<()> {
     renew_lease(shared).await?;
     let now = jiff::Timestamp::now().to_string();
     let condition = |kind: &str, status: &str, reason: &str| {
@@ -34,6 +34,7 @@ pub(super) async fn register(shared: &Shared) -> Result<()> {
             "capacity": resources,
             "allocatable": resources,
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": shared.node}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
             "conditions": [
                 condition("Ready", "True", "KubeletReady"),
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
