@@ -18,4 +18,3 @@ pub mod since;
 pub mod status;
 pub mod subject;
 pub mod support;
-pub mod written;

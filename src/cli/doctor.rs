@@ -6,46 +6,27 @@ use std::fmt::Write;
 use clap::Args;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::advice;
 use super::cluster::{self, Cluster, ClusterOptions};
 use super::format::Format;
 use super::printer::Printer;
 use super::table::push_wrapped;
-use crate::catalog;
 use crate::cluster::access::missing_rights_of;
 use crate::cluster::call::CallError;
-use crate::cluster::client::server_version;
-use crate::cluster::helm::{Releases, releases};
 use crate::console::doctor::{Ailment, Severity, examine};
 use crate::console::look::{LookError, Sight};
 use crate::console::remedy::Remedy;
 use crate::console::status::status;
-use crate::console::written::{Component, recipe, rollout};
-use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
-use crate::contract::settings::Settings;
-use crate::contract::yaml;
-use crate::recipe::load::load;
-use crate::recipe::read::{ReadError, Reader};
-use crate::rollout::spec::chart::version_of;
-use crate::text::diagnostic::{self, Diagnostics};
+use crate::recipe::model;
+use crate::text::diagnostic;
 use crate::text::lint::Lint;
 
-/// What is said of a recipe and matters to a cluster in which it is deployed already. The others are about how a bundle would be made.
-const LINTS: [Lint; 11] = [
-    Lint::UnknownKey,
-    Lint::WrongType,
-    Lint::UnknownWord,
-    Lint::NoEffect,
-    Lint::TwoDevicePlugins,
-    Lint::PluginBesideDra,
-    Lint::RunsTwice,
-    Lint::DriverCrd,
-    Lint::DriverRoot,
-    Lint::GpuOverride,
-    Lint::Incompatible,
-];
+mod deployed;
+
+use deployed::{LINTS, held_to_rules, look, lost, written};
 
 /// Arguments of `gpu-rollout doctor`.
 #[derive(Debug, Args)]
@@ -103,12 +84,16 @@ impl Arguments {
         cluster::run(&cluster, printer, async |found, printer| {
             let sights = found.look().await?;
             let mut notes: Vec<String> = found.notes().to_vec();
-            let components = components(&found, &sights, cluster.namespace(), &mut notes).await?;
-            let written = written(&found, &sights, &components, &mut notes).await?;
+            let deployed = look(&found, &sights, cluster.namespace(), &mut notes).await?;
+            let written = written(&found, &sights, &deployed, &mut notes).await?;
             if recipe {
+                notes.extend(found.hooks().filter_map(lost));
+                for note in &notes {
+                    printer.note(&format!("note: {note}"));
+                }
                 return Ok(printer.yaml(&written));
             }
-            let document = document(&found, &sights, components, &written, notes).await?;
+            let document = document(&found, &sights, deployed.components, &written, notes).await?;
             let ill = document.ailments.iter().any(|ailment| ailment.severity == Severity::Problem);
             let code = match output {
                 Format::Json => printer.json(&document),
@@ -122,100 +107,11 @@ impl Arguments {
     }
 }
 
-/// The components of the catalog that are deployed: by their Helm releases, or, where those may not be read, by what objects tell of their chart.
-async fn components(
-    found: &Cluster,
-    sights: &[Sight],
-    namespace: Option<&str>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Component>, LookError> {
-    let releases = match releases(found.client(), namespace).await {
-        Ok(Releases { deployed, unreadable }) => {
-            notes.extend(unreadable.iter().map(|name| format!("the release {name} is kept in a way that cannot be read")));
-            deployed
-        }
-        Err(CallError::Forbidden(message)) => {
-            notes.push(format!("Helm's releases could not be read, so that values are not looked at: {message}"));
-            Vec::new()
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let mut all: Vec<Component> = Vec::new();
-    for name in catalog::component_names() {
-        let is_its = |chart: &str, version: &str| catalog::component(name).is_some_and(|entry| entry.chart_in(version) == chart);
-        let release = releases.iter().find(|release| is_its(&release.chart, &release.version));
-        all.extend(release.map(|release| Component::of_release(name, release)));
-    }
-    for sight in sights {
-        let settings = &sight.settings;
-        let operator = sight.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
-        let chart = operator.and_then(|operator| Some(version_of(operator.chart.as_ref()?, &settings.component)?.to_owned()));
-        all.extend(chart.map(|version| Component {
-            name: settings.component.clone(),
-            version,
-            namespace: settings.operator_namespace.clone(),
-            values: None,
-        }));
-    }
-    Ok(all)
-}
-
-/// What is deployed as a recipe.
-async fn written(
-    found: &Cluster,
-    sights: &[Sight],
-    components: &[Component],
-    notes: &mut Vec<String>,
-) -> Result<serde_json::Value, LookError> {
-    let kubernetes = match server_version(found.client()).await {
-        Ok(version) => Some(version),
-        Err(error) => {
-            notes.push(format!("the server does not say which version it is: {error}"));
-            None
-        }
-    };
-    let gpu = sights.iter().find(|sight| sight.settings.driver == Driver::Gpu);
-    let fleet = gpu.map_or(0, |sight| status(sight).totals.nodes);
-    // Of a component that is not in the recipe nothing may be said.
-    let deployed = |settings: &&Settings| components.iter().any(|one| one.name == settings.driver.traits().component);
-    let hooks: Vec<_> = found.hooks().filter(deployed).collect();
-    Ok(recipe(components, kubernetes.as_deref(), fleet, &rollout(&hooks)))
-}
-
-/// The recipe on standard input is this one.
-struct Written(String);
-
-impl Reader for Written {
-    fn file(&mut self, _: &str) -> Result<String, ReadError> {
-        Err(ReadError::Missing)
-    }
-
-    fn standard_input(&mut self) -> Result<String, ReadError> {
-        Ok(self.0.clone())
-    }
-}
-
-/// What a recipe's rules say to what is deployed.
-fn held_to_rules(written: &serde_json::Value, notes: &mut Vec<String>) -> Diagnostics {
-    // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
-    let text = yaml::to_string(written).unwrap_or_default();
-    let Diagnostics { sources, list } = match load("-", &[], &mut Written(text)) {
-        Ok(loaded) => loaded.warnings,
-        Err(findings) => findings,
-    };
-    // What cannot even be read as a recipe comes to no rule: that is not the same as nothing to find.
-    let unread = list.iter().find(|finding| finding.severity == diagnostic::Severity::Error && finding.lint.is_none());
-    notes.extend(
-        unread.map(|finding| format!("not everything that is deployed could be held to the rules of recipes: {}", finding.message)),
-    );
-    Diagnostics { sources, list: list.into_iter().filter(|finding| finding.lint.is_some_and(|lint| LINTS.contains(&lint))).collect() }
-}
-
 async fn document(
     found: &Cluster,
     sights: &[Sight],
-    components: Vec<Component>,
-    written: &serde_json::Value,
+    components: Vec<model::Component>,
+    written: &Value,
     mut notes: Vec<String>,
 ) -> Result<Document, LookError> {
     let mut ailments: Vec<Ailment> = sights.iter().flat_map(|sight| examine(sight, &status(sight))).collect();
@@ -246,7 +142,11 @@ async fn document(
         Ailment::new(name, severity, Vec::new(), finding.message.to_string(), Remedy::words(finding.hints.join("; ")))
     }));
     ailments.sort_by_key(|ailment| ailment.severity);
-    let shown = |one: Component| Shown { name: one.name, version: one.version, namespace: one.namespace };
+    let shown = |one: model::Component| Shown {
+        name: one.name,
+        version: one.version.unwrap_or_default(),
+        namespace: one.namespace.unwrap_or_default(),
+    };
     Ok(Document { components: components.into_iter().map(shown).collect(), ailments, notes, drawn })
 }
 

@@ -71,6 +71,18 @@ pub fn from_config(mut config: Config) -> Result<Client, ClientError> {
     Ok(Client::try_from(config)?)
 }
 
+/// The API group of OpenShift's security context constraints, which decide about a pod's user there.
+const OPENSHIFT_GROUP: &str = "security.openshift.io";
+
+/// Whether this is OpenShift, by what its API has. Every authenticated user may ask (`system:discovery`).
+///
+/// # Errors
+/// The call failed.
+pub async fn is_openshift(client: &Client) -> Result<bool, CallError> {
+    let served = call(client.list_api_groups()).await?;
+    Ok(served.groups.iter().any(|group| group.name == OPENSHIFT_GROUP))
+}
+
 /// The server's version as `major.minor`. Every authenticated user may ask (`system:public-info-viewer`).
 ///
 /// # Errors

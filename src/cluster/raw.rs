@@ -1,9 +1,9 @@
 //! Objects and logs as the server gives them, for people to read. Nothing is decided by them.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::LogParams;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::call::{CallError, call};
 use super::follow::Selection;
@@ -28,6 +28,27 @@ impl Kind {
         let scope = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
         format!("{root}/{}{scope}/{}", self.api_version, self.plural)
     }
+}
+
+/// The spec of a cluster-wide object; `None`: it is not there, or its kind is not. RBAC: `list` on it.
+///
+/// # Errors
+/// The call failed.
+pub async fn spec(
+    client: &Client,
+    (group, version): (&str, &str),
+    kind: &str,
+    name: &str,
+) -> Result<Option<Map<String, Value>>, CallError> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    // Whoever may watch it may list it, and need not have the right to `get` it.
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = match call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await {
+        Ok(found) => found,
+        Err(CallError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(found.items.into_iter().next().and_then(|object| object.data.get("spec")?.as_object().cloned()))
 }
 
 /// All objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.

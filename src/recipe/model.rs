@@ -238,6 +238,24 @@ pub struct Component {
     pub enabled: bool,
 }
 
+impl Component {
+    /// A component of which nothing but its name is said.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: None,
+            namespace: None,
+            chart: None,
+            after: Vec::new(),
+            values: Map::new(),
+            custom_resources: Map::new(),
+            node_scheduling: NodeScheduling::default(),
+            device_plugin_config: None,
+            enabled: true,
+        }
+    }
+}
+
 /// A chart that is not in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -10,7 +10,7 @@ pub const NETWORK_OPERATOR: &str = "network-operator";
 /// The custom resource that it works from.
 pub const POLICY_KIND: &str = "NicClusterPolicy";
 /// The keys of `ofedDriver.upgradePolicy` that the recipe's policy is mapped into. (Not `autoUpgrade`: a recipe may set it.)
-const POLICY: [&str; 4] = ["maxParallelUpgrades", "waitForCompletion", "drain", "safeLoad"];
+pub const POLICY: [&str; 4] = ["maxParallelUpgrades", "waitForCompletion", "drain", "safeLoad"];
 
 /// Checks the OFED driver's part of `rollout` against the network operator.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
@@ -65,10 +65,14 @@ fn resource(subject: &Subject<'_>, operator: &Known<'_>, place: &[&str], finding
 }
 
 /// `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`, `sha256:…`
+pub fn is_version(version: &str) -> bool {
+    let is_tag = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && version.contains('.');
+    is_tag || version.strip_prefix("sha256:").is_some_and(|digest| digest.len() == 64)
+}
+
 fn version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(version) = subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref()) else { return };
-    let is_tag = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && version.contains('.');
-    if !is_tag && version.strip_prefix("sha256:").is_none_or(|digest| digest.len() != 64) {
+    if !is_version(version) {
         findings.push(
             Diagnostic::error(format!("`{version}` is no version of the OFED driver"))
                 .at(subject.place(&["rollout", "ofedDriver", "version"]))

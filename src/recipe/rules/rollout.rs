@@ -11,7 +11,7 @@ use crate::text::path::Path;
 const LONGEST_SECONDS: u64 = 24 * 3600;
 /// The keys of the chart's `driver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not
 /// `autoUpgrade`: the mode decides about it, and `observe` leaves it to the recipe.)
-const POLICY: [(&str, &str); 5] = [
+pub const POLICY: [(&str, &str); 5] = [
     ("maxParallelUpgrades", "maxParallelUpgrades"),
     ("maxUnavailable", "maxUnavailable"),
     ("waitForCompletion", "waitForCompletion"),
@@ -55,13 +55,17 @@ fn times(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`
-fn driver_version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
+/// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`. (Not the branch of precompiled drivers, `580`: that may stand in values.)
+pub fn is_version(version: &str) -> bool {
     let known = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         && version.starts_with(|first: char| first.is_ascii_digit())
         && version.contains('.');
-    if !known && version.strip_prefix("sha256:").is_none_or(|digest| digest.len() != 64) {
+    known || version.strip_prefix("sha256:").is_some_and(|digest| digest.len() == 64)
+}
+
+fn driver_version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
+    if !is_version(version) {
         findings.push(
             Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
                 .at(subject.place(&["rollout", "gpuDriver", "version"]))

@@ -321,8 +321,15 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
         .await?;
         let after = ailments(&console).await?;
         ensure!(["stale-plugins", "skipped-nodes", "idle-cordons"].iter().all(|check| !after.contains_key(*check)), "{after:#?}");
-        let recipe = console.types("gpu-rollout doctor --recipe").await?;
-        ensure!(recipe.contains(NEW.chart) && recipe.contains("nvidia-dra-driver-gpu"), "{recipe}");
+        // What is deployed, as a recipe: without the typing error it can be rendered as it is.
+        let folder = tempfile::tempdir()?;
+        let typed = format!("cd {} && gpu-rollout doctor --recipe > deployed.yaml", folder.path().display());
+        console.types(&typed).await?;
+        let recipe = std::fs::read_to_string(folder.path().join("deployed.yaml"))?;
+        ensure!(recipe.contains(NEW.chart) && recipe.contains("nvidia-dra-driver-gpu") && recipe.contains("maxUnavailable: 50%"), "{recipe}");
+        std::fs::write(folder.path().join("deployed.yaml"), recipe.replace("usePrecompild", "usePrecompiled"))?;
+        let typed = format!("cd {} && gpu-rollout bundle render -r deployed.yaml -d helm -o bundle", folder.path().display());
+        console.types(&typed).await?;
         Ok(())
     })
     .await

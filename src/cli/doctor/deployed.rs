@@ -1,0 +1,169 @@
+//! What is deployed, as `doctor` reads it: the components of the catalog, written down as a recipe and held to the rules of recipes.
+
+use serde_json::{Map, Value};
+
+use crate::catalog::{self, lookup};
+use crate::cli::cluster::Cluster;
+use crate::cluster::call::CallError;
+use crate::cluster::client::{is_openshift, server_version};
+use crate::cluster::helm::{Deployed, Releases, releases};
+use crate::cluster::raw::spec;
+use crate::console::look::{LookError, Sight};
+use crate::console::status::status;
+use crate::contract::driver::Driver;
+use crate::contract::names;
+use crate::contract::settings::Settings;
+use crate::contract::yaml;
+use crate::recipe::load::load;
+use crate::recipe::model;
+use crate::recipe::read::{ReadError, Reader};
+use crate::release::{Embedded, deployed};
+use crate::rollout::spec::chart::version_of;
+use crate::text::diagnostic::{self, Diagnostics};
+use crate::text::lint::Lint;
+
+/// What is said of a recipe and matters to a cluster in which it is deployed already. The others are about how a bundle would be made.
+pub(super) const LINTS: [Lint; 11] = [
+    Lint::UnknownKey,
+    Lint::WrongType,
+    Lint::UnknownWord,
+    Lint::NoEffect,
+    Lint::TwoDevicePlugins,
+    Lint::PluginBesideDra,
+    Lint::RunsTwice,
+    Lint::DriverCrd,
+    Lint::DriverRoot,
+    Lint::GpuOverride,
+    Lint::Incompatible,
+];
+
+/// What was found.
+pub(super) struct Found {
+    /// The components of the catalog.
+    pub(super) components: Vec<model::Component>,
+    /// What the hooks' releases say of monitoring.
+    metrics: model::Metrics,
+}
+
+/// The components of the catalog that are deployed: by their Helm releases, or, where those may not be read, by what objects tell of their chart.
+pub(super) async fn look(found: &Cluster, sights: &[Sight], namespace: Option<&str>, notes: &mut Vec<String>) -> Result<Found, LookError> {
+    let releases = match releases(found.client(), namespace).await {
+        Ok(Releases { deployed, unreadable }) => {
+            notes.extend(unreadable.iter().map(|name| format!("the release {name} is kept in a way that cannot be read")));
+            deployed
+        }
+        Err(CallError::Forbidden(message)) => {
+            notes.push(format!("Helm's releases could not be read, so that values are not looked at: {message}"));
+            Vec::new()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut all: Vec<model::Component> = Vec::new();
+    for name in catalog::component_names() {
+        let is_its = |chart: &str, version: &str| catalog::component(name).is_some_and(|entry| entry.chart_in(version) == chart);
+        let release = releases.iter().find(|release| is_its(&release.chart, &release.version));
+        all.extend(release.map(|release| component(name, &release.version, &release.namespace, release.values.clone())));
+    }
+    for sight in sights {
+        let settings = &sight.settings;
+        let operator = sight.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
+        let version = operator.and_then(|operator| version_of(operator.chart.as_ref()?, &settings.component));
+        all.extend(version.map(|version| component(&settings.component, version, &settings.operator_namespace, Map::new())));
+    }
+    for component in &mut all {
+        custom_resources(found, component).await?;
+    }
+    Ok(Found { components: all, metrics: monitored(&releases) })
+}
+
+/// What the hooks' releases say of monitoring. Only one of a bundle has the dashboard.
+fn monitored(releases: &[Deployed]) -> model::Metrics {
+    let ours = releases.iter().filter(|release| release.chart == names::PROGRAM);
+    let said = ours.filter_map(|release| lookup(&release.values, "rollout.metrics").cloned());
+    // What an older chart called otherwise is left out.
+    let mut said: Vec<model::Metrics> = said.filter_map(|said| serde_json::from_value(said).ok()).collect();
+    let chosen = said.iter().position(|metrics| metrics.dashboard.enabled).or_else(|| said.iter().position(|metrics| metrics.enabled));
+    chosen.map(|chosen| said.swap_remove(chosen)).unwrap_or_default()
+}
+
+/// What deploying the recipe would change, because recipes have no word for it.
+pub(super) fn lost(settings: &Settings) -> Option<String> {
+    let hook = format!("the hook {}/{}", settings.namespace, settings.release);
+    if !settings.driver.has_operator() {
+        return Some(format!("not in the recipe: {hook}, which rolls out a DaemonSet that no component brings"));
+    }
+    let keys: Vec<String> = deployed::wordless(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
+    (!keys.is_empty()).then(|| format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", ")))
+}
+
+fn component(name: &str, version: &str, namespace: &str, values: Map<String, Value>) -> model::Component {
+    model::Component { version: Some(version.to_owned()), namespace: Some(namespace.to_owned()), values, ..model::Component::named(name) }
+}
+
+/// Reads what the component's operator works from and its chart does not bring.
+async fn custom_resources(found: &Cluster, component: &mut model::Component) -> Result<(), LookError> {
+    let version = component.version.as_deref().unwrap_or_default();
+    let known = catalog::component(&component.name).map(|entry| &entry.like(version).custom_resources);
+    for resource in known.into_iter().flatten() {
+        let Some(group_version) = resource.api_version.split_once('/') else { continue };
+        if let Some(spec) = spec(found.client(), group_version, &resource.kind, &resource.name).await? {
+            component.custom_resources.insert(resource.kind.clone(), Value::Object(spec));
+        }
+    }
+    Ok(())
+}
+
+/// What is deployed as a recipe.
+pub(super) async fn written(found: &Cluster, sights: &[Sight], deployed: &Found, notes: &mut Vec<String>) -> Result<Value, LookError> {
+    let kubernetes = match server_version(found.client()).await {
+        Ok(version) => Some(format!("={version}")),
+        Err(error) => {
+            notes.push(format!("the server does not say which version it is: {error}"));
+            None
+        }
+    };
+    let platform = match is_openshift(found.client()).await {
+        Ok(true) => model::Platform::Openshift,
+        Ok(false) => model::Platform::Kubernetes,
+        Err(error) => {
+            notes.push(format!("the server does not say whether it is OpenShift: {error}"));
+            model::Platform::Kubernetes
+        }
+    };
+    let gpu = sights.iter().find(|sight| sight.settings.driver == Driver::Gpu);
+    let fleet = gpu.map_or(0, |sight| status(sight).totals.nodes);
+    let cluster = model::Cluster { gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1), platform, kubernetes };
+    let hooks: Vec<&Settings> = found.hooks().collect();
+    let Found { components, metrics } = deployed;
+    let all = deployed::Deployed { cluster, components: components.clone(), hooks: &hooks, metrics: metrics.clone() };
+    Ok(deployed::brief(&deployed::recipe(all, &Embedded)))
+}
+
+/// The recipe on standard input is this one.
+struct Written(String);
+
+impl Reader for Written {
+    fn file(&mut self, _: &str) -> Result<String, ReadError> {
+        Err(ReadError::Missing)
+    }
+
+    fn standard_input(&mut self) -> Result<String, ReadError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// What a recipe's rules say to what is deployed.
+pub(super) fn held_to_rules(written: &Value, notes: &mut Vec<String>) -> Diagnostics {
+    // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
+    let text = yaml::to_string(written).unwrap_or_default();
+    let Diagnostics { sources, list } = match load("-", &[], &mut Written(text)) {
+        Ok(loaded) => loaded.warnings,
+        Err(findings) => findings,
+    };
+    // What cannot even be read as a recipe comes to no rule: that is not the same as nothing to find.
+    let unread = list.iter().find(|finding| finding.severity == diagnostic::Severity::Error && finding.lint.is_none());
+    notes.extend(
+        unread.map(|finding| format!("not everything that is deployed could be held to the rules of recipes: {}", finding.message)),
+    );
+    Diagnostics { sources, list: list.into_iter().filter(|finding| finding.lint.is_some_and(|lint| LINTS.contains(&lint))).collect() }
+}
