@@ -69,9 +69,10 @@ impl Worker {
             Ok(sandbox) => sandbox,
             Err(refusal) => return status::waiting(&self.pod, &refusal),
         };
-        self.report(status::running(&self.pod, &sandbox)).await;
         let key = format!("{}/{}", self.pod.namespace().unwrap_or_default(), self.pod.name_any());
+        // Before it is told of: whoever sees it run may send it a signal at once.
         self.shared.running().insert(key.clone(), sandbox.process());
+        self.report(status::running(&self.pod, &sandbox)).await;
         let code = tokio::select! {
             code = sandbox.exited() => code,
             asked = asked_for(deletion) => sandbox.stop(asked.map_or(Duration::ZERO, |asked| asked.grace)).await,
