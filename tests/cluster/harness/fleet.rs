@@ -80,7 +80,9 @@ impl Stack {
         self.await_policy("ready").await?;
         if dra {
             // After the operator, as in a bundle: what starts in the same second as its node's driver or toolkit counts as stale.
-            self.deploy("nvidia-dra-driver-gpu", "25.12.0", DRA_NAMESPACE, &json!({"nvidiaDriverRoot": "/run/nvidia/driver"})).await?;
+            // NVIDIA's chart publishes no GPUs without the second of them.
+            let values = json!({"nvidiaDriverRoot": "/run/nvidia/driver", "gpuResourcesEnabledOverride": true});
+            self.deploy("nvidia-dra-driver-gpu", "25.12.0", DRA_NAMESPACE, &values).await?;
             until("every plugin to serve", LIMIT, async || {
                 let served = self.served().await?;
                 Ok(nodes.iter().all(|node| served.get(node) == Some(&published(OLD.driver))).then_some(()))

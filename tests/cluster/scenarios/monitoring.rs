@@ -178,7 +178,10 @@ async fn a_run_is_seen_in_numbers_while_it_goes_on_and_in_an_archive_when_it_is_
             .filter_map(|stage| value(&text, "gpu_rollout_nodes", &format!("stage=\"{stage}\"")))
             .sum();
         ensure!((all - 4.0).abs() < 0.1, "{text}");
-        ensure!(value(&text, "gpu_rollout_slots_limit", "release=\"gpu-rollout\",driver=\"gpu\"") == Some(1.0), "{text}");
+        ensure!(
+            value(&text, "gpu_rollout_slots_limit", "namespace=\"gpu-operator\",release=\"gpu-rollout\",driver=\"gpu\"") == Some(1.0),
+            "{text}"
+        );
         ensure!(value(&text, "gpu_rollout_lease_held", "") == Some(1.0) && value(&text, "gpu_rollout_in_step", "") == Some(1.0), "{text}");
         ensure!(value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some(), "{text}");
         ensure!(scraped(port).await.is_none(), "the port is given back with the pod");
