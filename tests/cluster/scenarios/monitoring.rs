@@ -162,11 +162,12 @@ async fn a_run_is_seen_in_numbers_while_it_goes_on_and_in_an_archive_when_it_is_
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
 
         let watching = async {
-            until("a node in progress and one that is done", LIMIT, async || {
+            until("a node in progress, one that is done, and an eviction", LIMIT, async || {
                 let text = scraped(port).await.context("nobody listens")?;
                 let busy = value(&text, "gpu_rollout_nodes", "stage=\"in-progress\"") >= Some(1.0);
                 let done = value(&text, "gpu_rollout_nodes", "stage=\"done\"") >= Some(1.0);
-                Ok((busy && done).then_some(text))
+                let evicted = value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some();
+                Ok((busy && done && evicted).then_some(text))
             })
             .await
         };
@@ -183,7 +184,6 @@ async fn a_run_is_seen_in_numbers_while_it_goes_on_and_in_an_archive_when_it_is_
             "{text}"
         );
         ensure!(value(&text, "gpu_rollout_lease_held", "") == Some(1.0) && value(&text, "gpu_rollout_in_step", "") == Some(1.0), "{text}");
-        ensure!(value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some(), "{text}");
         ensure!(scraped(port).await.is_none(), "the port is given back with the pod");
 
         ensure!(!said.success, "gpu-3 fails\n{said:?}");
