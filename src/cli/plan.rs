@@ -12,6 +12,7 @@ use super::printer::Printer;
 use super::proposed::proposed;
 use super::range::Range;
 use super::recipe::{Overrides, load_recipe};
+use super::runs;
 use crate::bundle::info::{INFO, RECIPE};
 use crate::console::look::LookError;
 use crate::console::plan::{Assumed, Input, Plan, Proposed, Step, plan};
@@ -21,6 +22,7 @@ use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::Settings;
 use crate::rollout::preflight::{Finding, may_begin};
+use crate::simulate::simulate;
 
 mod text;
 
@@ -157,7 +159,7 @@ async fn run(
         let looked = pods(found.client(), &sight).await?;
         let proposed = proposed.filter(|_| gpu);
         let input = Input { sight: &sight, proposed, pods: &looked.pods, gpus: &looked.gpus, assumed };
-        let Some(plan) = plan(input) else {
+        let Some(plan) = plan(input, |setups| runs::all(setups, simulate, printer)) else {
             printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", subject.title()));
             continue;
         };

@@ -1,6 +1,6 @@
 //! All output of the command line: standard output is data, standard error is for people.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -13,6 +13,10 @@ pub struct Printer {
     /// Standard output as it is; `None`: `output` is.
     binary: Option<Box<dyn Write>>,
     errors: Box<dyn Write>,
+    /// Standard error is a terminal: what is under way is shown there.
+    terminal: bool,
+    /// Characters of the line that says what is under way.
+    progress: usize,
     broken: bool,
     lost: Option<io::Error>,
 }
@@ -24,6 +28,8 @@ impl Printer {
             output: Box::new(anstream::stdout()),
             binary: Some(Box::new(io::stdout())),
             errors: Box::new(anstream::stderr()),
+            terminal: io::stderr().is_terminal(),
+            progress: 0,
             broken: false,
             lost: None,
         }
@@ -31,11 +37,12 @@ impl Printer {
 
     /// Any two streams.
     pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
-        Self { output, binary: None, errors, broken: false, lost: None }
+        Self { output, binary: None, errors, terminal: false, progress: 0, broken: false, lost: None }
     }
 
     /// Writes data. A reader that went away (`| head`) is no error: the rest is dropped.
     pub fn data(&mut self, text: &str) {
+        self.end_progress();
         if !self.broken {
             let written = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
             self.keep(written);
@@ -92,8 +99,27 @@ impl Printer {
         }
     }
 
+    /// Shows on a terminal how far something is, in the place of what was shown before. In a log there is nothing of it.
+    pub fn progress(&mut self, text: &str) {
+        if self.terminal {
+            self.end_progress();
+            self.ask(text);
+            self.progress = text.chars().count();
+        }
+    }
+
+    /// Takes that away again.
+    pub fn end_progress(&mut self) {
+        if self.progress > 0 {
+            // Blanks, which every terminal knows.
+            let blank = " ".repeat(std::mem::take(&mut self.progress));
+            self.ask(&format!("\r{blank}\r"));
+        }
+    }
+
     /// Writes a line for people. There is nobody left to tell when standard error fails, so that is not reported.
     pub fn note(&mut self, text: &str) {
+        self.end_progress();
         // See above: the only place to report a failing standard error is standard error.
         let _ = writeln!(self.errors, "{text}");
     }
@@ -110,5 +136,43 @@ impl Printer {
         if let Some(hint) = hint {
             self.note(&format!("hint: {hint}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::Printer;
+
+    struct Kept(Sender<Vec<u8>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What people see of a long work and a note.
+    fn told(terminal: bool) -> String {
+        let (sender, bytes) = channel();
+        let mut printer = Printer { terminal, ..Printer::new(Box::new(io::sink()), Box::new(Kept(sender))) };
+        printer.progress("9 of 10 runs");
+        printer.progress("all");
+        printer.note("a note");
+        drop(printer);
+        String::from_utf8_lossy(&bytes.iter().flatten().collect::<Vec<_>>()).into_owned()
+    }
+
+    #[test]
+    fn progress_stands_alone_in_its_line_and_only_on_a_terminal() {
+        assert_eq!(told(true), "9 of 10 runs\r            \rall\r   \ra note\n");
+        assert_eq!(told(false), "a note\n");
     }
 }

@@ -5,6 +5,7 @@ use super::printer::Printer;
 use super::proposed::{FromRecipe, proposed};
 use super::range::Range;
 use super::recipe::{Overrides, RECIPE_HELP, load_recipe};
+use super::runs;
 use crate::contract::exit::ExitCode;
 use crate::recipe::model::Recipe;
 use crate::simulate::fault::{Fault, Scheduled};
@@ -118,7 +119,8 @@ impl Arguments {
                 return ExitCode::Input;
             }
         };
-        let reports: Vec<_> = (0..self.runs).map(|run| simulate(&self.setup(&subject, self.seed.wrapping_add(run)))).collect();
+        let seeds: Vec<u64> = (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect();
+        let reports = runs::all(&seeds, |seed| simulate(&self.setup(&subject, *seed)), printer);
         let violations = reports.iter().find(|report| !report.violations.is_empty());
         if let Some(report) = violations {
             // The model's own checks: a mistake of this program, and not of the recipe.

@@ -10,8 +10,8 @@ use crate::rollout::observed::workload::Workload;
 use crate::rollout::vendor::generation::Generation;
 use crate::simulate::found::Found;
 use crate::simulate::random::Spread;
+use crate::simulate::report::Report;
 use crate::simulate::setup::{Setup, Times};
-use crate::simulate::simulate;
 
 use super::look::Sight;
 
@@ -68,8 +68,8 @@ pub struct Input<'a> {
     pub assumed: Assumed,
 }
 
-/// What would happen. `None`: these upgrades are in no model (OFED, or an operator of which it is not known how its controller behaves).
-pub fn plan(input: Input<'_>) -> Option<Plan> {
+/// What would happen. `simulate` runs all these worlds, and has their reports in the same order. `None`: these upgrades are in no model (OFED, or an operator of which it is not known how its controller behaves).
+pub fn plan(input: Input<'_>, simulate: impl FnOnce(&[Setup]) -> Vec<Report>) -> Option<Plan> {
     let Input { sight, proposed, assumed, .. } = input;
     if sight.settings.driver == Driver::Ofed {
         return None;
@@ -85,7 +85,7 @@ pub fn plan(input: Input<'_>) -> Option<Plan> {
     let times = times::times(&measured, assumed.driver);
     let found = fleet::found(input, proposed, &changes);
     let setup = setup(sight, proposed, &changes, (times, found), assumed);
-    let reports = runs(&setup, assumed).map(|setup| simulate(&setup)).collect::<Vec<_>>();
+    let reports = simulate(&runs(&setup, assumed));
     Some(outcome::plan(input, proposed, changes, &measured, &setup, &reports))
 }
 
@@ -136,12 +136,12 @@ fn setup(sight: &Sight, proposed: &Proposed, changes: &change::Changes, (times, 
 }
 
 /// The quickest world, the slowest one, and some between.
-fn runs(setup: &Setup, assumed: Assumed) -> impl Iterator<Item = Setup> {
+fn runs(setup: &Setup, assumed: Assumed) -> Vec<Setup> {
     let fixed = |spread: fn(Spread) -> u64| {
         let constant = move |drawn: Spread| Spread::Constant(spread(drawn));
         let found = setup.found.as_ref().map(|found| Arc::new(Found { job_time: constant(found.job_time), ..Found::clone(found) }));
         Setup { times: setup.times.each(constant), found, ..setup.clone() }
     };
     let drawn = (0..assumed.runs).map(|run| Setup { seed: assumed.seed.wrapping_add(run), ..setup.clone() });
-    [fixed(Spread::least), fixed(Spread::most)].into_iter().chain(drawn).collect::<Vec<_>>().into_iter()
+    [fixed(Spread::least), fixed(Spread::most)].into_iter().chain(drawn).collect()
 }

@@ -164,18 +164,9 @@ impl World<'_> {
     /// A decision, held against what the hook sees.
     pub(super) fn check_decision(&mut self, decision: &Decision) {
         let view = &self.hook.view.observed;
-        let mut away: BTreeSet<&str> = BTreeSet::new();
-        let drivers = DriverNodes::new(view, self.hook.settings.driver);
-        let members = view.nodes.values().filter(|node| drivers.has(node));
-        let mut total = 0;
-        for node in members {
-            total += 1;
-            let started = self.hosts.get(&node.name).is_some_and(|host| self.in_progress(&host.node));
-            if node.unschedulable || !node.ready || started || self.in_progress(node) {
-                away.insert(&node.name);
-            }
-        }
-        let limit = self.hook.settings.upgrade.policy.max_unavailable.map_or(total, |count| count.of(total));
+        let cordons = |action: &Action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(true));
+        // It costs a look at every node, and most decisions cordon none.
+        let (mut away, limit) = if decision.actions.iter().any(cordons) { self.away() } else { (BTreeSet::new(), usize::MAX) };
         let mut wrong = Vec::new();
         for action in &decision.actions {
             let node = view.nodes.get(action.node());
@@ -201,6 +192,17 @@ impl World<'_> {
         for what in wrong {
             self.violates(&what);
         }
+    }
+
+    /// The nodes that cannot be used, as the hook sees it, and how many there may be.
+    fn away(&self) -> (BTreeSet<&str>, usize) {
+        let view = &self.hook.view.observed;
+        let drivers = DriverNodes::new(view, self.hook.settings.driver);
+        let members: Vec<&Node> = view.nodes.values().filter(|node| drivers.has(node)).collect();
+        let started = |node: &Node| self.hosts.get(&node.name).is_some_and(|host| self.in_progress(&host.node));
+        let is_away = |node: &Node| node.unschedulable || !node.ready || started(node) || self.in_progress(node);
+        let limit = self.hook.settings.upgrade.policy.max_unavailable.map_or(members.len(), |count| count.of(members.len()));
+        (members.into_iter().filter(|node| is_away(node)).map(|node| node.name.as_str()).collect(), limit)
     }
 
     /// A node that neither has an outcome nor a reason to wait, while nothing concerns the fleet as a whole.

@@ -10,6 +10,7 @@ use crate::rollout::observed::workload::{Workload, Workloads};
 use crate::rollout::observed::{Node, Observed};
 use crate::rollout::vendor::controller::Controller;
 use crate::rollout::vendor::generation::Generation;
+use crate::rollout::vendor::operator::work;
 use crate::rollout::vendor::pass::Write;
 use crate::rollout::vendor::state::State;
 use crate::rollout::vendor::task::{Eviction, drain_ended, drain_selector, eviction, eviction_ended};
@@ -18,6 +19,7 @@ use crate::rollout::vendor::users::{users, uses_gpu};
 use super::budgets::Asked;
 use super::objects::{self, Fixed, Operand, at, milliseconds};
 use super::setup::Setup;
+use super::view::{Change, View};
 use super::world::{Event, World};
 
 /// Milliseconds from a change to the pass that it makes the controller begin.
@@ -34,6 +36,10 @@ pub(super) struct Vendor {
     runs_at: Option<u64>,
     nodes: BTreeMap<String, Node>,
     fixed: Fixed,
+    /// Everything as it is, from one pass to the next.
+    view: View,
+    /// Pods that are waited for.
+    jobs: Option<Selector>,
     tasks: BTreeMap<String, Task>,
     /// Counts the tasks.
     begun: u64,
@@ -55,6 +61,7 @@ impl Vendor {
     /// The one of the setup's operator, if it does the upgrades.
     pub(super) fn of(setup: &Setup, fixed: &Fixed) -> Option<Self> {
         let generation = Generation::of(Driver::Gpu, setup.operator.as_deref())?;
+        let jobs = objects::policy(setup).wait_for_completion.and_then(|wait| wait.pod_selector.parse().ok());
         Some(Self {
             controller: Controller::new(Driver::Gpu, generation, None, at(0)),
             generation,
@@ -62,6 +69,8 @@ impl Vendor {
             runs_at: None,
             nodes: BTreeMap::new(),
             fixed: fixed.clone(),
+            view: View::default(),
+            jobs,
             tasks: BTreeMap::new(),
             begun: 0,
         })
@@ -81,6 +90,12 @@ impl World<'_> {
     /// The policy of the ClusterPolicy.
     fn vendor_policy(&self) -> Policy {
         objects::policy(self.setup)
+    }
+
+    /// What everybody sees who has no lag.
+    pub(super) fn vendor_sees(&mut self, change: &Change) {
+        let Some(vendor) = &mut self.vendor else { return };
+        vendor.view.apply(change.clone(), self.versions, vendor.jobs.as_ref(), self.setup);
     }
 
     /// A node has changed, came or went.
@@ -109,12 +124,28 @@ impl World<'_> {
     /// The operator's process is new: it knows nothing of evictions and drains that were begun.
     pub(super) fn vendor_starts(&mut self) {
         let now = self.now;
+        let view = self.vendor_truth();
         if let Some(vendor) = &mut self.vendor {
+            vendor.view = view;
             vendor.controller = Controller::new(Driver::Gpu, vendor.generation, None, at(now));
             vendor.tasks.clear();
             vendor.runs_at = None;
         }
         self.vendor_due();
+    }
+
+    fn vendor_truth(&self) -> View {
+        self.truth(self.vendor.as_ref().and_then(|vendor| vendor.jobs.as_ref()))
+    }
+
+    /// What was kept in step is what there is.
+    fn check_vendor_sees(&mut self) {
+        let Some(vendor) = &self.vendor else { return };
+        let truth = self.vendor_truth();
+        let [kept, anew] = [&vendor.view, &truth].map(|view| work(&view.observed, Driver::Gpu, vendor.generation, None));
+        if kept != anew {
+            self.report.violation(self.now, "a change was not told to the operator");
+        }
     }
 
     fn vendor_due(&mut self) {
@@ -132,14 +163,14 @@ impl World<'_> {
         if !self.fixed.operator_up || self.vendor.as_ref().is_none_or(|vendor| vendor.appointment != appointment) {
             return;
         }
-        let wait = self.vendor_policy().wait_for_completion;
-        let jobs: Option<Selector> = wait.and_then(|wait| wait.pod_selector.parse().ok());
-        let truth = self.truth(jobs.as_ref()).observed;
+        if self.setup.thorough {
+            self.check_vendor_sees();
+        }
         let now = at(self.now);
         let Some(vendor) = &mut self.vendor else { return };
         vendor.runs_at = None;
         let mut writes = Vec::new();
-        let done = vendor.controller.run(&truth, now, &mut |write| {
+        let done = vendor.controller.run(&vendor.view.observed, now, &mut |write| {
             writes.push(write.clone());
             true
         });

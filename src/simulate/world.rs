@@ -380,10 +380,11 @@ impl<'a> World<'a> {
     /// The hook's watch tells of a change after a while, in order. `None`: the operator's own objects, as they are now.
     pub(super) fn publish(&mut self, watch: Watch, change: Option<Change>) {
         self.versions += 1;
+        let change = change.unwrap_or_else(|| Change::Fixed(Box::new(self.fixed.clone()), self.maintenances.clone()));
+        self.vendor_sees(&change);
         if !self.hook.is_alive() {
             return;
         }
-        let change = change.unwrap_or_else(|| Change::Fixed(Box::new(self.fixed.clone()), self.maintenances.clone()));
         let lag = self.draw(self.setup.times.watch, "watch", "");
         let until = self.told_until.entry(watch).or_default();
         *until = (*until).max(self.now + lag);

@@ -19,7 +19,6 @@ use crate::release::{Options, sources};
 mod json;
 mod nodes;
 mod outcome;
-mod parallel;
 mod recipes;
 mod text;
 mod work;

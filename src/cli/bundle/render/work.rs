@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::Request;
 use super::outcome::{Bundle, Failure, Outcome};
-use super::{Request, parallel};
 use crate::bundle::{Parts, Written, build, info, write};
 use crate::catalog::hook_chart;
+use crate::cli::parallel;
 use crate::contract::duration::Duration;
 use crate::contract::exit::ExitCode;
 use crate::deployer::{Deployer, RenderError, Source, SourceNeed};

@@ -1,0 +1,58 @@
+//! The same work on many things at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+/// Does `work` on every item, on as many threads as the machine has; the results are in the order of the items.
+pub(super) fn map<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+    map_telling(items, work, |_| ())
+}
+
+/// The same, and says after each item how many are done.
+pub(super) fn map_telling<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync, mut done: impl FnMut(usize)) -> Vec<R> {
+    // A machine that does not say how many it has gets one.
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let mut results: Vec<(usize, R)> = thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next, work) = (sender.clone(), &next, &work);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { return };
+                    // Nobody takes results any more when another thread has panicked: the scope passes that on.
+                    let _ = sender.send((index, work(item)));
+                }
+            });
+        }
+        drop(sender);
+        let mut count = 0;
+        let counted = results.iter().inspect(|_| {
+            count += 1;
+            done(count);
+        });
+        counted.collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let items: Vec<usize> = (0..1000).collect();
+        assert_eq!(super::map(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert!(super::map(&[], |item: &usize| *item).is_empty());
+    }
+
+    #[test]
+    fn it_is_told_how_many_are_done() {
+        let items: Vec<usize> = (0..100).collect();
+        let mut told = Vec::new();
+        super::map_telling(&items, |item| *item, |done| told.push(done));
+        assert_eq!(told, (1..=100).collect::<Vec<_>>());
+    }
+}
