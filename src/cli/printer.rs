@@ -51,6 +51,7 @@ impl Printer {
 
     /// Writes data that is no text, and in which no color codes are to be looked for.
     pub fn bytes(&mut self, data: &[u8]) {
+        self.end_progress();
         if !self.broken {
             let output = self.binary.as_mut().unwrap_or(&mut self.output);
             let written = output.write_all(data).and_then(|()| output.flush());
@@ -102,18 +103,17 @@ impl Printer {
     /// Shows on a terminal how far something is, in the place of what was shown before. In a log there is nothing of it.
     pub fn progress(&mut self, text: &str) {
         if self.terminal {
-            self.end_progress();
             self.ask(text);
             self.progress = text.chars().count();
         }
     }
 
-    /// Takes that away again.
-    pub fn end_progress(&mut self) {
+    /// Takes that away again: whatever is written next does.
+    fn end_progress(&mut self) {
         if self.progress > 0 {
             // Blanks, which every terminal knows.
             let blank = " ".repeat(std::mem::take(&mut self.progress));
-            self.ask(&format!("\r{blank}\r"));
+            self.show(&format!("\r{blank}\r"));
         }
     }
 
@@ -126,8 +126,14 @@ impl Printer {
 
     /// Asks people something: what they type follows on the same line.
     pub fn ask(&mut self, question: &str) {
+        self.end_progress();
+        self.show(question);
+    }
+
+    /// Writes for people what is no whole line.
+    fn show(&mut self, text: &str) {
         // As with a note: there is nowhere else to report it.
-        let _ = write!(self.errors, "{question}").and_then(|()| self.errors.flush());
+        let _ = write!(self.errors, "{text}").and_then(|()| self.errors.flush());
     }
 
     /// Writes an error and, if there is one, what to do about it.

@@ -9,7 +9,5 @@ pub(super) fn all<T: Sync>(runs: &[T], run: impl Fn(&T) -> Report + Sync, printe
     let total = runs.len();
     let mut tell = |done: usize| printer.progress(&format!("{done} of {total} runs simulated"));
     tell(0);
-    let reports = parallel::map_telling(runs, run, tell);
-    printer.end_progress();
-    reports
+    parallel::map_telling(runs, run, tell)
 }

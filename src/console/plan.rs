@@ -68,7 +68,8 @@ pub struct Input<'a> {
     pub assumed: Assumed,
 }
 
-/// What would happen. `simulate` runs all these worlds, and has their reports in the same order. `None`: these upgrades are in no model (OFED, or an operator of which it is not known how its controller behaves).
+/// What would happen. `simulate` runs these worlds and has their reports in the same order. `None`: these upgrades are in no model (OFED, or
+/// an operator of which it is not known how its controller behaves).
 pub fn plan(input: Input<'_>, simulate: impl FnOnce(&[Setup]) -> Vec<Report>) -> Option<Plan> {
     let Input { sight, proposed, assumed, .. } = input;
     if sight.settings.driver == Driver::Ofed {

@@ -164,9 +164,8 @@ impl World<'_> {
     /// A decision, held against what the hook sees.
     pub(super) fn check_decision(&mut self, decision: &Decision) {
         let view = &self.hook.view.observed;
-        let cordons = |action: &Action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(true));
         // It costs a look at every node, and most decisions cordon none.
-        let (mut away, limit) = if decision.actions.iter().any(cordons) { self.away() } else { (BTreeSet::new(), usize::MAX) };
+        let mut counted = None;
         let mut wrong = Vec::new();
         for action in &decision.actions {
             let node = view.nodes.get(action.node());
@@ -174,8 +173,11 @@ impl World<'_> {
                 Action::PatchNode(patch) => {
                     // One that had our cordon already takes nothing from the others.
                     let again = node.is_some_and(|node| self.in_progress(node));
-                    if patch.unschedulable == Some(true) && !again && away.insert(&patch.node) && away.len() > limit {
-                        wrong.push(format!("{}: {} nodes would be unavailable and {limit} may be", patch.node, away.len()));
+                    if patch.unschedulable == Some(true) && !again {
+                        let (away, limit) = counted.get_or_insert_with(|| self.away());
+                        if away.insert(&patch.node) && away.len() > *limit {
+                            wrong.push(format!("{}: {} nodes would be unavailable and {limit} may be", patch.node, away.len()));
+                        }
                     }
                 }
                 Action::Evict(_) | Action::DeleteDriver(_) => {

@@ -202,8 +202,9 @@ impl World<'_> {
         if self.hosts.remove(node).is_none() {
             return;
         }
+        let before = self.vendor_knows(node);
         self.publish(Watch::Nodes, Some(Change::Node(node.to_owned(), None)));
-        self.vendor_hears_of(node);
+        self.vendor_hears_of(node, before.as_ref());
         self.count_nodes();
         for operand in Operand::ALL {
             self.publish(Watch::Operands, Some(Change::Operand(node.to_owned(), operand, None)));

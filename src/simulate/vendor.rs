@@ -27,16 +27,16 @@ const NOTICE: u64 = 20;
 /// Pause between two tries of evictions, in milliseconds, where the original has none.
 const RETRY: u64 = 500;
 
-/// The controller, and what it last saw of what it watches.
+/// The controller, and what it sees.
 pub(super) struct Vendor {
     controller: Controller,
     generation: Generation,
     /// Counts its appointments.
     appointment: u64,
     runs_at: Option<u64>,
-    nodes: BTreeMap<String, Node>,
+    /// What it last heard of the operator's own objects.
     fixed: Fixed,
-    /// Everything as it is, from one pass to the next.
+    /// Everything as it is: its caches have no lag.
     view: View,
     /// Pods that are waited for.
     jobs: Option<Selector>,
@@ -67,7 +67,6 @@ impl Vendor {
             generation,
             appointment: 0,
             runs_at: None,
-            nodes: BTreeMap::new(),
             fixed: fixed.clone(),
             view: View::default(),
             jobs,
@@ -92,21 +91,22 @@ impl World<'_> {
         objects::policy(self.setup)
     }
 
-    /// What everybody sees who has no lag.
+    /// Takes a change into what the controller sees. That alone does not wake it.
     pub(super) fn vendor_sees(&mut self, change: &Change) {
         let Some(vendor) = &mut self.vendor else { return };
         vendor.view.apply(change.clone(), self.versions, vendor.jobs.as_ref(), self.setup);
     }
 
-    /// A node has changed, came or went.
-    pub(super) fn vendor_hears_of(&mut self, name: &str) {
+    /// A node as the controller sees it.
+    pub(super) fn vendor_knows(&self, name: &str) -> Option<Node> {
+        self.vendor.as_ref().and_then(|vendor| vendor.view.observed.nodes.get(name)).cloned()
+    }
+
+    /// A node, which was like that before, has changed, came or went.
+    pub(super) fn vendor_hears_of(&mut self, name: &str, before: Option<&Node>) {
         let Some(vendor) = &mut self.vendor else { return };
-        let after = self.hosts.get(name).map(|host| host.node.clone());
-        let before = match &after {
-            Some(node) => vendor.nodes.insert(name.to_owned(), node.clone()),
-            None => vendor.nodes.remove(name),
-        };
-        vendor.controller.notice(&one(name, before.as_ref()), &one(name, after.as_ref()), at(self.now + NOTICE));
+        let (before, after) = (one(name, before), one(name, vendor.view.observed.nodes.get(name)));
+        vendor.controller.notice(&before, &after, at(self.now + NOTICE));
         self.vendor_due();
     }
 
@@ -123,8 +123,8 @@ impl World<'_> {
 
     /// The operator's process is new: it knows nothing of evictions and drains that were begun.
     pub(super) fn vendor_starts(&mut self) {
+        let Some(view) = self.vendor_lists() else { return };
         let now = self.now;
-        let view = self.vendor_truth();
         if let Some(vendor) = &mut self.vendor {
             vendor.view = view;
             vendor.controller = Controller::new(Driver::Gpu, vendor.generation, None, at(now));
@@ -134,14 +134,14 @@ impl World<'_> {
         self.vendor_due();
     }
 
-    fn vendor_truth(&self) -> View {
-        self.truth(self.vendor.as_ref().and_then(|vendor| vendor.jobs.as_ref()))
+    /// What a controller sees that begins now. `None`: there is none.
+    fn vendor_lists(&self) -> Option<View> {
+        self.vendor.as_ref().map(|vendor| self.truth(vendor.jobs.as_ref()))
     }
 
     /// What was kept in step is what there is.
     fn check_vendor_sees(&mut self) {
-        let Some(vendor) = &self.vendor else { return };
-        let truth = self.vendor_truth();
+        let (Some(vendor), Some(truth)) = (&self.vendor, self.vendor_lists()) else { return };
         let [kept, anew] = [&vendor.view, &truth].map(|view| work(&view.observed, Driver::Gpu, vendor.generation, None));
         if kept != anew {
             self.report.violation(self.now, "a change was not told to the operator");

@@ -377,7 +377,7 @@ impl<'a> World<'a> {
         self.fixed.revisions.last().map_or("", String::as_str)
     }
 
-    /// The hook's watch tells of a change after a while, in order. `None`: the operator's own objects, as they are now.
+    /// The operator sees a change at once, the hook's watch tells of it after a while, in order. `None`: the operator's own objects, as they are now.
     pub(super) fn publish(&mut self, watch: Watch, change: Option<Change>) {
         self.versions += 1;
         let change = change.unwrap_or_else(|| Change::Fixed(Box::new(self.fixed.clone()), self.maintenances.clone()));
@@ -398,8 +398,9 @@ impl<'a> World<'a> {
         let Some(host) = self.hosts.get_mut(name) else { return };
         host.node.version = version;
         let node = host.node.clone();
+        let before = self.vendor_knows(name);
         self.publish(Watch::Nodes, Some(Change::Node(name.to_owned(), Some(Box::new(node)))));
-        self.vendor_hears_of(name);
+        self.vendor_hears_of(name, before.as_ref());
     }
 
     /// The DaemonSet wants as many driver pods as there are nodes.
