@@ -3,6 +3,7 @@
 
 pub mod abort;
 pub mod action;
+pub mod baseline;
 pub mod decide;
 pub mod device_plugin;
 pub mod estimate;
@@ -12,11 +13,15 @@ pub mod memory;
 pub mod named;
 pub mod node;
 pub mod observed;
+pub mod operands;
 pub mod pause;
 pub mod plugin;
 pub mod pods;
+pub mod policies;
+pub mod pools;
 pub mod preflight;
 pub mod reason;
+pub mod refusal;
 pub mod spec;
 pub mod stale;
 pub mod standing;

@@ -5,9 +5,11 @@
 //! Everything follows from [`setup::Setup`] and its seed: the same on every machine. Times are drawn for each node by its name, so that another
 //! policy meets the same nodes.
 
+pub mod clocks;
 pub mod fault;
 pub mod found;
 pub mod random;
+pub mod refusals;
 pub mod report;
 pub mod setup;
 pub mod timeline;
@@ -18,6 +20,7 @@ mod crew;
 mod hook;
 mod objects;
 mod operands;
+mod operator;
 mod others;
 mod server;
 mod vendor;

@@ -24,6 +24,7 @@ mod docs {
     mod rights;
     mod shown_recipes;
     mod traps;
+    mod values;
 }
 
 /// A path in the repository.

@@ -13,6 +13,8 @@ use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::Observed;
 use jiff::Timestamp;
 
+#[path = "fixture/operator.rs"]
+mod operator;
 #[path = "fixture/settings.rs"]
 mod settings;
 
@@ -55,6 +57,7 @@ async fn in_step(watches: &Watches) {
 async fn ten_thousand_nodes_fit_into_a_hook_job() {
     let server = Server::new(NODES);
     let client = server.client();
+    let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let duties = vec![Duty::Settle, Duty::Drive, Duty::Reroll];
     let settings = Settings { mode: Mode::Drive, duties, ..settings::settings() };
     let size = objects::object("/api/v1/nodes", "", 0).len();
@@ -66,17 +69,18 @@ async fn ten_thousand_nodes_fit_into_a_hook_job() {
     row("everything listed", begin);
     println!("{:<44} {:>9.1} MiB", "sent by the server", server.sent.lock().unwrap());
     let begin = Instant::now();
-    let before = watches.observed();
+    let before = watches.observed(now);
     row("a snapshot", begin);
     let begin = Instant::now();
-    let observed = watches.observed();
+    let observed = watches.observed(now);
     row("a second one", begin);
     counted(&observed);
     let begin = Instant::now();
     assert_eq!(before, observed);
     row("compared with each other", begin);
-    let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-    let memory = Memory::new(now, now + Duration::from_hours(1));
+    let mut observed = observed;
+    let mut memory = Memory::new(now, now + Duration::from_hours(1));
+    operator::is_quiet(&mut observed, &mut memory, now);
     let begin = Instant::now();
     let decision = decide(&observed, &settings, &memory, now);
     row("a first decision", begin);
@@ -90,7 +94,7 @@ async fn ten_thousand_nodes_fit_into_a_hook_job() {
     }
     in_step(&watches).await;
     row("everything listed anew, all at once", begin);
-    assert_eq!(watches.observed(), observed);
+    assert_eq!(watches.observed(now), observed);
     drop((before, decision));
     let peak = status("VmHWM");
     assert!(peak <= LIMIT_MIB, "{peak:.1} MiB");

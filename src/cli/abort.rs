@@ -38,18 +38,18 @@ impl Arguments {
         let Self { stay_paused, reason, consent, cluster } = self;
         cluster::run_anywhere(&cluster, printer, async |found, printer| {
             let hooks: Vec<&Settings> = found.hooks().collect();
-            let there = left(found.client(), &hooks).await?;
+            let there = left(found.client(), &hooks, stay_paused).await?;
             for job in &there.jobs {
                 printer.note(&format!("job {job} is ended"));
             }
             for (node, what) in &there.nodes {
-                printer.note(&format!("node {node} is given back: {what}"));
+                printer.note(&format!("node {node}: {what}"));
             }
             if let Some(holder) = &there.holder {
                 printer.note(&format!("the Lease that {holder} holds is taken, and deleted in the end"));
             }
             if there.jobs.is_empty() && there.nodes.is_empty() {
-                printer.note("no hook is at work, and no node carries anything of ours");
+                printer.note("no hook is at work, and there is nothing to change on any node");
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
@@ -70,7 +70,7 @@ impl Arguments {
             }
             printer.data("aborted\n");
             printer.note(if stay_paused {
-                "the fleet stays paused: gpu-rollout resume lets deployers begin again"
+                "the fleet stays paused: gpu-rollout resume lets deployers and NVIDIA's controller begin again"
             } else {
                 "a deployer that tries again begins anew; --stay-paused keeps it from that"
             });

@@ -7,6 +7,7 @@ use clap::Args;
 use super::printer::Printer;
 use crate::cluster::call::CallError;
 use crate::cluster::client::{Client, ClientError, Where, connect_to};
+use crate::cluster::server_time::server_time;
 use crate::console::find::{Found, find};
 use crate::console::look::{LookError, Looking, Sight};
 use crate::console::subject::Subject;
@@ -151,11 +152,25 @@ pub(super) fn run_anywhere(
             Err(error) => return refused(&error, &address, printer),
         };
         let timeout = std::time::Duration::from_secs(options.timeout.as_secs());
-        match command(Cluster { client, address: address.clone(), found, timeout, clock: Clock::system() }, printer).await {
+        let clock = server_clock(&client).await;
+        match command(Cluster { client, address: address.clone(), found, timeout, clock }, printer).await {
             Ok(code) => code,
             Err(error) => refused(&error, &address, printer),
         }
     })
+}
+
+/// A clock that shows the API server's time: that of a workstation may be wrong, and what is shown are ages of objects.
+async fn server_clock(client: &Client) -> Clock {
+    let clock = Clock::system();
+    let asked = clock.elapsed();
+    match server_time(client).await {
+        Ok(Some(at)) => clock.set_by_server(at, asked),
+        // Ages may be wrong then; nothing is decided by them.
+        Ok(None) => tracing::debug!("the API server's time is unknown"),
+        Err(error) => tracing::debug!(%error, "the API server's time is unknown"),
+    }
+    clock
 }
 
 fn no_client(error: ClientError, printer: &mut Printer) -> ExitCode {

@@ -93,6 +93,7 @@ pub(super) fn proposed(recipe: &Recipe) -> Result<FromRecipe, (String, Option<St
         cluster_policy: names::CLUSTER_POLICY.to_owned(),
         tolerate_not_ready: rollout.gpu_driver.tolerate_not_ready,
         upgrade,
+        settle: rollout.gpu_driver.settle,
         dra: DraSettings {
             reroll: rollout.dra.reroll,
             required: rollout.dra.required,

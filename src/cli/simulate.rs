@@ -160,7 +160,9 @@ impl Arguments {
             dra: subject.from_recipe.dra,
             tells: false,
             operator: proposed.operator.clone(),
+            pools: Vec::new(),
             thorough: false,
+            clocks: crate::simulate::clocks::Clocks::default(),
             mutation: None,
         }
     }

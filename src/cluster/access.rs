@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::contract::duty::{Object, Right, Scope, rights};
-use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, PAUSE_NAME};
+use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME};
 use crate::contract::settings::Settings;
 
 use super::call::{CallError, call};
@@ -29,13 +29,19 @@ pub async fn missing_rights(
     dra_namespaces: &[String],
     shown: &[Shown],
 ) -> Result<Vec<String>, CallError> {
-    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let asks = async |question: ResourceAttributes| {
-        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(question), ..SelfSubjectAccessReviewSpec::default() };
-        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-        Ok(call(api.create(&PostParams::default(), &review)).await?.status.is_some_and(|status| status.allowed))
-    };
+    let asks = async |question: ResourceAttributes| is_allowed(client, question).await;
     missing(settings, dra_namespaces, shown, asks).await
+}
+
+/// Whether this ServiceAccount has one right: that of a write which the server has just refused with 403.
+///
+/// # Errors
+/// The server could not be asked.
+pub async fn is_allowed(client: &Client, right: ResourceAttributes) -> Result<bool, CallError> {
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(right), ..SelfSubjectAccessReviewSpec::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    Ok(call(api.create(&PostParams::default(), &review)).await?.status.is_some_and(|status| status.allowed))
 }
 
 /// The same of the ServiceAccount of a hook release, asked by somebody else. RBAC: `create` on `subjectaccessreviews` (`authorization.k8s.io`).
@@ -98,6 +104,7 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
         Object::Lease => vec![Some(LEASE_NAME.to_owned())],
         Object::Pauses => vec![Some(PAUSE_NAME.to_owned())],
         Object::OperatorDeployment => vec![Some(settings.operator_deployment().to_owned())],
+        Object::OperatorLease => vec![Some(OPERATOR_LEASE.to_owned())],
         Object::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
         Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
         Object::NicClusterPolicy => vec![Some(NIC_CLUSTER_POLICY.to_owned())],

@@ -11,7 +11,7 @@ pub use node::patch_node;
 pub use perform::perform;
 
 /// What became of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// It was done.
     Now,
@@ -19,4 +19,6 @@ pub enum Done {
     Already,
     /// The object is not what it was decided on any more; the next decision looks again.
     Superseded,
+    /// The server accepted it, and these parts of the object are not as they were to be: admission changed the patch.
+    Changed(Vec<String>),
 }

@@ -18,6 +18,14 @@ pub enum CallError {
     /// The server refused: the right is missing.
     #[error("the API server refuses: {0}")]
     Forbidden(String),
+    /// The server refuses this request for this object: admission denies it, it is invalid, or it exceeds a quota.
+    #[error("the API server denies the request ({code}): {message}")]
+    Denied {
+        /// HTTP status.
+        code: u16,
+        /// What it says.
+        message: String,
+    },
     /// The object, or its API, is not there.
     #[error("not found: {0}")]
     NotFound(String),
@@ -42,6 +50,7 @@ impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
+                code if is_denial(code, &status.message) => Self::Denied { code, message: status.message },
                 401 | 403 => Self::Forbidden(status.message),
                 404 => Self::NotFound(status.message),
                 409 => Self::Conflict(status.message),
@@ -58,9 +67,39 @@ impl CallError {
         match self {
             Self::Timeout | Self::Unreachable(_) => true,
             Self::Refused { code, .. } => *code == 429 || *code >= 500,
-            Self::Forbidden(_) | Self::NotFound(_) | Self::Conflict(_) => false,
+            Self::Forbidden(_) | Self::Denied { .. } | Self::NotFound(_) | Self::Conflict(_) => false,
         }
     }
+
+    /// Whether an admission webhook failed, which may pass.
+    pub fn is_of_webhook(&self) -> bool {
+        matches!(self, Self::Refused { code, message } if is_webhook_failure(*code, message))
+    }
+}
+
+/// Whether the answer says that the request itself is refused, whoever sends it: by validation (400, 413, 422 …), or by admission, whose
+/// answers have any code and are told by their words (Kubernetes `pkg/admission/plugin/webhook/errors`, `…/policy/validating`,
+/// `pkg/quota`). 429 asks to come again, and a failure of a webhook may pass.
+pub fn is_denial(code: u16, message: &str) -> bool {
+    matches!(code, 400 | 405 | 406 | 413 | 415 | 422) || is_admission(message) && code != 429 && code < 500
+}
+
+/// Whether an admission webhook did not answer, or with a failure of its own.
+pub fn is_webhook_failure(code: u16, message: &str) -> bool {
+    code >= 500 && (message.contains("failed calling webhook") || is_admission(message))
+}
+
+/// Whether the words are those of a webhook, an admission policy or a quota.
+pub fn is_admission(message: &str) -> bool {
+    let webhook = message.contains("admission webhook \"") && message.contains("denied the request");
+    let policy = message.contains("AdmissionPolicy '") && message.contains("denied request");
+    let quota = message.contains("exceeded quota:") || message.contains("failed quota:");
+    webhook || policy || quota
+}
+
+/// Whether the answer is the authorizer's, who has no other way to say it (Kubernetes `pkg/endpoints/handlers/responsewriters`).
+pub fn is_of_authorizer(message: &str) -> bool {
+    message.contains("User \"") && message.contains(" cannot ") && message.contains(" resource \"")
 }
 
 /// Performs a call within [`CALL_TIMEOUT`].
@@ -71,5 +110,49 @@ pub async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T
     match tokio::time::timeout(CALL_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(CallError::from),
         Err(_elapsed) => Err(CallError::Timeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of real servers.
+    const AUTHORIZER: &str = r#"nodes "gpu-1" is forbidden: User "system:serviceaccount:gpu-operator:gpu-operator-post" cannot patch resource "nodes" in API group "" at the cluster scope"#;
+    const POLICY: &str =
+        "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'no-cordon' with binding 'no-cordon' denied request: not in office hours";
+    const WEBHOOK: &str = "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved";
+    const QUOTA: &str = "pods \"a\" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=4, limited: pods=4";
+    const TIMEOUT: &str = "Internal error occurred: failed calling webhook \"nodes.example.com\": failed to call webhook: Post \"https://hooks.example.svc:443/?timeout=10s\": context deadline exceeded";
+
+    fn sorted(code: u16, message: &str) -> CallError {
+        kube::Error::Api(Box::new(kube::core::Status::failure(message, "").with_code(code))).into()
+    }
+
+    #[test]
+    fn denial_by_admission_is_not_a_missing_right() {
+        for (code, message) in [
+            (403, POLICY),
+            (422, POLICY),
+            (401, POLICY),
+            (403, WEBHOOK),
+            (400, WEBHOOK),
+            (409, WEBHOOK),
+            (404, WEBHOOK),
+            (403, QUOTA),
+            (422, "invalid"),
+        ] {
+            assert!(matches!(sorted(code, message), CallError::Denied { .. }), "{code} {message}");
+        }
+        assert!(matches!(sorted(403, AUTHORIZER), CallError::Forbidden(_)));
+        assert!(is_of_authorizer(AUTHORIZER) && [POLICY, WEBHOOK, QUOTA].iter().all(|message| !is_of_authorizer(message)));
+    }
+
+    #[test]
+    fn failing_webhook_is_told_apart_from_a_failing_server() {
+        assert!(sorted(500, TIMEOUT).is_of_webhook());
+        assert!(sorted(500, WEBHOOK).is_of_webhook());
+        assert!(!sorted(500, "etcdserver: leader changed").is_of_webhook());
+        assert!(!sorted(429, WEBHOOK).is_of_webhook());
     }
 }

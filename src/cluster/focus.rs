@@ -16,6 +16,7 @@ use super::follow::{Selection, follow};
 use super::horizon::Horizons;
 use super::intern::Interner;
 use super::project;
+use super::sink::Projected;
 
 /// Nodes followed at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
 /// be thousands. The others' turn comes when one of these leaves the focus.
@@ -87,7 +88,7 @@ impl Focus {
         let api = Api::<Pod>::all(self.client.clone());
         let horizon = self.horizons.of(api.resource_url());
         let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
-        let follower = self.followers.spawn(follow(api, Selection::on_node(&node), pods.clone(), horizon, project));
+        let follower = self.followers.spawn(follow(api, Selection::on_node(&node), Projected::new(pods.clone(), project), horizon));
         self.nodes.insert(node, Followed { pods, follower });
     }
 

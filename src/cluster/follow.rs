@@ -1,10 +1,8 @@
-//! Follows one resource by list and watch into a [`Table`]. After any failure it lists anew: a gap in a watch is never taken for silence.
+//! Follows one resource by list and watch into a [`Sink`]. After any failure it lists anew: a gap in a watch is never taken for silence.
 //!
 //! kube's own watcher waits for the answer to a list, or for the first byte of a watch, without any limit; here every step is bounded.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,11 +11,12 @@ use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Resource};
 use tokio::time::Instant;
 
-use super::cache::{Health, Table};
+use super::cache::Health;
 use super::call::{CallError, call};
 use super::horizon::Horizon;
 use super::list::pages;
 use super::object::Object;
+use super::sink::Sink;
 use super::source::Source;
 
 /// How long one watch call lasts (client-go's informers ask for 5 to 10 minutes).
@@ -44,12 +43,20 @@ const SILENT_WATCHES: u32 = 5;
 pub struct Selection {
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
+    /// What is watched changes at least this often: a watch without an event for longer may be deaf, and the object is listed.
+    pub(super) silence: Option<Duration>,
 }
 
 impl Selection {
     /// One object: the form that a rule with `resourceNames` admits.
     pub fn named(name: &str) -> Self {
-        Self { labels: None, fields: Some(format!("metadata.name={name}")) }
+        Self { fields: Some(format!("metadata.name={name}")), ..Self::default() }
+    }
+
+    /// The same, of objects that change at least this often.
+    #[must_use]
+    pub fn changing_within(self, silence: Duration) -> Self {
+        Self { silence: Some(silence), ..self }
     }
 
     /// The name, if it is about one object.
@@ -65,12 +72,12 @@ impl Selection {
 
     /// Those that a label selector selects.
     pub fn matching(selector: &str) -> Self {
-        Self { labels: Some(selector.to_owned()), fields: None }
+        Self { labels: Some(selector.to_owned()), ..Self::default() }
     }
 
     /// Pods that are bound to a node.
     pub fn on_node(node: &str) -> Self {
-        Self { labels: None, fields: Some(format!("spec.nodeName={node}")) }
+        Self { fields: Some(format!("spec.nodeName={node}")), ..Self::default() }
     }
 }
 
@@ -87,11 +94,10 @@ enum Broken {
 }
 
 /// One resource, and where it is followed into.
-struct Follower<T, V, P> {
+struct Follower<T, S> {
     source: Source,
     selection: Selection,
-    table: Table<V>,
-    project: P,
+    sink: S,
     object: PhantomData<fn(T)>,
     /// The newest version that was shown: limits are kept by what is seen, so what is seen never goes back.
     seen: AtomicU64,
@@ -99,14 +105,14 @@ struct Follower<T, V, P> {
     horizon: Horizon,
 }
 
-/// Follows until the task is dropped. `project` makes the view that is kept from what is decoded, or `None` for what is not of interest.
-pub async fn follow<K, T, V>(api: Api<K>, selection: Selection, table: Table<V>, horizon: Horizon, project: impl Fn(&T) -> Option<V>)
+/// Follows until the task is dropped. `sink`: the tables that it fills.
+pub async fn follow<K, T, S>(api: Api<K>, selection: Selection, sink: S, horizon: Horizon)
 where
     K: Resource,
     T: Object,
-    V: Clone + PartialEq,
+    S: Sink<T>,
 {
-    let follower = Follower { source: Source::of(api), selection, table, project, object: PhantomData, seen: AtomicU64::new(0), horizon };
+    let follower = Follower::<T, S> { source: Source::of(api), selection, sink, object: PhantomData, seen: AtomicU64::new(0), horizon };
     let mut attempts = Attempts::default();
     loop {
         let Err(broken) = follower.list_and_watch(&mut attempts).await;
@@ -118,7 +124,7 @@ where
                 false
             }
         };
-        follower.table.mark(if past { Health::Past(broken.to_string()) } else { sort(&broken) });
+        follower.sink.mark(if past { Health::Past(broken.to_string()) } else { sort(&broken) });
         tokio::time::sleep(attempts.pause).await;
         // What the server does not know it will hardly learn in the next seconds.
         let longest = if matches!(broken, Broken::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
@@ -140,23 +146,19 @@ impl Default for Attempts {
     }
 }
 
-impl<T, V, P> Follower<T, V, P>
-where
-    T: Object,
-    V: Clone + PartialEq,
-    P: Fn(&T) -> Option<V>,
-{
+impl<T: Object, S: Sink<T>> Follower<T, S> {
     async fn list_and_watch(&self, attempts: &mut Attempts) -> Result<std::convert::Infallible, Broken> {
         let (listed, mut version) = self.list().await?;
         let mut stream = self.watch(&version).await?;
         // Only now: a list that cannot be watched from would be taken for the present for ever.
-        self.table.replace(listed);
+        self.sink.replace(listed);
         *attempts = Attempts::default();
         let (mut begun, mut silent) = (Instant::now(), 0);
+        let (longest, mut heard) = (self.selection.silence.unwrap_or(SILENCE), Instant::now());
         loop {
-            if let Ok(Some(event)) = tokio::time::timeout(SILENCE, stream.next()).await {
+            if let Ok(Some(event)) = tokio::time::timeout(longest, stream.next()).await {
                 silent = 0;
-                begun = Instant::now();
+                (begun, heard) = (Instant::now(), Instant::now());
                 self.apply(event, &mut version)?;
                 continue;
             }
@@ -164,10 +166,12 @@ where
             // stands before it) that ends watches at once from being asked without a break.
             tokio::time::sleep(FIRST_PAUSE).await;
             silent += u32::from(begun.elapsed() >= SILENCE);
-            if silent >= SILENT_WATCHES {
+            let deaf = self.selection.silence.is_some_and(|silence| heard.elapsed() >= silence);
+            if silent >= SILENT_WATCHES || deaf {
                 silent = 0;
+                heard = Instant::now();
                 let (listed, shown) = self.list().await?;
-                self.table.replace(listed);
+                self.sink.replace(listed);
                 version = shown;
             }
             begun = Instant::now();
@@ -175,15 +179,9 @@ where
         }
     }
 
-    async fn list(&self) -> Result<(BTreeMap<String, Arc<V>>, String), Broken> {
-        let mut listed = BTreeMap::new();
-        let each = |object: T| {
-            if let Some(view) = (self.project)(&object) {
-                let key = key(&object);
-                let view = self.table.adopt(&key, view);
-                listed.insert(key, view);
-            }
-        };
+    async fn list(&self) -> Result<(S::Listed, String), Broken> {
+        let mut listed = S::Listed::default();
+        let each = |object: T| self.sink.collect(&mut listed, key(&object), &object);
         let horizon = self.horizon.shown();
         let version = pages(&self.source, &self.selection, each).await?;
         if let Ok(shown) = version.parse::<u64>()
@@ -206,7 +204,7 @@ where
         Ok(())
     }
 
-    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, V, P>, Broken> {
+    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, S>, Broken> {
         let parameters = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -222,12 +220,12 @@ where
             Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                 object.resource_version().unwrap_or_default().clone_into(version);
                 self.advance(version)?;
-                self.table.set(key(&object), (self.project)(&object));
+                self.sink.set(key(&object), Some(&object));
             }
             Ok(WatchEvent::Deleted(object)) => {
                 object.resource_version().unwrap_or_default().clone_into(version);
                 self.advance(version)?;
-                self.table.set(key(&object), None);
+                self.sink.set(key(&object), None);
             }
             Ok(WatchEvent::Bookmark(bookmark)) => {
                 *version = bookmark.metadata.resource_version;

@@ -17,6 +17,9 @@ pub struct Interner {
 #[derive(Debug, Default)]
 struct Known {
     labels: HashSet<Arc<Label>>,
+    texts: HashSet<Arc<str>>,
+    /// From this number on unused texts are looked for.
+    text_limit: usize,
     /// From this number on it is looked for unused ones.
     limit: usize,
 }
@@ -41,6 +44,21 @@ impl Interner {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *labels = labels.shared(|label| known.shared(label));
         known.forget();
+    }
+
+    /// Returns the one copy of a text that many views hold: the name of a node, the UID of a DaemonSet.
+    pub fn text(&self, text: &str) -> Arc<str> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.texts.get(text) {
+            return Arc::clone(known);
+        }
+        if known.texts.len() > known.text_limit.max(FEW) {
+            known.texts.retain(|text| Arc::strong_count(text) > 1);
+            known.text_limit = known.texts.len() * 2;
+        }
+        let text: Arc<str> = Arc::from(text);
+        known.texts.insert(Arc::clone(&text));
+        text
     }
 
     #[cfg(test)]

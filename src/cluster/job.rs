@@ -7,15 +7,41 @@ use kube::{Api, Client};
 
 use super::call::{CallError, call};
 use super::change;
+use super::server_time::get_dated;
 
-/// When the Job of this name started, if the object has this UID. RBAC: `get` on `jobs`, named.
+/// When a Job began, by the clocks of the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobStart {
+    /// When the API server created it.
+    pub created: Option<Timestamp>,
+    /// When the Job controller started it: later where it was suspended, and by the controller's own clock.
+    pub started: Option<Timestamp>,
+}
+
+impl JobStart {
+    /// Since when the Job's time has been running, if it is `now` by the API server's clock. A start that no clock of the API server can have seen (in
+    /// the future, or before the Job was created) is the Job controller's clock, and its creation counts.
+    pub fn since(self, now: Timestamp) -> Timestamp {
+        let created = self.created.map_or(now, |created| created.min(now));
+        let credible = |started: &Timestamp| *started <= now && self.created.is_none_or(|created| *started >= created);
+        self.started.filter(credible).unwrap_or(created)
+    }
+}
+
+/// When the Job of this name began, if the object has this UID, and the server's time. RBAC: `get` on `jobs`, named.
 ///
 /// # Errors
-/// The call failed.
-pub async fn started_at(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<Option<Timestamp>, CallError> {
-    let job = call(Api::<Job>::namespaced(client.clone(), namespace).get(name)).await?;
-    let same = job.metadata.uid.as_deref() == Some(uid);
-    Ok(job.status.filter(|_| same).and_then(|status| status.start_time).map(|time| time.0))
+/// The call failed; the server's time may be known all the same.
+pub async fn start_of(client: &Client, namespace: &str, name: &str, uid: &str) -> (Result<JobStart, CallError>, Option<Timestamp>) {
+    let api = Api::<Job>::namespaced(client.clone(), namespace);
+    let (job, at) = get_dated::<Job>(client, api.resource_url(), name).await;
+    let start = job.map(|job| {
+        let same = job.metadata.uid.as_deref() == Some(uid);
+        let created = job.metadata.creation_timestamp.map(|time| time.0);
+        let started = job.status.and_then(|status| status.start_time).map(|time| time.0);
+        if same { JobStart { created, started } } else { JobStart::default() }
+    });
+    (start, at)
 }
 
 /// Asks for the deletion of a Job, which goes when its pods are gone; whether there is one. RBAC: `get` and `delete` on `jobs`.
@@ -35,5 +61,22 @@ pub async fn end(client: &Client, namespace: &str, name: &str) -> Result<bool, C
         // Another one has come meanwhile: it begins under the pause, and waits for the Lease.
         Err(CallError::NotFound(_) | CallError::Conflict(_)) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_start_of_a_foreign_clock_is_replaced() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).ok();
+        let since = |created, started| JobStart { created, started }.since(Timestamp::from_second(600).unwrap_or_default());
+        assert_eq!(Some(since(at(5), at(6))), at(6));
+        assert_eq!(Some(since(at(5), at(65))), at(5), "the controller is ahead");
+        assert_eq!(Some(since(at(5), at(-55))), at(5), "the controller is behind");
+        assert_eq!(Some(since(None, at(6))), at(6));
+        assert_eq!(Some(since(at(11), None)), at(10), "nothing started in the future");
+        assert_eq!(Some(since(None, None)), at(10));
     }
 }

@@ -19,9 +19,12 @@ use super::call::{CallError, REFUSAL, call};
 use super::change;
 use super::follow::{Selection, follow};
 use super::horizon::Horizon;
+use super::sink::Projected;
 
 /// How long a Lease holds without renewal: what a killed holder costs the next one.
 pub const LEASE_SECONDS: u16 = 20;
+/// Another holder is waited for at most this long without a renewal, whatever it asked for.
+pub const LONGEST_LEASE_SECONDS: u16 = 120;
 /// How often it is renewed: two attempts may fail before it is lost.
 const RENEW: Duration = Duration::from_secs(6);
 /// The holder stops writing this long before others may take the Lease.
@@ -168,7 +171,8 @@ impl Leases {
         let table: Table<LeaseSpec> = Table::new(Arc::clone(&changed));
         let mut seen: Option<Seen> = None;
         let mut refused: Option<Instant> = None;
-        let watching = follow(self.api(), Selection::named(LEASE_NAME), table, Horizon::default(), |lease: &Lease| lease.spec.clone());
+        let watching =
+            follow(self.api(), Selection::named(LEASE_NAME), Projected::new(table, |lease: &Lease| lease.spec.clone()), Horizon::default());
         let mut watching = std::pin::pin!(watching);
         loop {
             let started = Instant::now();
@@ -189,7 +193,7 @@ impl Leases {
                     tracing::warn!(%error, "unable to take the Lease; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(error @ CallError::Forbidden(_)) if refused.get_or_insert(started).elapsed() < REFUSAL => {
+                Err(error @ (CallError::Forbidden(_) | CallError::Denied { .. })) if refused.get_or_insert(started).elapsed() < REFUSAL => {
                     tracing::warn!(%error, "unable to take the Lease; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -223,7 +227,14 @@ impl Leases {
                 waiting(&holder);
             }
             let asked = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
-            let duration = Duration::from_secs(asked.max(LEASE_SECONDS.into()));
+            let duration = Duration::from_secs(asked.clamp(LEASE_SECONDS.into(), LONGEST_LEASE_SECONDS.into()));
+            if asked > LONGEST_LEASE_SECONDS.into() && seen.as_ref().is_none_or(|seen| seen.holder != holder) {
+                tracing::warn!(
+                    holder,
+                    asked,
+                    "the holder asks for a long Lease; it is taken {LONGEST_LEASE_SECONDS} s after its last renewal"
+                );
+            }
             let other = seen.insert(Seen { renewed: spec.renew_time.clone(), holder, since, duration });
             if Instant::now() < other.free_at() {
                 return Ok(None);

@@ -12,11 +12,11 @@ mod daemon_set;
 mod node;
 mod pod;
 
-pub use daemon_set::{ControllerRevision, DaemonSet};
-pub use node::Node;
+pub use daemon_set::{ControllerRevision, DaemonSet, RollingUpdate};
+pub use node::{Node, Taint};
 pub use pod::{
     Affinity, Container, ContainerStatus, EmptyDirVolumeSource, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodResourceClaim,
-    PodSpec, PodStatus,
+    PodSpec, PodStatus, Toleration,
 };
 
 /// An object that can be listed and watched.

@@ -9,22 +9,28 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use crate::contract::count::Count;
 use crate::contract::digest::sha256;
 use crate::contract::names;
+use crate::contract::operand::Operand;
 use crate::contract::policy::{Drain, PodDeletion, Policy, WaitForCompletion};
 use crate::rollout::observed::{
-    ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, NicClusterPolicy, Node, NvidiaDriver, Pod, Revision, Slice,
-    UpgradePolicy,
+    ClusterPolicy, ConfigMap, Container, DaemonSet, Deployment, ImageSpec, Labels, NicClusterPolicy, Node, NvidiaDriver, OperandSpec, Pod,
+    Revision, Slice, Taint, Toleration, UpgradePolicy, tolerates,
 };
 use crate::rollout::pause::Pause;
 use crate::rollout::version::split_image;
 
 use super::object as api;
 
+mod conditions;
+mod operand;
 #[cfg(test)]
 mod tests;
 mod workload;
 
+pub use conditions::conditions;
+pub use operand::{is_driver_or_toolkit, operand_pod, operand_pods, operator_lease, operator_pod};
 pub use workload::{budget, claim, job, maintenance, workload};
 
 fn time(time: &Time) -> Timestamp {
@@ -69,7 +75,22 @@ pub fn node(object: &api::Node) -> Option<Node> {
             .and_then(|status| status.node_info.as_ref())
             .map(|info| info.kubelet_version.clone())
             .unwrap_or_default(),
+        taints: object.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).filter_map(taint).collect(),
+        gpus_allocatable: gpus(object.status.as_ref().and_then(|status| status.allocatable.as_ref())),
+        gpus_capacity: gpus(object.status.as_ref().and_then(|status| status.capacity.as_ref())),
     })
+}
+
+/// A taint that may keep pods of DaemonSets away. What every DaemonSet tolerates comes and goes with the node's health.
+fn taint(taint: &api::Taint) -> Option<Taint> {
+    let taint = Taint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.clone() };
+    (taint.effect != "PreferNoSchedule" && !tolerates(&[], &taint)).then_some(taint)
+}
+
+/// GPUs among a node's resources.
+fn gpus(resources: Option<&BTreeMap<String, String>>) -> Labels {
+    let is_gpu = |name: &str| names::GPU_RESOURCE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    resources.into_iter().flatten().filter(|(name, _)| is_gpu(name)).map(|(name, count)| (name.clone(), count.clone())).collect()
 }
 
 /// The version of a Deployment's program: its label, or the tag of its first image.
@@ -90,6 +111,7 @@ pub fn deployment(object: &apps::Deployment) -> Option<Deployment> {
         updated: status.updated_replicas.unwrap_or(0),
         available: status.available_replicas.unwrap_or(0),
         observed: status.observed_generation >= object.metadata.generation,
+        selector: object.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default().into(),
     })
 }
 
@@ -110,6 +132,10 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<DaemonSet> {
         name: filled(metadata.name.as_ref()),
         uid: filled(metadata.uid.as_ref()),
         owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
+        generation: metadata.generation.unwrap_or(0),
+        applied_hash: metadata.annotations.as_ref().and_then(|all| all.get(names::LAST_APPLIED_HASH_ANNOTATION).cloned()),
+        max_unavailable: spec.update_strategy.as_ref().and_then(|strategy| max_unavailable(strategy.rolling_update.as_ref()?)),
+        tolerations: pod.tolerations.iter().flatten().map(toleration).collect(),
         observed: status.and_then(|status| status.observed_generation) >= metadata.generation,
         on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete"),
         deleting: metadata.deletion_timestamp.is_some(),
@@ -127,6 +153,24 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<DaemonSet> {
             .filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?)))
             .collect(),
     })
+}
+
+/// A number, or a share as text; what cannot be read is what Kubernetes takes where there is none.
+fn max_unavailable(rolling: &api::RollingUpdate) -> Option<Count> {
+    let value = rolling.max_unavailable.as_ref()?;
+    if let Some(text) = value.as_str() {
+        return text.parse().ok();
+    }
+    value.as_u64().and_then(|number| u32::try_from(number).ok()).map(Count::Number)
+}
+
+fn toleration(toleration: &api::Toleration) -> Toleration {
+    Toleration {
+        key: toleration.key.clone(),
+        exists: toleration.operator == "Exists",
+        value: toleration.value.clone(),
+        effect: toleration.effect.clone(),
+    }
 }
 
 /// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's restart-only test).
@@ -252,6 +296,12 @@ fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
+/// A map of strings.
+fn strings(value: &Value, pointer: &str) -> Labels {
+    let map = value.pointer(pointer).and_then(Value::as_object);
+    map.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
 fn image(value: &Value, pointer: &str) -> ImageSpec {
     let part = |name: &str| text(value, &format!("{pointer}/{name}"));
     ImageSpec { repository: part("repository"), image: part("image"), version: part("version") }
@@ -261,9 +311,7 @@ fn image(value: &Value, pointer: &str) -> ImageSpec {
 pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     let data = &object.data;
     let flag = |pointer: &str, absent: bool| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(absent);
-    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    let labels = data.pointer("/spec/daemonsets/labels").and_then(Value::as_object);
+    let conditions = conditions(data);
     Some(ClusterPolicy {
         uid: filled(object.metadata.uid.as_ref()),
         generation: object.metadata.generation.unwrap_or(0),
@@ -274,12 +322,22 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
         driver_manager: image(data, "/spec/driver/manager"),
         toolkit_enabled: flag("/spec/toolkit/enabled", true),
         toolkit: image(data, "/spec/toolkit"),
-        labels: labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+        operands: Operand::ALL.into_iter().map(|operand| (operand, operand_spec(data, operand))).collect(),
+        labels: strings(data, "/spec/daemonsets/labels"),
         upgrade_policy: upgrade_policy(data, "/spec/driver/upgradePolicy"),
         state: text(data, "/status/state"),
-        ready_reason: ready.and_then(|condition| text(condition, "/reason")),
+        ready_reason: conditions.ready_reason().filter(|reason| !reason.is_empty()).map(str::to_owned),
+        conditions,
         driver_field_manager: field_manager(&object.metadata, "/f:spec/f:driver"),
     })
+}
+
+/// How a ClusterPolicy asks for an operand.
+fn operand_spec(data: &Value, operand: Operand) -> OperandSpec {
+    let traits = operand.traits();
+    let stated = data.pointer(&format!("/spec/{}/enabled", traits.spec)).and_then(Value::as_bool);
+    let enabled = traits.default.is_none_or(|default| stated.unwrap_or(default));
+    OperandSpec { enabled, image: image(data, &format!("/spec/{}", traits.spec)) }
 }
 
 fn upgrade_policy(data: &Value, pointer: &str) -> UpgradePolicy {
@@ -344,19 +402,23 @@ pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
         uid: filled(object.metadata.uid.as_ref()),
         generation: object.metadata.generation.unwrap_or(0),
         deleting: object.metadata.deletion_timestamp.is_some(),
+        is_default: object.data.pointer("/spec/default").and_then(Value::as_bool).unwrap_or(false),
+        node_selector: strings(&object.data, "/spec/nodeSelector"),
         driver: image(&object.data, "/spec"),
-        // Without one the operator goes by its defaults, with upgrades on.
-        upgrade_policy: if object.data.pointer("/spec/upgradePolicy").is_some_and(|policy| !policy.is_null()) {
-            upgrade_policy(&object.data, "/spec/upgradePolicy")
-        } else {
-            UpgradePolicy {
-                auto_upgrade: true,
-                max_unavailable: Policy::default().max_unavailable.map(|limit| limit.to_string()),
-                pod_deletion: Some(PodDeletion::default()),
-                ..UpgradePolicy::default()
-            }
-        },
+        conditions: conditions(&object.data),
+        field_manager: field_manager(&object.metadata, "/f:spec"),
+        upgrade_policy: nvidia_driver_policy(&object.data),
     })
+}
+
+/// The operator fills in what is missing, with upgrades on (`GetUpgradePolicyWithDefaults`).
+fn nvidia_driver_policy(data: &Value) -> UpgradePolicy {
+    let path = "/spec/upgradePolicy";
+    let mut policy = upgrade_policy(data, path);
+    policy.auto_upgrade |= data.pointer(&format!("{path}/autoUpgrade")).is_none_or(Value::is_null);
+    policy.max_unavailable = policy.max_unavailable.or_else(|| Policy::default().max_unavailable.map(|limit| limit.to_string()));
+    policy.pod_deletion = policy.pod_deletion.or_else(|| Some(PodDeletion::default()));
+    policy
 }
 
 /// A ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.

@@ -1,27 +1,32 @@
-//! Reads and writes the run record. The chart brings the ConfigMap, empty; the hook only patches its data.
+//! Reads and writes the run record. The chart brings its ConfigMaps, empty; the hook only patches their data.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::contract::record::{NODE_KEY_PREFIX, NodeRecord, Outcome, RUN_KEY, Run};
-use crate::contract::settings::FORMAT_VERSION;
+use crate::contract::record::cohort::{COHORT_KEY_PREFIX, Cohort};
+use crate::contract::record::{NodeRecord, OBJECTS, OBJECTS_KEY, RECORD_FORMAT_VERSION, RUN_KEY, Run, object_name};
 use crate::rollout::named::Named;
 
 use super::call::{CallError, call};
 use super::change::merge;
 
-/// Above this, records of nodes that are done are let go, first what only reports need: a ConfigMap holds 1 MiB, and of a done node nothing is needed any more.
-const LARGEST_BYTES: usize = 900 * 1024;
+mod layout;
+mod refusal;
+
+pub use refusal::Refusal;
+
+use layout::{Contents, Data, Detail, lay_out};
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The last run.
+    /// The last run, with its cohort if that was stored completely.
     pub run: Option<Run>,
     /// Its nodes.
     pub nodes: Named<NodeRecord>,
@@ -33,8 +38,11 @@ pub enum RecordError {
     /// The call failed.
     #[error("unable to {1} the run record")]
     Call(#[source] CallError, &'static str),
+    /// Writing it again cannot help.
+    #[error(transparent)]
+    Refused(Refusal),
     /// A newer version of the program wrote it.
-    #[error("the run record has format {found}, this version knows {FORMAT_VERSION}: use a newer hook image")]
+    #[error("the run record has format {found}, this version knows {RECORD_FORMAT_VERSION}: use a newer hook image")]
     Newer {
         /// What it says.
         found: u64,
@@ -45,139 +53,152 @@ pub enum RecordError {
 pub struct RecordStore {
     api: Api<ConfigMap>,
     name: String,
-    written: BTreeMap<String, String>,
-    /// The nodes that their texts were made from, as far as this process has made them.
+    /// The data of each ConfigMap, as far as this process knows.
+    written: Vec<Data>,
+    /// The nodes that their entries were made from, as far as this process has made them.
     nodes: Named<NodeRecord>,
+    /// How much of them is stored. It only gets less: entries that come and go would be written again each time.
+    detail: Detail,
 }
 
 impl RecordStore {
-    /// The ConfigMap of this name.
+    /// The record of this name.
     pub fn new(client: &Client, namespace: &str, name: &str) -> Self {
-        Self { api: Api::namespaced(client.clone(), namespace), name: name.to_owned(), written: BTreeMap::new(), nodes: Named::new() }
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+            name: name.to_owned(),
+            written: vec![Data::new(); OBJECTS],
+            nodes: Named::new(),
+            detail: Detail::default(),
+        }
     }
 
     /// Reads it. RBAC: `get` on `configmaps`, named. What cannot be parsed counts as absent: it is a report, and the live state decides.
     ///
     /// # Errors
-    /// The call failed, or a newer version wrote it.
+    /// A call failed, or a newer version wrote it.
     pub async fn read(&mut self) -> Result<Record, RecordError> {
-        let object = call(self.api.get(&self.name)).await.map_err(|error| RecordError::Call(error, "read"))?;
-        self.written = object.data.unwrap_or_default();
         self.nodes.clear();
-        let mut record = Record::default();
-        for (key, text) in &self.written {
-            let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
-            if key == RUN_KEY {
-                if let Some(found) = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION)) {
-                    return Err(RecordError::Newer { found });
-                }
-                record.run = serde_json::from_value(value).ok();
-            } else if let Some(node) = key.strip_prefix(NODE_KEY_PREFIX)
-                && let Ok(entry) = serde_json::from_value(value)
-            {
-                record.nodes.insert(node, entry);
+        self.written = vec![self.data_of(0).await?];
+        let run = self.written[0].get(RUN_KEY).map(|text| serde_json::from_str::<Value>(text).unwrap_or(Value::Null));
+        let format = run.as_ref().and_then(|run| run["formatVersion"].as_u64());
+        if let Some(found) = format.filter(|found| *found > u64::from(RECORD_FORMAT_VERSION)) {
+            return Err(RecordError::Newer { found });
+        }
+        let used = self.written[0].get(OBJECTS_KEY).and_then(|count| count.parse().ok()).map_or(1, |count: usize| count.clamp(1, OBJECTS));
+        let further = try_join_all((1..used).map(|index| self.data_of(index))).await?;
+        self.written.extend(further);
+        self.written.resize(OBJECTS, Data::new());
+        let mut record = Record { run: run.and_then(|run| serde_json::from_value(run).ok()), nodes: Named::new() };
+        // An entry that was being moved when a process ended is in two objects: the later one is newer.
+        for (key, text) in self.written.iter().flatten() {
+            if let Some((name, node)) = layout::parse(key, text) {
+                record.nodes.insert(name.as_str(), node);
             }
+        }
+        if let Some(run) = &mut record.run {
+            run.cohort = run.cohort_nodes.and_then(|nodes| self.cohort(nodes)).map(Arc::new);
         }
         Ok(record)
     }
 
-    /// Writes what differs from what is there, as one patch. RBAC: `patch` on `configmaps`, named. Nothing is sent if nothing differs.
+    async fn data_of(&self, index: usize) -> Result<Data, RecordError> {
+        match call(self.api.get(&object_name(&self.name, index))).await {
+            Ok(object) => Ok(object.data.unwrap_or_default()),
+            // Only the first one is there for certain: what the others have is a part of the record like any that cannot be parsed.
+            Err(CallError::NotFound(_)) if index > 0 => Ok(Data::new()),
+            Err(error) => Err(RecordError::Call(error, "read")),
+        }
+    }
+
+    /// The stored cohort, if it is complete.
+    fn cohort(&self, nodes: usize) -> Option<Cohort> {
+        let parts = self.written.iter().enumerate().map_while(|(index, data)| data.get(&cohort_key(index)));
+        Cohort::from_parts(parts.map(String::as_str), nodes)
+    }
+
+    /// Writes what differs from what is there, as one patch for each object; the first object, which has run and verdict, is written last. RBAC: `patch`
+    /// on `configmaps`, named. Nothing is sent if nothing differs.
     ///
     /// # Errors
-    /// The call failed; what was to be written is tried again with the next write.
+    /// A call failed; what was to be written is tried again with the next write. [`RecordError::Refused`]: that would not help.
     pub async fn write(&mut self, run: &Run, nodes: &Named<NodeRecord>) -> Result<(), RecordError> {
-        let wanted = self.texts(run, nodes);
-        let mut changes: BTreeMap<String, Option<String>> = BTreeMap::new();
-        for (key, text) in &wanted {
-            if self.written.get(key).map(String::as_str) != Some(text) {
-                changes.insert(key.clone(), Some(text.as_ref().to_owned()));
-            }
+        let unlike = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
+        let contents = Contents { fixed: fixed(run), nodes, changed: &unlike, detail: self.detail };
+        let Some((mut wanted, detail)) = lay_out(&contents, &self.written) else {
+            return Err(RecordError::Refused(Refusal::Full { nodes: nodes.len() }));
+        };
+        if detail > self.detail {
+            tracing::warn!(nodes = nodes.len(), ?detail, "the run record is nearly full: entries of nodes are stored in short form");
         }
-        for key in self.written.keys().filter(|key| !wanted.contains_key(*key)) {
-            changes.insert(key.clone(), None);
+        if let Some(text) = newer_format(run, &wanted) {
+            wanted[0].insert(RUN_KEY.to_owned(), Cow::Owned(text));
         }
-        if changes.is_empty() {
-            return Ok(());
-        }
-        merge(self.api.clone(), &self.name, json!({ "data": changes })).await.map_err(|error| RecordError::Call(error, "write"))?;
-        for (key, text) in changes {
-            match text {
-                Some(text) => drop(self.written.insert(key, text)),
-                None => drop(self.written.remove(&key)),
-            }
+        let changes: Vec<BTreeMap<String, Option<String>>> =
+            wanted.iter().zip(&self.written).map(|(wanted, written)| differences(wanted, written)).collect();
+        drop(wanted);
+        self.announce(&changes).await?;
+        for (index, changes) in changes.into_iter().enumerate().rev() {
+            self.patch(index, changes).await?;
         }
         self.nodes = nodes.clone();
+        self.detail = detail;
         Ok(())
     }
 
-    /// What is to be there. Texts of nodes that are as they were written are not made anew: in a large fleet nearly all are.
-    fn texts(&self, run: &Run, nodes: &Named<NodeRecord>) -> BTreeMap<String, Cow<'_, str>> {
-        let mut texts: BTreeMap<String, Cow<'_, str>> = BTreeMap::new();
-        texts.insert(RUN_KEY.to_owned(), text(run));
-        let changed: BTreeSet<&str> = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
-        for (name, node) in nodes {
-            let key = format!("{NODE_KEY_PREFIX}{name}");
-            let same = self.written.get(&key).filter(|_| !changed.contains(&**name));
-            let text = same.map_or_else(|| text(node), |written| Cow::Borrowed(written.as_str()));
-            texts.insert(key, text);
+    /// Readers must know how many objects there are before one more is used.
+    async fn announce(&mut self, changes: &[BTreeMap<String, Option<String>>]) -> Result<(), RecordError> {
+        let known = self.written[0].get(OBJECTS_KEY).and_then(|count| count.parse().ok()).unwrap_or(1);
+        let used = changes.iter().rposition(|changes| changes.values().any(Option::is_some)).map_or(1, |last| last + 1);
+        if used > known {
+            let announced = BTreeMap::from([(OBJECTS_KEY.to_owned(), Some(used.to_string()))]);
+            self.patch(0, announced).await?;
         }
-        shrink(&mut texts, nodes, LARGEST_BYTES);
-        texts
+        Ok(())
     }
-}
 
-/// Lets go of what is not needed any more, as long as there is too much: of nodes that are done, first what only reports need, then all.
-fn shrink(texts: &mut BTreeMap<String, Cow<'_, str>>, nodes: &Named<NodeRecord>, most: usize) {
-    let is_too_large =
-        |texts: &BTreeMap<String, Cow<'_, str>>| texts.iter().map(|(key, text)| key.len() + text.len()).sum::<usize>() > most;
-    if !is_too_large(texts) {
-        return;
-    }
-    let dispensable = |node: &&NodeRecord| {
-        matches!(node.outcome, Some(Outcome::Done | Outcome::Gone)) && node.replaced.values().all(|one| one.back_at.is_some())
-    };
-    let done = || nodes.iter().filter(|(_, node)| dispensable(node));
-    for (name, node) in done() {
-        let short = NodeRecord { steps: Vec::new(), evicted: Vec::new(), ..node.clone() };
-        texts.insert(format!("{NODE_KEY_PREFIX}{name}"), text(&short));
-    }
-    if is_too_large(texts) {
-        for (name, _) in done() {
-            texts.remove(&format!("{NODE_KEY_PREFIX}{name}"));
+    async fn patch(&mut self, index: usize, changes: BTreeMap<String, Option<String>>) -> Result<(), RecordError> {
+        if changes.is_empty() {
+            return Ok(());
         }
+        let name = object_name(&self.name, index);
+        merge(self.api.clone(), &name, json!({ "data": changes })).await.map_err(|error| refusal::sort(error, &name, index))?;
+        for (key, text) in changes {
+            match text {
+                Some(text) => drop(self.written[index].insert(key, text)),
+                None => drop(self.written[index].remove(&key)),
+            }
+        }
+        Ok(())
     }
 }
 
-/// These types have no map keys that are not strings and no failing Serialize: the only ways in which to_string can fail.
-fn text<'t>(value: &impl Serialize) -> Cow<'t, str> {
-    Cow::Owned(serde_json::to_string(value).unwrap_or_default())
+/// The run's text where it needs the newer format: version 1 knows one object, and names of nodes in keys.
+fn newer_format(run: &Run, wanted: &[BTreeMap<String, Cow<'_, str>>]) -> Option<String> {
+    let newer = wanted.iter().skip(1).any(|object| !object.is_empty()) || wanted[0].keys().any(|key| layout::is_hashed(key));
+    newer.then(|| text_of(run, RECORD_FORMAT_VERSION))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::contract::record::Evicted;
+/// The changes that make what is there what is wanted.
+fn differences(wanted: &BTreeMap<String, Cow<'_, str>>, written: &Data) -> BTreeMap<String, Option<String>> {
+    let is_new = |(key, text): &(&String, &Cow<'_, str>)| written.get(*key).map(String::as_str) != Some(text.as_ref());
+    let new = wanted.iter().filter(is_new).map(|(key, text)| (key.clone(), Some(text.as_ref().to_owned())));
+    new.chain(written.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None))).collect()
+}
 
-    fn record(outcome: Option<Outcome>) -> NodeRecord {
-        let evicted = Evicted { pod: "ml/train-0".into(), at: jiff::Timestamp::UNIX_EPOCH };
-        NodeRecord { uid: "uid".into(), outcome, evicted: vec![evicted; 10], ..NodeRecord::default() }
-    }
+/// What belongs into one object: the run into the first, each part of the cohort into one of its own.
+fn fixed(run: &Run) -> Vec<(usize, String, String)> {
+    let parts = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
+    let parts = parts.map(|(index, part)| (index, cohort_key(index), part));
+    parts.chain([(0, RUN_KEY.to_owned(), text_of(run, 1))]).collect()
+}
 
-    fn shrunk(most: usize) -> Vec<(String, bool)> {
-        let mut nodes = Named::new();
-        nodes.insert("done", record(Some(Outcome::Done)));
-        nodes.insert("open", record(None));
-        let mut texts: BTreeMap<String, Cow<'_, str>> =
-            nodes.iter().map(|(name, node)| (format!("{NODE_KEY_PREFIX}{name}"), text(node))).collect();
-        shrink(&mut texts, &nodes, most);
-        texts.into_iter().map(|(key, text)| (key, text.contains("ml/train-0"))).collect()
-    }
+fn cohort_key(index: usize) -> String {
+    format!("{COHORT_KEY_PREFIX}{index}")
+}
 
-    #[test]
-    fn what_only_reports_need_goes_before_the_rest_of_a_node_that_is_done() {
-        let kept = |key: &str, evicted: bool| (format!("{NODE_KEY_PREFIX}{key}"), evicted);
-        assert_eq!(shrunk(10_000), [kept("done", true), kept("open", true)]);
-        assert_eq!(shrunk(1_000), [kept("done", false), kept("open", true)]);
-        assert_eq!(shrunk(540), [kept("open", true)]);
-    }
+fn text_of(run: &Run, format_version: u32) -> String {
+    let run = Run { format_version, cohort_nodes: run.cohort.as_ref().map(|cohort| cohort.len()), ..run.clone() };
+    // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
+    serde_json::to_string(&run).unwrap_or_default()
 }

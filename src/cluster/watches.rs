@@ -1,9 +1,12 @@
 //! All watches of a hook Job, and the snapshot that they make together.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::coordination::v1 as coordination;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::policy::v1 as policy;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
@@ -26,6 +29,7 @@ use super::horizon::Horizons;
 use super::intern::Interner;
 use super::joined::Joined;
 use super::shown::Shown;
+use super::sink::Projected;
 use super::{network, project};
 
 mod workloads;
@@ -58,6 +62,12 @@ pub struct Watches {
     drivers: Table<observed::Pod>,
     toolkits: Table<observed::Pod>,
     validators: Table<observed::Pod>,
+    /// Pods of the operands beside driver and toolkit.
+    operand_pods: Table<observed::OperandPod>,
+    operator_pods: Table<observed::OperatorPod>,
+    operator_lease: Table<(observed::OperatorLease, String)>,
+    /// The `renewTime` of the operator's Lease that was seen last, and when it was first seen otherwise than before.
+    renewed: Mutex<(String, Option<Timestamp>)>,
     /// Pods of driver and toolkit.
     operands: Joined<observed::Pod>,
     dra: Option<DraWatches>,
@@ -85,6 +95,8 @@ struct DevicePluginWatches {
     pods: Table<observed::Pod>,
 }
 
+/// After so long without a renewal of the operator's Lease it is listed: its leader is gone, or the watch is deaf.
+const OPERATOR_SILENCE: Duration = Duration::from_secs(20);
 /// Versions of `resource.k8s.io` whose objects [`project::slice`] and [`project::claim`] read, newest first.
 const SLICE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 
@@ -148,7 +160,7 @@ impl Watches {
                     followed.push((shown, Box::new(move || table.health())));
                 }
                 let horizon = horizons.of(api.resource_url());
-                followers.spawn(follow(api, selection, table.clone(), horizon, $project));
+                followers.spawn(follow(api, selection, Projected::new(table.clone(), $project), horizon));
                 table
             }};
         }
@@ -221,6 +233,44 @@ impl Watches {
                 project::maintenance
             ),
         };
+        // Where the GPU operator's operands are settled, one watch of all pods in its namespace fills five tables.
+        let settles_gpu = settles && settings.driver == Driver::Gpu;
+        let absent = || Table::absent(Arc::clone(&changed));
+        let (mut toolkits, mut validators, mut operand_pods, mut operator_pods) =
+            (absent(), absent(), Table::absent(Arc::clone(&changed)), Table::absent(Arc::clone(&changed)));
+        let driver_pods = if settles_gpu {
+            let table = || Table::new(Arc::clone(&changed));
+            let full = |(key, value): (&'static str, &'static str)| {
+                let project = pod();
+                move |object: &super::object::Pod| {
+                    let labels = object.metadata.labels.as_ref()?;
+                    labels.get(key).filter(|found| *found == value)?;
+                    project(object)
+                }
+            };
+            let drivers = table();
+            (toolkits, validators) = (table(), table());
+            (operand_pods, operator_pods) = (Table::new(Arc::clone(&changed)), Table::new(Arc::clone(&changed)));
+            let operands = (
+                Projected::new(operand_pods.clone(), project::operand_pods(&interner)),
+                Projected::new(operator_pods.clone(), project::operator_pod),
+            );
+            let known = (
+                Projected::new(toolkits.clone(), full(names::TOOLKIT_APP)),
+                Projected::new(validators.clone(), full(names::VALIDATOR_APP)),
+            );
+            let sink = (Projected::new(drivers.clone(), full(names::DRIVER_COMPONENT)), (known, operands));
+            let api = pods();
+            if let Some(shown) = Shown::by(api.resource_url(), None) {
+                let table = drivers.clone();
+                followed.push((shown, Box::new(move || table.health())));
+            }
+            let horizon = horizons.of(api.resource_url());
+            followers.spawn(follow(api, all(), sink, horizon));
+            drivers
+        } else {
+            watch_if!(looks, pods(), settings.driver.traits().label.map_or_else(all, Selection::labeled), driver_pod)
+        };
         Self {
             nodes: watch_if!(
                 looks || restarts || settings.has(Duty::Hold),
@@ -249,12 +299,18 @@ impl Watches {
             nvidia_drivers: watch_if!(gpu, Api::<DynamicObject>::all_with(client.clone(), &drivers), all(), project::nvidia_driver),
             daemon_sets: watch_if!(looks, Api::<apps::DaemonSet>::namespaced(client.clone(), operator), named, project::daemon_set),
             revisions: watch_if!(settles, Api::<apps::ControllerRevision>::namespaced(client.clone(), operator), all(), project::revision),
-            drivers: watch_if!(looks, pods(), settings.driver.traits().label.map_or_else(all, Selection::labeled), driver_pod),
-            toolkits: watch_if!(settles && gpu, pods(), Selection::labeled((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))), pod()),
-            validators: match settings.driver.traits().validator {
-                Some((key, value)) => watch_if!(settles, pods(), Selection::labeled((key, Some(value))), pod()),
-                None => Table::absent(Arc::clone(&changed)),
-            },
+            drivers: driver_pods,
+            toolkits,
+            validators,
+            operand_pods,
+            operator_pods,
+            operator_lease: watch_if!(
+                settles_gpu,
+                Api::<coordination::Lease>::namespaced(client.clone(), operator),
+                Selection::named(names::OPERATOR_LEASE).changing_within(OPERATOR_SILENCE),
+                project::operator_lease
+            ),
+            renewed: Mutex::default(),
             pauses: watch!(
                 Api::<core::ConfigMap>::namespaced(client.clone(), names::LEASE_NAMESPACE),
                 Selection::named(names::PAUSE_NAME),
@@ -287,6 +343,9 @@ impl Watches {
             ("driver pods", self.drivers.health()),
             ("toolkit pods", self.toolkits.health()),
             ("validator pods", self.validators.health()),
+            ("operand pods", self.operand_pods.health()),
+            ("operator pods", self.operator_pods.health()),
+            ("the operator's Lease", self.operator_lease.health()),
             ("the pauses", self.pauses.health()),
         ];
         if let Some(dra) = &self.dra {
@@ -334,11 +393,13 @@ impl Watches {
         past.map_or(behind, Sync::Past)
     }
 
-    /// What all caches hold.
-    pub fn observed(&self) -> Observed {
+    /// What all caches hold. `now`: the moment by the clock that decisions use.
+    pub fn observed(&self, now: Timestamp) -> Observed {
         Observed {
             nodes: self.nodes.named(|node| &node.name),
             operator: self.operator.values().into_iter().next(),
+            operator_pods: self.operator_pods.values(),
+            operator_lease: self.lease_of_operator(now),
             cluster_policy: served(&self.cluster_policy, first),
             nic_cluster_policy: served(&self.nic_cluster_policy, first),
             nvidia_drivers: served(&self.nvidia_drivers, copies),
@@ -348,9 +409,24 @@ impl Watches {
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
             device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
             validators: self.validators.snapshot(),
+            operand_pods: self.operand_pods.snapshot(),
             workloads: self.workloads.observed(),
             pauses: self.pauses.values().into_iter().flatten().collect(),
         }
+    }
+}
+
+impl Watches {
+    /// The operator's Lease, with the moment at which its renewal was last seen. The first look proves nothing: the holder may be gone.
+    fn lease_of_operator(&self, now: Timestamp) -> Option<observed::OperatorLease> {
+        let (lease, renewal) = self.operator_lease.values().into_iter().next()?;
+        // Nothing panics while this is held.
+        let mut known = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != renewal {
+            let at = (!known.0.is_empty()).then_some(now);
+            *known = (renewal, at);
+        }
+        Some(observed::OperatorLease { renewed: known.1, ..lease })
     }
 }
 

@@ -14,13 +14,15 @@ use crate::cluster::job;
 use crate::cluster::lease::{self, Leases};
 use crate::cluster::list::list_nodes;
 use crate::cluster::pause::{remove, write};
+use crate::contract::driver::Driver;
 use crate::contract::pause::Pause;
-use crate::contract::settings::Settings;
+use crate::contract::settings::{Mode, Settings};
 use crate::rollout::abort::give_back;
 use crate::rollout::action::NodePatch;
 use crate::rollout::observed::Observed;
 
 use super::look::LookError;
+use super::pause::not_written;
 
 /// The data key of the pause that an abort begins with.
 pub const KEY: &str = "abort";
@@ -48,12 +50,12 @@ pub struct Left {
     pub holder: Option<String>,
 }
 
-/// Looks for it. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
+/// Looks for it. `stays_paused`: as for [`abort`]. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
 ///
 /// # Errors
 /// A call failed.
-pub async fn left(client: &Client, hooks: &[&Settings]) -> Result<Left, LookError> {
-    let nodes = patches(client).await?.iter().map(|patch| (patch.node.clone(), told(patch))).collect();
+pub async fn left(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Left, LookError> {
+    let nodes = patches(client, hooks, stays_paused).await?.iter().map(|patch| (patch.node.clone(), told(patch))).collect();
     let mut jobs = Vec::new();
     for hook in hooks {
         if crate::cluster::releases::job(client, hook).await?.is_some_and(|job| !job.ended) {
@@ -64,17 +66,28 @@ pub async fn left(client: &Client, hooks: &[&Settings]) -> Result<Left, LookErro
 }
 
 fn told(patch: &NodePatch) -> String {
-    let keys = patch.labels.keys().chain(patch.annotations.keys()).cloned();
+    let parts = || patch.labels.iter().chain(&patch.annotations);
     let cordon = (patch.unschedulable == Some(false)).then(|| "its cordon".to_owned());
-    cordon.into_iter().chain(keys).collect::<Vec<_>>().join(", ")
+    let gone = cordon.into_iter().chain(parts().filter(|(_, value)| value.is_none()).map(|(key, _)| key.clone())).collect::<Vec<_>>();
+    let held = parts().any(|(_, value)| value.is_some()).then(|| "held, so that NVIDIA's controller leaves it alone".to_owned());
+    let gone = (!gone.is_empty()).then(|| format!("given back: {}", gone.join(", ")));
+    gone.into_iter().chain(held).collect::<Vec<_>>().join("; ")
 }
 
-async fn patches(client: &Client) -> Result<Vec<NodePatch>, LookError> {
+/// What is to be changed on nodes. Where the fleet stays paused, the nodes of every driver that an operator of NVIDIA upgrades are held.
+async fn patches(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Vec<NodePatch>, LookError> {
     let observed = Observed { nodes: list_nodes(client).await?, ..Observed::default() };
-    Ok(give_back(&observed))
+    let is_paused = |driver: &Driver| {
+        let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
+        let held = || observed.nodes.values().any(|node| node.annotations.contains_key(driver.traits().hold));
+        stays_paused && driver.has_operator() && (hooks.iter().any(by_operator) || held())
+    };
+    let paused: Vec<Driver> = Driver::ALL.into_iter().filter(is_paused).collect();
+    Ok(give_back(&observed, &paused))
 }
 
-/// Gives everything back. `stays_paused`: the pause stays in the end, so that nobody begins anew. `tells` is told of each step. The nodes that could not
+/// Gives everything back. `stays_paused`: the pause stays in the end, so that no hook begins anew, and nodes are held, so that the vendor's
+/// controller begins with none either. `tells` is told of each step. The nodes that could not
 /// be given back, each with why; then the pause stays too. RBAC: as [`left`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
 /// and what a pause needs.
 ///
@@ -97,7 +110,7 @@ pub async fn abort(
         Ok(held) => held?,
         Err(_elapsed) => return Err(LookError::Late(LEASE.as_secs(), "somebody else holds the Lease".to_owned())),
     };
-    let wrong = give_all_back(client, &mut tells).await?;
+    let wrong = give_all_back(client, hooks, stays_paused, &mut tells).await?;
     held.release().await;
     if !wrong.is_empty() {
         return Ok(wrong);
@@ -126,16 +139,20 @@ async fn end_job(client: &Client, hook: &Settings, tells: &mut impl FnMut(&str))
     Ok(())
 }
 
-async fn give_all_back(client: &Client, tells: &mut impl FnMut(&str)) -> Result<Vec<String>, LookError> {
+async fn give_all_back(
+    client: &Client,
+    hooks: &[&Settings],
+    stays_paused: bool,
+    tells: &mut impl FnMut(&str),
+) -> Result<Vec<String>, LookError> {
     for _ in 0..LOOKS {
-        let patches = patches(client).await?;
+        let patches = patches(client, hooks, stays_paused).await?;
         if patches.is_empty() {
             return Ok(Vec::new());
         }
         let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
         let answers: Vec<(&NodePatch, Result<Done, CallError>)> = answers.collect().await;
-        let failed: Vec<String> =
-            answers.iter().filter_map(|(patch, answer)| Some(format!("{}: {}", patch.node, answer.as_ref().err()?))).collect();
+        let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
         for (patch, _) in answers.iter().filter(|(_, answer)| matches!(answer, Ok(Done::Now))) {
             tells(&format!("node {}: {}", patch.node, told(patch)));
         }
@@ -143,5 +160,5 @@ async fn give_all_back(client: &Client, tells: &mut impl FnMut(&str)) -> Result<
             return Ok(failed);
         }
     }
-    Ok(patches(client).await?.iter().map(|patch| format!("{} changes all the time", patch.node)).collect())
+    Ok(patches(client, hooks, stays_paused).await?.iter().map(|patch| format!("{} changes all the time", patch.node)).collect())
 }

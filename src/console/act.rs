@@ -43,6 +43,9 @@ pub async fn fulfil(looking: &mut Looking, wish: Wish, node: &str, clock: impl F
         let Some(patch) = patch else { return Ok(Outcome::Done(text)) };
         match patch_node(looking.client(), &patch).await {
             Ok(Done::Now) => return Ok(Outcome::Done(text)),
+            Ok(Done::Changed(missing)) => {
+                return Ok(Outcome::Failed(format!("admission drops what is written: {}", missing.join(", "))));
+            }
             Ok(Done::Already) => return Ok(Outcome::Failed("it is gone".to_owned())),
             // What has changed is on its way to the caches.
             Ok(Done::Superseded) => looking.changed().await,

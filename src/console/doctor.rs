@@ -10,7 +10,7 @@ use crate::contract::exit::ExitCode;
 use crate::contract::settings::Mode;
 use crate::rollout::hold;
 use crate::rollout::observed::Node;
-use crate::rollout::spec::upgrade_policy;
+use crate::rollout::policies::{self, LivePolicy, Pool};
 
 use super::look::Sight;
 use super::remedy::Remedy;
@@ -88,51 +88,85 @@ fn failed_nodes(_: &Sight, status: &Status) -> Option<Ailment> {
     (!failed.is_empty()).then(|| Ailment::new("failed-nodes", Severity::Problem, failed, "their upgrade has failed", remedy))
 }
 
-/// To NVIDIA's controller a failed node is one in progress.
+/// To NVIDIA's controller a failed node is one in progress, of the pool that it is in.
 fn slots(sight: &Sight, status: &Status) -> Option<Ailment> {
-    let slots = status.totals.slots;
-    let failed = nodes(status, |row| row.stage == Stage::Failed);
-    let stalled = !sight.settings.mode.decides() && slots.limit.is_some_and(|limit| failed.len() >= limit);
-    let remedy = Remedy::words("see to the failed nodes, or raise driver.upgradePolicy.maxParallelUpgrades");
-    let limit = slots.limit.unwrap_or_default();
-    let text = format!("failed nodes hold all {limit} parallel upgrades of NVIDIA's controller: it begins with no other node");
-    stalled.then(|| Ailment::new("slots-held-by-failures", Severity::Problem, failed, text, remedy))
+    if sight.settings.mode.decides() {
+        return None;
+    }
+    let in_pool = |pool: &Pool, row: &Row| {
+        let node = sight.observed.nodes.get(&row.node);
+        pool.owner.is_none() || node.and_then(|node| sight.pools.of(node)) == Some(pool)
+    };
+    let stalled = sight.pools.iter().find_map(|pool| {
+        let limit = pool.policy.max_parallel_upgrades as usize;
+        let failed = nodes(status, |row| row.stage == Stage::Failed && in_pool(pool, row));
+        (limit > 0 && failed.len() >= limit).then_some((pool, limit, failed))
+    });
+    let (pool, limit, failed) = stalled?;
+    let (of, field) = match &pool.owner {
+        Some(owner) => (format!(" for NVIDIADriver `{owner}`"), fields(sight, owner)),
+        None => (String::new(), format!("{}.maxParallelUpgrades", sight.settings.driver.traits().upgrade_policy)),
+    };
+    let remedy = Remedy::words(format!("see to the failed nodes, or raise {field}"));
+    let text = format!("failed nodes hold all {limit} parallel upgrades of NVIDIA's controller{of}: it begins with no other node");
+    Some(Ailment::new("slots-held-by-failures", Severity::Problem, failed, text, remedy))
+}
+
+fn fields(sight: &Sight, owner: &str) -> String {
+    let live = policies::live(&sight.observed, &sight.settings).into_iter().find(|live| live.name == owner);
+    live.map_or_else(String::new, |live| live.fields.max_parallel.to_owned())
 }
 
 /// Limits under which no node can ever begin.
 fn limits(sight: &Sight, status: &Status) -> Option<Ailment> {
-    let limit = status.totals.unavailable.limit?;
-    let all = status.totals.nodes;
+    sight.pools.iter().find_map(|pool| limits_of(sight, status, pool))
+}
+
+fn limits_of(sight: &Sight, status: &Status, pool: &Pool) -> Option<Ailment> {
+    let in_pool = |node: &Node| sight.pools.of(node) == Some(pool);
+    let all = nodes(status, |row| sight.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
+    let limit = pool.policy.max_unavailable?.of(all);
     // In progress is what the limit is for.
-    let is_away = |node: &Node| node.unschedulable || !node.ready;
+    let is_away = |node: &Node| in_pool(node) && (node.unschedulable || !node.ready);
     let away = nodes(status, |row| row.stage != Stage::InProgress && sight.observed.nodes.get(&row.node).is_some_and(is_away));
     if all == 0 || away.len() < limit {
         return None;
     }
+    let of = pool.owner.as_ref().map(|owner| format!(" of NVIDIADriver `{owner}`")).unwrap_or_default();
     let text = match limit {
-        0 => format!("maxUnavailable comes to no node of {all}: no upgrade can ever begin"),
+        0 => format!("maxUnavailable{of} comes to no node of {all}: no upgrade can ever begin"),
         limit => {
-            format!("{} of {all} nodes are cordoned or not ready, and maxUnavailable lets {limit} be: no upgrade can begin", away.len())
+            format!("{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} lets {limit} be: no upgrade can begin", away.len())
         }
     };
     let remedy = Remedy::words("bring the nodes back, or raise maxUnavailable in the upgrade policy");
     Some(Ailment::new("limits-that-stall", Severity::Warning, away, text, remedy))
 }
 
-/// Nobody upgrades: not NVIDIA's controller, and no hook.
+/// Nobody upgrades: not NVIDIA's controller, and no hook. With several policies, the nodes of those that are off.
 fn upgrades_off(sight: &Sight, status: &Status) -> Option<Ailment> {
     let driver = sight.settings.driver;
-    let off = upgrade_policy(&sight.observed, driver).is_some_and(|policy| policy.stated && !policy.auto_upgrade);
-    let alone = off && sight.settings.mode != Mode::Drive && !sight.settings.has(Duty::Drive);
-    let outdated = nodes(status, |row| !row.driver_current);
+    if sight.settings.mode == Mode::Drive || sight.settings.has(Duty::Drive) {
+        return None;
+    }
+    let live = policies::live(&sight.observed, &sight.settings);
+    let off: Vec<&LivePolicy> = live.iter().filter(|live| live.policy.stated && !live.policy.auto_upgrade).collect();
+    let first = off.first()?;
+    let governed = |row: &Row| {
+        let node = sight.observed.nodes.get(&row.node);
+        node.is_some_and(|node| off.iter().any(|live| live.governs(node)))
+    };
+    let outdated = nodes(status, |row| !row.driver_current && governed(row));
     let traits = driver.traits();
+    let objects: Vec<String> = off.iter().map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) }).collect();
     let text = format!(
-        "autoUpgrade is off in the {}, and no hook drives: drivers stay as they are until somebody deletes their pods",
-        traits.policy_kind
+        "autoUpgrade is off in {}, and no hook drives: drivers stay as they are until somebody deletes their pods",
+        objects.join(", ")
     );
-    let remedy = Remedy::words(format!("set {}.autoUpgrade, or deploy a bundle in mode `drive`", traits.upgrade_policy));
+    let field = if first.is_pool { first.fields.auto_upgrade.to_owned() } else { format!("{}.autoUpgrade", traits.upgrade_policy) };
+    let remedy = Remedy::words(format!("set {field}, or deploy a bundle in mode `drive`"));
     let severity = if outdated.is_empty() { Severity::Warning } else { Severity::Problem };
-    alone.then(|| Ailment::new("nobody-upgrades", severity, outdated, text, remedy))
+    Some(Ailment::new("nobody-upgrades", severity, outdated, text, remedy))
 }
 
 fn forgotten_cordons(sight: &Sight, status: &Status) -> Option<Ailment> {

@@ -22,8 +22,10 @@ use crate::rollout::memory::Memory;
 use crate::rollout::observed::Observed;
 use crate::rollout::observed::workload::{Job, Workload};
 use crate::rollout::pods::FOCUS_LIMIT;
+use crate::rollout::policies::Pools;
 use crate::rollout::preflight::policy;
 use crate::rollout::reason::Wait;
+use crate::rollout::spec::leadership::OperatorActivity;
 
 use super::since::is_telling;
 use super::subject::Subject;
@@ -51,7 +53,7 @@ pub enum LookError {
 impl From<CallError> for LookError {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Forbidden(message) => Self::Forbidden(message),
+            CallError::Forbidden(message) | CallError::Denied { message, .. } => Self::Forbidden(message),
             CallError::Timeout
             | CallError::NotFound(_)
             | CallError::Conflict(_)
@@ -71,6 +73,8 @@ pub struct Sight {
     pub observed: Observed,
     /// By which policy nodes go: ours, or the live one of the vendor's controller.
     pub policy: Policy,
+    /// The same for each pool of nodes that has its own.
+    pub pools: Pools,
     /// The engine's judgement. Its actions are nobody's.
     pub decision: Decision,
     /// The run record.
@@ -152,6 +156,7 @@ impl Looking {
             subject: self.subject.clone(),
             settings: self.settings.clone(),
             policy: policy(&observed, &self.settings),
+            pools: Pools::in_force(&observed, &self.settings),
             observed,
             decision,
             record,
@@ -176,7 +181,7 @@ impl Looking {
                 Ok(Record::default())
             }
             Err(RecordError::Call(error, _)) => Err(error.into()),
-            Err(error @ RecordError::Newer { .. }) => Err(LookError::Record(error)),
+            Err(error @ (RecordError::Newer { .. } | RecordError::Refused(_))) => Err(LookError::Record(error)),
         }
     }
 
@@ -206,8 +211,8 @@ impl Looking {
         let until = tokio::time::Instant::now() + PODS;
         loop {
             let now = clock();
-            let memory = self.remembered(record, job, now);
-            let observed = self.observed();
+            let observed = self.observed(now);
+            let memory = self.remembered(record, job, &observed, now);
             let decision = decide(&observed, &self.settings, &memory, now);
             let wanted = stuck(&decision);
             self.watches.focus(&wanted);
@@ -225,7 +230,7 @@ impl Looking {
     }
 
     /// What is remembered of the look before, or what a run that took over now would begin with.
-    fn remembered(&self, record: &Record, job: Option<&HookJob>, now: Timestamp) -> Memory {
+    fn remembered(&self, record: &Record, job: Option<&HookJob>, observed: &Observed, now: Timestamp) -> Memory {
         let run = record.run.as_ref().filter(|_| is_live(job));
         let after = |started: Timestamp| {
             let seconds = i64::try_from(working_seconds(self.settings.budget_seconds)).unwrap_or(i64::MAX);
@@ -240,18 +245,28 @@ impl Looking {
         if let Some(run) = &record.run {
             memory.configs.clone_from(&run.configs);
         }
+        // What a workstation sees for the first time is not news.
+        memory.operator = Some(OperatorActivity::settled(observed));
+        if let Some(run) = run {
+            memory.cohort.clone_from(&run.cohort);
+        }
         if let Some(before) = &self.memory {
             memory.waiting.clone_from(&before.waiting);
             memory.fleet_waiting = before.fleet_waiting;
             memory.ready.clone_from(&before.ready);
+            memory.outdated.clone_from(&before.outdated);
             memory.vendor_seen = before.vendor_seen;
         }
         memory
     }
 
     /// What is in the caches; the jobs that the vendor's controller waits for are found among the pods of the nodes that it is at work on.
-    fn observed(&self) -> Observed {
-        let mut observed = self.watches.observed();
+    fn observed(&self, now: Timestamp) -> Observed {
+        let mut observed = self.watches.observed(now);
+        if let Some(lease) = &mut observed.operator_lease {
+            // One look cannot see a renewal: the holder counts as alive until a second look at the latest shows otherwise.
+            lease.renewed.get_or_insert(now);
+        }
         if !self.settings.has(Duty::Drive)
             && let Some(wait) = policy(&observed, &self.settings).wait_for_completion
             && let Ok(selector) = wait.pod_selector.parse::<Selector>()

@@ -144,8 +144,7 @@ async fn patch_all(
             let patches = patches(&looking.look(clock).await?);
             let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
             let answers: Vec<(&NodePatch, Result<Done, CallError>)> = answers.collect().await;
-            let failed = answers.iter().filter_map(|(patch, answer)| Some(format!("{}: {}", patch.node, answer.as_ref().err()?)));
-            let failed: Vec<String> = failed.collect();
+            let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
             let superseded = answers.iter().filter(|(_, answer)| matches!(answer, Ok(Done::Superseded))).count();
             if !failed.is_empty() || superseded > 0 && look == LOOKS {
                 wrong.extend(failed);
@@ -159,4 +158,13 @@ async fn patch_all(
         }
     }
     Ok(wrong)
+}
+
+/// Why a patch of a node was not done; `None`: it was, or is looked at again.
+pub(super) fn not_written(patch: &NodePatch, answer: &Result<Done, CallError>) -> Option<String> {
+    match answer {
+        Ok(Done::Changed(missing)) => Some(format!("{}: admission drops what is written: {}", patch.node, missing.join(", "))),
+        Ok(Done::Now | Done::Already | Done::Superseded) => None,
+        Err(error) => Some(format!("{}: {error}", patch.node)),
+    }
 }

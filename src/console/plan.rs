@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use crate::cluster::gpus::Gpus;
 use crate::contract::driver::Driver;
+use crate::contract::names;
 use crate::contract::settings::{Mode, Settings};
 use crate::rollout::observed::workload::Workload;
+use crate::rollout::policies::{Pool, has_policy_per_driver, owner};
 use crate::rollout::vendor::generation::Generation;
-use crate::simulate::found::Found;
+use crate::simulate::found::{Found, FoundNode};
 use crate::simulate::random::Spread;
 use crate::simulate::report::Report;
-use crate::simulate::setup::{Setup, Times};
+use crate::simulate::setup::{PoolSetup, Setup, Times};
 
 use super::look::Sight;
 
@@ -111,6 +113,7 @@ fn setup(sight: &Sight, proposed: &Proposed, changes: &change::Changes, (times, 
         // What NVIDIA's controller goes by is the live object's, as far as nothing else is asked for.
         settings.upgrade.policy = if proposed.chart.is_none() { sight.policy.clone() } else { settings.upgrade.policy };
     }
+    let pools = pools(sight, proposed, &found);
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
     let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
     Setup {
@@ -129,11 +132,33 @@ fn setup(sight: &Sight, proposed: &Proposed, changes: &change::Changes, (times, 
         same_config: false,
         hook_node: None,
         operator: proposed.operator.clone(),
+        pools,
         tells: false,
         thorough: false,
+        clocks: crate::simulate::clocks::Clocks::default(),
         mutation: None,
         settings,
     }
+}
+
+/// The NVIDIADrivers with their limits, where each has its own and the operator decides. What is deployed reaches only the chart's.
+fn pools(sight: &Sight, proposed: &Proposed, found: &Found) -> Vec<PoolSetup> {
+    let per_driver = proposed.operator.as_deref().is_some_and(|version| has_policy_per_driver(Some(version)));
+    if !per_driver || proposed.settings.mode.decides() {
+        return Vec::new();
+    }
+    let of = |pool: &Pool| {
+        let name = pool.owner.clone()?;
+        let policy = match name.as_str() {
+            names::DEFAULT_NVIDIA_DRIVER if proposed.chart.is_some() => &proposed.settings.upgrade.policy,
+            _ => &pool.policy,
+        };
+        Some(PoolSetup { max_parallel_upgrades: policy.max_parallel_upgrades, max_unavailable: policy.max_unavailable, name })
+    };
+    let pools: Vec<PoolSetup> = sight.pools.iter().filter_map(of).collect();
+    let has_pool = |node: &FoundNode| pools.iter().any(|pool| owner(&node.node) == Some(pool.name.as_str()));
+    // A node that none of them owns is in no model.
+    if found.nodes.iter().all(has_pool) { pools } else { Vec::new() }
 }
 
 /// The quickest world, the slowest one, and some between.

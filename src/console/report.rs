@@ -49,11 +49,14 @@ pub struct Report {
 pub struct Run {
     /// When it began.
     pub started_at: Timestamp,
-    /// When it ended; absent: it goes on.
+    /// When it ended; absent: it goes on, or was aborted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Its length in seconds, so far.
+    /// Its length in seconds, so far; of a run that was aborted: until the last thing that it wrote down.
     pub seconds: i64,
+    /// It has not ended, and no hook is at work on it: it was aborted, or its hook was uninstalled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub aborted: bool,
     /// How it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -157,10 +160,13 @@ pub struct Replaced {
 pub fn report(sight: &Sight) -> Report {
     let run = sight.record.run.as_ref().map(|run| {
         let ended_at = run.verdict.as_ref().map(|verdict| verdict.at);
+        let aborted = ended_at.is_none() && !sight.is_live();
+        let end = ended_at.or_else(|| aborted.then(|| last_written(sight).unwrap_or(run.started_at))).unwrap_or(sight.now);
         Run {
             started_at: run.started_at,
             ended_at,
-            seconds: ended_at.unwrap_or(sight.now).duration_since(run.started_at).as_secs(),
+            seconds: end.duration_since(run.started_at).as_secs().max(0),
+            aborted,
             verdict: run.verdict.as_ref().map(|verdict| Verdict {
                 code: verdict.code.name(),
                 exit: verdict.code.number(),
@@ -169,7 +175,8 @@ pub fn report(sight: &Sight) -> Report {
             digest: run.digest.chars().take(12).collect(),
         }
     });
-    let end = run.as_ref().and_then(|run| run.ended_at).unwrap_or(sight.now);
+    let aborted = run.as_ref().is_some_and(|run| run.aborted);
+    let end = run.as_ref().and_then(|run| run.ended_at).or_else(|| last_written(sight).filter(|_| aborted)).unwrap_or(sight.now);
     let mut nodes: Vec<Bar> = records(sight).into_iter().map(|(node, record)| bar(node, record, end)).filter(is_telling).collect();
     nodes.sort_by(|one, other| (begin(one), &one.node).cmp(&(begin(other), &other.node)));
     let all = driver_nodes(&sight.observed, sight.settings.driver).count();
@@ -184,6 +191,16 @@ pub fn report(sight: &Sight) -> Report {
         notes: sight.notes.clone(),
         at: sight.now,
     }
+}
+
+/// When something was last written down of a node.
+fn last_written(sight: &Sight) -> Option<Timestamp> {
+    let of_node = |record: &NodeRecord| {
+        let steps = record.steps.iter().map(|step| step.at);
+        let pods = record.evicted.iter().map(|one| one.at).chain(record.replaced.values().map(|one| one.back_at.unwrap_or(one.at)));
+        steps.chain(pods).chain(record.since).max()
+    };
+    sight.record.nodes.values().filter_map(of_node).max()
 }
 
 /// What is written down of the nodes, with the steps of those that are in progress.

@@ -21,7 +21,7 @@ mod waiting;
 
 pub use crate::rollout::standing::{Limit, Stage};
 pub use row::Plugin;
-pub use totals::Totals;
+pub use totals::{PoolTotals, Totals};
 
 /// A rollout at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

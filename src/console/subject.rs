@@ -7,7 +7,9 @@ use crate::contract::duty::Duty;
 use crate::contract::names;
 use crate::contract::policy::Upgrade;
 use crate::contract::preflight::PreflightSettings;
-use crate::contract::settings::{self, DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings};
+use crate::contract::settings::{
+    self, DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings, SettleSettings,
+};
 
 /// Seconds that a node is expected to take where nobody says: the hook chart's default.
 const PER_NODE_SECONDS: u64 = 600;
@@ -81,6 +83,7 @@ pub fn without_release(driver: Driver, operator_namespace: &str, operator_deploy
         cluster_policy: names::CLUSTER_POLICY.to_owned(),
         tolerate_not_ready: Count::Number(0),
         upgrade: Upgrade::default(),
+        settle: SettleSettings::default(),
         dra: DraSettings {
             reroll: Reroll::Off,
             required: Required::Auto,

@@ -102,7 +102,7 @@ const GPU: Traits = Traits {
     validation_start: "nvidia.com/gpu-driver-upgrade-validation-start-time",
     requested: "nvidia.com/gpu-driver-upgrade-requested",
     requestor: "nvidia.com/gpu-driver-upgrade-requestor-mode",
-    validator: Some(("app", "nvidia-operator-validator")),
+    validator: Some(names::VALIDATOR_APP),
     own_state_label: "gpu-rollout.dev/gpu-driver-upgrade-state",
     own_record: "gpu-rollout.dev/gpu-driver-upgrade",
     hold: "gpu-rollout.dev/gpu-driver-hold",

@@ -113,6 +113,8 @@ pub enum Object {
     Pauses,
     /// The operator's Deployment that the settings name.
     OperatorDeployment,
+    /// The Lease of the operator's leader, [`crate::contract::names::OPERATOR_LEASE`].
+    OperatorLease,
     /// The driver's DaemonSet that the settings name.
     DriverDaemonSet,
     /// The ClusterPolicy that the settings name.

@@ -16,7 +16,7 @@ pub enum ExitCode {
     Rights,
     /// The API of the operator is not there: its CustomResourceDefinition is missing.
     ApiMissing,
-    /// The operator is not there, or does not get ready.
+    /// The operator is not there, does not get ready, or cannot act on its custom resource.
     OperatorMissing,
     /// The live custom resource does not say what this bundle's values say.
     Precondition,
@@ -40,6 +40,8 @@ pub enum ExitCode {
     ApiUnreachable,
     /// A newer version has written what this one does not understand.
     NewerFormat,
+    /// The run record cannot be written, however often it is tried.
+    Record,
     /// Ended by a signal; a replacement pod goes on where this one stopped.
     Interrupted,
     /// An error of this program.
@@ -48,7 +50,7 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Success,
         Self::Input,
         Self::Usage,
@@ -68,6 +70,7 @@ impl ExitCode {
         Self::ApiUnreachable,
         Self::NewerFormat,
         Self::Interrupted,
+        Self::Record,
         Self::Internal,
     ];
 
@@ -93,6 +96,7 @@ impl ExitCode {
             Self::ApiUnreachable => 41,
             Self::NewerFormat => 42,
             Self::Interrupted => 43,
+            Self::Record => 44,
             Self::Internal => 70,
         }
     }
@@ -119,6 +123,7 @@ impl ExitCode {
             Self::ApiUnreachable => "api-unreachable",
             Self::NewerFormat => "newer-format",
             Self::Interrupted => "interrupted",
+            Self::Record => "record",
             Self::Internal => "internal",
         }
     }

@@ -27,6 +27,10 @@ pub const GPU_PRESENT_LABEL: &str = "nvidia.com/gpu.present";
 pub const DEPLOY_LABEL_PREFIX: &str = "nvidia.com/gpu.deploy.";
 /// Which NVIDIADriver a node belongs to (gpu-operator v26.7 and later).
 pub const DRIVER_OWNER_LABEL: &str = "nvidia.com/gpu-operator.driver.owner";
+/// The kind of the custom resource that asks for the driver of a pool of nodes.
+pub const NVIDIA_DRIVER_KIND: &str = "NVIDIADriver";
+/// The NVIDIADriver that the GPU operator's chart makes (`driver.nvidiaDriverCRD.deployDefaultCR`).
+pub const DEFAULT_NVIDIA_DRIVER: &str = "default";
 /// The container of a driver pod that installs the driver; others (peermem, fs, gdrcopy) have versions of their own.
 pub const DRIVER_CONTAINER: &str = "nvidia-driver-ctr";
 /// The driver DaemonSet's node selector.
@@ -62,8 +66,29 @@ pub const DRIVER_TOOLKIT_LABEL: &str = "openshift.driver-toolkit";
 pub const UPGRADE_ENABLED_ANNOTATION: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 /// `app` of the container toolkit.
 pub const TOOLKIT_APP: (&str, &str) = ("app", "nvidia-container-toolkit-daemonset");
+/// `app` of the operator's validator.
+pub const VALIDATOR_APP: (&str, &str) = ("app", "nvidia-operator-validator");
 /// The operator's Deployment: a literal in the chart, whatever the release is called.
 pub const OPERATOR_DEPLOYMENT: &str = "gpu-operator";
+/// The Lease by which gpu-operator elects its leader, in its own namespace (`cmd/gpu-operator/main.go`, `LeaderElectionID`; the same in every
+/// release from v25.10 on, whether Helm or OLM installed it).
+pub const OPERATOR_LEASE: &str = "53822513.nvidia.com";
+/// Annotation on gpu-operator's DaemonSets: changes when the operator renders them otherwise (`controllers/object_controls.go`).
+pub const LAST_APPLIED_HASH_ANNOTATION: &str = "nvidia.com/last-applied-hash";
+/// Part of the value of a `nvidia.com/gpu.deploy.*` label while driver-manager or mig-manager keeps the operand off the node.
+pub const DEPLOY_PAUSED: &str = "paused-for-";
+/// What mig-manager does on the node: `pending`, `rebooting`, `success` or `failed`.
+pub const MIG_CONFIG_STATE_LABEL: &str = "nvidia.com/mig.config.state";
+/// Node labels that decide how many GPUs a node offers: MIG layout and sharing.
+pub const GPU_SHAPE_LABELS: [&str; 5] = [
+    "nvidia.com/mig.config",
+    DEVICE_PLUGIN_CONFIG_LABEL,
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.sharing-strategy",
+    "nvidia.com/mig.strategy",
+];
+/// Extended resources with one of these prefixes are GPUs (the operator's validator looks for the same, `cmd/nvidia-validator/main.go`).
+pub const GPU_RESOURCE_PREFIXES: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 /// The label by which charts tell which one and of which version an object is from: `<name>-<version>`, with `_` for `+` and at most 63
 /// characters (Helm's chart conventions; NVIDIA's charts of the operators and the DRA driver set it).
 pub const CHART_LABEL: &str = "helm.sh/chart";

@@ -1,33 +1,50 @@
 //! The run record: what a run did, kept in the ConfigMap of its hook release. Data key [`RUN_KEY`] holds a [`Run`], and
 //! `node.<name>` a [`NodeRecord`] for each node that the run is about, so that one node's progress is one small patch.
 //!
-//! A node's record takes 550 bytes or so after a replacement; a ConfigMap holds 1 MiB: room for about 1,800 nodes that are out of date and not
-//! done at once. Beyond 900 KiB what only reports need of nodes that are done is let go, and then
-//! their records.
+//! A node's record takes 550 bytes or so after a replacement; a ConfigMap holds 1 MiB. What does not fit into the first ConfigMap goes into the
+//! further ones ([`object_name`]). The first one is written last, and is the only one of most runs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::cohort::Cohort;
 use super::exit::ExitCode;
 
+pub mod cohort;
+
+/// The format of the record. Version 1 knows one ConfigMap, with names of nodes in keys; what it can read is still written as version 1.
+pub const RECORD_FORMAT_VERSION: u32 = 2;
+/// The ConfigMaps of one record, at most.
+pub const OBJECTS: usize = 10;
 /// Data key of the [`Run`].
 pub const RUN_KEY: &str = "run";
 /// Prefix of the data keys of [`NodeRecord`]s; the node's name follows (node names are valid data keys).
 pub const NODE_KEY_PREFIX: &str = "node.";
+
+/// The same where the name is too long for a key: a hash of it follows, and the entry holds the name.
+pub const HASHED_KEY_PREFIX: &str = "node_";
+/// Data key of the number of ConfigMaps in use, in the first one, where there is more than one.
+pub const OBJECTS_KEY: &str = "objects";
 
 /// So many evicted pods are kept of one node: their names may take 300 bytes each.
 const MOST_EVICTED: usize = 32;
 /// So many steps are kept of one node: a few attempts.
 pub const MOST_STEPS: usize = 32;
 
+/// The name of one of the ConfigMaps of a record; the first one has the record's own name.
+pub fn object_name(record: &str, index: usize) -> String {
+    if index == 0 { record.to_owned() } else { format!("{record}-{index}") }
+}
+
 /// One run of one hook Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// [`super::settings::FORMAT_VERSION`] of the program that wrote it.
+    /// The format that is needed to read it, at most [`RECORD_FORMAT_VERSION`] of the program that wrote it.
     pub format_version: u32,
     /// The trigger digest that the run was about.
     pub digest: String,
@@ -41,6 +58,12 @@ pub struct Run {
     /// The device plugin's configurations by key: with which text they were last seen, and since when. A pod that started before is stale.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub configs: BTreeMap<String, Config>,
+    /// Number of nodes in the cohort, which has data keys of its own; absent until the first decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cohort_nodes: Option<usize>,
+    /// The cohort.
+    #[serde(skip)]
+    pub cohort: Option<Arc<Cohort>>,
     /// How it ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -94,6 +117,40 @@ pub struct NodeRecord {
     /// The plugins that were replaced on the node, by the UID of the pod that was deleted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, Replacement>,
+    /// The write that the API server refused, for which the run gives the node up. A new run tries it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedWrite>,
+}
+
+/// A kind of write of one node's upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteKind {
+    /// A patch of the node: cordon, labels, annotations.
+    Node,
+    /// The eviction of one of its pods.
+    Eviction,
+    /// The deletion of its driver pod or of a plugin pod.
+    PodDeletion,
+}
+
+/// A refused write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedWrite {
+    /// The write.
+    pub write: WriteKind,
+    /// The server's words.
+    pub message: String,
+    /// The node takes no patch either: it stays as it is, and nothing more is written to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
+    /// Admission changed a patch that was to change the node's cordon: its record may not say whose the cordon is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cordon: bool,
+    /// A person had asked for the node when its write was refused: only a new request counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requested: bool,
 }
 
 /// One step of a node's upgrade.
@@ -157,14 +214,16 @@ pub struct Replacement {
     /// What the pod is part of.
     #[serde(default)]
     pub plugin: Plugin,
-    /// The pod's name.
+    /// The pod's name; empty in a record that had to be shortened.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
     /// UID of the DaemonSet that brings the replacement.
     pub daemon_set: String,
     /// What the pod was behind: what runs under the plugin (`<driver pod UID>/<restarts>` of driver and toolkit), or its configuration. At
     /// most one replacement for each.
     pub under: String,
-    /// Why it was replaced.
+    /// Why it was replaced; empty in a record that had to be shortened.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
     /// When its deletion was decided.
     pub at: Timestamp,

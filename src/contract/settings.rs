@@ -12,6 +12,7 @@ use super::duty::Duty;
 use super::policy::Upgrade;
 use super::preflight::PreflightSettings;
 
+pub use super::expected::{Expected, ExpectedNvidiaDriver, ExpectedUpgradePolicy};
 pub use super::mode::Mode;
 
 /// The format version of settings, run record and everything else that two versions of the program may share. Version 1 is what the first
@@ -150,6 +151,9 @@ pub struct Settings {
     /// What the modes `steer` and `drive` go by, and how often `assist` tries a failed node again.
     #[serde(default)]
     pub upgrade: Upgrade,
+    /// When the fleet counts as settled.
+    #[serde(default)]
+    pub settle: SettleSettings,
     /// The DRA driver.
     pub dra: DraSettings,
     /// The device plugin, for [`Duty::RestartPlugins`].
@@ -202,6 +206,46 @@ impl Settings {
     /// The name of the operator's Deployment.
     pub fn operator_deployment(&self) -> &str {
         self.operator_deployment.as_deref().unwrap_or(self.driver.traits().operator_deployment)
+    }
+}
+
+/// Which operands success waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GatingOperands {
+    /// Container toolkit, validator, and device plugin; the others are reported.
+    #[default]
+    Gating,
+    /// All that the operator deploys.
+    All,
+}
+
+/// What becomes of a node that offers fewer GPUs than before the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissingGpus {
+    /// It is done, and the difference is reported.
+    #[default]
+    Report,
+    /// It has failed.
+    Fail,
+}
+
+/// The part of [`Settings`] about when the fleet counts as settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SettleSettings {
+    /// Which operands success waits for: `gating` (container toolkit, validator, device plugin) or `all` that the operator deploys.
+    pub operands: GatingOperands,
+    /// What becomes of a node that offers fewer GPUs than when the run began, in the same MIG layout and with the same sharing: `report` or
+    /// `fail`.
+    pub gpus_missing: MissingGpus,
+}
+
+impl SettleSettings {
+    /// Whether it says nothing else than the defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -274,25 +318,4 @@ pub enum Fallback {
     Single,
     /// None: the plugin's own defaults.
     Empty,
-}
-
-/// Facts that the chart reads out of the component's values at install time. `None`: the values do not say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Expected {
-    /// `driver.enabled`
-    #[serde(default)]
-    pub driver_enabled: Option<bool>,
-    /// `driver.version`
-    #[serde(default)]
-    pub driver_version: Option<String>,
-    /// `toolkit.version`
-    #[serde(default)]
-    pub toolkit_version: Option<String>,
-    /// Whether they have a NicClusterPolicy.
-    #[serde(default)]
-    pub nic_cluster_policy: bool,
-    /// `spec.ofedDriver.version` of that NicClusterPolicy.
-    #[serde(default)]
-    pub ofed_driver_version: Option<String>,
 }

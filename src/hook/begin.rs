@@ -7,11 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::access::missing_rights;
 use crate::cluster::call::CallError;
+use crate::cluster::job::JobStart;
 use crate::cluster::lease::{Free, Leases};
-use crate::cluster::record::{Record, RecordError, RecordStore};
+use crate::cluster::record::{Record, RecordError, RecordStore, Refusal};
 use crate::cluster::watches::{Sync, Watches, dra_namespaces, slice_version};
 use crate::cluster::{job, network};
 use crate::contract::budget::{GIVING_BACK_SECONDS, working_seconds};
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::settings::FORMAT_VERSION;
@@ -20,6 +22,7 @@ use crate::rollout::hold::missing;
 use crate::rollout::keep::{Keeping, keeping};
 use crate::rollout::memory::Memory;
 use crate::rollout::spec::fingerprint;
+use crate::rollout::spec::leadership::OperatorActivity;
 
 use super::{Ended, Hook};
 
@@ -43,6 +46,8 @@ pub(super) struct Start {
 pub(super) const HISTORY_WENT_BACK: &str =
     "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
 
+/// For so long a renewal of the operator's Lease is looked for: it lasts 15 s with Helm and is renewed every two.
+const LEADER: std::time::Duration = std::time::Duration::from_secs(15);
 /// The pause between attempts to reach the API server.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -61,19 +66,20 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
     let after = |started: Timestamp| started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
     // Counted from the process's start until the Job itself tells.
     let limit = after(hook.clock.now());
-    let started =
-        reach(hook, limit, async || job::started_at(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await).await;
+    let started = reach(hook, limit, async || job_start(hook).await).await;
     let started = match started {
-        Ok(started) => started.unwrap_or_else(|| hook.clock.now()),
+        Ok(start) => start.since(hook.clock.now()),
         // Without a Job of its own (run by hand, or the Job was deleted meanwhile) the budget counts from now.
         Err(Failure::Call(CallError::NotFound(_))) => hook.clock.now(),
         Err(failure) => return Err(failed(hook, failure).await),
     };
-    let deadline = after(started);
-    let last = last_moment(hook, deadline);
 
     let mut store = RecordStore::new(&hook.client, &settings.namespace, &settings.record);
-    let record = read(hook, &mut store, last).await?;
+    let record = read(hook, &mut store, last_moment(hook, after(started))).await?;
+    // A pod before this one may have seen the Job begin earlier.
+    let before = record.run.as_ref().filter(|run| run.job == hook.identity.job).map_or(started, |run| run.started_at);
+    let deadline = after(started.min(before));
+    let last = last_moment(hook, deadline);
     if let Some(verdict) = record.run.as_ref().filter(|run| run.job == hook.identity.job).and_then(|run| run.verdict.clone()) {
         tracing::info!(code = verdict.code.name(), "an earlier pod of this Job has come to a verdict");
         return Err(verdict.into());
@@ -97,9 +103,12 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
     if let Some(why) = prepared {
         let looks = settings.has(Duty::Preflight) || settings.has(Duty::Hold);
         let ended = if settings.watches() {
+            if is_completed(hook, &record) {
+                leader_seen(hook, &mut watches).await;
+            }
             nothing_to_do(hook, &record, &watches, deadline)
         } else if looks {
-            let observed = watches.observed();
+            let observed = watches.observed(hook.clock.now());
             let held = !settings.has(Duty::Hold) || missing(&observed, settings.driver).is_empty();
             looked_before(hook, &record).filter(|_| held)
         } else {
@@ -111,6 +120,20 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
     }
     rights(hook, last, &namespaces, &watches).await?;
     Ok(Start { watches, free, namespaces, version, store, deadline })
+}
+
+/// When the Job began. The same answer tells the API server's time, to which the run's clock is set: whatever it compares with times of objects, or with
+/// what an earlier pod wrote, is then of one clock.
+async fn job_start(hook: &Hook) -> Result<JobStart, CallError> {
+    let settings = &hook.settings;
+    let asked = hook.clock.elapsed();
+    let (start, at) = job::start_of(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await;
+    if let Some(at) = at {
+        hook.clock.set_by_server(at, asked);
+    } else {
+        tracing::warn!("the API server's time is unknown: its answer has no Date header; using the clock of this pod");
+    }
+    start
 }
 
 /// Reads the record, as long as it takes to reach the server.
@@ -125,8 +148,15 @@ pub(super) async fn read(hook: &Hook, store: &mut RecordStore, deadline: Timesta
                 tokio::time::sleep(PAUSE).await;
             }
             Err(RecordError::Call(error, _)) => return Err(failed(hook, error.into()).await),
+            // Only writes are.
+            Err(RecordError::Refused(refusal)) => return Err(record_refused(&refusal)),
         }
     }
+}
+
+/// The run record cannot be written, however often it is tried.
+pub(super) fn record_refused(refusal: &Refusal) -> Ended {
+    Ended::new(ExitCode::Record, refusal.to_string())
 }
 
 /// The chart's ConfigMap is not there.
@@ -254,11 +284,31 @@ fn looked_before(hook: &Hook, record: &Record) -> Option<Ended> {
     Some(nothing(&format!("the same was about to be deployed {}: {}", verdict.at, verdict.message)))
 }
 
+/// D is completed.
+fn is_completed(hook: &Hook, record: &Record) -> bool {
+    let run = record.run.as_ref().filter(|run| run.digest == hook.settings.digest);
+    run.and_then(|run| run.verdict.as_ref()).is_some_and(|verdict| verdict.code == ExitCode::Success)
+}
+
+/// Waits until the operator's leader was seen to renew its Lease, at most until it would have expired: whether there is nothing to do is judged
+/// by what it has rendered. Reads only.
+async fn leader_seen(hook: &Hook, watches: &mut Watches) {
+    let until = tokio::time::Instant::now() + LEADER;
+    while hook.settings.has(Duty::Settle)
+        && hook.settings.driver == Driver::Gpu
+        && watches.observed(hook.clock.now()).operator_lease.is_some_and(|lease| lease.renewed.is_none())
+    {
+        // After the time is over the state is judged as it is: the run that follows says what is missing.
+        if tokio::time::timeout_at(until, watches.changed()).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// D is completed and the live state still good: the deployer fired though nothing has changed.
 fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Timestamp) -> Option<Ended> {
-    let run = record.run.as_ref().filter(|run| run.digest == hook.settings.digest)?;
-    run.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Success)?;
-    let observed = watches.observed();
+    let run = record.run.as_ref().filter(|_| is_completed(hook, record))?;
+    let observed = watches.observed(hook.clock.now());
     if run.specs != fingerprint(&observed) {
         return None;
     }
@@ -266,6 +316,8 @@ fn nothing_to_do(hook: &Hook, record: &Record, watches: &Watches, deadline: Time
     let mut memory = Memory::new(now, deadline);
     memory.nodes.clone_from(&record.nodes);
     memory.configs.clone_from(&run.configs);
+    // Nothing that is deployed has changed, so that nothing is expected of the operator.
+    memory.operator = Some(OperatorActivity::settled(&observed));
     let decision = decide(&observed, &hook.settings, &memory, now);
     decision.well.then(|| {
         let completed = run.verdict.as_ref().map_or(now, |verdict| verdict.at);

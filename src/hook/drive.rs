@@ -14,15 +14,14 @@ use crate::cluster::record::{RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{Run, Verdict};
-use crate::contract::settings::FORMAT_VERSION;
+use crate::contract::record::{RECORD_FORMAT_VERSION, Run, Verdict};
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::memory::Memory;
 use crate::rollout::observed::Observed;
 use crate::rollout::spec::fingerprint;
 
-use super::begin::{HISTORY_WENT_BACK, Start, last_moment, read, record_missing};
+use super::begin::{HISTORY_WENT_BACK, Start, last_moment, read, record_missing, record_refused};
 use super::metrics::Seen;
 use super::occurrence::Occurrence;
 use super::{Ended, Hook};
@@ -186,12 +185,14 @@ impl<'a> Drive<'a> {
             store: start.store,
             recorder: Recorder::new(&hook.client, &settings.namespace, &settings.release, &hook.identity.job, &hook.identity.pod),
             run: Run {
-                format_version: FORMAT_VERSION,
+                format_version: RECORD_FORMAT_VERSION,
                 digest: settings.digest.clone(),
                 job: hook.identity.job.clone(),
                 started_at: now,
                 specs: String::new(),
                 configs: BTreeMap::new(),
+                cohort_nodes: None,
+                cohort: None,
                 verdict: None,
             },
             memory: Memory::new(now, start.deadline),
@@ -234,7 +235,7 @@ impl<'a> Drive<'a> {
             if let Some(verdict) = run.verdict {
                 return Err(verdict.into());
             }
-            self.memory = Memory { nodes: record.nodes, ..Memory::new(run.started_at, deadline) };
+            self.memory = Memory { nodes: record.nodes, cohort: run.cohort, ..Memory::new(run.started_at, deadline) };
             self.run.started_at = run.started_at;
         } else {
             self.memory = Memory::following(&record.nodes, self.now(), deadline);
@@ -245,6 +246,10 @@ impl<'a> Drive<'a> {
         self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
         if !gave_way {
             self.record(Occurrence::Began { digest: &self.run.digest, again }).await;
+            let ahead = self.hook.clock.correction();
+            if !ahead.is_zero() {
+                self.record(Occurrence::ClockSkew { ahead }).await;
+            }
         }
         Ok(())
     }
@@ -342,7 +347,7 @@ impl<'a> Drive<'a> {
     /// One decision and what follows from it; answers when to decide again at the latest.
     async fn step(&mut self, held: &Held) -> Result<Timestamp, Ended> {
         let now = self.now();
-        let observed = self.watches.observed();
+        let observed = self.watches.observed(now);
         self.gather = gather(observed.nodes.len());
         let decision = decide(&observed, &self.hook.settings, &self.memory, now);
         let metrics = &self.hook.metrics;
@@ -360,7 +365,7 @@ impl<'a> Drive<'a> {
         self.tell_nodes(&before).await;
         // Before the actions: pods of some nodes are listed while others are written.
         self.watches.focus(&decision.focus);
-        self.act(&decision.actions, held).await?;
+        let refused = self.act(&decision.actions, held).await?;
         if let Some(verdict) = decision.verdict {
             for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
                 if let Some(node) = &wait.node {
@@ -370,6 +375,11 @@ impl<'a> Drive<'a> {
             }
             self.record(Occurrence::Ended { verdict: &verdict }).await;
             return Err(verdict.into());
+        }
+        if refused {
+            // What becomes of a refused write is judged at once.
+            self.record_due = Some(self.now());
+            return Ok(self.now());
         }
         Ok(decision.wake_at.min(self.progress_at).min(self.record_due.unwrap_or(Timestamp::MAX)))
     }
@@ -384,8 +394,7 @@ impl<'a> Drive<'a> {
             }
             return Ok(None);
         }
-        let mut run = self.run.clone();
-        run.configs.clone_from(&decision.memory.configs);
+        let mut run = self.run_of(&decision.memory);
         run.verdict.clone_from(&decision.verdict);
         if run.verdict.is_some() {
             run.specs = fingerprint(observed);
@@ -394,6 +403,9 @@ impl<'a> Drive<'a> {
             // Unwritten is undecided: without its record a replacement could be done twice.
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
             self.hook.metrics.failed_write(Write::Record.name());
+            if let RecordError::Refused(refusal) = &error {
+                return Err(record_refused(refusal));
+            }
             if let RecordError::Call(error, _) = &error
                 && let Some(ended) = self.unwritable(Write::Record, error)
             {
@@ -409,6 +421,11 @@ impl<'a> Drive<'a> {
         Ok(None)
     }
 
+    /// The run as it is recorded with this memory.
+    pub(super) fn run_of(&self, memory: &Memory) -> Run {
+        Run { configs: memory.configs.clone(), cohort: memory.cohort.clone(), ..self.run.clone() }
+    }
+
     /// Whether a decision may only be acted on when its record is written.
     fn must_keep(&self, decision: &Decision) -> bool {
         let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
@@ -420,7 +437,7 @@ impl<'a> Drive<'a> {
         if self.record_due.take().is_none() {
             return;
         }
-        let run = Run { configs: self.memory.configs.clone(), ..self.run.clone() };
+        let run = self.run_of(&self.memory);
         if let Err(error) = self.store.write(&run, &self.memory.nodes).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
         }
@@ -429,7 +446,7 @@ impl<'a> Drive<'a> {
     /// Notes that a write cannot succeed as things are; after a while that ends the run.
     fn unwritable(&mut self, write: Write, error: &CallError) -> Option<Ended> {
         let ended = match error {
-            CallError::Forbidden(message) => refused(message),
+            CallError::Forbidden(message) | CallError::Denied { message, .. } => refused(message),
             CallError::NotFound(message) => record_missing(self.hook, message),
             CallError::Timeout | CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_) => return None,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::events::{About, Recorder, shortened};
 use crate::contract::check::Severity;
@@ -28,6 +28,11 @@ pub(super) enum Occurrence<'a> {
         needed: u64,
         /// Seconds that it has.
         budget: u64,
+    },
+    /// The clock of the pod and the API server's differ.
+    ClockSkew {
+        /// By how much the API server's is ahead.
+        ahead: SignedDuration,
     },
     /// A wait of another kind than before. Only logged: an event each would be noise.
     Waits {
@@ -102,6 +107,14 @@ impl Occurrence<'_> {
                     "the live fleet may need {needed} s and the Job has {budget} s: set rollout.budgetSeconds (and the deployer's timeout) to {needed} or more"
                 );
                 (About::Run, true, "BudgetTooSmall", note)
+            }
+            Occurrence::ClockSkew { ahead } => {
+                let (seconds, direction) = (ahead.abs().as_secs(), if ahead.is_negative() { "behind" } else { "ahead of" });
+                tracing::warn!(seconds, direction, "the API server's clock and the clock of this pod differ; using the API server's time");
+                let note = format!(
+                    "the API server's clock is {seconds} s {direction} the clock of the hook's pod: the run uses the API server's time; check the time synchronization of nodes and control plane"
+                );
+                (About::Run, true, "ClockSkew", note)
             }
             Occurrence::Waits { wait, advice } => {
                 let node = wait.node.as_deref().unwrap_or("-");

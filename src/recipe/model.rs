@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::contract::check::Strictness;
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
-use crate::contract::settings::{Gate, Mode, Required, Reroll};
+use crate::contract::settings::{Gate, Mode, Required, Reroll, SettleSettings};
 
 mod metrics;
 mod policy;
@@ -133,6 +133,9 @@ pub struct GpuDriver {
     pub quiet: Duration,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
+    /// When the fleet counts as settled.
+    #[serde(skip_serializing_if = "SettleSettings::is_default")]
+    pub settle: SettleSettings,
     /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
     #[serde(skip_serializing_if = "Strictness::is_empty")]
     pub preflight: Strictness,
@@ -148,6 +151,7 @@ impl Default for GpuDriver {
             gate: Gate::default(),
             quiet: Duration::from_secs(15),
             tolerate_not_ready: Count::Number(0),
+            settle: SettleSettings::default(),
             preflight: Strictness::default(),
         }
     }

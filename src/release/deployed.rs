@@ -13,7 +13,7 @@ use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
 use crate::contract::policy::Upgrade;
-use crate::contract::settings::{Mode, Required, Settings};
+use crate::contract::settings::{Mode, Required, Settings, SettleSettings};
 use crate::recipe::model::{
     ApiVersion, Cluster, Component, Dra, GpuDriver, Kind, Metadata, Metrics, OfedDriver, Recipe, Rollout, UpgradePolicy,
 };
@@ -78,6 +78,7 @@ struct Manner {
     per_node_seconds: Option<u64>,
     quiet: Option<Duration>,
     tolerate_not_ready: Option<Count>,
+    settle: Option<SettleSettings>,
     preflight: Strictness,
 }
 
@@ -95,6 +96,7 @@ impl Manner {
             // A recipe knows no less.
             quiet: settles.map(|hook| Duration::from_secs(hook.quiet_seconds.max(1))),
             tolerate_not_ready: settles.map(|hook| hook.tolerate_not_ready),
+            settle: settles.map(|hook| hook.settle),
             preflight: preflight.unwrap_or_default(),
         }
     }
@@ -133,6 +135,7 @@ fn gpu_driver(operator: Option<&mut Component>, hooks: &[&Settings]) -> GpuDrive
         gate: usual.gate,
         quiet: manner.quiet.unwrap_or(usual.quiet),
         tolerate_not_ready: manner.tolerate_not_ready.unwrap_or(usual.tolerate_not_ready),
+        settle: manner.settle.unwrap_or_default(),
         preflight: manner.preflight,
     }
 }

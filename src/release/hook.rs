@@ -97,6 +97,10 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     put("perNodeSeconds", json!(parts.budget.per_node_seconds));
     put("quietSeconds", json!(manner.quiet.as_secs()));
     put("tolerateNotReady", json!(manner.tolerate_not_ready));
+    let settle = &parts.recipe.rollout.gpu_driver.settle;
+    if parts.driver == Driver::Gpu && !settle.is_default() {
+        put("settle", json!(settle));
+    }
     put("operatorNamespace", json!(parts.operator_namespace));
     if let Some(deployment) = parts.operator_deployment {
         put("operatorDeployment", json!(deployment));

@@ -8,21 +8,47 @@ use super::decide::WAKE_VALUE;
 use super::hold;
 use super::node::is_driver_node;
 use super::observed::{Node, Observed};
+use super::pause::HOLD;
 use super::upgrade::record::{Found, read};
 use super::vendor::state::State;
 
 /// The patches that give back everything of ours, of every driver. Nodes whose record is of a newer program are left to that one.
-pub fn give_back(observed: &Observed) -> Vec<NodePatch> {
-    observed.nodes.values().filter_map(of_node).collect()
+/// `paused`: the drivers whose nodes stay paused, or come to be. The vendor's controller knows nothing of our pauses, and is kept from these
+/// nodes by holds.
+pub fn give_back(observed: &Observed, paused: &[Driver]) -> Vec<NodePatch> {
+    observed.nodes.values().filter_map(|node| of_node(node, paused)).collect()
 }
 
-/// The patch that gives one node back; `None`: there is nothing of ours on it, or a newer program has it.
-pub fn of_node(node: &Node) -> Option<NodePatch> {
+/// The patch that gives one node back; `None`: there is nothing to change on it, or a newer program has it.
+pub fn of_node(node: &Node, paused: &[Driver]) -> Option<NodePatch> {
     let mut patch = NodePatch::of(node);
     for driver in Driver::ALL {
         one(node, driver, &mut patch)?;
+        if paused.contains(&driver) {
+            stays_paused(node, driver, &mut patch);
+        }
     }
     (!patch.is_empty()).then_some(patch)
+}
+
+/// Has the node keep the hold of a pause, or gives it one, in a patch that gives it back. A skip label of somebody else stays as it is, and
+/// a node that the vendor's controller has begun with does not heed one.
+fn stays_paused(node: &Node, driver: Driver, patch: &mut NodePatch) {
+    let traits = driver.traits();
+    let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
+    let begun = State::of(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
+    let held = hold::is_held(node, driver);
+    if begun || !(held || free && is_driver_node(node, driver)) {
+        return;
+    }
+    for (parts, found, key, value) in
+        [(&mut patch.labels, &node.labels, traits.skip_label, "true"), (&mut patch.annotations, &node.annotations, traits.hold, HOLD)]
+    {
+        parts.remove(key);
+        if found.get(key).is_none_or(|found| found != value) {
+            parts.insert(key.to_owned(), Some(value.to_owned()));
+        }
+    }
 }
 
 /// The same for one driver.
@@ -87,7 +113,7 @@ mod tests {
             &[(gpu.own_record, RECORD), ("nvidia.com/gpu-driver-upgrade-enabled", "true")],
             true,
         );
-        let patch = of_node(&driven).expect("something is ours");
+        let patch = of_node(&driven, &[]).expect("something is ours");
         assert_eq!(patch.unschedulable, Some(false));
         assert_eq!(patch.labels.keys().collect::<Vec<_>>(), [gpu.own_state_label]);
         assert_eq!(patch.annotations.keys().collect::<Vec<_>>(), [gpu.own_record]);
@@ -96,22 +122,22 @@ mod tests {
     #[test]
     fn a_cordon_and_a_skip_label_of_others_stay() {
         let gpu = Driver::Gpu.traits();
-        assert_eq!(of_node(&node(&[(gpu.skip_label, "true")], &[], true)), None);
+        assert_eq!(of_node(&node(&[(gpu.skip_label, "true")], &[], true), &[]), None);
         let found = RECORD.replace("\"cordoned\":true", "\"cordoned\":false");
-        let patch = of_node(&node(&[], &[(gpu.own_record, &found)], true)).expect("a record of ours");
+        let patch = of_node(&node(&[], &[(gpu.own_record, &found)], true), &[]).expect("a record of ours");
         assert_eq!(patch.unschedulable, None, "system-upgrade-controller#71: only our own cordons go");
     }
 
     #[test]
     fn holds_wakes_and_retries_go_and_the_vendors_work_goes_on() {
         let gpu = Driver::Gpu.traits();
-        let held = of_node(&node(&[(gpu.skip_label, "true")], &[(gpu.hold, "true")], false)).expect("a hold");
+        let held = of_node(&node(&[(gpu.skip_label, "true")], &[(gpu.hold, "true")], false), &[]).expect("a hold");
         assert_eq!(held.labels[gpu.skip_label], None);
-        let woken = of_node(&node(&[(gpu.skip_label, "gpu-rollout-wake-3")], &[(gpu.retries, "{}")], false)).expect("a wake");
+        let woken = of_node(&node(&[(gpu.skip_label, "gpu-rollout-wake-3")], &[(gpu.retries, "{}")], false), &[]).expect("a wake");
         assert_eq!((woken.labels[gpu.skip_label].clone(), woken.annotations[gpu.retries].clone()), (None, None));
         let at_work =
             node(&[(gpu.state_label, "pod-restart-required")], &[(gpu.own_record, RECORD), (gpu.initially_unschedulable, "true")], true);
-        let patch = of_node(&at_work).expect("a record");
+        let patch = of_node(&at_work, &[]).expect("a record");
         assert_eq!(patch.unschedulable, None, "its controller uncordons it when it is done");
         assert_eq!(patch.annotations[gpu.initially_unschedulable], None);
     }
@@ -119,6 +145,22 @@ mod tests {
     #[test]
     fn a_newer_record_is_left_alone() {
         let newer = RECORD.replace("\"version\":1", "\"version\":9");
-        assert_eq!(of_node(&node(&[], &[(Driver::Gpu.traits().own_record, &newer)], true)), None);
+        assert_eq!(of_node(&node(&[], &[(Driver::Gpu.traits().own_record, &newer)], true), &[]), None);
+    }
+
+    /// The vendor's controller knows nothing of our pauses: without holds it went on two minutes after the abort.
+    #[test]
+    fn node_that_stays_paused_keeps_its_hold() {
+        let gpu = Driver::Gpu.traits();
+        let present = ("nvidia.com/gpu.present", "true");
+        let held = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| of_node(&node(labels, annotations, false), &[Driver::Gpu]);
+        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, HOLD)]), None, "it is held already");
+        let steered = held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, "true")]).expect("a hold of mode steer");
+        assert_eq!((steered.labels.len(), steered.annotations[gpu.hold].as_deref()), (0, Some(HOLD)), "resume releases it");
+        let free = held(&[present, (gpu.skip_label, "gpu-rollout-wake-1")], &[]).expect("it is not held");
+        assert_eq!(free.labels[gpu.skip_label].as_deref(), Some("true"));
+        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[]), None, "a skip label of somebody else");
+        assert_eq!(held(&[("other", "x")], &[]), None, "it needs no driver");
+        assert_eq!(held(&[present, (gpu.state_label, "drain-required")], &[]), None, "it is finished");
     }
 }

@@ -47,6 +47,21 @@ impl NodePatch {
         &self.node
     }
 
+    /// What of it a node that was patched does not show: admission changed the patch.
+    pub fn missing<'n>(
+        &self,
+        label: impl Fn(&str) -> Option<&'n String>,
+        annotation: impl Fn(&str) -> Option<&'n String>,
+        unschedulable: bool,
+    ) -> Vec<String> {
+        let labels = self.labels.iter().filter(|(key, value)| label(key) != value.as_ref()).map(|(key, _)| format!("label {key}"));
+        let differs = |(key, value): &(&String, &Option<String>)| annotation(key) != value.as_ref();
+        let annotations = self.annotations.iter().filter(differs).map(|(key, _)| format!("annotation {key}"));
+        let mut missing: Vec<String> = labels.chain(annotations).collect();
+        missing.extend(self.unschedulable.filter(|wanted| *wanted != unschedulable).map(|_| "spec.unschedulable".to_owned()));
+        missing
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
+use crate::contract::record::cohort::Cohort;
 use crate::contract::record::{Outcome, Plugin, Verdict};
 use crate::contract::settings::{Required, Settings};
 
@@ -16,9 +18,11 @@ use super::memory::Memory;
 use super::named::Named;
 use super::node::Operands;
 use super::observed::{Node, Observed};
+use super::operands::OperandSets;
 use super::plugin::Plugins;
 use super::pods::pace::History;
 use super::reason::{Reason, Wait};
+use super::spec::leadership::Looking;
 use super::spec::observed_spec;
 use super::vendor::snapshot::Roll;
 
@@ -27,7 +31,9 @@ mod drive;
 mod fleet;
 mod judge;
 mod nodes;
+mod operands;
 mod pause;
+mod refused;
 mod replace;
 mod rest;
 mod restart;
@@ -166,7 +172,16 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         away_for_good: 0,
         roll: None,
     };
+    if deciding.memory.cohort.is_none() {
+        // Labels come later: whether a node needs the driver is judged each time.
+        let uids = observed.nodes.values().map(|node| node.uid.as_str());
+        deciding.memory.cohort = Some(Cohort::from_uids(uids).into());
+    }
+    deciding.judge_refusals();
     let devices = DevicePlugins::new(observed, &settings.device_plugin);
+    if settings.has(Duty::Settle) {
+        deciding.record_baseline();
+    }
     let since = memory.rest.since(observed, settings, memory, now);
     let mut sweep = deciding.sweep(&devices, since.as_ref());
     if let Err(reason) = deciding.settles(sweep.drivers) {
@@ -178,6 +193,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
     let config = deciding.configs(&devices);
     let fleet = Fleet {
         operands: settings.has(Duty::Settle).then(|| Operands::new(observed, settings.driver)),
+        operand_sets: (settings.has(Duty::Settle) && settings.driver == Driver::Gpu).then(|| OperandSets::new(observed, settings)),
         plugins: Plugins::new(observed),
         devices,
         restarts: settings.has(Duty::RestartPlugins) && config.is_none(),
@@ -202,6 +218,8 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
 struct Fleet<'a> {
     /// `None`: no duty settles drivers.
     operands: Option<Operands<'a>>,
+    /// What the operator brings beside driver and toolkit.
+    operand_sets: Option<OperandSets<'a>>,
     plugins: Plugins<'a>,
     devices: DevicePlugins<'a>,
     /// Stale pods of the device plugin are restarted.
@@ -240,7 +258,15 @@ impl Deciding<'_> {
         if !self.settings.has(Duty::Settle) {
             return Ok(());
         }
-        observed_spec(self.observed, self.settings, drivers > 0).and_then(|()| self.without_nodes(drivers))
+        let quiet = self.operator_is_quiet();
+        let led = observed_spec(self.observed, self.settings, drivers > 0, Looking { since: self.memory.taken_up, now: self.now });
+        if let Some(lease) = &self.observed.operator_lease
+            && let Some(renewed) = lease.renewed
+        {
+            // A leader that falls silent is noticed though nothing changes.
+            self.wakes(after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)));
+        }
+        led.and_then(|()| self.without_nodes(drivers)).and(quiet)
     }
 
     fn rerolls(&self) -> bool {

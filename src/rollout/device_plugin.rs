@@ -9,7 +9,7 @@ use crate::contract::names;
 use crate::contract::record::Config;
 use crate::contract::settings::{DevicePluginSettings, Fallback};
 
-use super::node::Base;
+use super::node::{Base, clock_lead};
 use super::observed::{ClusterPolicy, ConfigMap, DaemonSet, Node, Observed, Pod, Views, newest};
 use super::spec::carries_labels;
 
@@ -133,10 +133,13 @@ impl<'a> DevicePlugins<'a> {
         // The container that has been running longest decides; a pod without running containers is yet to read anything.
         let Some(started) = pod.containers.iter().filter_map(|container| container.started).min() else { return Vec::new() };
         let mut reasons = Vec::new();
+        // The container's time is the node's, the configuration's is the API server's: the start is taken as early as it may have been.
+        let leads = self.pods.on(&node.name).filter_map(clock_lead).chain(base.and_then(|base| base.clock_lead));
+        let by_server = started.saturating_sub(leads.min().unwrap_or_default()).unwrap_or(started);
         // Times have a grain of one second: a tie is stale.
         if uses_config(daemon_set, self.settings)
             && let Choice::Key(key) = self.choice(node)
-            && let Some(config) = configs.get(key).filter(|config| started <= config.since)
+            && let Some(config) = configs.get(key).filter(|config| pod.created <= config.since && by_server <= config.since)
         {
             reasons.push(Stale {
                 under: format!("config:{}", config.digest),
@@ -146,13 +149,12 @@ impl<'a> DevicePlugins<'a> {
         }
         if stands_alone(daemon_set)
             && let Some(base) = base
-            && let Some(since) = base.served_since.filter(|since| started <= *since)
         {
-            reasons.push(Stale {
-                under: format!("driver:{}", base.identity),
-                cause: format!("its container started {started}, the driver under it is there since {since}"),
-                since: None,
-            });
+            let older = base.served_since.filter(|since| started <= *since);
+            let older = older.map(|since| format!("its container started {started}, the driver under it is there since {since}"));
+            if let Some(cause) = older.or_else(|| base.replaced_under(pod)) {
+                reasons.push(Stale { under: format!("driver:{}", base.identity), cause, since: None });
+            }
         }
         reasons
     }

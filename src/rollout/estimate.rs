@@ -3,11 +3,12 @@
 use crate::contract::budget::Fleet;
 use crate::contract::count::Count;
 use crate::contract::duty::Duty;
+use crate::contract::policy::Policy;
 use crate::contract::settings::Settings;
 
 use super::node::{Operands, Status, driver_nodes};
-use super::observed::Observed;
-use super::spec::upgrade_policy;
+use super::observed::{Node, Observed};
+use super::policies::Pools;
 
 /// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
 pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
@@ -15,28 +16,41 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
         return None;
     }
     let operands = Operands::new(observed, settings.driver);
-    let all = driver_nodes(observed, settings.driver).count();
-    let outdated = driver_nodes(observed, settings.driver)
-        .filter(|node| matches!(operands.status(node), Status::Waiting(_) | Status::Finishing(..)))
-        .count();
-    if outdated == 0 {
+    let is_outdated = |node: &&Node| matches!(operands.status(node), Status::Waiting(_) | Status::Finishing(..));
+    let outdated: Vec<&Node> = driver_nodes(observed, settings.driver).filter(is_outdated).collect();
+    if outdated.is_empty() {
         return None;
     }
-    // The limits are shares of the whole fleet, the waves are made of the nodes that are out of date.
-    let fleet =
-        if settings.mode.decides() { settings.upgrade.fleet(all, settings.per_node_seconds) } else { vendors(observed, settings, all) };
+    let all = driver_nodes(observed, settings.driver);
+    if settings.mode.decides() {
+        let fleet = settings.upgrade.fleet(all.count(), settings.per_node_seconds);
+        return Some(waves(fleet, outdated.len()));
+    }
+    let pools = Pools::in_force(observed, settings);
+    let sizes = pools.sizes(outdated.iter().copied());
+    // NVIDIADrivers' nodes are upgraded side by side. Nodes that none of them owns count as one more pool.
+    let owned: usize = sizes.iter().map(|(_, nodes)| nodes).sum();
+    let of_pools = pools.sizes(all).into_iter().filter_map(|(pool, all)| {
+        let (_, outdated) = sizes.iter().find(|(other, _)| *other == pool)?;
+        Some(waves(vendors(&pool.policy, settings, all), *outdated))
+    });
+    let ownerless = outdated.len() - owned;
+    let of_others = (ownerless > 0).then(|| waves(vendors(&pools.common(), settings, ownerless), ownerless));
+    of_pools.chain(of_others).max()
+}
+
+/// The budget for the nodes that are out of date: limits are shares of the whole fleet, waves are made of those nodes.
+fn waves(fleet: Fleet, outdated: usize) -> u64 {
     let parallel = Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX));
-    Some(Fleet { max_unavailable: parallel, nodes: outdated, ..fleet }.budget_seconds())
+    Fleet { max_unavailable: parallel, nodes: outdated, ..fleet }.budget_seconds()
 }
 
 /// The fleet under the operator's own limits.
-fn vendors(observed: &Observed, settings: &Settings, nodes: usize) -> Fleet {
-    let policy = upgrade_policy(observed, settings.driver);
-    let max_unavailable: Option<Count> = policy.and_then(|policy| policy.max_unavailable.as_ref()).and_then(|text| text.parse().ok());
+fn vendors(policy: &Policy, settings: &Settings, nodes: usize) -> Fleet {
     Fleet {
         nodes,
-        max_parallel: policy.and_then(|policy| policy.max_parallel).unwrap_or(1),
-        max_unavailable: max_unavailable.unwrap_or(Count::Percent(100)),
+        max_parallel: policy.max_parallel_upgrades,
+        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
         per_node_seconds: settings.per_node_seconds,
         soak_seconds: 0,
     }

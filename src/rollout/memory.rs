@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::contract::record::cohort::Cohort;
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
+use super::baseline::Baseline;
 use super::decide::Rest;
 use super::named::Named;
 use super::observed::Node;
 use super::pods::filter::Own;
 use super::pods::pace::{Busy, History};
 use super::reason::Reason;
+use super::refusal::{Refusal, Refused};
+use super::spec::leadership::OperatorActivity;
 
 /// After this long nobody waits for what a request to a pod brings: it is asked for again after a minute at the latest.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
@@ -21,8 +25,11 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 /// A run's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// When the run began: nodes that joined later are reported, not waited for.
+    /// When the run began.
     pub started_at: Timestamp,
+    /// The nodes that the run waits for: all of the first complete list. Nodes that join later are reported, not waited for. `None`: nothing was
+    /// decided yet.
+    pub cohort: Option<Arc<Cohort>>,
     /// When this process took the run up: nothing was done for nodes before.
     pub taken_up: Timestamp,
     /// When the run must have ended.
@@ -37,12 +44,16 @@ pub struct Memory {
     pub waiting: Named<(&'static str, Timestamp)>,
     /// Since when driver and toolkit of a node have been seen ready, with their identity.
     pub ready: Named<(String, Timestamp)>,
+    /// Since when ready plugin pods of a node have been seen to publish another driver version than is loaded, by their UIDs.
+    pub outdated: Named<BTreeMap<String, Timestamp>>,
     /// When this process last asked for the deletion of a pod, by UID.
     pub issued: BTreeMap<String, Timestamp>,
     /// Patches of nodes that have been asked for and not been seen, by name.
     pub patched: Named<Patched>,
     /// What was answered when a pod's eviction was asked for, by its UID.
     pub evictions: BTreeMap<String, History>,
+    /// Writes that the API server refused, by node and pod UID (none for the node itself).
+    pub refusals: BTreeMap<Refused, Refusal>,
     /// Nodes that were to be given back untouched because the time was over.
     pub handed_back: BTreeSet<String>,
     /// The API server is too busy for evictions.
@@ -53,6 +64,10 @@ pub struct Memory {
     pub wakes: BTreeMap<(String, &'static str), (u32, Timestamp)>,
     /// A hash over what it watches, and since when that has not changed.
     pub vendor_seen: Option<(u64, Timestamp)>,
+    /// What the operator was last seen to do.
+    pub operator: Option<OperatorActivity>,
+    /// The fleet as it was when the run began.
+    pub baseline: Option<Arc<Baseline>>,
     /// The hook's own pods: they never leave a node because of it.
     pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
@@ -77,6 +92,7 @@ impl Memory {
     pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
         Self {
             started_at,
+            cohort: None,
             taken_up: started_at,
             deadline,
             nodes: Named::new(),
@@ -84,14 +100,18 @@ impl Memory {
             fleet_waiting: None,
             waiting: Named::new(),
             ready: Named::new(),
+            outdated: Named::new(),
             issued: BTreeMap::new(),
             patched: Named::new(),
             evictions: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             handed_back: BTreeSet::new(),
             busy: None,
             pending: BTreeMap::new(),
             wakes: BTreeMap::new(),
             vendor_seen: None,
+            operator: None,
+            baseline: None,
             own: Own::default(),
             well: None,
             rest: Rest::default(),
@@ -110,9 +130,38 @@ impl Memory {
             self.nodes.differing(&other.nodes),
             self.waiting.differing(&other.waiting),
             self.ready.differing(&other.ready),
+            self.outdated.differing(&other.outdated),
             self.patched.differing(&other.patched),
         ];
-        names.into_iter().flatten().map(|name| &**name).collect()
+        let refused = self.refusals.iter().filter(|(object, refusal)| other.refusals.get(*object) != Some(*refusal));
+        let accepted = other.refusals.keys().filter(|object| !self.refusals.contains_key(*object));
+        let refusals = refused.map(|(object, _)| object).chain(accepted).map(|(node, _)| node.as_str());
+        names.into_iter().flatten().map(|name| &**name).chain(refusals).collect()
+    }
+
+    /// Whether the run waits for the node with this UID.
+    pub fn is_in_cohort(&self, uid: &str) -> bool {
+        self.cohort.as_ref().is_some_and(|cohort| cohort.contains(uid))
+    }
+
+    /// Notes that a plugin pod publishes another driver version than is loaded, and answers since when it has been seen to. `false`: it does not.
+    pub fn outdated_since(&mut self, node: &str, uid: &str, outdated: bool, now: Timestamp) -> Option<Timestamp> {
+        let known = self.outdated.get(node).and_then(|pods| pods.get(uid)).copied();
+        if outdated == known.is_some() {
+            return known;
+        }
+        let mut pods = self.outdated.get(node).cloned().unwrap_or_default();
+        if outdated {
+            pods.insert(uid.to_owned(), now);
+        } else {
+            pods.remove(uid);
+        }
+        if pods.is_empty() {
+            self.outdated.remove(node);
+        } else {
+            self.outdated.insert(node, pods);
+        }
+        outdated.then_some(now)
     }
 
     /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
@@ -128,7 +177,7 @@ impl Memory {
             for replacement in node.replaced.values_mut().filter(|replacement| !keeps_waiting(node.outcome, replacement.plugin)) {
                 replacement.back_at.get_or_insert(started_at);
             }
-            (node.outcome, node.reason, node.since) = (None, None, None);
+            (node.outcome, node.reason, node.since, node.refused) = (None, None, None, None);
             node.steps.clear();
             node.evicted.clear();
             memory.nodes.insert(Arc::clone(name), node);

@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
 
-use super::observed::{DaemonSet, Labels, Node, Observed, Pod, Views, newest};
+use super::observed::{DaemonSet, Labels, Node, Observed, Pod, Views, newest, tolerates};
+use super::pools::DriverPools;
 use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use super::version::DriverVersion;
@@ -15,6 +16,9 @@ use super::version::DriverVersion;
 /// The longest that a driver takes from its container's start to its first readiness: the chart's startup probe gives it 21 minutes
 /// (60 s, then 120 times 10 s); twice that and some for those who gave it more.
 const FIRST_READINESS: SignedDuration = SignedDuration::from_hours(1);
+
+/// Pods of a node take about as long to start; what differs by more is the work of a clock that was set.
+const CLOCK_STEP: SignedDuration = SignedDuration::from_mins(20);
 
 /// What runs under a plugin on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,45 @@ pub struct Base {
     pub served_since: Option<Timestamp>,
     /// The driver's version, where its image tells.
     pub driver_version: Option<DriverVersion>,
+    /// How the youngest of these pods began, if its containers were never restarted.
+    pub beginning: Option<Beginning>,
+    /// At most so far is the node's clock ahead of the API server's, by its pods: none starts before it is created.
+    pub clock_lead: Option<SignedDuration>,
+}
+
+/// How a pod began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// When the object was created, by the API server's clock.
+    pub created: Timestamp,
+    /// How much later its first containers started, by the node's clock.
+    pub delay: SignedDuration,
+}
+
+impl Beginning {
+    /// `None`: nothing runs, or it was restarted.
+    pub fn of_pod(pod: &Pod) -> Option<Self> {
+        let once = pod.containers.iter().all(|container| container.restarts == 0);
+        clock_lead(pod).filter(|_| once).map(|delay| Self { created: pod.created, delay })
+    }
+}
+
+impl Base {
+    /// Why a plugin that seems to have started later than what it serves is stale all the same: its pod is the older one by the API server's clock, and the
+    /// node's clock was set in between, so that container times do not tell an order.
+    pub fn replaced_under(&self, plugin: &Pod) -> Option<String> {
+        let (base, plugin) = (self.beginning?, Beginning::of_pod(plugin)?);
+        let is_set = base.delay.saturating_sub(plugin.delay).abs() > CLOCK_STEP;
+        (plugin.created < base.created && is_set).then(|| {
+            format!("its pod was created {}, what it serves {}, and the node's clock was set in between", plugin.created, base.created)
+        })
+    }
+}
+
+/// By how much the node's clock is ahead of the API server's at most, as far as this pod tells.
+pub fn clock_lead(pod: &Pod) -> Option<SignedDuration> {
+    let started = pod.containers.iter().filter_map(|container| container.started).min()?;
+    Some(started.duration_since(pod.created))
 }
 
 /// How far a node is.
@@ -52,6 +95,8 @@ pub struct Operands<'a> {
     lacking: Lacking<'a>,
     /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
     asked: Asked,
+    /// Which NVIDIADriver nodes belong to.
+    pools: DriverPools<'a>,
 }
 
 /// A node's driver pod.
@@ -88,6 +133,7 @@ impl<'a> Operands<'a> {
             newest: newest(&observed.revisions),
             pods: &observed.pods,
             lacking: lacking(observed, driver),
+            pools: if driver == Driver::Gpu { DriverPools::new(observed) } else { DriverPools::default() },
         }
     }
 
@@ -107,6 +153,12 @@ impl<'a> Operands<'a> {
     fn is_newest(&self, pod: &Pod) -> bool {
         let owner = pod.owner.as_deref().unwrap_or_default();
         self.newest.get(owner).is_some_and(|hash| pod.revision.as_deref() == Some(*hash))
+    }
+
+    /// Whether the DaemonSet of a GPU driver pod still selects the node: after a change of its NVIDIADriver another one does.
+    fn is_of_its_daemon_set(&self, pod: &Pod, node: &Node) -> bool {
+        let mut owners = self.drivers.iter().filter(|daemon_set| pod.owner.as_deref() == Some(daemon_set.uid.as_str()));
+        self.driver != Driver::Gpu || owners.any(|daemon_set| selects(&daemon_set.node_selector, &node.labels))
     }
 
     /// Whether a driver DaemonSet is to have a pod on the node. Its node selector alone does not tell where it has an affinity: one
@@ -146,6 +198,12 @@ impl<'a> Operands<'a> {
             return Status::Waiting(reason);
         }
         let driver = driver.filter(|_| driver_wanted);
+        if driver_wanted
+            && let Some(reason) = self.pools.misplaced(node)
+            && !self.skipped(node)
+        {
+            return Status::Waiting(not_ready(node).unwrap_or(reason));
+        }
         // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for for ever.
         let state = node.labels.get(self.traits().state_label).filter(|state| driver_wanted && !state.is_empty());
         if driver_wanted && let Err(reason) = self.driver(node, driver) {
@@ -160,7 +218,13 @@ impl<'a> Operands<'a> {
         }
         let Some(base) = self.base(driver, toolkit) else {
             // Driver and toolkit both come from outside: nothing to wait for, and nothing that a plugin could be older than.
-            return Status::Current(Base { identity: "host".to_owned(), served_since: None, driver_version: None });
+            return Status::Current(Base {
+                identity: "host".to_owned(),
+                served_since: None,
+                driver_version: None,
+                beginning: None,
+                clock_lead: None,
+            });
         };
         match state.map(String::as_str) {
             None | Some("upgrade-done") => Status::Current(base),
@@ -196,8 +260,9 @@ impl<'a> Operands<'a> {
         match node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str) {
             // With drivers off no node has one of the operator's.
             Some(_) | None if self.asked == Asked::Nobody => None,
-            // A node that no NVIDIADriver owns has none either; from v26.7 on the owner is on the node.
-            Some("true") if self.asked == Asked::Somewhere && !node.labels.contains_key(names::DRIVER_OWNER_LABEL) => None,
+            // A node that no NVIDIADriver wants has none either.
+            Some("true") if self.asked == Asked::Somewhere && !self.pools.wants(node) => None,
+            Some("true") if self.asked == Asked::Somewhere => Some(self.pools.misplaced(node).unwrap_or(Reason::NodeWithoutDaemonSet)),
             Some("true") => Some(Reason::DriverPodMissing),
             // None: the node's GPUs are for virtual machines. `false` is the user's, `pre-installed` the driver manager's word for a
             // driver of the host.
@@ -208,13 +273,16 @@ impl<'a> Operands<'a> {
     fn driver(&self, node: &Node, pod: Option<&Pod>) -> Result<(), Reason> {
         let state = node.labels.get(self.traits().state_label).cloned();
         let Some(pod) = pod.filter(|pod| !pod.deleting) else {
+            if let Some(reason) = self.tainted(node) {
+                return Err(reason);
+            }
             return Err(if state.as_deref() == Some("upgrade-failed") {
                 Reason::UpgradeFailed { trouble: None }
             } else {
                 Reason::DriverPodMissing
             });
         };
-        let newest = self.is_newest(pod);
+        let newest = self.is_newest(pod) && self.is_of_its_daemon_set(pod, node);
         if state.as_deref() == Some("upgrade-failed") && !(newest && pod.ready) {
             return Err(Reason::UpgradeFailed { trouble: pod.trouble.clone() });
         }
@@ -229,6 +297,12 @@ impl<'a> Operands<'a> {
             return Err(Reason::DriverNotReady { state, trouble: pod.trouble.clone(), restarts });
         }
         Ok(())
+    }
+
+    /// The taint that keeps the driver's pod off the node.
+    fn tainted(&self, node: &Node) -> Option<Reason> {
+        let daemon_set = self.drivers.iter().find(|daemon_set| selects(&daemon_set.node_selector, &node.labels))?;
+        node_tainted(daemon_set, node)
     }
 
     fn toolkit(&self, node: &Node, pod: Option<&Pod>) -> Result<(), Reason> {
@@ -263,8 +337,17 @@ impl<'a> Operands<'a> {
             identity: identity.join("+"),
             served_since: pods.iter().filter_map(|pod| serves_since(pod)).max(),
             driver_version: main.and_then(|container| DriverVersion::of_image(&container.image)),
+            beginning: pods.iter().max_by_key(|pod| pod.created).and_then(|pod| Beginning::of_pod(pod)),
+            clock_lead: pods.iter().filter_map(|pod| clock_lead(pod)).min(),
         })
     }
+}
+
+/// The taint of a node that pods of a DaemonSet do not tolerate.
+pub fn node_tainted(daemon_set: &DaemonSet, node: &Node) -> Option<Reason> {
+    let taint = node.taints.iter().find(|taint| !tolerates(&daemon_set.tolerations, taint))?;
+    let taint = format!("{}={}:{}", taint.key, taint.value, taint.effect);
+    Some(Reason::NodeTainted { daemon_set: daemon_set.name.clone(), taint })
 }
 
 /// UIDs of driver DaemonSets that want more pods than they have, where their node selectors alone do not tell which nodes they mean.

@@ -4,16 +4,24 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::contract::count::Count;
+use crate::contract::operand::Operand;
 use crate::contract::policy::{Drain, PodDeletion, WaitForCompletion};
 
 use super::named::Named;
 use super::pause::Pause;
 
+mod conditions;
 mod labels;
+mod operand;
+mod taint;
 mod views;
 pub mod workload;
 
+pub use conditions::{Condition, Conditions};
 pub use labels::{Label, Labels};
+pub use operand::{OperandPod, OperandSpec, OperatorLease, OperatorPod};
+pub use taint::{Taint, Toleration, tolerates};
 pub use views::{OnNode, Views};
 
 /// An API that a server may not have.
@@ -43,6 +51,10 @@ pub struct Observed {
     pub nodes: Named<Node>,
     /// The operator's Deployment.
     pub operator: Option<Deployment>,
+    /// Pods of the operator's Deployment.
+    pub operator_pods: Vec<OperatorPod>,
+    /// The Lease by which the operator's pods elect their leader.
+    pub operator_lease: Option<OperatorLease>,
     /// The ClusterPolicy that the settings name.
     pub cluster_policy: Api<Option<ClusterPolicy>>,
     /// The one NicClusterPolicy.
@@ -55,6 +67,8 @@ pub struct Observed {
     pub revisions: Vec<Revision>,
     /// Pods of driver (and toolkit) in the operator's namespace.
     pub pods: Views<Pod>,
+    /// Pods of the other operands in the operator's namespace.
+    pub operand_pods: Views<OperandPod>,
     /// The DRA driver.
     pub dra: Dra,
     /// The device plugin.
@@ -127,6 +141,12 @@ pub struct Node {
     pub version: String,
     /// `status.nodeInfo.kubeletVersion`
     pub kubelet: String,
+    /// Taints that keep pods away.
+    pub taints: Vec<Taint>,
+    /// GPUs in `status.allocatable`, by resource.
+    pub gpus_allocatable: Labels,
+    /// GPUs in `status.capacity`, by resource. The kubelet keeps them for minutes while the device plugin restarts.
+    pub gpus_capacity: Labels,
 }
 
 /// A Deployment.
@@ -146,6 +166,8 @@ pub struct Deployment {
     pub version: Option<String>,
     /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from one.
     pub chart: Option<String>,
+    /// Labels of its pods (`spec.selector.matchLabels`).
+    pub selector: Labels,
 }
 
 impl Deployment {
@@ -192,6 +214,8 @@ pub struct ClusterPolicy {
     pub toolkit_enabled: bool,
     /// `spec.toolkit`
     pub toolkit: ImageSpec,
+    /// The operands of the table, as the spec asks for them.
+    pub operands: BTreeMap<Operand, OperandSpec>,
     /// `spec.daemonsets.labels`: the operator puts them on every pod template.
     pub labels: Labels,
     /// `spec.driver.upgradePolicy`: what the live budget is estimated from.
@@ -200,6 +224,8 @@ pub struct ClusterPolicy {
     pub state: Option<String>,
     /// Reason of the condition `Ready`.
     pub ready_reason: Option<String>,
+    /// `status.conditions`
+    pub conditions: Conditions,
     /// Who owns which field: the manager that last set `spec.driver`.
     pub driver_field_manager: Option<String>,
 }
@@ -242,7 +268,7 @@ pub struct UpgradePolicy {
     pub drain: Option<Drain>,
 }
 
-/// What an NVIDIADriver asks for.
+/// What an NVIDIADriver asks for and reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NvidiaDriver {
     /// Its name.
@@ -253,8 +279,16 @@ pub struct NvidiaDriver {
     pub generation: i64,
     /// Being deleted.
     pub deleting: bool,
+    /// `spec.default` (v26.7 and later): it owns the GPU nodes that no other NVIDIADriver selects.
+    pub is_default: bool,
+    /// `spec.nodeSelector`; empty: every GPU node.
+    pub node_selector: Labels,
     /// `spec`: repository, image, version.
     pub driver: ImageSpec,
+    /// `status.conditions`
+    pub conditions: Conditions,
+    /// The manager that last set the spec.
+    pub field_manager: Option<String>,
     /// `spec.upgradePolicy`; where it is absent upgrades are on.
     pub upgrade_policy: UpgradePolicy,
 }
@@ -270,10 +304,16 @@ pub struct DaemonSet {
     pub uid: String,
     /// UID of the controller that owns it.
     pub owner: Option<String>,
+    /// `metadata.generation`
+    pub generation: i64,
+    /// The operator's mark of what it has rendered ([`crate::contract::names::LAST_APPLIED_HASH_ANNOTATION`]).
+    pub applied_hash: Option<String>,
     /// The controller has seen the newest spec.
     pub observed: bool,
     /// `updateStrategy: OnDelete`.
     pub on_delete: bool,
+    /// `updateStrategy.rollingUpdate.maxUnavailable`
+    pub max_unavailable: Option<Count>,
     /// Being deleted.
     pub deleting: bool,
     /// Pods wanted (`status.desiredNumberScheduled`).
@@ -286,6 +326,8 @@ pub struct DaemonSet {
     pub template_labels: Labels,
     /// Node selector of the pod template.
     pub node_selector: Labels,
+    /// Taints that the pod template tolerates.
+    pub tolerations: Vec<Toleration>,
     /// Images of the template by container name, init containers too.
     pub images: BTreeMap<String, String>,
     /// ConfigMaps that the template mounts.
@@ -394,6 +436,12 @@ pub struct Slice {
 }
 
 impl OnNode for Pod {
+    fn on_node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+}
+
+impl OnNode for OperandPod {
     fn on_node(&self) -> Option<&str> {
         self.node.as_deref()
     }

@@ -1,7 +1,5 @@
 //! The DRA kubelet plugin: which DaemonSets are one, and how it stands on each node.
 
-use jiff::Timestamp;
-
 use crate::contract::names;
 use crate::contract::settings::Reroll;
 
@@ -9,7 +7,7 @@ use super::node::{Base, selects};
 use super::observed::{DaemonSet, Node, Observed, Pod, Slice, Views};
 use super::pods::listed;
 use super::reason::Reason;
-use super::stale::{outdated_slice, published_by, staleness};
+use super::stale::{outdated_slice, staleness};
 
 /// The DRA driver of a cluster.
 #[derive(Debug)]
@@ -72,7 +70,7 @@ impl<'a> Plugins<'a> {
         base: &Base,
         replaced: bool,
         reroll: Reroll,
-        now: Timestamp,
+        outdated: bool,
     ) -> Option<Status<'a>> {
         let Some(pod) = self.pod(node, daemon_set) else {
             // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
@@ -87,7 +85,7 @@ impl<'a> Plugins<'a> {
             return Some(Status::Waiting(Reason::PluginUnschedulable { message: message.clone() }));
         }
         let slices = self.slices_of(node, daemon_set);
-        if !replaced && let Some(cause) = staleness(pod, base, &slices, now) {
+        if !replaced && let Some(cause) = staleness(pod, base, &slices, outdated) {
             let cause = with_taints(cause, &slices);
             return Some(match reroll {
                 Reroll::Auto => Status::Stale { pod, daemon_set, cause },
@@ -97,12 +95,10 @@ impl<'a> Plugins<'a> {
         Some(self.serving(pod, daemon_set, node, base, &slices).map_or_else(Status::Waiting, |()| Status::Serving(pod)))
     }
 
-    /// From when on it counts against the plugin that it still publishes another driver version than is loaded; `None`: it does not, or is not
-    /// ready.
-    pub fn counts_from(&self, node: &Node, daemon_set: &DaemonSet, base: &Base) -> Option<Timestamp> {
+    /// The DaemonSet's pod on the node, and whether it is ready and publishes another driver version than is loaded.
+    pub fn publishes_outdated(&self, node: &Node, daemon_set: &DaemonSet, base: &Base) -> Option<(&'a Pod, bool)> {
         let pod = self.pod(node, daemon_set).filter(|pod| !pod.deleting)?;
-        outdated_slice(base, &self.slices_of(node, daemon_set))?;
-        published_by(pod)
+        Some((pod, pod.ready && outdated_slice(base, &self.slices_of(node, daemon_set)).is_some()))
     }
 
     /// The DaemonSet's pod on the node: while one is replaced, the one that stays.

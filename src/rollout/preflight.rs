@@ -17,7 +17,7 @@ use super::node::driver_nodes;
 use super::observed::workload::Workload;
 use super::observed::{Node, Observed};
 use super::pods::filter::{DaemonSets, Own};
-use super::spec::upgrade_policy;
+use super::policies::Pools;
 
 mod actors;
 mod identity;
@@ -117,21 +117,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// The policy by which nodes will go: ours where we decide, the live one where the vendor's controller does and there is one.
+/// The policy by which nodes will go: ours where we decide, the live one where the vendor's controller does and there is one. Where
+/// NVIDIADrivers have different ones, what all of them permit.
 pub fn policy(observed: &Observed, settings: &Settings) -> Policy {
-    match settings.mode {
-        Mode::Steer | Mode::Drive => settings.upgrade.policy.clone(),
-        Mode::Observe | Mode::Assist => match upgrade_policy(observed, settings.driver) {
-            None => settings.upgrade.policy.clone(),
-            Some(live) => Policy {
-                max_parallel_upgrades: live.max_parallel.unwrap_or(1),
-                max_unavailable: live.max_unavailable.as_ref().and_then(|text| text.parse().ok()),
-                wait_for_completion: live.wait_for_completion.clone(),
-                pod_deletion: live.pod_deletion.clone(),
-                drain: live.drain.clone(),
-            },
-        },
-    }
+    Pools::in_force(observed, settings).common()
 }
 
 /// Looks at everything: blocking findings first, then in the order of [`Check::ALL`].

@@ -7,14 +7,18 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
+use crate::contract::record::WriteKind;
 
 use super::vendor;
 
 mod daemon_set;
 mod ofed;
+mod operand;
 mod table;
 mod text;
 pub mod upgrade;
+
+pub use operand::OperandName;
 
 /// What is waited for. Every wait of the engine is one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,29 @@ pub enum Reason {
         /// Replicas that are wanted.
         replicas: i32,
     },
+    /// No pod of the newest ReplicaSet of the operator leads, so that nothing is reconciled, or not by the newest program.
+    OperatorNotLeading {
+        /// The operator's Deployment.
+        deployment: String,
+        /// Its newest pod, if one is ready.
+        pod: Option<String>,
+        /// Who holds the Lease.
+        holder: Option<String>,
+        /// The newest pod holds the Lease and was not seen to renew it.
+        silent: bool,
+    },
+    /// The operator's newest pod holds the Lease, and we have not looked for long enough to see it renewed.
+    OperatorNotSeen {
+        /// The operator's Deployment.
+        deployment: String,
+        /// Who holds the Lease.
+        holder: String,
+    },
+    /// The operator leads, and has changed its DaemonSets, or got a new spec, only just now.
+    OperatorActing {
+        /// Until when it has to leave them alone.
+        until: Timestamp,
+    },
     /// A component is still, or already, there in another version than the one that the hook is made for.
     OtherChart {
         /// The object that tells.
@@ -62,6 +89,8 @@ pub enum Reason {
     Precondition {
         /// Its kind.
         kind: &'static str,
+        /// Its name.
+        name: Box<str>,
         /// Field path, from `spec` on.
         field: &'static str,
         /// What the values say.
@@ -70,6 +99,17 @@ pub enum Reason {
         found: String,
         /// Who set the field last, if the server tells.
         manager: Option<String>,
+    },
+    /// The operator reports that it cannot act on a custom resource (condition `Error`).
+    ReconcileFailed {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The condition's reason.
+        reason: String,
+        /// The condition's message.
+        message: String,
     },
     /// The operator has not yet made its objects from the live spec.
     SpecNotObserved {
@@ -105,6 +145,13 @@ pub enum Reason {
     NodeNotLabeled,
     /// The node has the device, and no driver DaemonSet selects it.
     NodeWithoutDaemonSet,
+    /// The operator has not assigned the node to the NVIDIADriver that selects it.
+    NodeInOtherPool {
+        /// The NVIDIADriver that selects it.
+        wanted: String,
+        /// The one that its owner label names.
+        found: Option<String>,
+    },
     /// Node condition Ready is not True.
     NodeNotReady {
         /// Since when.
@@ -154,6 +201,50 @@ pub enum Reason {
     ToolkitNotReady {
         /// What is wrong with a container, if anything.
         trouble: Option<String>,
+    },
+    /// A node has no pod of an operand that it should have.
+    OperandMissing {
+        /// The operand.
+        operand: OperandName,
+    },
+    /// The operand's pod is of an older revision of its DaemonSet.
+    OperandOutdated {
+        /// The operand.
+        operand: OperandName,
+        /// The node whose pod keeps the DaemonSet from going on, if one does.
+        stalled_by: Option<String>,
+    },
+    /// The operand's pod is of the newest revision and not ready.
+    OperandNotReady {
+        /// The operand.
+        operand: OperandName,
+        /// What is wrong with a container, if anything.
+        trouble: Option<String>,
+        /// The most restarts of a container that is not ready.
+        restarts: i32,
+    },
+    /// A taint keeps the operator's pods off the node.
+    NodeTainted {
+        /// The DaemonSet whose pods do not tolerate it.
+        daemon_set: String,
+        /// `key=value:effect`
+        taint: String,
+    },
+    /// MIG manager is changing the node's MIG layout.
+    MigReconfiguring {
+        /// Value of the label `nvidia.com/mig.config.state`.
+        state: String,
+    },
+    /// Driver and operands are ready, and the node offers no GPU to pods.
+    GpusNotOffered,
+    /// The node offers fewer GPUs than before the run, in the same MIG layout and with the same sharing.
+    GpusDegraded {
+        /// The extended resource.
+        resource: String,
+        /// How many it offers.
+        offered: u64,
+        /// How many it had when the run began.
+        baseline: u64,
     },
     /// The DRA plugin is stale and its turn has not come.
     PluginQueued {
@@ -253,6 +344,26 @@ pub enum Reason {
         daemon_set: String,
         /// What is wrong with it.
         trouble: String,
+    },
+    /// The API server refused a write of this node: admission denied it, it is invalid, or it exceeds a quota.
+    WriteRefused {
+        /// The write.
+        write: WriteKind,
+        /// The server's words.
+        message: String,
+        /// The node keeps a cordon of ours.
+        cordoned: bool,
+    },
+    /// A write of this node failed because of an admission webhook, and is tried again.
+    WriteRetried {
+        /// The write.
+        write: WriteKind,
+        /// The server's words.
+        message: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// How often it may be.
+        limit: u32,
     },
     /// The node's upgrade, where we do or steer it.
     Upgrading(upgrade::Upgrading),

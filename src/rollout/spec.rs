@@ -3,15 +3,21 @@
 
 use crate::contract::driver::Driver;
 use crate::contract::names;
+use crate::contract::operand::Operand;
 use crate::contract::settings::{Mode, Settings};
 
-use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, NvidiaDriver, Observed, UpgradePolicy};
+use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, NvidiaDriver, Observed};
 use super::reason::Reason;
-use super::vendor::generation::Generation;
 use super::version::split_image;
 
+use self::leadership::Looking;
+
+pub mod actor;
 pub mod chart;
+pub mod conditions;
 mod daemon_set;
+pub mod leadership;
+mod nvidia_drivers;
 mod ofed;
 
 /// What is not yet as asked for, of the operator and its objects as a whole. `Ok`: the operator has observed the live spec. `nodes`:
@@ -19,9 +25,9 @@ mod ofed;
 ///
 /// # Errors
 /// The first reason why it has not.
-pub fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
+pub fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool, looking: Looking) -> Result<(), Reason> {
     match settings.driver {
-        Driver::Gpu => gpu(observed, settings, nodes),
+        Driver::Gpu => gpu(observed, settings, nodes, looking),
         Driver::Ofed => ofed::observed_spec(observed, settings, nodes),
         Driver::DaemonSet => daemon_set::observed_spec(observed, settings),
     }
@@ -48,7 +54,7 @@ fn rolled_out(operator: &Deployment, settings: &Settings) -> Result<(), Reason> 
     Err(Reason::OperatorNotReady { deployment: settings.operator_deployment().to_owned(), available, replicas: operator.replicas })
 }
 
-fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), Reason> {
+fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool, looking: Looking) -> Result<(), Reason> {
     let policy = served(&observed.cluster_policy, Driver::Gpu)?;
     let operator = operator(observed, settings)?;
     chart::of_operator(operator, settings)?;
@@ -56,10 +62,18 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), 
     let policy = policy.as_ref().ok_or_else(|| Reason::PolicyMissing { kind, name: settings.cluster_policy.clone() })?;
     precondition(policy, settings)?;
     if policy.driver_enabled {
-        one_actor(observed, policy, settings)?;
+        if policy.uses_nvidia_drivers {
+            nvidia_drivers::precondition(observed, settings)?;
+        }
+        actor::one_actor(observed, settings)?;
     }
     rolled_out(operator, settings)?;
+    leadership::operator_leads(observed, settings, looking)?;
+    conditions::reconciled(kind, &settings.cluster_policy, &policy.conditions)?;
     if policy.driver_enabled && gpu_nodes {
+        if policy.uses_nvidia_drivers {
+            conditions::nvidia_drivers(observed)?;
+        }
         driver_templates(observed, policy)?;
         if settings.mode == Mode::Drive {
             evictions_left_to_us(observed)?;
@@ -74,7 +88,36 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool) -> Result<(), 
             labels_observed(daemon_set, policy)?;
         }
     }
+    if gpu_nodes {
+        operand_templates(observed, policy)?;
+    }
     Ok(())
+}
+
+/// Every operand that is enabled has a DaemonSet whose template carries the spec. An error in one operand ends the operator's pass, so that
+/// each of them has to be looked at.
+fn operand_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
+    for operand in Operand::ALL.into_iter().filter(|operand| *operand != Operand::Toolkit) {
+        let traits = operand.traits();
+        let Some(spec) = policy.operands.get(&operand).filter(|spec| spec.enabled) else { continue };
+        let found = observed.daemon_sets.iter().find(|daemon_set| operand_of(daemon_set) == Some(operand) && !daemon_set.deleting);
+        let Some(daemon_set) = found else {
+            if traits.everywhere {
+                return Err(Reason::DaemonSetMissing { what: traits.daemon_set });
+            }
+            continue;
+        };
+        labels_observed(daemon_set, policy)?;
+        if traits.gates {
+            carries_image(daemon_set, &spec.image, Tag::Exact)?;
+        }
+    }
+    Ok(())
+}
+
+/// The operand that a DaemonSet of the operator is for.
+pub fn operand_of(daemon_set: &DaemonSet) -> Option<Operand> {
+    Operand::from_app(daemon_set.template_labels.get("app")?)
 }
 
 /// Which specs a rollout was about: UID and generation of ClusterPolicy, NicClusterPolicy and every NVIDIADriver. Edits that no template
@@ -84,15 +127,6 @@ pub fn fingerprint(observed: &Observed) -> String {
     let nic = observed.nic_cluster_policy.served().and_then(Option::as_ref).map(|policy| format!("{}/{}", policy.uid, policy.generation));
     let drivers = observed.nvidia_drivers.served().into_iter().flatten().map(|driver| format!("{}/{}", driver.uid, driver.generation));
     policy.into_iter().chain(nic).chain(drivers).collect::<Vec<_>>().join("+")
-}
-
-/// The upgrade policy of the live custom resource, which the vendor's controller goes by.
-pub fn upgrade_policy(observed: &Observed, driver: Driver) -> Option<&UpgradePolicy> {
-    match driver {
-        Driver::Gpu => observed.cluster_policy.served()?.as_ref().map(|policy| &policy.upgrade_policy),
-        Driver::Ofed => observed.nic_cluster_policy.served()?.as_ref().map(|policy| &policy.upgrade_policy),
-        Driver::DaemonSet => None,
-    }
 }
 
 /// The driver DaemonSets in the operator's namespace that somebody asks for.
@@ -128,6 +162,7 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
     let expected = &settings.expected;
     let mismatch = |field, expected: &str, found: Option<&str>| Reason::Precondition {
         kind: Driver::Gpu.traits().policy_kind,
+        name: settings.cluster_policy.as_str().into(),
         field,
         expected: expected.to_owned(),
         found: found.unwrap_or("absent").to_owned(),
@@ -138,7 +173,13 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
     {
         return Err(mismatch("spec.driver.enabled", &enabled.to_string(), Some(&policy.driver_enabled.to_string())));
     }
-    // In NVIDIADriver mode the driver's version stands in those objects, which users also make by hand.
+    if let Some(uses) = expected.nvidia_drivers
+        && policy.driver_enabled
+        && uses != policy.uses_nvidia_drivers
+    {
+        return Err(mismatch("spec.driver.useNvidiaDriverCRD", &uses.to_string(), Some(&policy.uses_nvidia_drivers.to_string())));
+    }
+    // Where drivers come from NVIDIADrivers, the version is theirs (`nvidia_drivers::precondition`).
     if let Some(version) = &expected.driver_version
         && policy.driver_enabled
         && !policy.uses_nvidia_drivers
@@ -153,58 +194,6 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
         return Err(mismatch("spec.toolkit.version", version, policy.toolkit.version.as_deref()));
     }
     Ok(())
-}
-
-/// Where we drive, the vendor's controller must not; where it does, it must be on.
-fn one_actor(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
-    let Some(expected) = expected_auto_upgrade(settings.mode) else { return Ok(()) };
-    let wrong = |kind, manager| Reason::Precondition {
-        kind,
-        field: "spec.driver.upgradePolicy.autoUpgrade",
-        expected: expected.to_string(),
-        found: (!expected).to_string(),
-        manager,
-    };
-    let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
-    // Before v26.7 the ClusterPolicy's policy was that of all NVIDIADrivers; a version that cannot be told is taken for a new one.
-    let own_policies = Generation::of(Driver::Gpu, version).is_none_or(|generation| generation.features().policy_per_driver);
-    if policy.uses_nvidia_drivers && own_policies {
-        let mut drivers = observed.nvidia_drivers.served().into_iter().flatten();
-        return if drivers.any(|driver| driver.upgrade_policy.auto_upgrade != expected) {
-            Err(wrong("NVIDIADriver", None))
-        } else {
-            Ok(())
-        };
-    }
-    if policy.upgrade_policy.auto_upgrade != expected {
-        return Err(wrong(Driver::Gpu.traits().policy_kind, policy.driver_field_manager.clone()));
-    }
-    one_at_a_time(&policy.upgrade_policy, settings, policy.driver_field_manager.as_deref())
-}
-
-/// What `autoUpgrade` must be in a mode. `None`: the vendor's controller is as the user has it; where that is off, nobody is assisted.
-fn expected_auto_upgrade(mode: Mode) -> Option<bool> {
-    match mode {
-        Mode::Observe | Mode::Assist => None,
-        Mode::Steer => Some(true),
-        Mode::Drive => Some(false),
-    }
-}
-
-/// With `steer` the vendor's own limit is one node: what is left if every hold is lost.
-fn one_at_a_time(live: &UpgradePolicy, settings: &Settings, manager: Option<&str>) -> Result<(), Reason> {
-    let found = live.max_parallel.unwrap_or(1);
-    if settings.mode != Mode::Steer || found == 1 {
-        return Ok(());
-    }
-    let traits = settings.driver.traits();
-    Err(Reason::Precondition {
-        kind: traits.policy_kind,
-        field: "maxParallelUpgrades of its upgradePolicy",
-        expected: "1".to_owned(),
-        found: found.to_string(),
-        manager: manager.map(str::to_owned),
-    })
 }
 
 /// The driver manager's own evictions are off in every driver template.

@@ -16,6 +16,7 @@ use crate::contract::settings::Settings;
 
 use super::node::driver_nodes;
 use super::observed::{Node, Observed};
+use super::policies::{Pool, Pools};
 use super::reason::upgrade::Upgrading;
 use super::reason::{Reason, Wait};
 use super::upgrade::record::{Found, read};
@@ -69,7 +70,10 @@ impl Stage {
 }
 
 fn is_given_up(reason: &Reason) -> bool {
-    matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::Retry { .. }))
+    matches!(
+        reason,
+        Reason::UpgradeFailed { .. } | Reason::WriteRefused { .. } | Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::Retry { .. })
+    )
 }
 
 /// The node's state: ours where there is one, else the vendor's.
@@ -142,40 +146,85 @@ pub struct Limit {
     pub limit: Option<usize>,
 }
 
-/// Nodes that take a slot, and how many may (`maxParallelUpgrades`). To NVIDIA's controller a node that it has given up is one of them.
-pub fn slots(stands: &[Stand<'_>], settings: &Settings, policy: &Policy) -> Limit {
-    let failed = |stand: &Stand<'_>| !settings.mode.decides() && stand.state.as_deref() == Some(State::Failed.label());
-    let limit = policy.max_parallel_upgrades;
-    Limit {
-        used: stands.iter().filter(|stand| stand.stage == Stage::InProgress || failed(stand)).count(),
-        limit: (limit > 0).then_some(limit as usize),
+impl Limit {
+    /// Both together: without a limit if one of them has none.
+    fn plus(self, other: Self) -> Self {
+        Self { used: self.used + other.used, limit: self.limit.zip(other.limit).map(|(one, other)| one + other) }
+    }
+
+    const NONE: Self = Self { used: 0, limit: Some(0) };
+}
+
+/// The nodes of one pool.
+#[derive(Debug)]
+pub struct PoolStands<'p, 'a> {
+    /// The pool.
+    pub pool: &'p Pool,
+    /// Its nodes.
+    pub stands: Vec<&'p Stand<'a>>,
+}
+
+/// The nodes by pool; pools without nodes are missing, and so are nodes that no pool has.
+pub fn by_pool<'p, 'a>(stands: &'p [Stand<'a>], pools: &'p Pools) -> Vec<PoolStands<'p, 'a>> {
+    let of = |pool: &'p Pool| PoolStands {
+        pool,
+        stands: stands.iter().filter(|stand| pools.of(stand.node).is_some_and(|found| std::ptr::eq(found, pool))).collect(),
+    };
+    pools.iter().map(of).filter(|of| !of.stands.is_empty() || !pools.is_split()).collect()
+}
+
+impl PoolStands<'_, '_> {
+    /// Nodes that take a slot, and how many may (`maxParallelUpgrades`). To NVIDIA's controller a node that it has given up is one of them.
+    pub fn slots(&self, settings: &Settings) -> Limit {
+        let failed = |stand: &Stand<'_>| !settings.mode.decides() && stand.state.as_deref() == Some(State::Failed.label());
+        let limit = self.pool.policy.max_parallel_upgrades;
+        Limit {
+            used: self.stands.iter().filter(|stand| stand.stage == Stage::InProgress || failed(stand)).count(),
+            limit: (limit > 0).then_some(limit as usize),
+        }
+    }
+
+    /// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
+    pub fn unavailable(&self) -> Limit {
+        Limit {
+            used: self.stands.iter().filter(|stand| stand.node.unschedulable || !stand.node.ready).count(),
+            limit: self.pool.policy.max_unavailable.map(|limit| limit.of(self.stands.len())),
+        }
+    }
+
+    /// When each node will probably be done.
+    fn foresee(&self, settings: &Settings, pace: Pace, now: Timestamp) -> Vec<(String, Timestamp)> {
+        let stands = || self.stands.iter().copied();
+        let in_progress = |stand: &&Stand<'_>| stand.stage == Stage::InProgress;
+        let begun = |stand: &Stand<'_>| begun_at(stand.node, settings.driver);
+        let fleet = Fleet {
+            moving: stands()
+                .filter(in_progress)
+                .filter(|stand| stand.moves)
+                .map(|stand| (stand.node.name.as_str(), begun(stand)))
+                .collect(),
+            queued: stands().filter(|stand| stand.stage == Stage::Pending && stand.moves).map(|stand| stand.node.name.as_str()).collect(),
+            stuck: stands().filter(in_progress).filter(|stand| !stand.moves).count(),
+            parallel: parallel(settings, &self.pool.policy, self.stands.len()),
+            soak_seconds: if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 },
+        };
+        ends(&fleet, pace, now).into_iter().map(|(node, end)| (node.to_owned(), end)).collect()
     }
 }
 
-/// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
-pub fn unavailable(stands: &[Stand<'_>], policy: &Policy) -> Limit {
-    Limit {
-        used: stands.iter().filter(|stand| stand.node.unschedulable || !stand.node.ready).count(),
-        limit: policy.max_unavailable.map(|limit| limit.of(stands.len())),
-    }
+/// The slots of all pools together.
+pub fn slots(stands: &[Stand<'_>], settings: &Settings, pools: &Pools) -> Limit {
+    by_pool(stands, pools).iter().map(|pool| pool.slots(settings)).fold(Limit::NONE, Limit::plus)
+}
+
+/// The unavailable nodes of all pools together.
+pub fn unavailable(stands: &[Stand<'_>], pools: &Pools) -> Limit {
+    by_pool(stands, pools).iter().map(PoolStands::unavailable).fold(Limit::NONE, Limit::plus)
 }
 
 /// When each node will probably be done, by name. A node that does not move is missing.
-pub fn foresee(stands: &[Stand<'_>], settings: &Settings, policy: &Policy, pace: Pace, now: Timestamp) -> BTreeMap<String, Timestamp> {
-    let in_progress = |stand: &&Stand<'_>| stand.stage == Stage::InProgress;
-    let fleet = Fleet {
-        moving: stands
-            .iter()
-            .filter(in_progress)
-            .filter(|stand| stand.moves)
-            .map(|stand| (stand.node.name.as_str(), begun_at(stand.node, settings.driver)))
-            .collect(),
-        queued: stands.iter().filter(|stand| stand.stage == Stage::Pending && stand.moves).map(|stand| stand.node.name.as_str()).collect(),
-        stuck: stands.iter().filter(in_progress).filter(|stand| !stand.moves).count(),
-        parallel: parallel(settings, policy, stands.len()),
-        soak_seconds: if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 },
-    };
-    ends(&fleet, pace, now).into_iter().map(|(node, end)| (node.to_owned(), end)).collect()
+pub fn foresee(stands: &[Stand<'_>], settings: &Settings, pools: &Pools, pace: Pace, now: Timestamp) -> BTreeMap<String, Timestamp> {
+    by_pool(stands, pools).iter().flat_map(|pool| pool.foresee(settings, pace, now)).collect()
 }
 
 /// How many nodes go at once.

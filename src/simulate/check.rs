@@ -16,6 +16,7 @@ use crate::rollout::upgrade::state::State;
 use crate::rollout::vendor::state::State as VendorState;
 
 use super::objects::Operand;
+use super::refusals::Admission;
 use super::world::World;
 
 impl World<'_> {
@@ -41,6 +42,16 @@ impl World<'_> {
 
     pub(super) fn in_progress(&self, node: &Node) -> bool {
         self.record(node).is_some_and(|record| record.state.is_in_progress())
+    }
+
+    /// Whether what is written to the node arrives: without a hold, or the note on a cordon, the vendor's controller goes by its own limits.
+    fn is_admitted(&self, node: &str) -> bool {
+        !self.admissions.contains_key(node)
+    }
+
+    /// A node in progress that takes no patch was given up, and says so nowhere.
+    fn holds_slot(&self, node: &Node) -> bool {
+        self.in_progress(node) && self.is_admitted(&node.name)
     }
 
     /// A patch, before it is applied.
@@ -81,7 +92,7 @@ impl World<'_> {
 
     /// The vendor's controller begins with a node: where we steer, only with one that we let go of.
     pub(super) fn check_vendor_starts(&mut self, node: &str, state: VendorState) {
-        let Some(host) = self.hosts.get(node).filter(|host| !host.meddled) else { return };
+        let Some(host) = self.hosts.get(node).filter(|host| !host.meddled && self.is_admitted(node)) else { return };
         let record = self.record(&host.node);
         let lifted = record.is_some_and(|record| record.state == State::Lifted);
         // A template that was changed past the bundle was held back by nobody; the operator's own limits are there for that.
@@ -94,7 +105,7 @@ impl World<'_> {
     /// It deletes a driver: where we steer, on a node that is cordoned.
     pub(super) fn check_vendor_deletes(&mut self, node: &str) {
         let open = self.hosts.get(node).is_some_and(|host| !host.node.unschedulable && !host.meddled);
-        let open = open && self.hook.is_alive() && self.knows_node(node);
+        let open = open && self.hook.is_alive() && self.knows_node(node) && self.is_admitted(node);
         if self.setup.settings.mode == Mode::Steer && open {
             self.violates(&format!("{node}: its driver is deleted while it takes new pods"));
         }
@@ -102,13 +113,16 @@ impl World<'_> {
 
     /// It takes our cordon away: the note on the node is there to keep it from that.
     pub(super) fn check_vendor_uncordons(&mut self, node: &str) {
-        if self.hosts.get(node).is_some_and(|host| !host.meddled) {
+        if self.hosts.get(node).is_some_and(|host| !host.meddled) && self.is_admitted(node) {
             self.violates(&format!("{node}: the operator takes our cordon away"));
         }
     }
 
     /// A node after it was patched.
     pub(super) fn check_node(&mut self, node: &str) {
+        if matches!(self.admissions.get(node), Some(Admission::Drops(_))) {
+            return;
+        }
         let Some(host) = self.hosts.get(node) else { return };
         if host.ours && !self.record(&host.node).is_some_and(|record| record.cordoned) {
             self.violates(&format!("{node}: cordoned by us, and no record says so"));
@@ -126,7 +140,7 @@ impl World<'_> {
     /// The limits, after a patch that starts a node. One that was in progress takes nothing from the others.
     pub(super) fn check_fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
         let in_progress: Vec<&str> =
-            self.hosts.values().filter(|host| self.in_progress(&host.node)).map(|host| host.node.name.as_str()).collect();
+            self.hosts.values().filter(|host| self.holds_slot(&host.node)).map(|host| host.node.name.as_str()).collect();
         let ours = self.hosts.values().filter(|host| host.ours).count();
         self.report.peak_in_progress = self.report.peak_in_progress.max(in_progress.len());
         self.report.peak_unavailable = self.report.peak_unavailable.max(ours);
@@ -213,7 +227,7 @@ impl World<'_> {
         let waits: BTreeSet<&str> = decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
         let fleet = decision.waits.iter().any(|wait| wait.node.is_none());
         let drivers = DriverNodes::new(view, self.hook.settings.driver);
-        let of_run = |node: &&Node| node.created <= decision.memory.started_at && drivers.has(node);
+        let of_run = |node: &&Node| decision.memory.is_in_cohort(&node.uid) && drivers.has(node);
         let silent = |node: &&Node| !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name);
         let found = view.nodes.values().filter(of_run).find(silent).filter(|_| !fleet)?;
         Some(format!("{}: it does not move, and nobody says why", found.name))

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::contract::count::Count;
 
+use super::refusals::Admission;
 use super::report::Seconds;
 
 /// A fault at its time.
@@ -54,6 +55,8 @@ pub enum Fault {
     PodComes(String, String),
     /// Somebody pauses the fleet for so long.
     Pause(u64),
+    /// From now on admission has something against writes of a node; `None`: no more.
+    Admission(String, Option<Admission>),
 }
 
 impl Fault {
@@ -97,6 +100,8 @@ impl fmt::Display for Fault {
             Self::Deploy(count) => write!(out, "a new hook is deployed with maxUnavailable {count}"),
             Self::Maintenance(node, time) => write!(out, "others have {node} in maintenance{}", For(&Some(*time))),
             Self::PodComes(workers, node) => write!(out, "a pod of {workers} is bound to {node}"),
+            Self::Admission(node, Some(admission)) => write!(out, "{node}: {admission}"),
+            Self::Admission(node, None) => write!(out, "{node}: admission denies nothing any more"),
             Self::Pause(time) => write!(out, "the fleet is paused{}", For(&Some(*time))),
         }
     }

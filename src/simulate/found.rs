@@ -58,7 +58,7 @@ impl FoundNode {
     /// A node as it is when what is under way on it has been given back.
     pub fn new(node: &Node, gpus: usize, outdated: bool, now: Timestamp) -> Self {
         let mut node = node.clone();
-        if let Some(patch) = abort::of_node(&node) {
+        if let Some(patch) = abort::of_node(&node, &[]) {
             for (key, value) in patch.labels {
                 put(&mut node.labels, key, value);
             }

@@ -51,6 +51,8 @@ pub(super) struct Hook {
     failed: BTreeSet<String>,
     /// Something changed while it acted.
     changed: bool,
+    /// A write was refused: what becomes of it is judged at once.
+    pub(super) decides_again: bool,
     /// Nodes whose pods are being listed.
     listing: BTreeSet<String>,
     last: (u64, u32),
@@ -81,6 +83,7 @@ impl Hook {
             under_way: 0,
             failed: BTreeSet::new(),
             changed: false,
+            decides_again: false,
             listing: BTreeSet::new(),
             last: (0, 0),
             settings,
@@ -152,8 +155,8 @@ impl World<'_> {
         let hook = &mut self.hook;
         hook.running = true;
         let nodes = std::mem::take(&mut hook.memory.nodes);
-        let own = hook.own();
-        hook.memory = Memory { nodes, own, ..Memory::new(hook.memory.started_at, hook.memory.deadline) };
+        let (own, cohort) = (hook.own(), hook.memory.cohort.take());
+        hook.memory = Memory { cohort, nodes, own, ..Memory::new(hook.memory.started_at, hook.memory.deadline) };
         hook.view = View::default();
         if process > 0 {
             self.tell(|| "the hook starts".to_owned());
@@ -240,10 +243,17 @@ impl World<'_> {
         }
         self.hook.decides_at = None;
         self.in_circles();
+        let works = self.operator_works();
         let hook = &mut self.hook;
-        let mut decision = decide(&hook.view.observed, &hook.settings, &hook.memory, at(self.now));
+        let clocks = self.setup.clocks;
+        let (now, ahead) = (clocks.of_hook(hook.process, self.now), clocks.ahead(hook.process, self.now));
+        if let Some(lease) = hook.view.observed.operator_lease.as_mut().filter(|_| works) {
+            // The leader renews all the time.
+            lease.renewed = Some(now);
+        }
+        let mut decision = decide(&hook.view.observed, &hook.settings, &hook.memory, now);
         if self.setup.thorough {
-            let anew = decide(&hook.view.observed, &hook.settings, &hook.memory.without_rest(), at(self.now));
+            let anew = decide(&hook.view.observed, &hook.settings, &hook.memory.without_rest(), now);
             if decision != anew {
                 let (ours, theirs) = where_they_differ(&format!("{decision:?}"), &format!("{anew:?}"));
                 let text = format!("what builds on the last decision says `…{ours}…`, what looks at everything `…{theirs}…`");
@@ -257,7 +267,7 @@ impl World<'_> {
         self.check_decision(&decision);
         let hook = &mut self.hook;
         hook.memory = decision.memory;
-        hook.wake_at = milliseconds(decision.wake_at).max(self.now);
+        hook.wake_at = milliseconds(decision.wake_at).saturating_add_signed(ahead.saturating_neg()).max(self.now);
         let asked = hook.view.focus(&decision.focus, &hook.listing);
         hook.listing.extend(asked.iter().cloned());
         for node in asked {
@@ -316,7 +326,9 @@ impl World<'_> {
             return;
         }
         let Some(action) = self.hook.actions.get(index).cloned() else { return };
-        if !self.hook.failed.contains(action.node()) && !self.perform(&action) {
+        if self.hook.failed.contains(action.node()) {
+            self.hook.memory.note_unbegun(&action);
+        } else if !self.perform(&action) {
             self.hook.failed.insert(action.node().to_owned());
         }
         self.hook.under_way = self.hook.under_way.saturating_sub(1);
@@ -325,6 +337,9 @@ impl World<'_> {
         }
         if std::mem::take(&mut self.hook.changed) {
             self.changed();
+        }
+        if std::mem::take(&mut self.hook.decides_again) {
+            self.hook.wake_at = self.now;
         }
         let at = self.hook.wake_at;
         self.appoint(at);
@@ -340,7 +355,7 @@ impl World<'_> {
         for _ in 0..100 {
             let decision = decide(&self.hook.view.observed, &self.hook.settings, &memory, at(now));
             // Nodes that joined meanwhile were not waited for: the second run may have work of its own.
-            let joined = |node: &str| self.hosts.get(node).is_none_or(|host| host.node.created > self.hook.memory.started_at);
+            let joined = |node: &str| self.hosts.get(node).is_none_or(|host| !self.hook.memory.is_in_cohort(&host.node.uid));
             if decision.actions.iter().any(|action| joined(action.node())) {
                 return;
             }

@@ -10,10 +10,12 @@ use crate::contract::mode::Mode;
 use crate::contract::names;
 use crate::contract::policy::{PodDeletion, Policy};
 use crate::rollout::observed::{
-    Api, ClusterPolicy, Container, DaemonSet, Deployment, Dra, ImageSpec, Labels, Node, Observed, Pod, Revision, Slice, UpgradePolicy,
+    Api, ClusterPolicy, Container, DaemonSet, Deployment, Dra, ImageSpec, Labels, Node, NvidiaDriver, Observed, OperatorLease, OperatorPod,
+    Pod, Revision, Slice, UpgradePolicy,
 };
+use crate::rollout::policies::owner;
 
-use super::setup::Setup;
+use super::setup::{PoolSetup, Setup};
 
 /// When a simulated run begins: 2026-01-01T00:00:00Z.
 const EPOCH_SECONDS: i64 = 1_767_225_600;
@@ -24,6 +26,12 @@ const DRIVER: &str = "driver-daemonset";
 const TOOLKIT: &str = "toolkit-daemonset";
 /// UID of the DRA plugin's.
 const PLUGIN: &str = "plugin-daemonset";
+/// Labels of the operator's pods.
+const OPERATOR: [(&str, &str); 1] = [("app", "gpu-operator")];
+/// The first leader has led for long when a run begins.
+const OLD_LEADER_SECONDS: u64 = 3600;
+/// The duration of the operator's Lease with Helm.
+const LEASE_SECONDS: u64 = 15;
 /// Where the DRA driver is.
 const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
 
@@ -106,12 +114,18 @@ impl Operand {
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     pub(super) operator_up: bool,
+    /// The number of the operator's newest pod, …
+    pub(super) operator_pod: u32,
+    /// … and of the one that holds the Lease, dead or alive.
+    pub(super) operator_leader: u32,
     /// The version that the ClusterPolicy asks for.
     pub(super) asked: String,
     /// The version that the DaemonSet's template has.
     pub(super) template: String,
     /// How many driver pods there are to be, where somebody counts them.
     pub(super) desired: i32,
+    /// The same of each NVIDIADriver.
+    pub(super) desired_of: BTreeMap<String, i32>,
     /// Versions of the driver's revisions; the last one is the newest. A version that comes back takes its old hash with it.
     pub(super) revisions: Vec<String>,
 }
@@ -160,10 +174,86 @@ fn upgrade_policy(setup: &Setup) -> UpgradePolicy {
     }
 }
 
+/// UID of the driver DaemonSet of an NVIDIADriver.
+fn daemon_set_of(pool: &str) -> String {
+    format!("{DRIVER}-{pool}")
+}
+
+/// UID of an NVIDIADriver.
+fn uid_of(pool: &str) -> String {
+    format!("nvidia-driver-{pool}")
+}
+
+/// The NVIDIADriver that has the node. A model of its selector: real ones may not use this label.
+fn selector_of(pool: &str) -> Labels {
+    labels(&[(names::DRIVER_OWNER_LABEL, pool)])
+}
+
+/// How many of these nodes each NVIDIADriver has.
+pub(super) fn count_pools<'n>(setup: &Setup, nodes: impl Iterator<Item = &'n Node>) -> BTreeMap<String, i32> {
+    let mut counts: BTreeMap<String, i32> = setup.pools.iter().map(|pool| (pool.name.clone(), 0)).collect();
+    for node in nodes {
+        if let Some(count) = owner(node).and_then(|owner| counts.get_mut(owner)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+/// A pod of an operand on this node: a driver pod is its NVIDIADriver's, where there are any.
+pub(super) fn joins_pool(pod: &mut Pod, operand: Operand, node: &Node, setup: &Setup) {
+    if let Some(pool) = owner(node).filter(|_| operand == Operand::Driver && !setup.pools.is_empty()) {
+        pod.owner = Some(daemon_set_of(pool));
+    }
+}
+
+/// The NVIDIADrivers, each with its policy.
+fn nvidia_drivers(fixed: &Fixed, setup: &Setup) -> Vec<NvidiaDriver> {
+    let common = upgrade_policy(setup);
+    let of = |pool: &PoolSetup| NvidiaDriver {
+        name: pool.name.clone(),
+        uid: uid_of(&pool.name),
+        generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),
+        node_selector: selector_of(&pool.name),
+        driver: image("driver", &fixed.asked),
+        upgrade_policy: UpgradePolicy {
+            max_parallel: Some(pool.max_parallel_upgrades),
+            max_unavailable: pool.max_unavailable.map(|count| count.to_string()),
+            ..common.clone()
+        },
+        ..NvidiaDriver::default()
+    };
+    setup.pools.iter().map(of).collect()
+}
+
+/// The driver DaemonSets of the NVIDIADrivers, made after the one that the ClusterPolicy would have.
+fn pool_daemon_sets(template: &DaemonSet, fixed: &Fixed, setup: &Setup) -> Vec<DaemonSet> {
+    let of = |pool: &PoolSetup| {
+        let mut node_selector = template.node_selector.clone();
+        node_selector.extend(selector_of(&pool.name).iter().map(|(key, value)| (key.clone(), value.clone())));
+        DaemonSet {
+            name: format!("{}-{}", template.name, pool.name),
+            uid: daemon_set_of(&pool.name),
+            owner: Some(uid_of(&pool.name)),
+            desired: fixed.desired_of.get(&pool.name).copied().unwrap_or(0),
+            node_selector,
+            ..template.clone()
+        }
+    };
+    setup.pools.iter().map(of).collect()
+}
+
 /// Revisions of the driver. A version that comes back has its old revision under a new number.
-fn revisions(fixed: &Fixed) -> Vec<Revision> {
+fn revisions(fixed: &Fixed, setup: &Setup) -> Vec<Revision> {
+    if setup.pools.is_empty() {
+        return revisions_of(DRIVER, fixed);
+    }
+    setup.pools.iter().flat_map(|pool| revisions_of(&daemon_set_of(&pool.name), fixed)).collect()
+}
+
+fn revisions_of(daemon_set: &str, fixed: &Fixed) -> Vec<Revision> {
     let revision = |(index, version): (usize, &String)| Revision {
-        owner: DRIVER.to_owned(),
+        owner: daemon_set.to_owned(),
         revision: i64::try_from(index).unwrap_or(i64::MAX),
         hash: version.clone(),
     };
@@ -183,7 +273,11 @@ fn alone(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         images: BTreeMap::from([("driver".to_owned(), driver_image(&fixed.template))]),
         ..DaemonSet::default()
     }];
-    view.revisions = revisions(fixed);
+    view.revisions = revisions_of(DRIVER, fixed);
+}
+
+fn operator_pod(number: u32) -> String {
+    format!("gpu-operator-{number}")
 }
 
 /// Writes what the operator has made into a view.
@@ -199,11 +293,35 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     let manager = (names::DRIVER_MANAGER_CONTAINER.to_owned(), "nvcr.io/nvidia/k8s-driver-manager:v0.9.1".to_owned());
     let driver = (Driver::Gpu.traits().container.to_owned(), driver_image(&fixed.template));
     let version = setup.operator.clone();
-    view.operator = Some(Deployment { replicas: 1, current: 1, updated: 1, available, observed: true, version, chart: None });
+    view.operator = Some(Deployment {
+        replicas: 1,
+        current: 1,
+        updated: 1,
+        available,
+        observed: true,
+        version,
+        selector: labels(&OPERATOR),
+        ..Deployment::default()
+    });
+    view.operator_pods = if fixed.operator_up {
+        vec![OperatorPod { name: operator_pod(fixed.operator_pod), labels: labels(&OPERATOR), deleting: false, ready: true }]
+    } else {
+        Vec::new()
+    };
+    // When it was renewed is what a hook sees for itself.
+    let renewed = view.operator_lease.as_ref().and_then(|lease| lease.renewed);
+    let holder = format!("{}_{}", operator_pod(fixed.operator_leader), fixed.operator_leader);
+    view.operator_lease = Some(OperatorLease {
+        holder,
+        duration_seconds: LEASE_SECONDS,
+        led_seconds: if fixed.operator_leader == 0 { OLD_LEADER_SECONDS } else { 0 },
+        renewed,
+    });
     view.cluster_policy = Api::Served(Some(ClusterPolicy {
         uid: "policy".to_owned(),
         generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),
         driver_enabled: true,
+        uses_nvidia_drivers: !setup.pools.is_empty(),
         driver: image("driver", &fixed.asked),
         driver_manager: image("k8s-driver-manager", "v0.9.1"),
         toolkit_enabled: true,
@@ -213,7 +331,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         ready_reason: Some("Reconciled".to_owned()),
         ..ClusterPolicy::default()
     }));
-    view.nvidia_drivers = Api::Served(Vec::new());
+    view.nvidia_drivers = Api::Served(nvidia_drivers(fixed, setup));
     let of = |operand: Operand, selector: &str| DaemonSet {
         namespace: setup.settings.operator_namespace.clone(),
         name: format!("nvidia-{}", operand.name()),
@@ -238,7 +356,11 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         },
         DaemonSet { images: BTreeMap::from([toolkit]), ..of(Operand::Toolkit, names::DEPLOY_TOOLKIT_LABEL) },
     ];
-    view.revisions = revisions(fixed);
+    if !setup.pools.is_empty() {
+        let template = view.daemon_sets.remove(0);
+        view.daemon_sets.splice(0..0, pool_daemon_sets(&template, fixed, setup));
+    }
+    view.revisions = revisions(fixed, setup);
     view.revisions.push(Revision { owner: TOOLKIT.to_owned(), revision: 1, hash: "only".to_owned() });
     if setup.dra {
         let plugin = ("gpus".to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned());
@@ -284,7 +406,7 @@ pub(super) fn operand(operand: Operand, node: &str, uid: String, revision: &str,
         node: Some(node.to_owned()),
         revision: Some(revision.to_owned()),
         labels: labels(operand.labels()),
-        created: second(now),
+        created: setup.clocks.of_server(now),
         containers: vec![Container {
             name: operand.container_name().to_owned(),
             image: if is_driver { driver_image(revision) } else { String::new() },
@@ -296,12 +418,12 @@ pub(super) fn operand(operand: Operand, node: &str, uid: String, revision: &str,
     }
 }
 
-/// The pod's containers run since then, and are ready.
-pub(super) fn is_ready(pod: &mut Pod, started: u64, now: u64) {
+/// The pod's containers run since then, by the node's clock, and are ready.
+pub(super) fn is_ready(pod: &mut Pod, at: Timestamp) {
     (pod.running, pod.ready, pod.containers_ready) = (true, true, true);
-    (pod.ready_since, pod.unready_restarts, pod.trouble) = (Some(second(now)), 0, None);
+    (pod.ready_since, pod.unready_restarts, pod.trouble) = (Some(at), 0, None);
     for container in &mut pod.containers {
-        container.started = Some(second(started));
+        container.started = Some(at);
     }
 }
 

@@ -46,8 +46,9 @@ impl World<'_> {
         }
         let revision = if operand == Operand::Driver { self.newest().to_owned() } else { "only".to_owned() };
         let uid = self.uid();
-        let pod = objects::operand(operand, node, uid.clone(), &revision, self.now, self.setup);
+        let mut pod = objects::operand(operand, node, uid.clone(), &revision, self.now, self.setup);
         let Some(host) = self.hosts.get_mut(node) else { return };
+        objects::joins_pool(&mut pod, operand, &host.node, self.setup);
         host.operands[operand.index()] = Some(pod);
         let fails = operand == Operand::Driver && host.driver_fails != Some(0);
         if operand == Operand::Driver && self.setup.has_operator() {
@@ -87,13 +88,13 @@ impl World<'_> {
         if !self.kubelet_does(node, Event::OperandReady(node.to_owned(), operand, uid.to_owned())) {
             return;
         }
-        let now = self.now;
+        let now = self.setup.clocks.of_node(node, self.now);
         let Some(pod) = self.hosts.get_mut(node).and_then(|host| host.operands[operand.index()].as_mut()) else { return };
         if pod.uid != uid || pod.deleting {
             return;
         }
         // A driver's container installs first; its start is that of the pod, and its readiness comes later.
-        objects::is_ready(pod, now, now);
+        objects::is_ready(pod, now);
         self.touch_operand(node, operand);
         self.tell(|| format!("{node} {} ready", operand.name()));
         match operand {
@@ -159,9 +160,9 @@ impl World<'_> {
 
     /// The kubelet stops: nothing on the node goes on, and nothing on it counts as ready.
     pub(super) fn stops(&mut self, node: &str, milliseconds: Option<u64>) {
-        let now = self.now;
+        let now = self.setup.clocks.of_node(node, self.now);
         let Some(host) = self.hosts.get_mut(node).filter(|host| host.node.ready) else { return };
-        (host.node.ready, host.node.ready_since) = (false, Some(objects::second(now)));
+        (host.node.ready, host.node.ready_since) = (false, Some(now));
         for pod in host.operands.iter_mut().flatten() {
             pod.ready = false;
         }
@@ -176,11 +177,11 @@ impl World<'_> {
     }
 
     pub(super) fn recovers(&mut self, node: &str) {
-        let now = self.now;
+        let now = self.setup.clocks.of_node(node, self.now);
         let Some(host) = self.hosts.get_mut(node).filter(|host| !host.node.ready) else { return };
-        (host.node.ready, host.node.ready_since) = (true, Some(objects::second(now)));
+        (host.node.ready, host.node.ready_since) = (true, Some(now));
         for pod in host.operands.iter_mut().flatten().filter(|pod| pod.containers_ready && !pod.deleting) {
-            (pod.ready, pod.ready_since) = (true, Some(objects::second(now)));
+            (pod.ready, pod.ready_since) = (true, Some(now));
         }
         let frozen = std::mem::take(&mut host.frozen);
         self.tell(|| format!("{node} is Ready again"));

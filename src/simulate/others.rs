@@ -65,9 +65,7 @@ impl World<'_> {
             Fault::HoldBudget(workers, milliseconds) => self.hold_budget(&workers, milliseconds),
             Fault::KillHook(milliseconds) | Fault::LoseLease(milliseconds) => self.kill(milliseconds),
             Fault::OperatorDown(milliseconds) => {
-                self.fixed.operator_up = false;
-                self.publish(Watch::Operator, None);
-                self.after(milliseconds, Event::OperatorUp);
+                self.operator_down(milliseconds);
             }
             Fault::Template(version) => {
                 self.fixed.asked = version;
@@ -82,6 +80,10 @@ impl World<'_> {
                 self.after(milliseconds, Event::MaintenanceOver(node));
             }
             Fault::PodComes(workers, node) => self.pod_bound(&workers, &node),
+            Fault::Admission(node, admission) => match admission {
+                Some(admission) => drop(self.admissions.insert(node, admission)),
+                None => drop(self.admissions.remove(&node)),
+            },
             Fault::Pause(milliseconds) => {
                 let pause =
                     Pause { key: format!("at-{}", self.now), selector: None, by: "somebody".to_owned(), reason: None, at: at(self.now) };

@@ -26,6 +26,8 @@ pub struct Report {
     pub peak_unavailable: usize,
     /// How many were in progress at once.
     pub peak_in_progress: usize,
+    /// How many nodes of each NVIDIADriver the operator had in progress at once.
+    pub peak_of_pool: BTreeMap<String, usize>,
     /// Evictions that were granted.
     pub pods_evicted: usize,
     /// Whose, by UID: when, in milliseconds from the beginning, and from which node.
@@ -42,6 +44,8 @@ pub struct Report {
     pub writes: BTreeMap<&'static str, usize>,
     /// Writes by node, evictions apart.
     pub writes_by_node: BTreeMap<String, usize>,
+    /// Refused writes by node, evictions that a budget forbids apart.
+    pub refused_by_node: BTreeMap<String, usize>,
     /// How it ended for each node.
     pub outcomes: BTreeMap<String, Outcome>,
     /// What was waited for last.
@@ -69,6 +73,7 @@ impl Report {
             last_node: 0,
             peak_unavailable: 0,
             peak_in_progress: 0,
+            peak_of_pool: BTreeMap::new(),
             pods_evicted: 0,
             evicted: BTreeMap::new(),
             refused_evictions: 0,
@@ -77,6 +82,7 @@ impl Report {
             decisions: 0,
             writes: BTreeMap::new(),
             writes_by_node: BTreeMap::new(),
+            refused_by_node: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             waits: Vec::new(),
             story: Vec::new(),
@@ -99,6 +105,10 @@ impl Report {
 
     pub(super) fn give_up(&mut self) {
         self.hopeless = true;
+    }
+
+    pub(super) fn refuses(&mut self, node: &str) {
+        *self.refused_by_node.entry(node.to_owned()).or_default() += 1;
     }
 
     pub(super) fn wrote(&mut self, node: &str, kind: &'static str) {

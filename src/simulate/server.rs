@@ -27,12 +27,32 @@ pub(super) fn change(node: &mut Node, patch: &NodePatch) {
 impl World<'_> {
     /// Performs one action; `false`: it failed.
     pub(super) fn perform(&mut self, action: &Action) -> bool {
-        match action {
-            Action::PatchNode(patch) => self.patch(patch),
-            Action::Evict(eviction) => self.evict(eviction),
+        if self.refuses(action) {
+            // The answer to an eviction is an answer: it stops nothing behind it.
+            return matches!(action, Action::Evict(eviction) if self.evict_refused(eviction));
+        }
+        let done = match action {
+            Action::PatchNode(patch) => {
+                let admitted = self.admitted(patch);
+                return self.patch(&admitted) && self.was_admitted(patch) && self.accepted(action);
+            }
+            Action::Evict(eviction) => return self.evict(eviction),
             Action::DeleteDriver(deletion) => self.delete_driver(deletion),
             Action::ReplacePlugin { node, uid, .. } => self.delete_plugin(node, uid),
-        }
+        };
+        done && self.accepted(action)
+    }
+
+    fn accepted(&mut self, action: &Action) -> bool {
+        self.hook.memory.note_accepted(action);
+        true
+    }
+
+    fn evict_refused(&mut self, eviction: &Eviction) -> bool {
+        let before = self.hook.memory.evictions.get(&eviction.uid);
+        let history = History::after(before, at(self.now), Answer::Refused);
+        self.hook.memory.evictions.insert(eviction.uid.clone(), history);
+        true
     }
 
     fn patch(&mut self, patch: &NodePatch) -> bool {

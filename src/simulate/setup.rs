@@ -7,6 +7,7 @@ use crate::contract::settings::Settings;
 use crate::rollout::observed::Labels;
 use crate::rollout::observed::workload::Budget;
 
+use super::clocks::Clocks;
 use super::fault::Scheduled;
 use super::found::Found;
 use super::random::Spread;
@@ -45,15 +46,35 @@ pub struct Setup {
     pub dra: bool,
     /// The operator's version, where its own controller does the upgrades; `None`: its upgrades are off.
     pub operator: Option<String>,
+    /// The NVIDIADrivers that the nodes are shared out to. Empty: the driver of all nodes is the ClusterPolicy's.
+    pub pools: Vec<PoolSetup>,
     /// Whether each thing that happens is written down.
     pub tells: bool,
     /// Each decision is made a second time without what the last one found, and must come to the same.
     pub thorough: bool,
+    /// Which clocks show what.
+    pub clocks: Clocks,
     /// A rule that is broken on purpose, to see that it is found.
     pub mutation: Option<Mutation>,
 }
 
+/// An NVIDIADriver with limits of its own; the other steps of the policy are the settings'.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSetup {
+    /// Its name.
+    pub name: String,
+    /// `maxParallelUpgrades`
+    pub max_parallel_upgrades: u32,
+    /// `maxUnavailable`
+    pub max_unavailable: Option<Count>,
+}
+
 impl Setup {
+    /// The pool of the node with this number.
+    pub(super) fn pool_at(&self, index: usize) -> Option<&PoolSetup> {
+        self.pools.get(index.checked_rem(self.pools.len())?)
+    }
+
     /// Whether there is an operator, with what it runs beside the driver.
     pub(super) fn has_operator(&self) -> bool {
         self.settings.driver.has_operator()
@@ -94,6 +115,8 @@ pub struct Times {
     pub disruption: Spread,
     /// Until the operator has made its objects from a new spec.
     pub operator: Spread,
+    /// From the end of the operator's leader to the lead of the next one: its Lease, and a retry.
+    pub lease: Spread,
 }
 
 impl Default for Times {
@@ -113,6 +136,7 @@ impl Default for Times {
             call: Spread::Constant(10),
             disruption: Spread::Uniform(20, 200),
             operator: Spread::Constant(1_000),
+            lease: Spread::Uniform(15_000, 20_500),
         }
     }
 }
@@ -122,7 +146,7 @@ impl Times {
     #[must_use]
     pub fn each(&self, change: impl Fn(Spread) -> Spread) -> Self {
         let Self { operand_end, recreate, driver, toolkit, validator, plugin, publish, .. } = self;
-        let Self { replace, pod_start, grace_percent, watch, call, disruption, operator, .. } = self;
+        let Self { replace, pod_start, grace_percent, watch, call, disruption, operator, lease, .. } = self;
         Self {
             operand_end: change(*operand_end),
             recreate: change(*recreate),
@@ -138,6 +162,7 @@ impl Times {
             call: change(*call),
             disruption: change(*disruption),
             operator: change(*operator),
+            lease: change(*lease),
         }
     }
 }

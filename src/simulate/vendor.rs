@@ -8,6 +8,7 @@ use crate::contract::policy::Policy;
 use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Workload, Workloads};
 use crate::rollout::observed::{Node, Observed};
+use crate::rollout::policies::owner;
 use crate::rollout::vendor::controller::Controller;
 use crate::rollout::vendor::generation::Generation;
 use crate::rollout::vendor::operator::work;
@@ -160,7 +161,7 @@ impl World<'_> {
     }
 
     pub(super) fn vendor_runs(&mut self, appointment: u64) {
-        if !self.fixed.operator_up || self.vendor.as_ref().is_none_or(|vendor| vendor.appointment != appointment) {
+        if !self.operator_works() || self.vendor.as_ref().is_none_or(|vendor| vendor.appointment != appointment) {
             return;
         }
         if self.setup.thorough {
@@ -235,9 +236,17 @@ impl World<'_> {
         let shown = (!matches!(state, State::Unknown | State::Done)).then(|| state.label().to_owned()).or(ours);
         self.report.enters(node, self.now, shown, cordoned);
         let traits = Driver::Gpu.traits();
-        let busy = |node: &Node| State::of(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
-        let busy = self.hosts.values().filter(|host| busy(&host.node)).count();
+        let is_busy = |node: &Node| State::of(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
+        let busy = self.hosts.values().filter(|host| is_busy(&host.node)).count();
         self.report.peak_in_progress = self.report.peak_in_progress.max(busy);
+        let pool = self.hosts.get(node).and_then(|host| owner(&host.node)).filter(|_| !self.setup.pools.is_empty()).map(str::to_owned);
+        if let Some(pool) = pool {
+            let in_pool = |node: &Node| owner(node) == Some(pool.as_str());
+            let nodes = || self.hosts.values().map(|host| &host.node).filter(|node| in_pool(node));
+            let of_pool = nodes().filter(|node| is_busy(node)).count();
+            let peak = self.report.peak_of_pool.entry(pool).or_default();
+            *peak = of_pool.max(*peak);
+        }
     }
 
     fn vendor_cordons(&mut self, node: &str, cordoned: bool) {

@@ -8,7 +8,6 @@ use crate::rollout::observed::workload::{Budget, Phase, Workload};
 use super::budgets::Guard;
 use super::crew::{Crew, NAMESPACE};
 use super::found::Found;
-use super::objects::second;
 use super::setup::{Kind, Protection, Workers};
 use super::view::Change;
 use super::world::{Event, Watch, World};
@@ -78,7 +77,7 @@ impl World<'_> {
     /// A pod without a place.
     fn new_pod(&mut self, crew: usize) -> Workload {
         let uid = self.uid();
-        let now = self.now;
+        let created = self.setup.clocks.of_server(self.now);
         let Crew { name, template, made, .. } = &mut self.crews[crew];
         *made += 1;
         let pod = Workload {
@@ -87,7 +86,7 @@ impl World<'_> {
             node: String::new(),
             phase: Phase::Pending,
             ready: false,
-            created: second(now),
+            created,
             deleted_at: None,
             ..template.clone()
         };
@@ -126,10 +125,10 @@ impl World<'_> {
 
     /// A pod's deletion is asked for, with its own grace period.
     pub(super) fn delete_pod(&mut self, uid: &str) {
-        let now = self.now;
+        let (now, clocks) = (self.now, self.setup.clocks);
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else { return };
         let grace = pod.grace_seconds;
-        pod.deleted_at = Some(second(now + grace * 1000));
+        pod.deleted_at = Some(clocks.of_server(now + grace * 1000));
         pod.ready = false;
         self.touch_pod(uid);
         let finalizer = self.members.get(uid).map_or(0, |crew| self.crews[*crew].finalizer);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::contract::driver::Driver;
+use crate::contract::names;
 use crate::contract::record::Outcome;
 use crate::rollout::observed::workload::Workload;
 use crate::rollout::observed::{Node, Pod, Slice};
@@ -15,6 +16,7 @@ use super::found::FoundNode;
 use super::hook::Hook;
 use super::objects::{self, Fixed, Operand, at};
 use super::random::{Random, Spread};
+use super::refusals::Admission;
 use super::report::Report;
 use super::setup::{Placement, Setup};
 use super::vendor::Vendor;
@@ -54,6 +56,8 @@ pub(super) enum Event {
     PluginRepaired(String),
     BudgetYields(usize),
     OperatorUp,
+    /// The Lease of its predecessor has expired: this pod of the operator leads.
+    OperatorLeads(u32),
     TemplateMade,
     MaintenanceOver(String),
     /// A pause ends, by its key.
@@ -134,6 +138,8 @@ pub(super) struct World<'a> {
     pub(super) maintenances: BTreeSet<String>,
     /// What people have paused.
     pub(super) pauses: Vec<Pause>,
+    /// What admission has against writes of nodes.
+    pub(super) admissions: BTreeMap<String, Admission>,
     pub(super) hook: Hook,
     pub(super) vendor: Option<Vendor>,
     pub(super) report: Report,
@@ -145,10 +151,13 @@ impl<'a> World<'a> {
     pub(super) fn new(setup: &'a Setup) -> Self {
         let fixed = Fixed {
             operator_up: true,
+            operator_pod: 0,
+            operator_leader: 0,
             asked: setup.to.clone(),
             // What was found may have the new driver in part.
             template: if setup.found.is_some() { setup.to.clone() } else { setup.from.clone() },
             desired: i32::try_from(setup.nodes).unwrap_or(i32::MAX),
+            desired_of: BTreeMap::new(),
             revisions: if setup.found.is_some() { vec![setup.from.clone(), setup.to.clone()] } else { vec![setup.from.clone()] },
         };
         let mut world = Self {
@@ -166,6 +175,7 @@ impl<'a> World<'a> {
             members: BTreeMap::new(),
             guards: Vec::new(),
             pauses: Vec::new(),
+            admissions: BTreeMap::new(),
             maintenances: BTreeSet::new(),
             hook: Hook::new(setup),
             report: Report::new(setup.seed),
@@ -185,6 +195,8 @@ impl<'a> World<'a> {
                 world.crew(workers);
             }
         }
+        world.fixed.desired_of = objects::count_pools(setup, world.hosts.values().map(|host| &host.node));
+        world.publish(Watch::Operator, None);
         world.hook_pod();
         world.look_at_budgets();
         world.hold_nodes();
@@ -205,7 +217,10 @@ impl<'a> World<'a> {
         let group = group.map(|label| (label, format!("group-{}", index / self.setup.group_size.max(1))));
         let day = jiff::SignedDuration::from_hours(24);
         let created = at(0).saturating_sub(day).unwrap_or(at(0));
-        let node = objects::node(name, uid, created, group, self.setup.has_operator());
+        let mut node = objects::node(name, uid, created, group, self.setup.has_operator());
+        if let Some(pool) = self.setup.pool_at(index) {
+            node.labels.insert(names::DRIVER_OWNER_LABEL.to_owned(), pool.name.clone());
+        }
         self.host(node, self.setup.gpus, &self.setup.from);
     }
 
@@ -243,7 +258,8 @@ impl<'a> World<'a> {
             }
             let revision = if operand == Operand::Driver { version } else { "only" };
             let mut pod = objects::operand(operand, name, self.uid(), revision, 0, self.setup);
-            objects::is_ready(&mut pod, 0, 0);
+            objects::joins_pool(&mut pod, operand, &host.node, self.setup);
+            objects::is_ready(&mut pod, at(0));
             // One after the other, long ago: the plugin is not stale.
             let age = jiff::SignedDuration::from_secs(3600 - 60 * i64::try_from(operand.index()).unwrap_or(0));
             let since = at(0).saturating_sub(age).unwrap_or(at(0));
@@ -340,12 +356,8 @@ impl<'a> World<'a> {
             Event::Recovers(node) => self.recovers(&node),
             Event::PluginRepaired(node) => self.plugin_repaired(&node),
             Event::BudgetYields(crew) => self.budget_yields(crew),
-            Event::OperatorUp => {
-                self.fixed.operator_up = true;
-                self.tell(|| "the operator is available".to_owned());
-                self.publish(Watch::Operator, None);
-                self.vendor_starts();
-            }
+            Event::OperatorUp => self.operator_up(),
+            Event::OperatorLeads(pod) => self.operator_leads(pod),
             Event::TemplateMade => self.template_made(),
             Event::PauseOver(key) => self.pause_over(&key),
             Event::MaintenanceOver(node) => {
@@ -364,6 +376,10 @@ impl<'a> World<'a> {
     }
 
     fn template_made(&mut self) {
+        if !self.operator_works() {
+            // The next leader makes it.
+            return;
+        }
         self.fixed.template.clone_from(&self.fixed.asked);
         if self.fixed.revisions.last() != Some(&self.fixed.asked) {
             self.fixed.revisions.push(self.fixed.asked.clone());
@@ -407,6 +423,7 @@ impl<'a> World<'a> {
     pub(super) fn count_nodes(&mut self) {
         if self.vendor.is_some() {
             self.fixed.desired = i32::try_from(self.hosts.len()).unwrap_or(i32::MAX);
+            self.fixed.desired_of = objects::count_pools(self.setup, self.hosts.values().map(|host| &host.node));
             self.publish(Watch::Operator, None);
         }
     }

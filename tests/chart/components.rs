@@ -7,7 +7,7 @@ use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::digest::sha256;
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::preflight::{Coming, PreflightSettings, Waits};
-use gpu_rollout::contract::settings::{DevicePluginSettings, Expected, Fallback, Settings};
+use gpu_rollout::contract::settings::{DevicePluginSettings, Expected, ExpectedNvidiaDriver, ExpectedUpgradePolicy, Fallback, Settings};
 use gpu_rollout::release::values::gpu;
 
 use super::helm::{template, values};
@@ -153,6 +153,39 @@ operator: {use_ocp_driver_toolkit: true}
     };
     assert_eq!(all, expected);
     assert_eq!(settings("driver: {usePrecompiled: true}\n").preflight, PreflightSettings::default(), "without the duty nobody asks");
+}
+
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn default_nvidia_driver_is_expected_as_values_say() {
+    let expected = |values: &str| settings(&format!("{values}rollout: {{component: {{name: gpu-operator, version: v26.7.0}}}}\n")).expected;
+    let values = |crd: &str| {
+        format!(
+            "driver:
+  version: \"595.91.07\"
+  repository: registry.example.com/nvidia
+  nvidiaDriverCRD: {{{crd}}}
+  upgradePolicy: {{autoUpgrade: true, maxParallelUpgrades: 1, maxUnavailable: 25%}}
+"
+        )
+    };
+    let found = expected(&values("enabled: true"));
+    let object = ExpectedNvidiaDriver {
+        repository: Some("registry.example.com/nvidia".to_owned()),
+        image: None,
+        version: Some("595.91.07".to_owned()),
+    };
+    assert_eq!((found.nvidia_drivers, found.default_nvidia_driver), (Some(true), Some(object)));
+    let policy =
+        ExpectedUpgradePolicy { auto_upgrade: Some(true), max_parallel_upgrades: Some(1), max_unavailable: Some("25%".to_owned()) };
+    assert_eq!(found.upgrade_policy, policy);
+    let own = expected(&values("enabled: true, deployDefaultCR: false"));
+    assert_eq!((own.nvidia_drivers, own.default_nvidia_driver), (Some(true), None));
+    let off = expected(&values("enabled: false"));
+    assert_eq!((off.nvidia_drivers, off.default_nvidia_driver), (Some(false), None));
+    let numbers = expected("driver: {upgradePolicy: {maxParallelUpgrades: 0, maxUnavailable: 3}}\n");
+    assert_eq!((numbers.upgrade_policy.max_parallel_upgrades, numbers.upgrade_policy.max_unavailable.as_deref()), (Some(0), Some("3")));
+    assert_eq!((numbers.upgrade_policy.auto_upgrade, numbers.nvidia_drivers), (None, None), "the values do not say");
 }
 
 #[test]

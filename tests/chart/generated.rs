@@ -8,6 +8,7 @@ use gpu_rollout::contract::check::{Check, Level};
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{Duty, RIGHTS};
 use gpu_rollout::contract::names;
+use gpu_rollout::contract::record::OBJECTS;
 use gpu_rollout::contract::settings::{FORMAT_VERSION, Mode};
 use gpu_rollout::release::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use serde_json::json;
@@ -43,6 +44,7 @@ fn the_contract_is_that_of_the_program() {
         "terminationGraceSeconds": TERMINATION_GRACE_SECONDS,
         "marginSeconds": MARGIN_SECONDS,
         "slackSeconds": SLACK_SECONDS,
+        "recordObjects": OBJECTS,
         "lease": names::LEASE_NAME,
         "pauses": names::PAUSE_NAME,
         "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
@@ -50,6 +52,7 @@ fn the_contract_is_that_of_the_program() {
         "modeDuties": Mode::ALL.map(|mode| (mode.name(), mode.duties())).into_iter().collect::<BTreeMap<_, _>>(),
         "steps": Duty::ALL.into_iter().filter(|duty| duty.is_step()).collect::<Vec<_>>(),
         "nicClusterPolicy": names::NIC_CLUSTER_POLICY,
+        "operatorLease": names::OPERATOR_LEASE,
         "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
     });
     check("contract.yaml", &yaml(&contract));

@@ -16,6 +16,7 @@ mod local;
 mod monitoring;
 mod never_ready;
 mod no_dra;
+mod operator_upgrade;
 mod pace;
 mod plan;
 mod rights;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::duty::{Duty, Object, RIGHTS, Right, Scope};
-use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, PAUSE_NAME};
+use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME};
 
 use crate::root;
 
@@ -60,6 +60,7 @@ fn object(object: Object) -> String {
             let drivers: Vec<String> = Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();
             format!("{}, or `rollout.operatorDeployment`", drivers.join(", "))
         }
+        Object::OperatorLease => format!("`{OPERATOR_LEASE}`"),
         Object::DriverDaemonSet => "the one of `rollout.daemonSet.name`".to_owned(),
         Object::NicClusterPolicy => format!("`{NIC_CLUSTER_POLICY}`"),
         Object::DevicePluginConfig => "the one that the component's values name".to_owned(),

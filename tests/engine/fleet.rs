@@ -31,6 +31,8 @@ pub(crate) struct Fleet {
     pub(crate) observed: Observed,
     pub(crate) settings: Settings,
     pub(crate) memory: Memory,
+    /// The operator leads, and has long done all that it had to do.
+    pub(crate) operator_is_quiet: bool,
     uids: u32,
 }
 
@@ -38,7 +40,13 @@ impl Fleet {
     /// Nodes `gpu-0` … with driver, toolkit and DRA plugin of one age, everything at rest, and a run that begins at second 0.
     pub(crate) fn at_rest(nodes: usize) -> Self {
         let deadline = at(3555);
-        let mut fleet = Self { observed: Observed::default(), settings: settings(), memory: Memory::new(at(0), deadline), uids: 0 };
+        let mut fleet = Self {
+            observed: Observed::default(),
+            settings: settings(),
+            memory: Memory::new(at(0), deadline),
+            operator_is_quiet: true,
+            uids: 0,
+        };
         fleet.observed.operator =
             Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true, ..Deployment::default() });
         fleet.observed.cluster_policy = Api::Served(Some(ClusterPolicy {
@@ -263,6 +271,9 @@ impl Fleet {
 
     /// Decides at that second and remembers.
     pub(crate) fn decide(&mut self, second: i64) -> Decision {
+        if self.operator_is_quiet {
+            crate::operator::is_quiet(&mut self.observed, &mut self.memory, at(second));
+        }
         let decision = decide(&self.observed, &self.settings, &self.memory, at(second));
         let anew = decide(&self.observed, &self.settings, &self.memory.without_rest(), at(second));
         assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
@@ -278,7 +289,8 @@ impl Fleet {
     /// The process ends and another begins: what is not in the record is forgotten.
     pub(crate) fn restart(&mut self) {
         let nodes = std::mem::take(&mut self.memory.nodes);
-        self.memory = Memory { nodes, ..Memory::new(self.memory.started_at, self.memory.deadline) };
+        let cohort = self.memory.cohort.take();
+        self.memory = Memory { nodes, cohort, ..Memory::new(self.memory.started_at, self.memory.deadline) };
     }
 }
 

@@ -8,7 +8,7 @@ use gpu_rollout::simulate::simulate;
 
 use crate::script::read;
 
-const STORIES: [(&str, &str); 6] = [
+pub(crate) const STORIES: [(&str, &str); 6] = [
     ("pods leave", "nodes 2\ndriver 60s\nworkers train replicaset each 1"),
     (
         "jobs, then a drain",

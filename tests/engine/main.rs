@@ -1,9 +1,12 @@
 //! The engine, without any cluster: fixtures in, decisions out.
 
+#[path = "../fixture/operator.rs"]
+mod operator;
 #[path = "../fixture/settings.rs"]
 mod settings;
 
 mod chance;
+mod clocks;
 mod conformance;
 mod drive;
 mod failures;
@@ -15,10 +18,13 @@ mod makespan;
 mod mutations;
 mod nvidia_drivers;
 mod ofed;
+mod operands;
+mod operator_leadership;
 mod parameters;
 mod pauses;
 mod plugin_releases;
 mod plugins;
+mod refusals;
 mod regressions;
 mod restarts;
 mod scenarios;

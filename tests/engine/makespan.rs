@@ -26,6 +26,7 @@ const FIXED: Times = Times {
     call: Spread::Constant(10),
     disruption: Spread::Constant(100),
     operator: Spread::Constant(1_000),
+    lease: Spread::Constant(16_000),
 };
 
 /// What a node takes beside its driver: its old pod ends, the new one comes, toolkit, validator. The plugin is done before the validator.

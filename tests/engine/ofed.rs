@@ -136,7 +136,7 @@ fn a_bump_is_followed_from_the_policy_to_the_last_node() {
     let decision = fleet.decide(0);
     assert_eq!(
         decision.waits[0].reason.to_string(),
-        format!("the NicClusterPolicy's spec.ofedDriver.version is `{OLD}`, the bundle's values say `{NEW}`")
+        format!("spec.ofedDriver.version of NicClusterPolicy `nic-cluster-policy` is `{OLD}`, and must be `{NEW}`")
     );
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").version = Some(NEW.into());
     assert_eq!(waits(&fleet.decide(1)), ["*:SpecNotObserved"]);

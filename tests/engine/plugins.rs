@@ -89,8 +89,11 @@ fn an_old_published_version_counts_after_the_plugin_had_time_to_publish() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -5000);
     fleet.plugin("gpu-0", -20, "570.0");
-    assert_eq!(waits(&fleet.decide(0)), ["gpu-0:SliceOutdated"]);
-    assert_eq!(replaced(&fleet.decide(10)), ["gpu-0"]);
+    let decision = fleet.decide(0);
+    assert_eq!((waits(&decision), decision.wake_at <= at(30)), (vec!["gpu-0:SliceOutdated".to_owned()], true));
+    fleet.pass(0);
+    assert!(replaced(&fleet.decide(29)).is_empty(), "30 s by the hook's clock, whatever the pod's condition says");
+    assert_eq!(replaced(&fleet.decide(30)), ["gpu-0"]);
     let mut fleet = Fleet::at_rest(1);
     fleet.plugin("gpu-0", -200, "580.105.8");
     assert!(fleet.decide(0).well, "leading zeros do not count");
@@ -105,9 +108,10 @@ fn an_old_published_version_counts_in_time_while_other_devices_are_not_published
     fleet.observed.dra.daemon_sets[0].images.insert(container.to_owned(), "image".to_owned());
     fleet.plugin("gpu-0", -20, "570.0");
     let decision = fleet.decide(0);
-    assert_eq!((waits(&decision), decision.wake_at <= at(10)), (vec!["gpu-0:SliceMissing".to_owned()], true));
-    assert!(replaced(&fleet.decide(9)).is_empty());
-    assert_eq!(replaced(&fleet.decide(10)), ["gpu-0"]);
+    assert_eq!((waits(&decision), decision.wake_at <= at(30)), (vec!["gpu-0:SliceMissing".to_owned()], true));
+    fleet.pass(0);
+    assert!(replaced(&fleet.decide(29)).is_empty());
+    assert_eq!(replaced(&fleet.decide(30)), ["gpu-0"]);
 }
 
 #[test]

@@ -37,7 +37,9 @@ pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
         dra: true,
         tells: true,
         operator: None,
+        pools: Vec::new(),
         thorough: true,
+        clocks: gpu_rollout::simulate::clocks::Clocks::default(),
         mutation: None,
     }
 }

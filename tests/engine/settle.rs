@@ -167,12 +167,14 @@ fn a_powered_off_node_is_deferred_within_the_tolerance_and_never_all_of_them() {
     node.ready_since = Some(at(-4000));
     assert_eq!(waits(&fleet.decide(100)), ["gpu-1:NodeNotReady"], "nothing is tolerated by default");
     fleet.settings.tolerate_not_ready = Count::Percent(100);
-    let decision = fleet.decide(101);
+    assert_eq!(waits(&fleet.decide(101)), ["gpu-1:NodeNotReady"], "it was seen to be down for a second");
+    let decision = fleet.decide(700);
     assert_eq!(decision.outcomes["gpu-1"], Outcome::Deferred);
     fleet.node("gpu-0").ready = false;
     fleet.node("gpu-0").ready_since = Some(at(-4000));
     fleet.driver_pod("gpu-0").ready = false;
-    assert_eq!(waits(&fleet.decide(102)), ["gpu-1:NodeNotReady"], "a fleet without one good node is not settled");
+    assert_eq!(waits(&fleet.decide(702)), ["gpu-0:NodeNotReady"], "it was seen to be down only now");
+    assert_eq!(waits(&fleet.decide(1302)), ["gpu-1:NodeNotReady"], "a fleet without one good node is not settled");
 }
 
 #[test]
@@ -276,7 +278,7 @@ fn a_mismatch_names_field_expected_found_and_manager() {
     let reason = fleet.decide(0).waits[0].reason.to_string();
     assert_eq!(
         reason,
-        format!("the ClusterPolicy's spec.driver.version is `{OLD}`, the bundle's values say `{NEW}` (field manager `kubectl-edit`)")
+        format!("spec.driver.version of ClusterPolicy `cluster-policy` is `{OLD}`, and must be `{NEW}` (field manager `kubectl-edit`)")
     );
 }
 

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
+use gpu_rollout::cluster::intern::Interner;
 use gpu_rollout::cluster::project;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::rollout::decide::decide;
 use gpu_rollout::rollout::memory::Memory;
-use gpu_rollout::rollout::observed::{Api, Deployment, Observed};
+use gpu_rollout::rollout::observed::{Api, DaemonSet, Deployment, Observed};
+use gpu_rollout::rollout::spec::operand_of;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -91,14 +94,22 @@ pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
         }
         object
     };
+    let interner = Arc::new(Interner::default());
+    let daemon_sets: Vec<DaemonSet> = of("DaemonSet").iter().map(daemon_set).collect();
+    let mut policy = of("ClusterPolicy").iter().map(with_toolkit).find_map(|object| view(&object, project::cluster_policy));
+    if let Some(policy) = &mut policy {
+        // The recordings leave out what was not of interest.
+        policy.operands.retain(|operand, _| daemon_sets.iter().any(|daemon_set| operand_of(daemon_set) == Some(*operand)));
+    }
     Observed {
         nodes: of("Node").iter().filter_map(|object| view(object, project::node)).map(|node| (node.name.clone(), node)).collect(),
         operator: Some(Deployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true, ..Deployment::default() }),
-        cluster_policy: Api::Served(of("ClusterPolicy").iter().map(with_toolkit).find_map(|object| view(&object, project::cluster_policy))),
+        cluster_policy: Api::Served(policy),
         nvidia_drivers: Api::Served(Vec::new()),
-        daemon_sets: of("DaemonSet").iter().map(daemon_set).collect(),
+        daemon_sets,
         revisions: of("ControllerRevision").iter().filter_map(|object| view(object, project::revision)).collect(),
         pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::pod)).collect(),
+        operand_pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::operand_pods(&interner))).collect(),
         ..Observed::default()
     }
 }
@@ -111,7 +122,7 @@ fn with_toolkit(object: &Value) -> Value {
     object
 }
 
-fn daemon_set(object: &Value) -> gpu_rollout::rollout::observed::DaemonSet {
+fn daemon_set(object: &Value) -> DaemonSet {
     let mut object = object.clone();
     let status = object.as_object_mut().expect("an object").entry("status").or_insert_with(|| Value::Object(serde_json::Map::new()));
     for field in ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"] {
@@ -134,7 +145,9 @@ fn replay(name: &str) -> (ExitCode, f64, String) {
     }
     let mut now = zero;
     loop {
-        let decision = decide(&observed(&views), &settings, &memory, now);
+        let mut observed = observed(&views);
+        crate::operator::is_quiet(&mut observed, &mut memory, now);
+        let decision = decide(&observed, &settings, &memory, now);
         memory = decision.memory;
         if let Some(verdict) = decision.verdict {
             return (verdict.code, now.duration_since(zero).as_secs_f64(), verdict.message);

@@ -29,6 +29,7 @@ mod moments;
 pub(crate) mod objects;
 mod pauses;
 pub(crate) mod play;
+mod refused_writes;
 mod restored;
 pub(crate) mod stories;
 mod straight_line;
@@ -111,7 +112,10 @@ impl Driven {
             (settings, job.to_owned())
         });
         let stages: Vec<(Settings, String)> = stages.collect();
-        let world = World::empty(stages[0].0.clone());
+        let mut world = World::empty(stages[0].0.clone());
+        if drivers.contains(&Driver::Gpu) {
+            world.operator_leads();
+        }
         for (settings, job) in &stages {
             world.install(settings, job);
         }

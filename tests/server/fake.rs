@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gpu_rollout::hook::Clock;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::SignedDuration;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -70,6 +71,8 @@ pub(crate) struct State {
     pub(crate) reversed: bool,
     /// Watches of these resources (all, if empty) tell everything so much later.
     pub(crate) late: Option<(Vec<&'static str>, Duration)>,
+    /// By how much the clocks of the nodes are ahead of the server's.
+    pub(crate) node_skew: SignedDuration,
 }
 
 impl State {
@@ -173,6 +176,7 @@ impl Server {
             duplicate: false,
             reversed: false,
             late: None,
+            node_skew: SignedDuration::ZERO,
         };
         Self { state: Arc::new(Mutex::new(state)), clock, changed: watch::Sender::new(()), told: Arc::new(Notify::new()) }
     }
@@ -214,7 +218,16 @@ impl Server {
     /// A client for the pod of this name.
     pub(crate) fn client(&self, who: &str) -> Client {
         let (server, who) = (self.clone(), who.to_owned());
-        Client::new(tower::service_fn(move |request| server.clone().answer(who.clone(), request)), "default")
+        Client::new(tower::service_fn(move |request| server.clone().dated(who.clone(), request)), "default")
+    }
+
+    /// Every answer of a real server carries its time.
+    async fn dated(self, who: String, request: http::Request<kube::client::Body>) -> Result<http::Response<Body>, BoxError> {
+        let clock = self.clock.clone();
+        let mut answer = self.answer(who, request).await?;
+        let date = clock.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        answer.headers_mut().insert("date", http::HeaderValue::from_str(&date)?);
+        Ok(answer)
     }
 
     async fn answer(self, who: String, request: http::Request<kube::client::Body>) -> Result<http::Response<Body>, BoxError> {
@@ -247,6 +260,16 @@ impl Server {
         if let Some(Effect::Status(code)) = effect {
             self.note(&request, code, false);
             return Ok(response(code, full(&failure(code, "injected"))));
+        }
+        if let Some(Effect::Answer(code, message)) = effect {
+            self.note(&request, code, false);
+            return Ok(response(code, full(&failure(code, message))));
+        }
+        let mut request = request;
+        if effect == Some(Effect::DropLabels)
+            && let Some(metadata) = request.body["metadata"].as_object_mut()
+        {
+            metadata.remove("labels");
         }
         if let Some(Effect::Busy(seconds)) = effect {
             self.note(&request, 429, false);

@@ -11,12 +11,14 @@ mod rig;
 mod world;
 
 mod away;
+mod clocks;
 mod crashes;
 mod daemon_set;
 mod driven;
 mod ends;
 mod focus;
 mod full_run;
+mod large_record;
 mod leases;
 mod metrics;
 mod ofed;

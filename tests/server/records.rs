@@ -19,11 +19,11 @@ fn data(world: &World, key: &str, text: &str) {
 async fn what_a_newer_version_wrote_is_left_alone() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
-    data(&world, "run", r#"{"formatVersion": 2, "shape": ["unknown"]}"#);
+    data(&world, "run", r#"{"formatVersion": 3, "shape": ["unknown"]}"#);
     let before = world.get("configmaps", OPERATOR, RECORD);
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::NewerFormat);
-    assert!(ended.message.contains("format 2"), "{}", ended.message);
+    assert!(ended.message.contains("format 3"), "{}", ended.message);
     assert!(world.writes("pod-a").is_empty());
     assert_eq!(world.get("configmaps", OPERATOR, RECORD), before);
 
@@ -40,10 +40,10 @@ async fn a_newer_version_that_takes_over_in_between_is_left_alone() {
     world.upgrade(&[0]);
     let pod = world.start("pod-a", "job-1");
     world.pass(10).await;
-    data(&world, "run", r#"{"formatVersion": 2}"#);
+    data(&world, "run", r#"{"formatVersion": 3}"#);
     world.server.goes_away(30);
     assert_eq!(world.ends(pod).await.code, ExitCode::NewerFormat);
-    assert_eq!(world.get("configmaps", OPERATOR, RECORD)["data"]["run"], r#"{"formatVersion": 2}"#);
+    assert_eq!(world.get("configmaps", OPERATOR, RECORD)["data"]["run"], r#"{"formatVersion": 3}"#);
 }
 
 /// What the format promises to readers of the same number.
@@ -89,6 +89,7 @@ fn record_of(uid: &str, length: usize) -> NodeRecord {
         back_at: Some(at(-400)),
     };
     NodeRecord {
+        refused: None,
         uid: uid.into(),
         outcome: Some(Outcome::Done),
         reason: None,

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::fake::rights::Grant;
 use crate::rig::Rig;
 use crate::settings::settings;
+use crate::world::at;
 
 /// Everything may be watched; there are pods, a budget, a claim and a maintenance.
 fn rig() -> Rig {
@@ -74,7 +75,7 @@ async fn driving_sees_jobs_budgets_claims_maintenances_and_the_pods_in_focus() {
             state.store.update(&key, pod);
         });
         let mut watches = watching(&rig, &driving()).await;
-        let seen = watches.observed().workloads;
+        let seen = watches.observed(at(0)).workloads;
         let jobs: Vec<(&str, &str)> = seen.jobs.iter().map(|job| (job.name.as_str(), job.node.as_str())).collect();
         assert_eq!(jobs, [("train-0", "node-1"), ("train-1", "node-1")]);
         assert_eq!(seen.budgets.iter().map(|budget| (budget.name.as_str(), budget.allowed)).collect::<Vec<_>>(), [("train", 1)]);
@@ -82,10 +83,10 @@ async fn driving_sees_jobs_budgets_claims_maintenances_and_the_pods_in_focus() {
         assert_eq!(seen.maintenances.served().map(|all| all[0].requestor.as_str()), Some("ops"));
         assert!(seen.pods.is_empty());
         watches.focus(&BTreeSet::from(["node-2".to_owned()]));
-        while watches.observed().workloads.pods.is_empty() {
+        while watches.observed(at(0)).workloads.pods.is_empty() {
             watches.changed().await;
         }
-        let pods = watches.observed().workloads.pods;
+        let pods = watches.observed(at(0)).workloads.pods;
         assert_eq!(pods["node-2"].iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["other-0"]);
         assert_eq!(watches.sync(), Sync::InStep);
     }
@@ -97,7 +98,7 @@ async fn what_the_server_does_not_serve_is_absent() {
     rig.server.change(|state| {
         state.served.retain(|(group, _), _| !["resource.k8s.io", "maintenance.nvidia.com"].contains(group));
     });
-    let seen = watching(&rig, &driving()).await.observed().workloads;
+    let seen = watching(&rig, &driving()).await.observed(at(0)).workloads;
     assert_eq!((seen.claims, seen.maintenances), (Api::Absent, Api::Absent));
 }
 

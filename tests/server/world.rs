@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpu_rollout::contract::names;
+use gpu_rollout::contract::record::{OBJECTS, object_name};
 use gpu_rollout::contract::settings::Settings;
 use gpu_rollout::hook::{Clock, Ended, Hook, Identity, Shutdown};
 use jiff::{SignedDuration, Timestamp};
@@ -33,6 +34,9 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
 }
 
+/// The operator's pod.
+const OPERATOR_POD: &str = "gpu-operator-6d8f5c7b9-x2x7q";
+
 /// How fast things go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -56,6 +60,8 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) pace: Pace,
+    /// By how much the clock of a hook pod that starts now is ahead of the server's.
+    pub(crate) pod_skew: SignedDuration,
     tasks: JoinSet<()>,
     plugins_come_back: bool,
     /// The plugin pod that each node began with.
@@ -74,7 +80,16 @@ impl World {
         let clock = Clock::starting_at(at(0));
         let server = Server::new(clock.clone());
         let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
-        let world = Self { server, clock, settings, pace, tasks: JoinSet::new(), plugins_come_back: false, originals: BTreeMap::new() };
+        let world = Self {
+            server,
+            clock,
+            settings,
+            pace,
+            pod_skew: SignedDuration::ZERO,
+            tasks: JoinSet::new(),
+            plugins_come_back: false,
+            originals: BTreeMap::new(),
+        };
         for namespace in ["default", OPERATOR, DRA] {
             world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
         }
@@ -87,11 +102,12 @@ impl World {
     pub(crate) fn at_rest(nodes: usize) -> Self {
         let mut world = Self::empty(settings());
         world.put("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, objects::deployment());
+        world.operator_leads();
         world.put("clusterpolicies", "", names::CLUSTER_POLICY, objects::policy(OLD));
-        for operand in [Operand::Driver, Operand::Toolkit, Operand::Plugin] {
+        for operand in [Operand::Driver, Operand::Toolkit, Operand::Validator, Operand::Plugin] {
             world.put("daemonsets", operand.namespace(), operand.daemon_set(), objects::daemon_set(operand, OLD, nodes));
         }
-        for operand in [Operand::Driver, Operand::Toolkit] {
+        for operand in [Operand::Driver, Operand::Toolkit, Operand::Validator] {
             let revision = objects::revision(operand, 1, "old");
             world.put("controllerrevisions", OPERATOR, revision["metadata"]["name"].as_str().unwrap(), revision.clone());
         }
@@ -101,10 +117,20 @@ impl World {
         world
     }
 
+    /// A pod of the operator that is ready and leads, and renews its Lease every two seconds.
+    pub(crate) fn operator_leads(&mut self) {
+        let pod = OPERATOR_POD;
+        self.put("pods", OPERATOR, pod, objects::operator_pod(pod));
+        self.put("leases", OPERATOR, names::OPERATOR_LEASE, objects::operator_lease(pod, self.clock.now()));
+        self.tasks.spawn(play::renewals(self.server.clone(), self.clock.clone()));
+    }
+
     /// A GPU node with everything on it.
     pub(crate) fn join(&mut self, name: &str, second: i64) {
         self.put("nodes", "", name, objects::node(name, at(second)));
-        for (operand, second) in [(Operand::Driver, -5000), (Operand::Toolkit, -4990), (Operand::Plugin, -4900)] {
+        for (operand, second) in
+            [(Operand::Driver, -5000), (Operand::Toolkit, -4990), (Operand::Validator, -4980), (Operand::Plugin, -4900)]
+        {
             let uid = play::start(&self.server, operand, name, "old", OLD, at(second));
             if operand == Operand::Plugin {
                 self.originals.insert(name.to_owned(), uid);
@@ -114,11 +140,13 @@ impl World {
 
     /// What the chart of a hook release makes, or makes again, with a new Job.
     pub(crate) fn install(&self, settings: &Settings, job: &str) {
-        let record = Key::new("configmaps", &settings.namespace, &settings.record);
+        let records = (0..OBJECTS).map(|index| Key::new("configmaps", &settings.namespace, &object_name(&settings.record, index)));
         let now = self.clock.now();
         self.server.change(|state| {
-            if !state.store.objects.contains_key(&record) {
-                state.store.create(record, json!({"kind": "ConfigMap", "apiVersion": "v1"}), now);
+            for record in records {
+                if !state.store.objects.contains_key(&record) {
+                    state.store.create(record, json!({"kind": "ConfigMap", "apiVersion": "v1"}), now);
+                }
             }
             let key = Key::new("jobs", &settings.namespace, &settings.release);
             state.store.remove(&key);
@@ -157,9 +185,13 @@ impl World {
 
     /// The bundle's new driver version reaches the ClusterPolicy, and the operator migrates node after node.
     pub(crate) fn upgrade(&mut self, order: &[usize]) {
+        self.upgrade_nodes(order.iter().map(|index| format!("gpu-{index}")).collect());
+    }
+
+    /// The same for nodes of any name.
+    pub(crate) fn upgrade_nodes(&mut self, nodes: Vec<String>) {
         self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(NEW));
         self.plugins_come_back();
-        let nodes = order.iter().map(|index| format!("gpu-{index}")).collect();
         self.tasks.spawn(play::migration(self.server.clone(), self.pace, nodes));
     }
 
@@ -172,7 +204,8 @@ impl World {
     pub(crate) fn start_with(&self, settings: &Settings, pod: &str, job: &str) -> Pod {
         let (stop, shutdown) = Shutdown::pair();
         let identity = Identity { job: job.into(), pod: pod.into() };
-        let hook = Hook::new(self.server.client(pod), settings.clone(), identity, self.clock.clone(), shutdown);
+        let clock = if self.pod_skew.is_zero() { self.clock.clone() } else { Clock::starting_at(self.clock.now() + self.pod_skew) };
+        let hook = Hook::new(self.server.client(pod), settings.clone(), identity, clock, shutdown);
         Pod { handle: tokio::task::spawn_local(hook.run()), stop }
     }
 

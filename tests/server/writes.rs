@@ -105,6 +105,7 @@ async fn a_busy_server_is_no_budget() {
             | EvictionAnswer::Blocked { .. }
             | EvictionAnswer::NamespaceTerminating
             | EvictionAnswer::Forbidden(_)
+            | EvictionAnswer::Rejected(_)
             | EvictionAnswer::Lost(_) => "another",
         };
         assert_eq!(found, expected, "{code}: {answer:?}");

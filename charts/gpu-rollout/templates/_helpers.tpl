@@ -6,6 +6,17 @@
 {{- define "gpu-rollout.trigger" -}}{{ .Release.Name }}-trigger{{- end }}
 {{- define "gpu-rollout.record" -}}{{ .Release.Name }}-record{{- end }}
 
+{{- /* The ConfigMaps of the run record, as a list. A Job of single steps writes no entries of nodes, and has one. */}}
+{{- define "gpu-rollout.records" -}}
+{{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
+{{- $record := include "gpu-rollout.record" . -}}
+{{- $names := list $record -}}
+{{- $loops := false -}}
+{{- range .Values.rollout.duties }}{{ if not (has . $contract.steps) }}{{ $loops = true }}{{ end }}{{ end -}}
+{{- if $loops }}{{ range untilStep 1 (int $contract.recordObjects) 1 }}{{ $names = append $names (printf "%s-%d" $record .) }}{{ end }}{{ end -}}
+{{- toJson $names -}}
+{{- end }}
+
 {{- /* Roles and bindings: unique in a cluster, as two releases may have a Role in one namespace. */}}
 {{- define "gpu-rollout.role" -}}gpu-rollout:{{ .Release.Namespace }}:{{ .Release.Name }}{{- end }}
 

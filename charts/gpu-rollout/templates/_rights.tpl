@@ -27,10 +27,11 @@ the program's own table. Arguments: the root context, the scope.
 {{- $contract := include "gpu-rollout.contract" $root | fromYaml -}}
 {{- $names := dict
   "job" (list $root.Release.Name)
-  "record" (list (include "gpu-rollout.record" $root))
+  "record" (include "gpu-rollout.records" $root | fromJsonArray)
   "lease" (list $contract.lease)
   "pauses" (list $contract.pauses)
   "operator-deployment" (list (include "gpu-rollout.operatorDeployment" $root))
+  "operator-lease" (list $contract.operatorLease)
   "driver-daemon-set" (compact (list $rollout.daemonSet.name))
   "cluster-policy" (list $rollout.clusterPolicy)
   "nic-cluster-policy" (list $contract.nicClusterPolicy)

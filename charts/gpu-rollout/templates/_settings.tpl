@@ -39,6 +39,33 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- $found := include "gpu-rollout.value" (list (get $.Values (index . 1)) (index . 1) (index . 2) (index . 3)) | fromJson -}}
 {{- if hasKey $found "value" }}{{ $_ := set $expected (index . 0) $found.value }}{{ end -}}
 {{- end -}}
+{{- if kindIs "map" .Values.driver -}}
+{{- $driver := .Values.driver -}}
+{{- $resource := get $driver "nvidiaDriverCRD" | default dict -}}
+{{- $found := include "gpu-rollout.value" (list $resource "driver.nvidiaDriverCRD" "enabled" "bool") | fromJson -}}
+{{- if hasKey $found "value" }}{{ $_ := set $expected "nvidiaDrivers" $found.value }}{{ end -}}
+{{- /* What the chart copies into the NVIDIADriver that it makes. */}}
+{{- $deploys := and (hasKey $found "value") $found.value (ne (toString (get $resource "deployDefaultCR")) "false") -}}
+{{- if and $deploys (ne (toString (get $driver "enabled")) "false") -}}
+{{- $object := dict -}}
+{{- range list "repository" "image" "version" -}}
+{{- $found := include "gpu-rollout.value" (list $driver "driver" . "string") | fromJson -}}
+{{- if hasKey $found "value" }}{{ $_ := set $object . $found.value }}{{ end -}}
+{{- end -}}
+{{- $_ := set $expected "defaultNvidiaDriver" $object -}}
+{{- end -}}
+{{- $policy := get $driver "upgradePolicy" -}}
+{{- if kindIs "map" $policy -}}
+{{- $asked := dict -}}
+{{- $found := include "gpu-rollout.value" (list $policy "driver.upgradePolicy" "autoUpgrade" "bool") | fromJson -}}
+{{- if hasKey $found "value" }}{{ $_ := set $asked "autoUpgrade" $found.value }}{{ end -}}
+{{- $parallel := get $policy "maxParallelUpgrades" -}}
+{{- if or (kindIs "float64" $parallel) (kindIs "int64" $parallel) (kindIs "int" $parallel) }}{{ $_ := set $asked "maxParallelUpgrades" (int64 $parallel) }}{{ end -}}
+{{- $unavailable := get $policy "maxUnavailable" | default "" -}}
+{{- if ne (toString $unavailable) "" }}{{ $_ := set $asked "maxUnavailable" (toString $unavailable) }}{{ end -}}
+{{- if $asked }}{{ $_ := set $expected "upgradePolicy" $asked }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if eq (toString $component.name) "network-operator" -}}
 {{- $driver := dict -}}
@@ -250,6 +277,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "operatorDeployment" (include "gpu-rollout.operatorDeployment" .)
   "clusterPolicy" $rollout.clusterPolicy
   "tolerateNotReady" (ternary $notReady (int64 $notReady) (kindIs "string" $notReady))
+  "settle" (dict "operands" $rollout.settle.operands "gpusMissing" $rollout.settle.gpusMissing)
   "upgrade" (include "gpu-rollout.upgrade" . | fromJson)
   "dra" $dra
   "devicePlugin" (include "gpu-rollout.devicePlugin" . | fromJson)

@@ -8,7 +8,7 @@ use super::Rollout;
 use crate::cli::preflight::push_finding;
 use crate::cli::table::{counted, push_wrapped, table};
 use crate::cli::time::length;
-use crate::console::plan::{Namespace, Node, Plan, Step};
+use crate::console::plan::{Change, Namespace, Node, Plan, Step};
 
 /// Lines, where there is no terminal that says how wide it is.
 const LINE: usize = 120;
@@ -64,7 +64,11 @@ fn pods_leave(count: usize) -> String {
 
 fn head(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
-    let changes: Vec<String> = plan.changes.iter().map(|change| format!("{} {} → {}", change.of, change.from, change.to)).collect();
+    let of = |change: &Change| match &change.nvidia_driver {
+        Some(name) => format!("{} of NVIDIADriver {name}", change.of),
+        None => change.of.to_owned(),
+    };
+    let changes: Vec<String> = plan.changes.iter().map(|change| format!("{} {} → {}", of(change), change.from, change.to)).collect();
     lines.push(if changes.is_empty() {
         "what changes: neither driver nor operator; driver pods that are out of date are replaced".to_owned()
     } else {

@@ -56,6 +56,9 @@ fn ended(run: &Run) -> String {
         Some(verdict) => {
             format!("{} (exit {}) after {took}, begun {:.0}: {}", verdict.code, verdict.exit, run.started_at, verdict.message)
         }
+        None if run.aborted => {
+            format!("did not end: no hook is at work on it (aborted, or uninstalled); it worked for {took}, begun {:.0}", run.started_at)
+        }
         None => format!("goes on for {took}, begun {:.0}", run.started_at),
     }
 }

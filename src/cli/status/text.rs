@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::cli::advice;
 use crate::cli::table::{counted, table};
 use crate::cli::time::{length, since, until};
-use crate::console::status::{Limit, Row, Run, Stage, Status, Waiting};
+use crate::console::status::{Limit, PoolTotals, Row, Run, Stage, Status, Waiting};
 
 /// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
 const ALIKE: usize = 5;
@@ -66,6 +66,10 @@ fn head(status: &Status) -> Vec<String> {
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!("{} nodes{counts}; slots {}, unavailable {}", totals.nodes, of(totals.slots), of(totals.unavailable)));
+    for pool in &totals.pools {
+        let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
+        lines.push(format!("NVIDIADriver {nvidia_driver}: {nodes} nodes; slots {}, unavailable {}", of(*slots), of(*unavailable)));
+    }
     if totals.in_progress + totals.pending > 0 {
         let measured = match totals.pace.measured_nodes {
             0 => "as the recipe expects".to_owned(),

@@ -10,7 +10,7 @@ use kube::client::Body;
 use kube::core::{Request, Status};
 use kube::{Client, Resource};
 
-use crate::cluster::call::CALL_TIMEOUT;
+use crate::cluster::call::{CALL_TIMEOUT, is_denial};
 use crate::rollout::action::Eviction;
 
 /// The cause that the server names when a PodDisruptionBudget is in the way (Kubernetes `policy/v1` `DisruptionBudgetCause`).
@@ -47,8 +47,10 @@ pub enum EvictionAnswer {
     },
     /// The pod's namespace is being deleted: the pod goes without being evicted.
     NamespaceTerminating,
-    /// The right is missing.
+    /// The right is missing, or it is not told what is.
     Forbidden(String),
+    /// The server denies the eviction of this pod for good: admission, validation or a quota.
+    Rejected(String),
     /// The server refuses otherwise, such as with 500 when several PodDisruptionBudgets select the pod.
     Refused {
         /// HTTP status.
@@ -109,6 +111,7 @@ fn sort(status: &Status, header: Option<Duration>) -> EvictionAnswer {
     };
     let message = status.message.clone();
     match (status.code, cause(BUDGET_CAUSE)) {
+        (code, _) if is_denial(code, &status.message) => EvictionAnswer::Rejected(message),
         (404 | 409, _) => EvictionAnswer::Gone,
         (429, Some(cause)) => {
             EvictionAnswer::Blocked { retry_after: retry_after(), message: format!("{message} {}", cause.message).trim().to_owned() }

@@ -7,7 +7,8 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::cluster::call::CallError;
-use crate::cluster::change::merge;
+use crate::cluster::change::{merged, merged_metadata};
+use crate::cluster::object;
 use crate::rollout::action::NodePatch;
 
 use super::Done;
@@ -18,8 +19,18 @@ use super::Done;
 /// The call failed otherwise. It may have had its effect all the same; then a second one is [`Done::Superseded`].
 pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<Done, CallError> {
     let api: Api<Node> = Api::all(client.clone());
-    match merge(api, &patch.node, body(patch)).await {
-        Ok(()) => Ok(Done::Now),
+    let answer: Result<object::Node, CallError> = match patch.unschedulable {
+        Some(_) => merged(api, &patch.node, body(patch)).await,
+        None => merged_metadata(api, &patch.node, body(patch)).await,
+    };
+    match answer {
+        Ok(node) => {
+            let unschedulable = node.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+            let labels = node.metadata.labels.unwrap_or_default();
+            let annotations = node.metadata.annotations.unwrap_or_default();
+            let missing = patch.missing(|key| labels.get(key), |key| annotations.get(key), unschedulable);
+            Ok(if missing.is_empty() { Done::Now } else { Done::Changed(missing) })
+        }
         Err(CallError::NotFound(_)) => Ok(Done::Already),
         Err(CallError::Conflict(_)) => Ok(Done::Superseded),
         Err(error) => Err(error),

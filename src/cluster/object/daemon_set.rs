@@ -29,10 +29,20 @@ pub struct DaemonSetSpec {
 
 /// How pods are replaced.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
     /// `OnDelete` or `RollingUpdate`.
     pub r#type: Option<String>,
+    /// Limits of `RollingUpdate`.
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// Limits of a rolling update.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    /// How many pods may be unavailable: a number, or a share such as `25%`.
+    pub max_unavailable: Option<serde_json::Value>,
 }
 
 /// What pods are made from.

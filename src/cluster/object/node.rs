@@ -1,5 +1,7 @@
 //! Nodes.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
@@ -23,6 +25,20 @@ pub struct Node {
 pub struct NodeSpec {
     /// Cordoned.
     pub unschedulable: Option<bool>,
+    /// Taints.
+    pub taints: Option<Vec<Taint>>,
+}
+
+/// A taint of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
 }
 
 /// `status` of a Node.
@@ -31,6 +47,10 @@ pub struct NodeSpec {
 pub struct NodeStatus {
     /// Conditions.
     pub conditions: Option<Vec<Condition>>,
+    /// Extended and other resources of the machine.
+    pub capacity: Option<BTreeMap<String, String>>,
+    /// The part of it that pods can use.
+    pub allocatable: Option<BTreeMap<String, String>>,
     /// What the kubelet says of itself.
     pub node_info: Option<NodeSystemInfo>,
 }

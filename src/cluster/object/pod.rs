@@ -43,6 +43,22 @@ pub struct PodSpec {
     pub runtime_class_name: Option<String>,
     /// ResourceClaims.
     pub resource_claims: Option<Vec<PodResourceClaim>>,
+    /// Taints that it tolerates.
+    pub tolerations: Option<Vec<Toleration>>,
+}
+
+/// A toleration of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    /// The taint's key; empty with `Exists`: every taint.
+    pub key: String,
+    /// `Exists` or `Equal`; empty: `Equal`.
+    pub operator: String,
+    /// The taint's value.
+    pub value: String,
+    /// The taint's effect; empty: every effect.
+    pub effect: String,
 }
 
 /// Where a pod may run.

@@ -257,3 +257,44 @@ fn a_pod_that_has_its_node_is_scheduled_whatever_its_condition_says() {
     let unbound = super::pod(&object(waits)).expect("made for a node");
     assert_eq!((unbound.unbound, unbound.unschedulable.as_deref()), (true, Some("already assigned")));
 }
+
+/// The operator's conditions are the only place where it says why it makes no DaemonSet.
+#[test]
+fn error_condition_of_cluster_policy_is_observed() {
+    let status = json!({"state": "notReady", "conditions": [
+        {"type": "Ready", "status": "False", "reason": "Error", "message": ""},
+        {"type": "Error", "status": "True", "reason": "ReconcileFailed", "message": "Failed to reconcile state-driver: no kernel"},
+    ]});
+    let kind = json!({"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": {}});
+    let mut full = kind.clone();
+    full["status"] = status;
+    let failed = cluster_policy(&object(full)).expect("a policy");
+    let failure = failed.conditions.failure().expect("the reconciliation failed");
+    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("ReconcileFailed", "Failed to reconcile state-driver: no kernel"));
+    assert_eq!(failed.ready_reason, None);
+    let mut full = kind;
+    full["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "NoGPUNodes"}]});
+    let ready = cluster_policy(&object(full)).expect("a policy");
+    assert_eq!((ready.ready_reason.as_deref(), ready.conditions.is_ready()), (Some("NoGPUNodes"), true));
+}
+
+#[test]
+fn nvidia_driver_is_observed_with_selector_and_conditions() {
+    let full = json!({
+        "apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver",
+        "metadata": {
+            "name": "blue", "uid": "u", "generation": 3,
+            "managedFields": [{"manager": "kubectl-edit", "fieldsV1": {"f:spec": {"f:version": {}}}, "time": "2026-01-02T03:04:05Z"}],
+        },
+        "spec": {"default": false, "nodeSelector": {"pool": "blue"}, "version": "580.126.20"},
+        "status": {"state": "ready", "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Error", "message": ""},
+            {"type": "Error", "status": "True", "reason": "DriverNotReady", "message": "driver pods are not ready"},
+        ]},
+    });
+    let seen = nvidia_driver(&object(full)).expect("an NVIDIADriver");
+    assert!(!seen.is_default && seen.conditions.is_not_ready());
+    assert_eq!(seen.conditions.failure(), None, "it only rolls");
+    assert_eq!(seen.node_selector.get("pool").map(String::as_str), Some("blue"));
+    assert_eq!((seen.driver.version.as_deref(), seen.field_manager.as_deref()), (Some("580.126.20"), Some("kubectl-edit")));
+}

@@ -7,9 +7,12 @@ use serde::Serialize;
 
 use crate::console::image;
 use crate::console::look::Sight;
+use crate::contract::driver::Driver;
+use crate::contract::names;
 use crate::contract::settings::Mode;
 use crate::rollout::node::{Operands, driver_nodes};
-use crate::rollout::observed::DaemonSet;
+use crate::rollout::observed::{DaemonSet, NvidiaDriver};
+use crate::rollout::policies;
 use crate::rollout::preflight::leaves_evictions;
 use crate::rollout::spec::chart::{is_version, version_of};
 use crate::rollout::spec::driver_daemon_sets;
@@ -36,6 +39,9 @@ pub enum Step {
 pub struct Change {
     /// Of what.
     pub of: &'static str,
+    /// The NVIDIADriver whose nodes it concerns; absent: all nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvidia_driver: Option<String>,
     /// As it is.
     pub from: String,
     /// As it will be.
@@ -61,13 +67,16 @@ pub fn changes(sight: &Sight, proposed: &Proposed) -> Changes {
     let operands = Operands::new(&sight.observed, driver);
     let daemon_sets = driver_daemon_sets(&sight.observed, driver);
     let versions = Versions::new(sight, proposed, &daemon_sets);
-    let all = versions.changes(sight, proposed, &daemon_sets);
+    let mut all = versions.changes(sight, proposed, &daemon_sets);
     // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
-    let same_driver = all.iter().all(|change| change.of != DRIVER && change.of != CHART);
+    let same_driver = |changes: &[&Change]| changes.iter().all(|change| change.of != DRIVER && change.of != CHART);
     let mut steps = BTreeMap::new();
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     for node in driver_nodes(&sight.observed, driver) {
         let pod = operands.driver_pod(node);
+        let concerns = |change: &&Change| change.nvidia_driver.as_deref().is_none_or(|name| policies::owner(node) == Some(name));
+        let all: Vec<&Change> = all.iter().filter(concerns).collect();
+        let same_driver = same_driver(&all);
         let step = match &pod {
             None => Step::First,
             Some(pod) => {
@@ -88,8 +97,28 @@ pub fn changes(sight: &Sight, proposed: &Proposed) -> Changes {
         }
         steps.insert(node.name.clone(), step);
     }
+    all.extend(under_way(sight, &all, &operands));
     let from = found.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version).or_else(|| versions.live.clone());
     Changes { from, to: versions.asked.clone().or(versions.live), all, steps }
+}
+
+/// The drivers of NVIDIADrivers that some of their nodes do not run yet, where nothing else is going to change them.
+fn under_way(sight: &Sight, coming: &[Change], operands: &Operands<'_>) -> Vec<Change> {
+    let driver = sight.settings.driver;
+    if driver != Driver::Gpu || !policies::uses_nvidia_drivers(&sight.observed) {
+        return Vec::new();
+    }
+    let told =
+        |name: &str| coming.iter().any(|change| change.of == DRIVER && change.nvidia_driver.as_deref().is_none_or(|told| told == name));
+    let objects = sight.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !told(&object.name));
+    let of = |object: &NvidiaDriver| {
+        let to = object.driver.version.clone()?;
+        let owned = driver_nodes(&sight.observed, driver).filter(|node| policies::owner(node) == Some(object.name.as_str()));
+        let outdated = owned.filter_map(|node| operands.driver_pod(node)).filter(|pod| !pod.newest);
+        let from = outdated.filter_map(|pod| image::running(pod.pod, driver)).find(|version| *version != to)?;
+        Some(Change { of: DRIVER, nvidia_driver: Some(object.name.clone()), from, to })
+    };
+    objects.filter_map(of).collect()
 }
 
 const DRIVER: &str = "driver";
@@ -100,14 +129,27 @@ const MODE: &str = "mode";
 struct Versions {
     live: Option<String>,
     asked: Option<String>,
+    /// The NVIDIADriver that takes what is asked for: the chart's values reach no other one.
+    nvidia_driver: Option<String>,
 }
 
 impl Versions {
     fn new(sight: &Sight, proposed: &Proposed, daemon_sets: &[&DaemonSet]) -> Self {
         let container = sight.settings.driver.traits().container;
-        let image =
-            daemon_sets.iter().find_map(|daemon_set| daemon_set.images.get(container).or_else(|| daemon_set.images.values().next()));
-        Self { live: image.map(|image| image::version(image)), asked: proposed.driver.clone() }
+        let objects = sight.observed.nvidia_drivers.served().into_iter().flatten();
+        let default = objects
+            .filter(|_| policies::uses_nvidia_drivers(&sight.observed))
+            .find(|object| object.name == names::DEFAULT_NVIDIA_DRIVER && !object.deleting);
+        let is_its = |daemon_set: &&&DaemonSet| default.is_none_or(|object| daemon_set.owner.as_ref() == Some(&object.uid));
+        let image = daemon_sets
+            .iter()
+            .filter(is_its)
+            .find_map(|daemon_set| daemon_set.images.get(container).or_else(|| daemon_set.images.values().next()));
+        Self {
+            live: image.map(|image| image::version(image)).or_else(|| default.and_then(|object| object.driver.version.clone())),
+            asked: proposed.driver.clone(),
+            nvidia_driver: default.map(|object| object.name.clone()),
+        }
     }
 
     fn changes(&self, sight: &Sight, proposed: &Proposed, daemon_sets: &[&DaemonSet]) -> Vec<Change> {
@@ -118,7 +160,8 @@ impl Versions {
         if let (Some(live), Some(asked)) = (&self.live, &self.asked)
             && live != asked
         {
-            all.push(Change { of: DRIVER, from: live.clone(), to: asked.clone() });
+            let nvidia_driver = self.nvidia_driver.clone();
+            all.push(Change { of: DRIVER, nvidia_driver, from: live.clone(), to: asked.clone() });
         }
         let operator = sight.observed.operator.as_ref();
         let label = operator.and_then(|operator| operator.chart.as_deref());
@@ -126,7 +169,7 @@ impl Versions {
             && !is_version(label, asked)
         {
             let from = version_of(label, &proposed.settings.component).unwrap_or(label).to_owned();
-            all.push(Change { of: CHART, from, to: asked.clone() });
+            all.push(Change { of: CHART, nvidia_driver: None, from, to: asked.clone() });
         }
         // In mode `drive` the driver manager's own evictions are switched off in the template.
         let drives = daemon_sets.iter().any(|daemon_set| leaves_evictions(daemon_set));
@@ -134,7 +177,7 @@ impl Versions {
         if proposed.chart.is_some() && drives != will {
             let live = sight.settings.mode;
             let from = if (live == Mode::Drive) == drives { live.name() } else { "another" };
-            all.push(Change { of: MODE, from: from.to_owned(), to: proposed.settings.mode.name().to_owned() });
+            all.push(Change { of: MODE, nvidia_driver: None, from: from.to_owned(), to: proposed.settings.mode.name().to_owned() });
         }
         all
     }

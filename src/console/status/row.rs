@@ -79,7 +79,7 @@ fn plugin(sight: &Sight, operands: &Operands<'_>, node: &Node) -> Option<Plugin>
         NodeStatus::Waiting(_) => return None,
     };
     let plugins = Plugins::new(&sight.observed);
-    let stands = |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, sight.now)? {
+    let stands = |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, true)? {
         PluginStatus::Serving(_) => Some(Plugin::Fresh),
         PluginStatus::Stale { .. } => Some(Plugin::Stale),
         PluginStatus::Waiting(_) => Some(Plugin::NotServing),

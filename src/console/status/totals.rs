@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::rollout::standing::{self, Limit, Pace, Stage, Stand};
+use crate::rollout::standing::{self, Limit, Pace, PoolStands, Stage, Stand};
 
 use super::super::look::Sight;
 use super::Row;
@@ -29,11 +29,44 @@ pub struct Totals {
     pub slots: Limit,
     /// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
     pub unavailable: Limit,
+    /// The same of each NVIDIADriver, where each has its own limits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolTotals>,
     /// What the projection goes by.
     pub pace: Pace,
     /// When all will probably be done; absent: nothing is to be done, or something does not move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
+}
+
+/// The nodes of one NVIDIADriver in numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolTotals {
+    /// Name of the NVIDIADriver.
+    pub nvidia_driver: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Nodes that take a slot, and how many may.
+    pub slots: Limit,
+    /// Nodes that are cordoned or not ready, and how many may be.
+    pub unavailable: Limit,
+}
+
+/// Empty where there is one policy for all nodes.
+fn of_pools(stands: &[Stand<'_>], sight: &Sight) -> Vec<PoolTotals> {
+    if !sight.pools.is_split() {
+        return Vec::new();
+    }
+    let of = |pool: &PoolStands<'_, '_>| {
+        Some(PoolTotals {
+            nvidia_driver: pool.pool.owner.clone()?,
+            nodes: pool.stands.len(),
+            slots: pool.slots(&sight.settings),
+            unavailable: pool.unavailable(),
+        })
+    };
+    standing::by_pool(stands, &sight.pools).iter().filter_map(of).collect()
 }
 
 /// The rows as the engine's room knows them.
@@ -49,8 +82,8 @@ fn stands<'a>(sight: &'a Sight, rows: &[Row]) -> Vec<Stand<'a>> {
 /// Counts, and notes on each row when the node will probably be done.
 pub(super) fn totals(sight: &Sight, rows: &mut [Row], pace: Pace) -> Totals {
     let stands = stands(sight, rows);
-    let (settings, policy) = (&sight.settings, &sight.policy);
-    let ends = standing::foresee(&stands, settings, policy, pace, sight.now);
+    let (settings, pools) = (&sight.settings, &sight.pools);
+    let ends = standing::foresee(&stands, settings, pools, pace, sight.now);
     for row in &mut *rows {
         row.end = ends.get(&row.node).copied();
     }
@@ -62,8 +95,9 @@ pub(super) fn totals(sight: &Sight, rows: &mut [Row], pace: Pace) -> Totals {
         pending: count(Stage::Pending),
         failed: count(Stage::Failed),
         deferred: count(Stage::Deferred),
-        slots: standing::slots(&stands, settings, policy),
-        unavailable: standing::unavailable(&stands, policy),
+        slots: standing::slots(&stands, settings, pools),
+        unavailable: standing::unavailable(&stands, pools),
+        pools: of_pools(&stands, sight),
         pace,
         end: standing::end(&stands, &ends, sight.decision.ended.iter().any(|wait| wait.node.is_none())),
     }

@@ -22,6 +22,7 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
     let plugins = sight.observed.dra.pods.on(&node.name);
     let plugin_pods: Vec<(&str, &str)> = plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
     let pods = sight.observed.workloads.pods.get(&node.name);
+    let policy = sight.pools.of(node).map_or(&sight.policy, |pool| &pool.policy);
     let in_the_way = pods.filter(|_| is_held_by_pods(reason));
     let mut waiting = Waiting {
         reason: reason.name(),
@@ -29,7 +30,7 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
         since: since(sources.of(node, reason, sight.record.nodes.get(&node.name)), wait, sight),
         resolves_itself: resolves_itself(reason),
         remedy: of(reason, About { node: Some(&node.name), driver_pod, plugin_pods: &plugin_pods, settings }),
-        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, &sight.policy), sight.now)).unwrap_or_default(),
+        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, policy), sight.now)).unwrap_or_default(),
     };
     if !waiting.obstacles.is_empty() {
         waiting.remedy = behind(waiting.remedy, reason);

@@ -181,6 +181,15 @@ pub const RIGHTS: &[Right] = &[
         "sees that the operator itself has been rolled out",
     )
     .with(Driver::Ofed),
+    right(
+        SETTLE,
+        Scope::Operator,
+        ("coordination.k8s.io", "leases"),
+        WATCH,
+        Object::OperatorLease,
+        "sees whether the newest operator pod leads",
+    )
+    .with(Driver::Gpu),
     right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec")
         .with(Driver::Gpu),
     right(SETTLE, Scope::Operator, ("apps", "daemonsets"), WATCH, Object::Any, "sees whether the operator has observed the live spec")
@@ -202,7 +211,14 @@ pub const RIGHTS: &[Right] = &[
         Object::Any,
         "knows the newest revision of the driver DaemonSets",
     ),
-    right(SETTLE, Scope::Operator, ("", "pods"), WATCH, Object::Any, "sees driver (and toolkit) pods on each node"),
+    right(
+        SETTLE,
+        Scope::Operator,
+        ("", "pods"),
+        WATCH,
+        Object::Any,
+        "sees the operator's pods, and those of driver and operands on each node",
+    ),
     right(
         Some(Duty::Wake),
         Scope::Cluster,

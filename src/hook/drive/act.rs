@@ -1,14 +1,34 @@
 //! Performs what was decided, and tells what came of it.
 
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+
+use crate::cluster::access::is_allowed;
 use crate::cluster::actions::{Done, EvictionAnswer, delete_pod, evict, patch_node, perform};
-use crate::cluster::call::CallError;
+use crate::cluster::call::{CallError, is_of_authorizer, is_webhook_failure};
 use crate::cluster::lease::Held;
 use crate::contract::duty::Duty;
 use crate::rollout::action::NodePatch;
 use crate::rollout::decide::Action;
+use crate::rollout::pods::listed;
 use crate::rollout::pods::pace::{Answer, Busy, History};
+use crate::rollout::refusal::RefusalKind;
 
 use super::{Drive, Ended, Occurrence, Write};
+
+/// Why an action was not done.
+#[derive(Debug)]
+enum Failure {
+    /// The call failed.
+    Call(CallError),
+    /// The server accepted it, and these parts are not as they were to be.
+    Changed(Vec<String>),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
 
 /// What became of an action.
 enum Outcome {
@@ -20,38 +40,45 @@ enum Outcome {
 
 impl Drive<'_> {
     /// Performs the actions: those of one node in their order, up to the first that fails. What is not done now is done by the next decision,
-    /// of this pod or of the next one.
-    pub(super) async fn act(&mut self, actions: &[Action], held: &Held) -> Result<(), Ended> {
+    /// of this pod or of the next one. The answer: whether a write was refused for its object.
+    pub(super) async fn act(&mut self, actions: &[Action], held: &Held) -> Result<bool, Ended> {
         let client = &self.hook.client;
         let may_write = || held.is_valid() && !self.hook.shutdown.is_requested();
         let act = async |action: &Action| match action {
-            Action::ReplacePlugin { namespace, pod, uid, .. } => delete_pod(client, namespace, pod, uid).await.map(|_| Outcome::Done),
+            Action::ReplacePlugin { namespace, pod, uid, .. } => {
+                delete_pod(client, namespace, pod, uid).await?;
+                Ok(Outcome::Done)
+            }
             Action::DeleteDriver(deletion) => {
-                delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await.map(|_| Outcome::Done)
+                delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await?;
+                Ok(Outcome::Done)
             }
             Action::PatchNode(patch) => match patch_node(client, patch).await? {
                 // What is behind it was decided on another node than there is: it is decided anew.
-                Done::Superseded => Err(CallError::Conflict(format!("node `{}` has changed", patch.node))),
+                Done::Superseded => Err(CallError::Conflict(format!("node `{}` has changed", patch.node)).into()),
                 Done::Now | Done::Already => Ok(Outcome::Done),
+                // What is behind it rests on it.
+                Done::Changed(missing) => Err(Failure::Changed(missing)),
             },
             Action::Evict(eviction) => Ok(Outcome::Answered(evict(client, eviction).await)),
         };
-        let bounded = async |action: &Action| held.within(act(action)).await.unwrap_or(Err(CallError::Timeout));
+        let bounded = async |action: &Action| held.within(act(action)).await.unwrap_or(Err(CallError::Timeout.into()));
         let results = perform(actions, Action::node, may_write, bounded).await;
         self.note_busy(&results);
+        let before = self.memory.refusals.clone();
         for (action, result) in actions.iter().zip(results) {
             match result {
                 Some(Ok(Outcome::Done)) => self.done(action).await,
-                Some(Ok(Outcome::Answered(answer))) => self.answered(action, answer)?,
-                Some(Err(error)) => self.failed(action, &error)?,
-                None => {}
+                Some(Ok(Outcome::Answered(answer))) => self.answered(action, answer).await?,
+                Some(Err(failure)) => self.failed(action, failure).await?,
+                None => self.memory.note_unbegun(action),
             }
         }
-        Ok(())
+        Ok(self.memory.refusals.iter().any(|(object, refusal)| before.get(object) != Some(refusal)))
     }
 
     /// Whether the server is too busy for evictions: many answers of one turn say it once.
-    fn note_busy(&mut self, results: &[Option<Result<Outcome, CallError>>]) {
+    fn note_busy(&mut self, results: &[Option<Result<Outcome, Failure>>]) {
         let answers = results.iter().flatten().filter_map(|result| match result {
             Ok(Outcome::Answered(answer)) => Some(answer),
             Ok(Outcome::Done) | Err(_) => None,
@@ -65,6 +92,7 @@ impl Drive<'_> {
             | EvictionAnswer::Denied { .. }
             | EvictionAnswer::NamespaceTerminating
             | EvictionAnswer::Forbidden(_)
+            | EvictionAnswer::Rejected(_)
             | EvictionAnswer::Refused { .. }
             | EvictionAnswer::Lost(_) => None,
         });
@@ -77,6 +105,7 @@ impl Drive<'_> {
 
     async fn done(&mut self, action: &Action) {
         self.unwritten_since.remove(&kind(action));
+        self.memory.note_accepted(action);
         if let Action::ReplacePlugin { plugin, .. } = action {
             self.hook.metrics.replaced(*plugin);
         }
@@ -105,7 +134,7 @@ impl Drive<'_> {
     }
 
     /// Remembers the answer: it says when the pod is asked to leave again.
-    fn answered(&mut self, action: &Action, answer: EvictionAnswer) -> Result<(), Ended> {
+    async fn answered(&mut self, action: &Action, answer: EvictionAnswer) -> Result<(), Ended> {
         let Action::Evict(eviction) = action else { return Ok(()) };
         let pod = format!("{}/{}", eviction.namespace, eviction.pod);
         let seconds = |pause: Option<std::time::Duration>| pause.map(|pause| pause.as_secs());
@@ -119,12 +148,19 @@ impl Drive<'_> {
             EvictionAnswer::Denied { message } => (Answer::Denied, Some(message)),
             EvictionAnswer::Busy { message, .. } => (Answer::Busy, Some(message)),
             EvictionAnswer::Forbidden(message) => {
-                if let Some(ended) = self.unwritable(Write::Eviction, &CallError::Forbidden(message.clone())) {
-                    return Err(ended);
-                }
+                self.refused(action, CallError::Forbidden(message.clone())).await?;
                 (Answer::Refused, Some(message))
             }
-            EvictionAnswer::Refused { code, message } => (Answer::Refused, Some(format!("{code}: {message}"))),
+            EvictionAnswer::Rejected(message) => {
+                self.memory.note_refusal(action, RefusalKind::Denied, &message, self.hook.clock.now());
+                (Answer::Refused, Some(message))
+            }
+            EvictionAnswer::Refused { code, message } => {
+                if is_webhook_failure(code, &message) {
+                    self.memory.note_refusal(action, RefusalKind::WebhookFailed, &message, self.hook.clock.now());
+                }
+                (Answer::Refused, Some(format!("{code}: {message}")))
+            }
             EvictionAnswer::Lost(message) => (Answer::Lost, Some(message)),
         };
         self.hook.metrics.evicted(sorted.name());
@@ -133,6 +169,9 @@ impl Drive<'_> {
             Some(message) => tracing::info!(node = eviction.node, pod = &*pod, message, "the pod was not evicted; trying again"),
         }
         let now = self.now();
+        if sorted == Answer::Accepted {
+            self.memory.note_accepted(action);
+        }
         if sorted == Answer::Accepted
             && let Some(record) = self.memory.nodes.get_mut(&eviction.node)
         {
@@ -143,11 +182,79 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// A later decision repeats it.
-    fn failed(&mut self, action: &Action, error: &CallError) -> Result<(), Ended> {
-        tracing::warn!(node = action.node(), what = ?kind(action), %error, "unable to write; trying again");
-        self.hook.metrics.failed_write(kind(action).name());
-        self.unwritable(kind(action), error).map_or(Ok(()), Err)
+    /// A later decision repeats it, or gives the node up.
+    async fn failed(&mut self, action: &Action, failure: Failure) -> Result<(), Ended> {
+        let what = kind(action);
+        self.hook.metrics.failed_write(what.name());
+        match failure {
+            Failure::Changed(missing) => {
+                self.note_changed(action, &missing);
+                Ok(())
+            }
+            Failure::Call(error) => {
+                tracing::warn!(node = action.node(), ?what, %error, "unable to write");
+                self.refused(action, error).await
+            }
+        }
+    }
+
+    /// Admission has changed a patch.
+    pub(super) fn note_changed(&mut self, action: &Action, missing: &[String]) {
+        let message = format!("the API server accepts the patch and admission drops {}", listed(missing));
+        tracing::warn!(node = action.node(), message, "admission changes what is written");
+        self.memory.note_refusal(action, RefusalKind::Changed, &message, self.now());
+    }
+
+    /// Sorts a failed write: one that is refused for its object is noted, for the next decision to judge. A right that is missing, of which
+    /// the server is asked if it does not say so itself, ends the run after a while.
+    pub(super) async fn refused(&mut self, action: &Action, error: CallError) -> Result<(), Ended> {
+        match &error {
+            CallError::Denied { message, .. } => self.memory.note_refusal(action, RefusalKind::Denied, message, self.now()),
+            CallError::Refused { message, .. } if error.is_of_webhook() => {
+                self.memory.note_refusal(action, RefusalKind::WebhookFailed, message, self.now());
+            }
+            CallError::Forbidden(message) if !is_of_authorizer(message) && self.has_right(action).await => {
+                self.memory.note_refusal(action, RefusalKind::Denied, message, self.now());
+            }
+            CallError::Timeout
+            | CallError::Forbidden(_)
+            | CallError::NotFound(_)
+            | CallError::Conflict(_)
+            | CallError::Refused { .. }
+            | CallError::Unreachable(_) => return self.unwritable(kind(action), &error).map_or(Ok(()), Err),
+        }
+        Ok(())
+    }
+
+    /// Whether the server allows us what the action does. It is not asked in vain: without an answer the right counts as missing, for which the
+    /// run waits.
+    async fn has_right(&self, action: &Action) -> bool {
+        match is_allowed(&self.hook.client, right(action)).await {
+            Ok(allowed) => allowed,
+            Err(error) => {
+                tracing::warn!(%error, "unable to ask for the right that a refused write needs");
+                false
+            }
+        }
+    }
+}
+
+/// The right that an action needs.
+fn right(action: &Action) -> ResourceAttributes {
+    let (verb, resource, subresource, namespace, name) = match action {
+        Action::PatchNode(patch) => ("patch", "nodes", None, None, &patch.node),
+        Action::Evict(eviction) => ("create", "pods", Some("eviction"), Some(&eviction.namespace), &eviction.pod),
+        Action::DeleteDriver(deletion) => ("delete", "pods", None, Some(&deletion.namespace), &deletion.pod),
+        Action::ReplacePlugin { namespace, pod, .. } => ("delete", "pods", None, Some(namespace), pod),
+    };
+    ResourceAttributes {
+        verb: Some(verb.to_owned()),
+        group: Some(String::new()),
+        resource: Some(resource.to_owned()),
+        subresource: subresource.map(str::to_owned),
+        namespace: namespace.cloned(),
+        name: Some(name.clone()),
+        ..ResourceAttributes::default()
     }
 }
 

@@ -1,21 +1,29 @@
 //! Duty `hold`: before the operator sees the new spec, every node that needs the driver is held. It fails closed: a node that could not be
 //! held would go as soon as the operator acts.
 
-use crate::cluster::actions::{patch_node, perform};
+use std::collections::BTreeMap;
+
+use crate::cluster::actions::{Done, patch_node, perform};
 use crate::cluster::call::CallError;
 use crate::cluster::lease::Held;
 use crate::cluster::watches::Sync;
 use crate::contract::exit::ExitCode;
+use crate::contract::record::Verdict;
 use crate::hook::Ended;
 use crate::rollout::action::NodePatch;
+use crate::rollout::decide::Action;
 use crate::rollout::hold::{is_held, missing};
+use crate::rollout::pods::listed;
+use crate::rollout::refusal::Refusal;
 
-use super::{Drive, Write, interrupted};
+use super::{Drive, interrupted};
 
 impl Drive<'_> {
     /// Holds the nodes, and looks whether they are held. `Ok(None)`: the Lease was lost.
     pub(super) async fn hold(&mut self, held: &Held) -> Result<Option<String>, Ended> {
         let driver = self.hook.settings.driver;
+        // Nodes that cannot be held: the others are, and then the run fails for these.
+        let mut refused: BTreeMap<String, String> = BTreeMap::new();
         loop {
             if !held.is_valid() {
                 return Ok(None);
@@ -30,9 +38,14 @@ impl Drive<'_> {
                 ));
             }
             if self.watches.sync() == Sync::InStep {
-                let observed = self.watches.observed();
-                let patches = missing(&observed, driver);
-                if patches.is_empty() {
+                let observed = self.watches.observed(self.now());
+                let mut patches = missing(&observed, driver);
+                refused.retain(|node, _| patches.iter().any(|patch| patch.node == *node));
+                patches.retain(|patch| !refused.contains_key(&patch.node) && self.may_try_again(&patch.node));
+                if patches.is_empty() && !refused.is_empty() && self.memory.refusals.is_empty() {
+                    return Err(self.not_held(&refused).await);
+                }
+                if patches.is_empty() && self.memory.refusals.is_empty() {
                     let count = observed.nodes.values().filter(|node| is_held(node, driver)).count();
                     return Ok(Some(format!("{count} nodes are held")));
                 }
@@ -42,10 +55,21 @@ impl Drive<'_> {
                     held.within(patch_node(client, patch)).await.unwrap_or(Err(CallError::Timeout))
                 })
                 .await;
-                for (patch, error) in patches.iter().zip(results).filter_map(|(patch, result)| Some((patch, result?.err()?))) {
-                    tracing::warn!(node = patch.node, %error, "unable to hold the node; trying again");
-                    if let Some(ended) = self.unwritable(Write::Node, &error) {
-                        return Err(ended);
+                for (patch, result) in patches.into_iter().zip(results).filter_map(|(patch, result)| Some((patch, result?))) {
+                    let (node, action) = (patch.node.clone(), Action::PatchNode(patch));
+                    match result {
+                        Ok(Done::Changed(missing)) => self.note_changed(&action, &missing),
+                        Ok(Done::Now | Done::Already | Done::Superseded) => self.memory.note_accepted(&action),
+                        Err(error) => {
+                            tracing::warn!(node, %error, "unable to hold the node");
+                            self.refused(&action, error).await?;
+                        }
+                    }
+                    let object = (node, String::new());
+                    if self.memory.refusals.get(&object).is_some_and(Refusal::is_final)
+                        && let Some(refusal) = self.memory.refusals.remove(&object)
+                    {
+                        refused.insert(object.0, refusal.message);
                     }
                 }
             }
@@ -55,5 +79,21 @@ impl Drive<'_> {
                 () = tokio::time::sleep(super::RETRY) => {}
             }
         }
+    }
+
+    /// Whether a node whose patch failed because of a webhook may be patched again.
+    fn may_try_again(&self, node: &str) -> bool {
+        let refusal = self.memory.refusals.get(&(node.to_owned(), String::new()));
+        refusal.is_none_or(|refusal| refusal.due() <= self.now())
+    }
+
+    async fn not_held(&mut self, refused: &BTreeMap<String, String>) -> Ended {
+        let nodes: Vec<String> =
+            refused.iter().map(|(node, message)| format!("{node}: the API server refuses the hold: {message}")).collect();
+        let message = format!(
+            "{}; what to do: change the admission policy, webhook or quota that refuses it, then deploy again; the operator must not be deployed before",
+            listed(&nodes)
+        );
+        self.conclude(Verdict { code: ExitCode::NodesFailed, message, at: self.now() }).await
     }
 }

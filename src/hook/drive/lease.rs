@@ -87,7 +87,8 @@ impl Drive<'_> {
     /// When the Lease that has been held since then is to be given up for a moment. `None`: it is not, for something is under way.
     pub(super) fn gives_way_at(&self, held_since: Timestamp) -> Option<Timestamp> {
         let at = after(self.memory.fleet_waiting?.1.max(held_since), KEEP);
-        (!self.is_at_work() && at < self.memory.deadline).then_some(at)
+        // The deadline is not to come while it is with others: the verdict says what was missing.
+        (!self.is_at_work() && after(at, LEAVE) < self.memory.deadline).then_some(at)
     }
 
     /// Leaves the Lease to others for a moment.
@@ -102,7 +103,10 @@ impl Drive<'_> {
     /// Takes the run up as [`Drive::load`] does. The fleet goes on waiting, but for the time in which another hook had the Lease.
     pub(super) async fn load_after(&mut self, gave_way: Option<Timestamp>) -> Result<(), Ended> {
         let waiting = self.memory.fleet_waiting;
+        // What the operator does is seen without the Lease too.
+        let operator = self.memory.operator.take();
         self.load(gave_way.is_some()).await?;
+        self.memory.operator = operator;
         if let Some(at) = gave_way {
             // What is waited for may have waited for them.
             let meanwhile = self.now().duration_since(at);
@@ -125,7 +129,7 @@ impl Drive<'_> {
         let settings = &self.hook.settings;
         let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
         let ours = |node: &Node| node.annotations.contains_key(traits.own_record) && !is_anothers(node, traits, identity.as_deref());
-        let nodes = self.watches.observed().nodes;
+        let nodes = self.watches.observed(self.now()).nodes;
         nodes.values().filter(|node| settings.has(Duty::Drive) && ours(node)).map(|node| node.name.clone()).collect()
     }
 

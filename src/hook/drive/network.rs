@@ -66,6 +66,11 @@ impl Drive<'_> {
                     self.record(Occurrence::PolicyKept { annotations: &annotations }).await;
                 }
                 Err(error) => {
+                    if let CallError::Denied { message, .. } = &error {
+                        return Err(self
+                            .unkept(&format!("the API server refuses to have the NicClusterPolicy annotated: {message}"))
+                            .await);
+                    }
                     tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
                     // What has changed, or gone, in between is looked at again.
                     let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));
@@ -91,8 +96,7 @@ impl Drive<'_> {
 
     /// Ends a run that has no loop: the verdict is recorded and told. Unrecorded, a replacement pod comes to the same one.
     pub(super) async fn conclude(&mut self, verdict: Verdict) -> Ended {
-        let mut run = self.run.clone();
-        run.configs.clone_from(&self.memory.configs);
+        let mut run = self.run_of(&self.memory);
         run.verdict = Some(verdict.clone());
         if let Err(error) = self.store.write(&run, &self.memory.nodes).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record");

@@ -21,7 +21,7 @@ impl Drive<'_> {
     /// Looks at the cluster as it is. The message, or the end if something blocks. Findings are logged, and told as events of the Job.
     pub(super) async fn preflight(&mut self) -> Result<String, Ended> {
         let settings = &self.hook.settings;
-        let observed = self.watches.observed();
+        let observed = self.watches.observed(self.now());
         let nodes: BTreeSet<String> = driver_nodes(&observed, settings.driver).map(|node| node.name.clone()).collect();
         let pods = loop {
             match list_workloads(&self.hook.client, &nodes, Some).await {

@@ -10,7 +10,7 @@ use crate::contract::settings::Settings;
 use crate::rollout::decide::Decision;
 use crate::rollout::named::Named;
 use crate::rollout::observed::{Node, Observed};
-use crate::rollout::preflight::policy;
+use crate::rollout::policies::Pools;
 use crate::rollout::reason::{Reason, Wait};
 use crate::rollout::standing::{self, Limit, Pace, Stage, Stand};
 use crate::rollout::upgrade::record::{Found, read};
@@ -83,11 +83,11 @@ impl Seen {
         for (reason, count) in reasons {
             samples.add(&table::NODES_WAITING, [reason], number(count));
         }
-        let policy = policy(&self.observed, settings);
-        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), standing::slots(&stands, settings, &policy));
-        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), standing::unavailable(&stands, &policy));
+        let pools = Pools::in_force(&self.observed, settings);
+        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), standing::slots(&stands, settings, &pools));
+        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), standing::unavailable(&stands, &pools));
         let pace = Pace::of(self.nodes.values(), settings.per_node_seconds);
-        let ends = standing::foresee(&stands, settings, &policy, pace, now);
+        let ends = standing::foresee(&stands, settings, &pools, pace, now);
         if let Some(end) = standing::end(&stands, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }

@@ -1,9 +1,12 @@
 //! Drivers that come from NVIDIADriver objects: what `driver` says then, and what nobody reads.
 
-use super::Subject;
+use std::cmp::Ordering;
+
+use super::{Known, Subject};
 use crate::catalog::lookup;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::lint::Lint;
+use crate::text::source::Origin;
 use crate::text::tree::{Entry, Node};
 
 /// What the operator, or the chart, reads below `driver` in every case.
@@ -11,6 +14,33 @@ const ALWAYS_READ: [&str; 3] = ["enabled", "nvidiaDriverCRD", "upgradePolicy"];
 /// What is read below `driver.nvidiaDriverCRD` only where that is on.
 const OF_THE_DEFAULT_RESOURCE: [&str; 3] = ["deployDefaultCR", "driverType", "nodeSelector"];
 const DRIVER: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+
+/// From this version on each NVIDIADriver has an upgrade policy of its own, and the ClusterPolicy's is not used.
+const POLICY_PER_DRIVER: &str = "v26.7.0";
+/// The vendor's part of `rollout.gpuDriver.policy`.
+const VENDORS_POLICY: [&str; 5] = ["maxParallelUpgrades", "maxUnavailable", "waitForCompletion", "podDeletion", "drain"];
+
+/// Reports an upgrade policy that reaches no NVIDIADriver.
+fn policy(subject: &Subject<'_>, operator: &Known<'_>, place: Origin, findings: &mut Vec<Diagnostic>) {
+    if operator.entry.compare(operator.number, POLICY_PER_DRIVER).is_none_or(Ordering::is_lt) {
+        return;
+    }
+    let path = ["rollout", "gpuDriver", "policy"];
+    let asked = subject.at(&path).map(Node::entries).unwrap_or_default();
+    for entry in asked.iter().filter(|entry| VENDORS_POLICY.contains(&entry.key.as_str()) && !entry.node.is_null()) {
+        let message = format!(
+            "`rollout.gpuDriver.policy.{}` has no effect: each NVIDIADriver has its own policy, and they are not the chart's",
+            entry.key
+        );
+        findings.push(
+            Diagnostic::warning(message)
+                .lint(Lint::NoEffect)
+                .at(entry.key_origin)
+                .related(place, "this says so")
+                .hint(format!("write it into `spec.upgradePolicy` of your NVIDIADriver objects, and here `{}: null`", entry.key)),
+        );
+    }
+}
 
 /// Checks the GPU operator's `driver` against `driver.nvidiaDriverCRD`.
 pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
@@ -49,6 +79,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
             .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: then the chart makes one from `driver`"),
         );
     }
+    policy(subject, operator, place, findings);
     if subject.recipe.rollout.gpu_driver.version.is_some() {
         findings.push(
             Diagnostic::error(

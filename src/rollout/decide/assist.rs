@@ -15,9 +15,9 @@ use crate::contract::duty::Duty;
 use crate::rollout::action::NodePatch;
 use crate::rollout::node::{Operands, is_driver_node};
 use crate::rollout::observed::Node;
+use crate::rollout::policies;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
-use crate::rollout::spec::upgrade_policy;
 use crate::rollout::upgrade::cause::pause;
 use crate::rollout::upgrade::record::{Found, read};
 use crate::rollout::upgrade::state::State::Lifted;
@@ -81,7 +81,8 @@ impl Deciding<'_> {
                 self.hold_paused(node);
                 return reason;
             }
-            let retried = if given_up { self.retry(node, fleet.operands.as_ref(), traits) } else { None };
+            let may = given_up && !self.takes_no_patch(node);
+            let retried = if may { self.retry(node, fleet.operands.as_ref(), traits) } else { None };
             let ours = self.released(node).or(retried).map(Arc::new);
             ours.or(reason).or_else(|| self.clean(node, traits).or_else(|| self.left_behind(node)).map(Arc::new))
         };
@@ -158,8 +159,9 @@ impl Deciding<'_> {
     /// A skip label that skips nothing, on the node that is to go on; on another one if somebody else's label is there.
     fn wake_by_skip_label(&mut self, node: &str, sweep: &Sweep<'_>, traits: &Traits) -> bool {
         let free = |node: &&Node| node.labels.get(traits.skip_label).is_none_or(|value| value.starts_with(WAKE_VALUE));
-        let own = self.observed.nodes.get(node).filter(free);
-        let Some(node) = own.or_else(|| sweep.nodes().find(free)) else { return false };
+        let may = |node: &&Node| free(node) && !self.takes_no_patch(node);
+        let own = self.observed.nodes.get(node).filter(may);
+        let Some(node) = own.or_else(|| sweep.nodes().find(may)) else { return false };
         let number = node.labels.get(traits.skip_label).and_then(|value| value.strip_prefix(WAKE_VALUE)?.parse::<u32>().ok()).unwrap_or(0);
         let mut patch = NodePatch::of(node);
         patch.labels.insert(traits.skip_label.to_owned(), Some(format!("{WAKE_VALUE}{}", number.wrapping_add(1))));
@@ -171,6 +173,7 @@ impl Deciding<'_> {
     fn wake_by_state_label(&mut self, sweep: &Sweep<'_>, operands: Option<&Operands<'_>>, traits: &Traits) -> bool {
         let bystander = self.observed.nodes.values().find(|node| {
             sweep.place(&node.name).is_none()
+                && !self.takes_no_patch(node)
                 && !is_driver_node(node, self.settings.driver)
                 && (!node.labels.contains_key(traits.state_label) || node.annotations.contains_key(traits.wake))
         });
@@ -185,7 +188,9 @@ impl Deciding<'_> {
         // One that somebody asked to be upgraded though it is current would be forgotten with its label.
         let outdated = |node: &&Node| operands.and_then(|operands| operands.driver_pod(node)).is_some_and(|pod| !pod.newest);
         let waiting = is(State::UpgradeRequired);
-        let node = sweep.nodes().find(is(State::Done)).or_else(|| sweep.nodes().rev().find(|node| waiting(node) && outdated(node)));
+        let may = |node: &&Node| !self.takes_no_patch(node);
+        let node = sweep.nodes().find(|node| is(State::Done)(node) && may(node));
+        let node = node.or_else(|| sweep.nodes().rev().find(|node| waiting(node) && outdated(node) && may(node)));
         let Some(node) = node else { return false };
         let mut patch = NodePatch::of(node);
         patch.labels.insert(traits.state_label.to_owned(), None);
@@ -255,7 +260,7 @@ impl Deciding<'_> {
         let at = failed_since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
         // Where we steer, a node that somebody uncordoned is cordoned again first.
         let closed = !lifted || node.unschedulable;
-        if at <= self.now && closed && !self.retried && self.has_room(traits) {
+        if at <= self.now && closed && !self.retried && self.has_room(node, traits) {
             self.retried = true;
             let retries = Retries { version: RETRIES_VERSION, digest: self.settings.digest.clone(), attempts, at: self.now };
             let mut patch = NodePatch::of(node);
@@ -274,10 +279,13 @@ impl Deciding<'_> {
         Some(Reason::Upgrading(Upgrading::Retry { message: message.to_owned(), attempts, limit, at }))
     }
 
-    /// Whether one more node may be in progress: the cordon of one that is tried again would let it pass the controller's limits.
-    fn has_room(&self, traits: &Traits) -> bool {
-        let limit = upgrade_policy(self.observed, self.settings.driver).and_then(|policy| policy.max_parallel).unwrap_or(1);
-        limit == 0 || self.observed.nodes.values().filter(|node| is_busy(node, traits)).count() < limit as usize
+    /// Whether the node's own policy lets one more be in progress: the cordon of one that is tried again would let it pass the controller's
+    /// limits.
+    fn has_room(&self, node: &Node, traits: &Traits) -> bool {
+        let live = policies::live(self.observed, self.settings).into_iter().find(|live| live.governs(node));
+        let limit = live.as_ref().and_then(|live| live.policy.max_parallel).unwrap_or(1);
+        let governed = |node: &&Node| live.as_ref().is_none_or(|live| live.governs(node));
+        limit == 0 || self.observed.nodes.values().filter(governed).filter(|node| is_busy(node, traits)).count() < limit as usize
     }
 }
 

@@ -24,15 +24,17 @@ use crate::rollout::upgrade::throttle::Member;
 use super::nodes::Judged;
 use super::rest::Driven;
 use super::sweep::Sweep;
-use super::{Deciding, Fleet};
+use super::{Deciding, Fleet, after};
 
 mod advance;
 mod clear;
 mod end;
 mod others;
 mod patch;
+mod refused;
 mod start;
 
+use patch::REPEAT_SECONDS;
 pub(super) use patch::put;
 
 /// A node, with all that its turn depends on.
@@ -129,8 +131,11 @@ impl Deciding<'_> {
     /// The node as limits see it. What was asked for and has not been seen counts as if it had.
     pub(super) fn member(&self, subject: &Subject<'_>) -> Member {
         let node = subject.node;
-        let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
-        let in_progress = subject.in_progress() || started;
+        let started = self.memory.patched.get(&node.name).filter(|patched| patched.starts);
+        // Of a patch that admission changed nothing may ever be seen.
+        let refused = self.refused_write(node);
+        let started = started.is_some_and(|patched| refused.is_none() || self.now < after(patched.at, REPEAT_SECONDS));
+        let in_progress = subject.in_progress() && refused.is_none_or(|refused| !refused.stays) || started;
         let topology = self.settings.upgrade.topology.as_ref();
         Member {
             in_progress,
@@ -141,9 +146,13 @@ impl Deciding<'_> {
 
     /// A failed node that will not be tried again under this digest, unless somebody asks for it.
     pub(super) fn is_given_up(&self, subject: &Subject<'_>) -> bool {
+        if self.refused_write(subject.node).is_some() {
+            return true;
+        }
         let Some(record) = subject.record().filter(|record| record.state == State::UpgradeFailed) else { return false };
         let Some(failure) = &record.failure else { return false };
         record.digest == self.settings.digest
+            && !failure.cause.is_refusal()
             && record.attempts(failure.cause, &self.settings.digest) >= self.settings.upgrade.attempts
             && !is_requested(subject.node, self.settings.driver.traits())
     }
@@ -153,6 +162,14 @@ impl Deciding<'_> {
         if subject.record().is_some() {
             // From now on the run is about the node, whatever becomes of it.
             self.recorded(subject.node);
+        }
+        self.heed_request(subject.node);
+        if let Some(refused) = self.refused_write(subject.node).cloned() {
+            return self.refused_turn(subject, &refused);
+        }
+        if let Some(reason) = self.tried_again(subject.node) {
+            self.keeps_focus(subject.node);
+            return Turn::Waits(reason);
         }
         match &subject.found {
             Found::Newer(version) => Turn::Waits(Reason::Upgrading(Upgrading::NewerRecord { version: *version })),
@@ -187,11 +204,18 @@ impl Deciding<'_> {
             return self.unwanted(subject, record);
         }
         let current = subject.pod.as_ref().is_some_and(|pod| pod.newest && pod.pod.containers_ready && !pod.pod.deleting);
-        if current && subject.left.is_none() && self.validation(subject, record).is_none() {
+        let well = match &subject.left {
+            None => true,
+            Some(reason) => self.is_excused(subject.node, reason),
+        };
+        if current && well && self.validation(subject, record).is_none() {
             return self.give_back(subject, record);
         }
         // Whoever asks for the node has removed what it failed for: its attempts are counted anew.
-        let same = record.digest == self.settings.digest && !is_requested(subject.node, self.settings.driver.traits());
+        // What refused its writes in an earlier run may have been changed since.
+        let same = record.digest == self.settings.digest
+            && !is_requested(subject.node, self.settings.driver.traits())
+            && !failure.cause.is_refusal();
         let (attempts, limit) = (record.attempts(failure.cause, &self.settings.digest), self.settings.upgrade.attempts);
         if same && attempts >= limit {
             let message = failure.message.clone();
@@ -257,7 +281,7 @@ pub(super) fn subject<'n>(
 }
 
 /// How it stands with a node.
-enum Turn {
+pub(super) enum Turn {
     /// It is done, or needs nothing.
     Over,
     /// It waits.

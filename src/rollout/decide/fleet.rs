@@ -127,6 +127,7 @@ impl Deciding<'_> {
             | ExitCode::ApiUnreachable
             | ExitCode::NewerFormat
             | ExitCode::Interrupted
+            | ExitCode::Record
             | ExitCode::Internal => false,
         };
         // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.

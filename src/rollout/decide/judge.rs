@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::contract::budget::MARGIN_SECONDS;
+use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict};
@@ -26,6 +27,11 @@ const RESTLESS: usize = 5;
 
 /// How soon it is looked at again whether nodes have been given back after the deadline.
 const HANDING_BACK_SECONDS: u64 = 10;
+
+/// A leader that has not renewed its Lease for longer may have ended: it gives up by itself then (`renewDeadline` of controller-runtime).
+const RENEWED_SECONDS: u64 = 10;
+/// How soon it is looked again whether the operator's leader lives; it renews its Lease every two seconds.
+const LEADER_SECONDS: u64 = 2;
 
 impl Deciding<'_> {
     /// Sees to it that the node has a record; one that came back under the same name gets a new one.
@@ -66,7 +72,9 @@ impl Deciding<'_> {
             Some(reason) if self.tolerates(&reason) => (None, Some(reason)),
             plugin => (plugin, None),
         };
-        plugin.or(restart).or(left).or(tolerated)
+        let operands =
+            if left.is_none() || self.settings.has(Duty::Drive) { self.operands(node, fleet.operand_sets.as_ref()) } else { None };
+        plugin.or(restart).or(left).or(operands).or(tolerated)
     }
 
     /// Whether the settings take a DRA driver that does not serve for no failure.
@@ -123,6 +131,9 @@ impl Deciding<'_> {
         if let Reason::Upgrading(Upgrading::Failed { .. } | Upgrading::NewerRecord { .. } | Upgrading::NoTime { .. }) = reason {
             return Some(Outcome::Failed);
         }
+        if let Reason::WriteRefused { .. } = reason {
+            return Some(Outcome::Failed);
+        }
         if let Reason::UpgradeFailed { .. } = reason {
             // The time that a healthy node would have taken is over.
             return self.passed(since, per_node).then_some(Outcome::Failed);
@@ -133,12 +144,16 @@ impl Deciding<'_> {
             // What our upgrade took down is not tolerated: it comes back, or it has failed.
             return None;
         }
-        if let Reason::NodeNotReady { since: down } = reason {
+        if let Reason::NodeNotReady { .. } = reason {
             // How many are tolerated depends on the others.
             self.judge_again(node);
-            let long = self.passed(down.unwrap_or(since), per_node);
+            // Since when it has been down by its condition is told by another clock: what we have seen counts.
+            let long = self.passed(since, per_node);
             *not_ready += usize::from(long);
             return (long && *not_ready <= tolerated).then_some(Outcome::Deferred);
+        }
+        if reason.is_about_operands() || matches!(reason, Reason::NodeTainted { .. }) {
+            return self.outcome_of_operands(node, reason, since);
         }
         if reason.exit_code() == ExitCode::PluginsNotServing {
             let over =
@@ -212,7 +227,7 @@ impl Deciding<'_> {
             let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
             let (fleet, since) = self.memory.well.take().filter(same).unwrap_or_else(|| (uids().cloned().collect(), self.now));
             self.memory.well = Some((fleet, since));
-            if self.passed(since, quiet) {
+            if self.passed(since, quiet) && self.leader_was_seen(since) {
                 verdict = Some(self.settled());
             } else {
                 let until = after(since, quiet);
@@ -257,6 +272,19 @@ impl Deciding<'_> {
         }
     }
 
+    /// Whether the operator's leader was seen to renew its Lease since then; if not, it is looked again in a moment.
+    fn leader_was_seen(&mut self, since: Timestamp) -> bool {
+        if self.settings.driver != Driver::Gpu || !self.settings.has(Duty::Settle) {
+            return true;
+        }
+        let renewed = self.observed.operator_lease.as_ref().and_then(|lease| lease.renewed);
+        let seen = renewed.is_some_and(|renewed| renewed >= since && after(renewed, RENEWED_SECONDS) >= self.now);
+        if !seen {
+            self.wakes(after(self.now, LEADER_SECONDS));
+        }
+        seen
+    }
+
     fn settled(&self) -> Verdict {
         let failures = &self.failures;
         // Nodes that have failed weigh more than plugins that did not come back; within a code the order is that of the nodes.
@@ -283,7 +311,7 @@ impl Deciding<'_> {
         if self.settings.has(Duty::RestartPlugins) {
             let _ = write!(message, "; {} pods of the device plugin restarted", replaced(Plugin::Device));
         }
-        for note in &self.notes {
+        for note in self.notes.iter().chain(&self.reported_operands()) {
             let _ = write!(message, "; {note}");
         }
         Verdict { code: ExitCode::Success, message, at: self.now }

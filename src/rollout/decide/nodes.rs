@@ -46,7 +46,7 @@ pub(super) struct Standings {
 }
 
 impl Deciding<'_> {
-    /// Judges every node that was there when the run began; nodes that joined since then are served but not waited for.
+    /// Judges every node of the cohort; nodes that joined later are served but not waited for.
     pub(super) fn each_node(&mut self, sweep: &mut Sweep<'_>, fleet: &Fleet<'_>) -> Standings {
         self.outcomes = sweep.since.map(|since| since.last.outcomes.clone()).unwrap_or_default();
         let mut open = self.open(sweep);
@@ -183,6 +183,11 @@ impl Deciding<'_> {
         } else {
             self.explained(sweep, left)
         };
+        let or_refused = |(reason, seen): (Option<Arc<Reason>>, &Seen<'_>)| {
+            let reason = reason?;
+            Some(self.or_refused(seen.node, &reason).map_or(reason, Arc::new))
+        };
+        let reasons: Vec<Option<Arc<Reason>>> = reasons.into_iter().zip(&sweep.listed).map(or_refused).collect();
         let mut not_ready = 0;
         let mut own = judged.iter_mut().peekable();
         for (place, (seen, reason)) in sweep.listed.iter().zip(reasons).enumerate() {
@@ -256,11 +261,11 @@ impl Deciding<'_> {
         }
     }
 
-    /// Whether the run is about the node: it was there when the run began, or its upgrade is ours.
+    /// Whether the run is about the node: it belongs to the cohort, or its upgrade is ours.
     fn is_member(&self, node: &Node) -> bool {
         let ours = node.annotations.contains_key(self.settings.driver.traits().own_record);
         let started = self.memory.patched.get(&node.name).is_some_and(|patched| patched.starts);
-        node.created <= self.memory.started_at || ours || started
+        self.memory.is_in_cohort(&node.uid) || ours || started
     }
 
     /// Nodes of the run that left the cluster; the answer: those of which that is news.
@@ -277,6 +282,7 @@ impl Deciding<'_> {
             if node.is_none() {
                 self.memory.waiting.remove(&name);
                 self.memory.ready.remove(&name);
+                self.memory.outdated.remove(&name);
             }
             let Some(record) = self.memory.nodes.get(&name) else { continue };
             let there = node.is_some_and(|node| node.uid == record.uid);
@@ -299,6 +305,7 @@ impl Deciding<'_> {
             let nodes = &self.observed.nodes;
             self.memory.waiting.retain(|name, _| nodes.contains_key(name));
             self.memory.ready.retain(|name, _| nodes.contains_key(name));
+            self.memory.outdated.retain(|name, _| nodes.contains_key(name));
         }
         news
     }

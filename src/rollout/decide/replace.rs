@@ -8,6 +8,7 @@ use crate::rollout::node::Base;
 use crate::rollout::observed::{DaemonSet, Node, Pod};
 use crate::rollout::plugin::{Plugins, Status};
 use crate::rollout::reason::Reason;
+use crate::rollout::stale::PUBLISH_SECONDS;
 
 use super::{Action, Deciding, Fleet};
 
@@ -103,10 +104,11 @@ impl Deciding<'_> {
                 found = true;
                 continue;
             }
-            if let Some(at) = plugins.counts_from(node, daemon_set, base).filter(|at| *at > self.now) {
-                self.wakes(at);
-            }
-            let status = plugins.on_node(node, daemon_set, base, replaced, self.settings.dra.reroll, self.now);
+            let outdated = plugins.publishes_outdated(node, daemon_set, base).is_some_and(|(pod, outdated)| {
+                let since = self.memory.outdated_since(&node.name, &pod.uid, outdated, self.now);
+                since.is_some_and(|since| self.passed(since, PUBLISH_SECONDS))
+            });
+            let status = plugins.on_node(node, daemon_set, base, replaced, self.settings.dra.reroll, outdated);
             let Some(status) = status else {
                 // A DaemonSet without a node selector that had a pod here is to bring another one.
                 if self.is_away(node, daemon_set) {
@@ -120,6 +122,7 @@ impl Deciding<'_> {
                     self.back(node, daemon_set, pod);
                     None
                 }
+                Status::Stale { .. } if let Some(refused) = self.keeps_its_pods(node) => Some(refused),
                 Status::Stale { pod, daemon_set, cause } => {
                     // Its turn depends on the others, and what it waits for names how many are away.
                     self.judge_again(node);
@@ -193,6 +196,9 @@ impl Deciding<'_> {
     }
 
     fn delete(&mut self, node: &Node, pod: &Pod, cause: String, plugin: Plugin) {
+        if self.tried_again(node).is_some() {
+            return;
+        }
         self.memory.issued.insert(pod.uid.clone(), self.now);
         self.passed(self.now, REPEAT_SECONDS);
         self.actions.push(Action::ReplacePlugin {

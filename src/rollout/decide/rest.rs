@@ -163,6 +163,8 @@ impl Last {
         for (before, now) in lists(&self.observed).into_iter().zip(lists(observed)) {
             changed.extend(before.differing(now).into_iter().filter_map(|pod| pod.node.as_deref()));
         }
+        let operand_pods = self.observed.operand_pods.differing(&observed.operand_pods);
+        changed.extend(operand_pods.into_iter().filter_map(|pod| pod.node.as_deref()));
         if let (Api::Served(before), Api::Served(now)) = (&self.observed.dra.slices, &observed.dra.slices) {
             changed.extend(before.differing(now).into_iter().map(|slice| slice.node.as_str()));
         }
@@ -179,11 +181,13 @@ fn lists(observed: &Observed) -> [&Views<Pod>; 4] {
 /// for nodes that are being upgraded.
 fn is_same_run(before: &Memory, now: &Memory) -> bool {
     before.started_at == now.started_at
+        && before.cohort == now.cohort
         && before.taken_up == now.taken_up
         && before.deadline == now.deadline
         && before.configs == now.configs
         && before.issued == now.issued
         && before.own == now.own
+        && before.baseline == now.baseline
 }
 
 /// Whether what concerns all nodes is the same. Workloads are only looked at for nodes that are being upgraded, which are never at rest;
@@ -198,6 +202,10 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         daemon_sets,
         revisions,
         pods: _,
+        operand_pods: _,
+        // Whether the operator leads is asked before any node is judged.
+        operator_pods: _,
+        operator_lease: _,
         dra,
         device_plugin,
         validators: _,
@@ -234,6 +242,9 @@ fn thin(observed: &Observed) -> Observed {
         daemon_sets: observed.daemon_sets.clone(),
         revisions: observed.revisions.clone(),
         pods: observed.pods.clone(),
+        operand_pods: observed.operand_pods.clone(),
+        operator_pods: Vec::new(),
+        operator_lease: None,
         dra: observed.dra.clone(),
         device_plugin: observed.device_plugin.clone(),
         validators: observed.validators.clone(),

@@ -91,6 +91,7 @@ impl Deciding<'_> {
             }
             let reason = match reasons.pop().filter(|_| restarts) {
                 Some(_) if devices.is_rolled(pod, daemon_set) => Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }),
+                Some(_) if let Some(refused) = self.keeps_its_pods(node) => Some(refused),
                 Some(_) if !node.ready => Some(Reason::NodeNotReady { since: node.ready_since }),
                 // One that is older than its driver serves what is gone: that is mended also while nothing new is begun.
                 Some(stale) if base.is_none_or(|base| stale.under != base.identity) && self.paused(node).is_some() => self.paused(node),

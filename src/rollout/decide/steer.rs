@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::contract::driver::Traits;
+use crate::contract::record::RefusedWrite;
 use crate::rollout::action::NodePatch;
 use crate::rollout::hold;
+use crate::rollout::node::DriverPod;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
@@ -19,7 +21,7 @@ use crate::rollout::vendor::state::State as VendorState;
 
 use super::drive::{Subject, is_requested, needs_upgrade, put, subject};
 use super::sweep::Sweep;
-use super::{Deciding, Fleet};
+use super::{Deciding, Fleet, after};
 
 /// How it stands with a node.
 enum Turn {
@@ -51,7 +53,13 @@ impl Deciding<'_> {
         let mut candidates = Vec::new();
         let mut ends = false;
         for (at, subject) in subjects.iter().enumerate() {
-            reasons.push(match self.steered(subject, traits) {
+            self.heed_request(subject.node);
+            let refused = self.refused_write(subject.node).cloned();
+            let turn = match &refused {
+                Some(refused) => self.refused_steered(subject, refused, traits),
+                None => self.steered(subject, traits),
+            };
+            reasons.push(match turn {
                 Turn::Over => {
                     ends |= self.is_under_way(subject.node);
                     None
@@ -85,9 +93,11 @@ impl Deciding<'_> {
             Found::Record(record)
                 if record.state == State::UpgradeFailed
                     && !record.cordoned
-                    && (record.digest != self.settings.digest || is_requested(subject.node, traits)) =>
+                    && (record.digest != self.settings.digest
+                        || is_requested(subject.node, traits)
+                        || record.failure.as_ref().is_some_and(|failure| failure.cause.is_refusal())) =>
             {
-                // It failed for what was deployed before, or somebody asks for it: it is held, and gets its turn like any other.
+                // It failed for what was deployed before, or what refused its writes may have been changed, or somebody asks for it: it is held, and gets its turn like any other.
                 self.clear_away(subject);
                 Turn::Waits(Reason::Upgrading(Upgrading::GivingBack))
             }
@@ -105,7 +115,9 @@ impl Deciding<'_> {
         let current = subject.pod.as_ref().is_some_and(|driver| driver.newest && driver.pod.containers_ready && !driver.pod.deleting);
         if matches!(vendor, VendorState::Unknown | VendorState::Done) && current {
             if let Some(trouble) = self.validation(subject, record) {
-                let until = self.validation_limit(subject, record).unwrap_or(self.memory.deadline);
+                let validating = Reason::Upgrading(Upgrading::Validating { trouble: trouble.clone(), until: self.memory.deadline });
+                let since = self.memory.waits(Some(&subject.node.name), &validating, self.now);
+                let until = after(since, self.settings.upgrade.validation_seconds);
                 if until <= self.now {
                     return match &record.failure {
                         Some(failure) => self.failed_reason(record, failure),
@@ -147,6 +159,33 @@ impl Deciding<'_> {
             attempts: record.attempts(failure.cause, &self.settings.digest),
             cordoned: record.cordoned,
         })
+    }
+
+    /// A node of which a write was refused. What the vendor's controller has begun it finishes.
+    fn refused_steered(&mut self, subject: &Subject<'_>, refused: &RefusedWrite, traits: &Traits) -> Turn {
+        let node = subject.node;
+        if self.is_patched(node) {
+            return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
+        }
+        if let Some(reason) = self.tried_again(node) {
+            return Turn::Waits(reason);
+        }
+        if vendor_state(node, traits).is_busy() {
+            return Turn::Waits(subject.left.as_deref().cloned().unwrap_or(Reason::Upgrading(Upgrading::Cordoning)));
+        }
+        match &subject.found {
+            Found::Record(record) if record.state.is_in_progress() && !refused.stays => {
+                let old = |driver: &DriverPod<'_>| !driver.newest && driver.pod.containers_ready && !driver.pod.deleting;
+                let untouched = subject.pod.as_ref().is_some_and(old);
+                let cause = if untouched { Cause::WriteRefused } else { Cause::WriteRefusedAfterRestart };
+                let reason = self.failed_for(subject, record, cause, refused.message.clone());
+                Turn::Waits(reason)
+            }
+            Found::Nothing if !needs_upgrade(subject, traits) && !hold::is_held(node, self.settings.driver) => {
+                subject.left.as_deref().cloned().map_or(Turn::Over, Turn::Waits)
+            }
+            Found::Nothing | Found::Broken | Found::Newer(_) | Found::Record(_) => Turn::Waits(self.write_refused(node, refused)),
+        }
     }
 
     /// A node that we have not let go of.
@@ -193,6 +232,7 @@ impl Deciding<'_> {
             restart_only: false,
             requested: false,
             daemon_set: None,
+            driver_pod: subject.pod.as_ref().map(|driver| driver.pod.uid.clone()),
             attempts: BTreeMap::new(),
             failure: None,
         };

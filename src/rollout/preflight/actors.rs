@@ -5,9 +5,12 @@ use crate::contract::check::Check;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
+use crate::contract::policy::Policy;
 use crate::contract::settings::{Mode, Settings};
 use crate::rollout::observed::DaemonSet;
-use crate::rollout::spec::{driver_daemon_sets, upgrade_policy};
+use crate::rollout::policies::{self, LivePolicy, Pools};
+use crate::rollout::spec::actor::{Mismatch, mismatch};
+use crate::rollout::spec::driver_daemon_sets;
 
 use super::{Draft, View};
 
@@ -17,33 +20,19 @@ const GPU_POD_EVICTION: &str = "ENABLE_GPU_POD_EVICTION";
 const AUTO_DRAIN: &str = "ENABLE_AUTO_DRAIN";
 
 pub(super) fn look(view: &View<'_>) -> Vec<Draft> {
-    [actors(view), manager(view), mode_change(view), time_budget(view)].into_iter().flatten().collect()
+    let others = [manager(view), mode_change(view), time_budget(view)].into_iter().flatten();
+    actors(view).into_iter().chain(others).collect()
 }
 
-/// Who has `autoUpgrade` on, once the release is deployed: one or more objects by name, and those that have it off.
-fn automatic(view: &View<'_>) -> (Vec<String>, Vec<String>) {
-    let observed = view.observed();
-    let driver = view.input.settings.driver;
-    let kind = driver.traits().policy_kind;
-    let coming = view.coming();
-    let drivers = observed.nvidia_drivers.served().into_iter().flatten();
-    let live = upgrade_policy(observed, driver).map(|policy| policy.auto_upgrade);
-    let uses_drivers = observed.cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.uses_nvidia_drivers);
-    let objects: Vec<(String, bool)> = match coming.auto_upgrade.or(live) {
-        // Each NVIDIADriver has a policy of its own, which no values of the chart reach.
-        _ if driver == Driver::Gpu && coming.nvidia_drivers.unwrap_or(uses_drivers) => {
-            drivers.map(|driver| (format!("NVIDIADriver `{}`", driver.name), driver.upgrade_policy.auto_upgrade)).collect()
-        }
-        Some(on) => vec![(format!("the {kind}"), on)],
-        None => Vec::new(),
+/// One or two findings about who upgrades.
+fn actors(view: &View<'_>) -> Vec<Draft> {
+    let coming = policies::coming(view.observed(), view.input.settings);
+    let named = |on: bool| {
+        let objects = coming.iter().filter(|live| live.policy.auto_upgrade == on);
+        // There is one ClusterPolicy and one NicClusterPolicy.
+        objects.map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) }).collect::<Vec<_>>()
     };
-    let (on, off): (Vec<_>, Vec<_>) = objects.into_iter().partition(|(_, on)| *on);
-    let names = |objects: Vec<(String, bool)>| objects.into_iter().map(|(name, _)| name).collect();
-    (names(on), names(off))
-}
-
-fn actors(view: &View<'_>) -> Option<Draft> {
-    let (on, off) = automatic(view);
+    let (on, off) = (named(true), named(false));
     let (check, text) = match view.mode() {
         Mode::Drive if !on.is_empty() => {
             (Check::Actors, format!("autoUpgrade is on in {}, and the hook drives: two would upgrade the same nodes", on.join(", ")))
@@ -54,9 +43,23 @@ fn actors(view: &View<'_>) -> Option<Draft> {
         Mode::Observe | Mode::Assist if !off.is_empty() => {
             (Check::NobodyUpgrades, format!("autoUpgrade is off in {}: old driver pods run until somebody deletes them", off.join(", ")))
         }
-        Mode::Observe | Mode::Assist | Mode::Steer | Mode::Drive => return None,
+        Mode::Steer => return open_limits(view, &coming),
+        Mode::Observe | Mode::Assist | Mode::Drive => return Vec::new(),
     };
-    Some(Draft::new(check, text))
+    vec![Draft::new(check, text)]
+}
+
+/// Limits of the vendor's controller under which it would start several nodes if the hook and its holds were lost.
+fn open_limits(view: &View<'_>, coming: &[LivePolicy]) -> Vec<Draft> {
+    let found = |live: &LivePolicy| {
+        let Mismatch { field, expected, found } = mismatch(live, view.observed(), view.input.settings)?;
+        let text = format!(
+            "{field} of {} is `{found}`, and the hook steers: it must be `{expected}`, so that without the hook the operator upgrades one node at a time",
+            live.object()
+        );
+        Some(Draft::new(Check::Actors, text))
+    };
+    coming.iter().filter_map(found).collect()
 }
 
 /// What the driver manager would do by itself. What is not set in a DaemonSet is the program's own default, which is to do it; what is not
@@ -120,7 +123,7 @@ fn time_budget(view: &View<'_>) -> Option<Draft> {
     let (settings, policy) = (view.input.settings, view.input.policy);
     let nodes = view.nodes.len();
     let (has, remedy) = waits(settings).filter(|_| nodes > 0)?;
-    let vendors = || Fleet {
+    let vendors = |policy: &Policy, nodes: usize| Fleet {
         nodes,
         max_parallel: policy.max_parallel_upgrades,
         max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
@@ -128,7 +131,18 @@ fn time_budget(view: &View<'_>) -> Option<Draft> {
         soak_seconds: settings.upgrade.soak_seconds,
     };
     let decides = settings.mode.decides();
-    let fleet = if decides { settings.upgrade.fleet(nodes, settings.per_node_seconds) } else { vendors() };
+    let pools = Pools::in_force(view.observed(), settings);
+    let fleet = if decides {
+        settings.upgrade.fleet(nodes, settings.per_node_seconds)
+    } else if pools.is_split() {
+        // The NVIDIADrivers' nodes are upgraded side by side: the slowest of them counts.
+        let sizes = pools.sizes(view.nodes.values().copied());
+        let fleets = sizes.into_iter().map(|(pool, nodes)| vendors(&pool.policy, nodes));
+        fleets.max_by_key(|fleet| fleet.budget_seconds())?
+    } else {
+        vendors(policy, nodes)
+    };
+    let nodes = fleet.nodes;
     let needed = fleet.budget_seconds();
     (needed > has).then(|| {
         Draft::new(

@@ -1,6 +1,7 @@
 //! The table of reasons: a row each.
 
 use crate::contract::exit::ExitCode;
+use crate::contract::names;
 
 use super::Reason;
 
@@ -27,11 +28,25 @@ impl Reason {
                 OperatorMissing,
                 "look at the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator",
             ),
+            Self::OperatorNotLeading { .. } => (
+                "OperatorNotLeading",
+                true,
+                OperatorMissing,
+                "wait: the newest pod leads when the old Lease has expired (15 s with Helm, 65 s with OLM); if it does not, look at the operator's log and at lease/53822513.nvidia.com",
+            ),
+            Self::OperatorNotSeen { .. } => ("OperatorNotSeen", true, Budget, "wait: a leader renews its Lease every two seconds"),
+            Self::OperatorActing { .. } => ("OperatorActing", true, Budget, "wait: the operator has only just changed its DaemonSets"),
             Self::OtherChart { .. } => (
                 "OtherChart",
                 true,
                 Precondition,
                 "deploy the component's release and its hook release from the same bundle; a deployer without order brings it later, and the hook runs again",
+            ),
+            Self::PolicyMissing { kind: names::NVIDIA_DRIVER_KIND, .. } => (
+                "PolicyMissing",
+                false,
+                OperatorMissing,
+                "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); a deployer without order brings it later",
             ),
             Self::PolicyMissing { .. } => (
                 "PolicyMissing",
@@ -47,6 +62,12 @@ impl Reason {
                 true,
                 Precondition,
                 "deploy the operator's release with the same values as its hook release; see who manages the field",
+            ),
+            Self::ReconcileFailed { .. } => (
+                "ReconcileFailed",
+                true,
+                OperatorMissing,
+                "correct what the operator's message names; the condition goes when the operator has looked again (after a change of the custom resource)",
             ),
             Self::SpecNotObserved { .. } => {
                 ("SpecNotObserved", true, Budget, "the operator has not acted on the newest spec: look at its log")
@@ -75,6 +96,12 @@ impl Reason {
                 true,
                 Budget,
                 "compare operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and look at the operator's log",
+            ),
+            Self::NodeInOtherPool { .. } => (
+                "NodeInOtherPool",
+                true,
+                Budget,
+                "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that is to own it: its driver pod is replaced at once; to keep the node where it is, remove the label that moved it",
             ),
             Self::NodeNotReady { .. } => ("NodeNotReady", true, Budget, "repair or remove the node, or raise rollout.tolerateNotReady"),
             Self::DriverPodMissing => {
@@ -107,6 +134,41 @@ impl Reason {
             Self::ToolkitNotReady { .. } => {
                 ("ToolkitNotReady", true, Budget, "look at the pod of nvidia-container-toolkit-daemonset on the node")
             }
+            Self::OperandMissing { operand } => ("OperandMissing", true, Budget, operand.remedy()),
+            Self::OperandOutdated { stalled_by: Some(_), .. } => (
+                "OperandOutdated",
+                false,
+                Budget,
+                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with rollout.tolerateNotReady",
+            ),
+            Self::OperandOutdated { .. } => {
+                ("OperandOutdated", true, Budget, "wait: the DaemonSet replaces its pods by its update strategy (kubectl rollout status)")
+            }
+            Self::OperandNotReady { operand, .. } => ("OperandNotReady", true, Budget, operand.remedy()),
+            Self::NodeTainted { .. } => (
+                "NodeTainted",
+                false,
+                Budget,
+                "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, label it nvidia.com/gpu.deploy.operands=false",
+            ),
+            Self::MigReconfiguring { .. } => (
+                "MigReconfiguring",
+                true,
+                Budget,
+                "wait: MIG manager is changing the node; if it does not end, look at its log on the node",
+            ),
+            Self::GpusNotOffered => (
+                "GpusNotOffered",
+                true,
+                NodesFailed,
+                "see what the kubelet knows (kubectl describe node: Allocatable), then the log of the device plugin on the node, and nvidia-smi",
+            ),
+            Self::GpusDegraded { .. } => (
+                "GpusDegraded",
+                false,
+                NodesFailed,
+                "look for a failed GPU on the node (nvidia-smi, dmesg for Xid errors); if fewer GPUs are meant, deploy again",
+            ),
             Self::PluginQueued { .. } => {
                 ("PluginQueued", true, Budget, "its turn comes when another plugin is back; rollout.dra.maxUnavailable is the limit")
             }
@@ -171,6 +233,18 @@ impl Reason {
                 true,
                 PluginsNotServing,
                 "look at the pod and its log on the node; its init container names a configuration that it refuses",
+            ),
+            Self::WriteRefused { .. } => (
+                "WriteRefused",
+                false,
+                NodesFailed,
+                "change the admission policy, webhook or quota that refuses the write, then deploy again (in drive and steer gpu-rollout retry is enough)",
+            ),
+            Self::WriteRetried { .. } => (
+                "WriteRetried",
+                true,
+                NodesFailed,
+                "see why the admission webhook that is named fails; the write is tried again a few times",
             ),
             Self::Upgrading(reason) => reason.row(),
             Self::Quiet { .. } => ("Quiet", true, Budget, "nothing: it only has to stay so"),

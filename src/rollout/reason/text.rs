@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::contract::names;
 use crate::rollout::vendor::explain::Wait;
 
 use super::Reason;
@@ -32,13 +33,42 @@ impl fmt::Display for Reason {
             Self::OperatorNotReady { deployment, available, replicas } => {
                 write!(out, "deployment/{deployment} is not rolled out: {available} of {replicas} replicas current and available")
             }
+            Self::OperatorNotLeading { deployment, pod, holder, silent } => {
+                match pod {
+                    Some(pod) => write!(out, "pod {pod} of deployment/{deployment} does not lead yet: ")?,
+                    None => write!(out, "no ready pod of deployment/{deployment} leads: ")?,
+                }
+                match holder {
+                    Some(holder) if *silent => write!(out, "no renewal of its Lease (`{holder}`) was seen"),
+                    Some(holder) => write!(out, "the Lease is held by `{holder}`"),
+                    None => write!(out, "nobody holds the Lease"),
+                }
+            }
+            Self::OperatorNotSeen { deployment, holder } => {
+                write!(out, "`{holder}` of deployment/{deployment} holds the operator's Lease, and was not seen to renew it so far")
+            }
+            Self::OperatorActing { until } => {
+                write!(
+                    out,
+                    "the operator has only just got a new spec or changed its DaemonSets; they must stay as they are until {until:.0}"
+                )
+            }
             Self::OtherChart { object, found, expected } => {
                 write!(out, "{object} is from chart `{found}`, and this hook is made for version `{expected}` of it")
             }
             Self::PolicyMissing { kind, name } => write!(out, "no {kind} `{name}`"),
             Self::NvidiaDriverMissing => write!(out, "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"),
-            Self::Precondition { kind, field, expected, found, manager } => {
-                write!(out, "the {kind}'s {field} is `{found}`, the bundle's values say `{expected}`")?;
+            Self::ReconcileFailed { kind, name, reason, message } => {
+                write!(out, "the operator cannot act on {kind} `{name}` ({reason})")?;
+                if message.is_empty() { Ok(()) } else { write!(out, ": {message}") }
+            }
+            Self::NodeInOtherPool { wanted, found } => {
+                let label = names::DRIVER_OWNER_LABEL;
+                let found = found.as_ref().map_or_else(|| "absent".to_owned(), |found| format!("`{found}`"));
+                write!(out, "NVIDIADriver `{wanted}` selects the node, and its label {label} is {found}")
+            }
+            Self::Precondition { kind, name, field, expected, found, manager } => {
+                write!(out, "{field} of {kind} `{name}` is `{found}`, and must be `{expected}`")?;
                 manager.as_ref().map_or(Ok(()), |manager| write!(out, " (field manager `{manager}`)"))
             }
             Self::SpecNotObserved { object, field, expected, found } => {
@@ -76,6 +106,20 @@ impl fmt::Display for Reason {
             Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", Trouble(trouble)),
             Self::Skipped { label } => write!(out, "left on its old driver: label {label}"),
             Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", Trouble(trouble)),
+            Self::OperandMissing { operand } => write!(out, "no pod of {operand} on the node"),
+            Self::OperandOutdated { operand, stalled_by: None } => write!(out, "the pod of {operand} is of an older revision"),
+            Self::OperandOutdated { operand, stalled_by: Some(node) } => {
+                write!(out, "the pod of {operand} is of an older revision, and the update is stalled by node {node}")
+            }
+            Self::OperandNotReady { operand, trouble, restarts } => {
+                write!(out, "the pod of {operand} is not ready{}, {restarts} restarts", Trouble(trouble))
+            }
+            Self::NodeTainted { daemon_set, taint } => write!(out, "pods of daemonset/{daemon_set} do not tolerate the taint {taint}"),
+            Self::MigReconfiguring { state } => write!(out, "MIG manager is changing the MIG layout (state `{state}`)"),
+            Self::GpusNotOffered => write!(out, "the node offers no GPU (status.allocatable)"),
+            Self::GpusDegraded { resource, offered, baseline } => {
+                write!(out, "the node offers {offered} {resource}, and had {baseline} when the run began")
+            }
             Self::PluginQueued { cause, away, limit } => {
                 write!(out, "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away")
             }
@@ -113,6 +157,12 @@ impl fmt::Display for Reason {
             Self::RestartRolling { daemon_set } => write!(out, "daemonset/{daemon_set} is replacing its pod on the node"),
             Self::RestartPending { daemon_set, trouble } => {
                 write!(out, "the restarted pod of daemonset/{daemon_set} is not back: {trouble}")
+            }
+            Self::WriteRefused { write, message, cordoned } => {
+                write!(out, "the API server refuses {write}: {message}{}", if *cordoned { "; it stays cordoned" } else { "" })
+            }
+            Self::WriteRetried { write, message, attempts, limit } => {
+                write!(out, "{write} failed {attempts} of at most {limit} times: {message}")
             }
             Self::Upgrading(reason) => reason.fmt(out),
             Self::Quiet { until } => write!(out, "all is well; it must stay so until {until:.0}"),

@@ -17,6 +17,7 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings) -> Result<
     if !found.on_delete {
         return Err(Reason::Precondition {
             kind,
+            name: found.name.as_str().into(),
             field: "spec.updateStrategy.type",
             expected: ON_DELETE.to_owned(),
             found: "RollingUpdate".to_owned(),

@@ -8,7 +8,7 @@ use crate::rollout::keep::release;
 use crate::rollout::observed::{DaemonSet, NicClusterPolicy, Observed};
 use crate::rollout::reason::Reason;
 
-use super::{Tag, carries_image, chart, expected_auto_upgrade, labeled, newest_observed, one_at_a_time, operator, rolled_out, served};
+use super::{Tag, actor, carries_image, chart, labeled, newest_observed, operator, rolled_out, served};
 
 pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
     let policy = served(&observed.nic_cluster_policy, Driver::Ofed)?;
@@ -23,7 +23,7 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: boo
     };
     precondition(policy, settings)?;
     if policy.ofed.is_some() {
-        one_actor(policy, settings)?;
+        actor::one_actor(observed, settings)?;
     }
     rolled_out(operator, settings)?;
     let found = policy.observed_generation;
@@ -72,21 +72,6 @@ fn is_own(daemon_set: &DaemonSet) -> bool {
 }
 
 /// The live NicClusterPolicy must say what the values of this bundle say.
-/// As for the GPU driver: where we drive, the vendor's controller must not.
-fn one_actor(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Reason> {
-    let live = &policy.upgrade_policy;
-    if let Some(expected) = expected_auto_upgrade(settings.mode).filter(|expected| *expected != live.auto_upgrade) {
-        return Err(Reason::Precondition {
-            kind: Driver::Ofed.traits().policy_kind,
-            field: "spec.ofedDriver.upgradePolicy.autoUpgrade",
-            expected: expected.to_string(),
-            found: live.auto_upgrade.to_string(),
-            manager: policy.driver_field_manager.clone(),
-        });
-    }
-    one_at_a_time(live, settings, policy.driver_field_manager.as_deref())
-}
-
 fn precondition(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Reason> {
     let Some(expected) = &settings.expected.ofed_driver_version else { return Ok(()) };
     let found = policy.ofed.as_ref().and_then(|ofed| ofed.version.as_ref());
@@ -95,6 +80,7 @@ fn precondition(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Re
     }
     Err(Reason::Precondition {
         kind: Driver::Ofed.traits().policy_kind,
+        name: names::NIC_CLUSTER_POLICY.into(),
         field: Driver::Ofed.traits().version_field,
         expected: expected.clone(),
         found: found.map_or("absent", String::as_str).to_owned(),

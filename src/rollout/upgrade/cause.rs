@@ -27,11 +27,15 @@ pub enum Cause {
     ValidationTimeout,
     /// A plugin that stands on the driver does not serve.
     PluginNotServing,
+    /// The API server refused a write before the driver was touched.
+    WriteRefused,
+    /// The API server refused a write, and the old driver may not run any more.
+    WriteRefusedAfterRestart,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::PodsNotEvictable,
         Self::EvictionTimeout,
         Self::DrainBlocked,
@@ -41,14 +45,30 @@ impl Cause {
         Self::DriverTimeout,
         Self::ValidationTimeout,
         Self::PluginNotServing,
+        Self::WriteRefused,
+        Self::WriteRefusedAfterRestart,
     ];
 
     /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
     pub fn is_before_restart(self) -> bool {
         match self {
-            Self::PodsNotEvictable | Self::EvictionTimeout | Self::DrainBlocked | Self::DrainTimeout | Self::CordonContested => true,
-            Self::DriverFailing | Self::DriverTimeout | Self::ValidationTimeout | Self::PluginNotServing => false,
+            Self::PodsNotEvictable
+            | Self::EvictionTimeout
+            | Self::DrainBlocked
+            | Self::DrainTimeout
+            | Self::CordonContested
+            | Self::WriteRefused => true,
+            Self::DriverFailing
+            | Self::DriverTimeout
+            | Self::ValidationTimeout
+            | Self::PluginNotServing
+            | Self::WriteRefusedAfterRestart => false,
         }
+    }
+
+    /// Whether the API server refused a write: the node is tried again by a new run, or when a person asks for it, and not in between.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::WriteRefused | Self::WriteRefusedAfterRestart)
     }
 
     /// The name in records and metrics.
@@ -63,6 +83,8 @@ impl Cause {
             Self::DriverTimeout => "driver-timeout",
             Self::ValidationTimeout => "validation-timeout",
             Self::PluginNotServing => "plugin-not-serving",
+            Self::WriteRefused => "write-refused",
+            Self::WriteRefusedAfterRestart => "write-refused-after-restart",
         }
     }
 
@@ -78,6 +100,7 @@ impl Cause {
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",
             Self::PluginNotServing => "a plugin that stands on the driver does not serve",
+            Self::WriteRefused | Self::WriteRefusedAfterRestart => "the API server refused a write",
         }
     }
 }

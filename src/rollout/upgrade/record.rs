@@ -50,6 +50,9 @@ pub struct Record {
     /// `namespace/name` of the DaemonSet, where no operator brings the driver: there may be several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_set: Option<String>,
+    /// UID of the driver pod that was there when the node was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_pod: Option<String>,
     /// How often the node was tried under this digest, by what it failed for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<Cause, u32>,

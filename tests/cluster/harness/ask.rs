@@ -103,7 +103,9 @@ impl Ask {
         for (key, value) in self.gpu_driver.as_object().into_iter().flatten() {
             gpu_driver[key] = value.clone();
         }
-        let mut components = vec![json!({"name": "gpu-operator", "version": self.chart, "values": {"devicePlugin": {"enabled": false}}})];
+        // One of the two offers the GPUs.
+        let values = json!({"devicePlugin": {"enabled": !self.dra}});
+        let mut components = vec![json!({"name": "gpu-operator", "version": self.chart, "values": values})];
         if self.cert_manager {
             components.push(json!({"name": "cert-manager"}));
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::hook_release::HookRelease;
 use super::kwok;
 use super::stack::Stack;
 use super::stand_in::{
-    GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, published, resource_slice_kind,
+    GPU, GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, offered, published, resource_slice_kind,
 };
 use super::wait::until;
 
@@ -72,12 +72,13 @@ impl Plugin {
 }
 
 impl Stack {
-    /// Nodes, and the operator and (unless `dra` is false) the DRA driver of the old release, everything ready.
+    /// Nodes that offer their GPUs, and the operator and (unless `dra` is false) the DRA driver of the old release, everything ready.
     pub(crate) async fn fleet(&mut self, script: Script, nodes: usize, dra: bool) -> Result<Vec<String>> {
         self.play(script).await?;
         let nodes = self.add_gpu_nodes(nodes).await?;
         self.deploy("gpu-operator", OLD.chart, OPERATOR_NAMESPACE, &OLD.values()).await?;
         self.await_policy("ready").await?;
+        self.await_validated(&nodes, LIMIT).await?;
         if dra {
             // After the operator, as in a bundle: what starts in the same second as its node's driver or toolkit counts as stale.
             // NVIDIA's chart publishes no GPUs without the second of them.
@@ -104,7 +105,48 @@ impl Stack {
         stream::iter(&names).map(|name| kwok::add_gpu_node(&self.client, name)).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         until("every plugin to serve", GROWN, async || Ok((self.served().await?.len() == nodes).then_some(()))).await?;
         self.await_policy("ready").await?;
+        self.await_validated(&names, GROWN).await?;
         eprintln!("{nodes} nodes after {:.1?}", begin.elapsed());
+        Ok(())
+    }
+
+    /// Waits until the validator of each of these nodes is ready, and with it all that the operator runs there, and the GPUs are offered.
+    /// Up to v26.3 the ClusterPolicy may be ready before that.
+    async fn await_validated(&self, names: &[String], limit: Duration) -> Result<()> {
+        until("every node to be validated", limit, async || {
+            let validators = self.pods_by_node(OPERATOR_NAMESPACE, "app=nvidia-operator-validator").await?;
+            let offers = self.offers().await?;
+            let validated = |node: &String| validators.get(node).is_some_and(is_ready) && offers.get(node).is_some_and(|gpus| *gpus > 0);
+            Ok(names.iter().all(validated).then_some(()))
+        })
+        .await
+    }
+
+    /// The GPUs that each node offers which has ever offered some.
+    pub(crate) async fn offers(&self) -> Result<BTreeMap<String, u32>> {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
+        Ok(nodes.iter().filter_map(|node| Some((node.name_any(), offered(node)?))).collect())
+    }
+
+    /// Nodes offer GPUs although nothing of NVIDIA's runs there.
+    pub(crate) async fn offer(&self, nodes: &[String], gpus: u32) -> Result<()> {
+        let gpus = json!({GPU: gpus.to_string()});
+        let patch = Patch::Merge(json!({"status": {"capacity": gpus, "allocatable": gpus}}));
+        for node in nodes {
+            Api::<Node>::all(self.client.clone()).patch_status(node, &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    }
+
+    /// The operator's container ends, and its kubelet starts it again at once.
+    pub(crate) async fn restart_operator(&self) -> Result<()> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR_NAMESPACE);
+        let pod = pods.list(&ListParams::default().labels("app=gpu-operator")).await?.items.pop().context("the operator's pod")?;
+        let mut status = pod.status.clone().and_then(|status| status.container_statuses?.pop()).context("its container")?;
+        status.restart_count += 1;
+        status.container_id = Some(format!("containerd://{}-{}", pod.uid().unwrap_or_default(), status.restart_count));
+        let patch = Patch::Merge(json!({"status": {"containerStatuses": [status]}}));
+        pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await?;
         Ok(())
     }
 

@@ -42,7 +42,8 @@ pub(crate) fn start(directory: &Path, control_plane: &ControlPlane) -> Result<Pr
     )
 }
 
-/// Adds a node as node-feature-discovery describes it when it has NVIDIA GPUs, and returns once it is Ready.
+/// Adds a node as node-feature-discovery describes it when it has NVIDIA GPUs, and returns once it is Ready. It offers none yet: that is
+/// its device plugin's work.
 pub(crate) async fn add_gpu_node(client: &Client, name: &str) -> Result<()> {
     let features = [
         ("feature.node.kubernetes.io/pci-10de.present", "true"),
@@ -50,26 +51,20 @@ pub(crate) async fn add_gpu_node(client: &Client, name: &str) -> Result<()> {
         ("feature.node.kubernetes.io/system-os_release.ID", "ubuntu"),
         ("feature.node.kubernetes.io/system-os_release.VERSION_ID", "24.04"),
     ];
-    add_node(client, name, &features, Some(GPUS)).await
+    add_node(client, name, &features).await
 }
-
-/// GPUs of each GPU node, as its device plugin would offer them.
-const GPUS: &str = "8";
 
 /// Adds a node that node-feature-discovery has said nothing about.
 pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
-    add_node(client, name, &[], None).await
+    add_node(client, name, &[]).await
 }
 
-async fn add_node(client: &Client, name: &str, features: &[(&str, &str)], gpus: Option<&str>) -> Result<()> {
+async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Result<()> {
     let mut labels =
         BTreeMap::from([KWOK_LABEL, ("kubernetes.io/arch", "amd64"), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")]);
     labels.extend(features.iter().copied());
     let nodes = Api::<Node>::all(client.clone());
-    let mut resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
-    if let Some(gpus) = gpus {
-        resources["nvidia.com/gpu"] = gpus.into();
-    }
+    let resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
     let node = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": [{"key": KWOK_TAINT, "value": "true", "effect": "NoSchedule"}]},

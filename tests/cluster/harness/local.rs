@@ -22,7 +22,9 @@ const PODS: usize = 6;
 pub(crate) async fn prepare(stack: &mut Stack, quick: bool) -> Result<PathBuf> {
     let driver = if quick { (1_000, 3_000) } else { (8_000, 20_000) };
     stack.play(Script { driver, ..Script::seeded(90) }).await?;
-    stack.add_gpu_nodes(NODES).await?;
+    let nodes = stack.add_gpu_nodes(NODES).await?;
+    // The tutorial's workloads are there before its operator, whose device plugin is off.
+    stack.offer(&nodes, 8).await?;
     stack.create_namespace(NAMESPACE).await?;
     stack.run(&Serving { name: "serve", replicas: PODS, ..Serving::default() }).await?;
     stack.protect("serve", &json!({"maxUnavailable": 2, "selector": {"matchLabels": {"app": "serve"}}})).await?;

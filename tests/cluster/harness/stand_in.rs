@@ -22,9 +22,9 @@ use kube::Client;
 use tokio::task::JoinSet;
 
 pub(crate) use dra::{GPU_DRIVER, published, resource_slice_kind};
-pub(crate) use kubelets::{SAFE_LOAD, is_ready};
+pub(crate) use kubelets::{GPU, SAFE_LOAD, is_ready, offered};
 pub(crate) use network_operator::{NETWORK_DRIVER, NETWORK_NAMESPACE};
-pub(crate) use operator::{OPERATOR_NAMESPACE, cluster_policy_kind, driver_version};
+pub(crate) use operator::{LEASE, OPERATOR_NAMESPACE, Operand, cluster_policy_kind, driver_version};
 pub(crate) use script::{Fault, Script};
 
 /// Everything of NVIDIA's that is played. Dropping it stops it.

@@ -27,9 +27,10 @@ const BUDGET_SECONDS: u64 = 3_000;
 const REAL_DRIVER: u64 = 130;
 const DRIVER: &str = "app.kubernetes.io/component=nvidia-driver";
 /// What a node has to have before it is given back, as namespace and labels.
-const PODS: [(&str, &str); 4] = [
+const PODS: [(&str, &str); 5] = [
     (OPERATOR_NAMESPACE, DRIVER),
     (OPERATOR_NAMESPACE, "app=nvidia-container-toolkit-daemonset"),
+    (OPERATOR_NAMESPACE, "app=nvidia-device-plugin-daemonset"),
     (OPERATOR_NAMESPACE, "app=nvidia-operator-validator"),
     (DRA_NAMESPACE, "nvidia-dra-driver-gpu-component=kubelet-plugin"),
 ];
@@ -40,7 +41,7 @@ const PODS: [(&str, &str); 4] = [
 async fn drive_on_fleets_that_grow() -> Result<()> {
     let nodes = std::env::var(LARGEST).map_or(Ok(NODES), |text| text.parse()).context(LARGEST)?;
     scenario_within(LIMIT, "pace", async |stack| {
-        stack.fleet(Script::seeded(12), 3, true).await?;
+        stack.fleet(Script { extras: false, ..Script::seeded(12) }, 3, true).await?;
         let (mut rows, mut before, mut release) = (Vec::new(), 3, &NEW);
         for size in [10, 100, 1_000].into_iter().filter(|size| *size < nodes).chain([nodes]) {
             stack.grow(before, size).await?;
@@ -80,7 +81,7 @@ struct Row {
     writes: usize,
     /// From a node's driver being ready until the start of the node that takes its slot: median and longest.
     after_driver: (SignedDuration, SignedDuration),
-    /// The same from all that stands on the driver: toolkit, validator, DRA plugin.
+    /// The same from all that stands on the driver: toolkit, device plugin, validator, DRA plugin.
     after_pods: (SignedDuration, SignedDuration),
 }
 

@@ -56,6 +56,7 @@ impl World {
         let waiting = memory.waiting.values_mut().chain(&mut memory.fleet_waiting);
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
         memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
+        memory.outdated.values_mut().for_each(|pods| pods.values_mut().for_each(|since| *since = older(*since, seconds, 40)));
         memory.issued.values_mut().for_each(|at| *at = older(*at, seconds, 10));
         memory.patched.values_mut().for_each(|patched| patched.at = older(patched.at, seconds, 10));
         for history in memory.evictions.values_mut() {

@@ -209,7 +209,8 @@ impl World {
             }
             Event::HookStarts => {
                 let nodes = std::mem::take(&mut self.memory.nodes);
-                self.memory = Memory { nodes, ..Memory::new(self.memory.started_at, self.memory.deadline) };
+                let cohort = self.memory.cohort.take();
+                self.memory = Memory { nodes, cohort, ..Memory::new(self.memory.started_at, self.memory.deadline) };
                 (self.alive, self.dirty) = (true, true);
                 self.seen.clone_from(&self.hosts);
             }
@@ -237,7 +238,8 @@ impl World {
     }
 
     fn decides(&mut self, decide: &mut dyn FnMut(&Observed, &Memory) -> Decision) -> Result<(), String> {
-        let observed = self.observed();
+        let mut observed = self.observed();
+        crate::operator::is_quiet(&mut observed, &mut self.memory, now());
         let decision = decide(&observed, &self.memory);
         self.dirty = decision.wake_at <= now();
         if decision.verdict.is_none() && decision.waits.iter().all(|wait| wait.node.is_some()) {

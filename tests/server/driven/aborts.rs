@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpu_rollout::console::abort::{HOLDER, abort};
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::pause::Pause;
-use gpu_rollout::contract::settings::Settings;
+use gpu_rollout::contract::settings::{Mode, Settings};
+use serde_json::{Value, json};
 
 use super::moments::{Undisturbed, reached};
 use super::stories::{Story, numbered};
@@ -138,4 +140,42 @@ async fn soak_an_abort_at_any_call_leaves_nothing_of_ours_even_if_it_is_killed_i
     for dies in deaths() {
         abort_at(|_| 1, &[dies]).await;
     }
+}
+
+/// Of a fleet that mode `assist` was at work on: `gpu-0` is done, `gpu-1` is being upgraded, `gpu-2` has its turn to come and our wake label.
+/// The hook's own hold of a pause was taken off, and NVIDIA's controller went on two minutes later.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn fleet_that_stays_paused_is_held_after_an_abort() {
+    let traits = Driver::Gpu.traits();
+    let change = |settings: &mut Settings| settings.mode = Mode::Assist;
+    let label = |state: &'static str| move |node: &mut Value| node["metadata"]["labels"][traits.state_label] = json!(state);
+    let fleet = Driven::new(Driver::Gpu, change).node("gpu-0", label("upgrade-done")).node("gpu-1", label("drain-required"));
+    let fleet = fleet.node("gpu-2", |node| {
+        label("upgrade-required")(node);
+        node["metadata"]["labels"][traits.skip_label] = json!("gpu-rollout-wake-1");
+    });
+    allow(&fleet);
+    let settings = fleet.stages[0].0.clone();
+    fleet.world.remove("jobs", &settings.namespace, &settings.release);
+    let holds = |fleet: &Driven| -> Vec<(Value, Value)> {
+        let nodes = (0..NODES).map(|index| fleet.world.get("nodes", "", &format!("gpu-{index}"))["metadata"].clone());
+        nodes.map(|node| (node["labels"][traits.skip_label].clone(), node["annotations"][traits.hold].clone())).collect()
+    };
+    let held = (json!("true"), json!("pause"));
+    let free = (Value::Null, Value::Null);
+    for _ in 0..2 {
+        // The second one finds nothing left to do.
+        assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());
+        assert_eq!(holds(&fleet), [held.clone(), free.clone(), held.clone()]);
+        assert!(!fleet.world.get("configmaps", "default", names::PAUSE_NAME).is_null(), "the pause stays");
+    }
+    assert_eq!(abort_of(&fleet, &settings, false).await, Vec::<String>::new());
+    assert_eq!(holds(&fleet), [free.clone(), free.clone(), free]);
+    assert_eq!(ours(&fleet), Vec::<String>::new());
+}
+
+async fn abort_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Vec<String> {
+    let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
+    let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
+    abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ()).await.unwrap()
 }

@@ -87,7 +87,7 @@ impl Kind {
         match self {
             Self::Driver => json!({"app": self.name(), names::DRIVER_COMPONENT.0: names::DRIVER_COMPONENT.1}),
             Self::Mofed => json!({names::OFED_DRIVER_LABEL: "", "ds-owner": "NicClusterPolicy"}),
-            Self::Toolkit | Self::Validator => json!({"app": self.name()}),
+            Self::Toolkit | Self::Validator => json!({"app": self.name(), names::CHART_LABEL: "gpu-operator-v26.3.1"}),
             Self::Plugin => json!({"app.kubernetes.io/name": "nvidia-dra-driver-gpu"}),
         }
     }

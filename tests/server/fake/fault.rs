@@ -7,6 +7,10 @@ use super::request::Request;
 pub(crate) enum Effect {
     /// It is answered with this status and has no effect.
     Status(u16),
+    /// It is answered with this status and these words, and has no effect: admission, validation, a quota.
+    Answer(u16, &'static str),
+    /// Admission takes all labels out of it, and lets the rest through.
+    DropLabels,
     /// It is answered with 429, and told to come again in so many seconds.
     Busy(u32),
     /// It never arrives, and there is never an answer.

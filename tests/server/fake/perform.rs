@@ -10,7 +10,30 @@ use super::{State, convert, failure};
 /// A ConfigMap holds 1 MiB (Kubernetes' `MaxSecretSize` rule for data).
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
+/// What etcd takes (`--max-request-bytes`).
+const LARGEST_REQUEST: usize = 1536 * 1024;
+
 pub(super) type Answer = (u16, Value);
+
+/// As the API server validates a ConfigMap, and etcd the request.
+fn config_map_refusal(request: &Request, object: &Value) -> Option<Answer> {
+    if request.resource != "configmaps" {
+        return None;
+    }
+    let data = || object["data"].as_object().into_iter().flatten();
+    let admitted = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let invalid = |key: &str| key.is_empty() || key.len() > 253 || !key.bytes().all(admitted) || key == "." || key.starts_with("..");
+    if let Some((key, _)) = data().find(|(key, _)| invalid(key)) {
+        return Some(refused(422, &format!("data[{key}]: Invalid value: a valid config key must consist of ... and be at most 253 bytes")));
+    }
+    let values: usize = data().map(|(_, text)| text.as_str().map_or(0, str::len)).sum();
+    if values > LARGEST_CONFIG_MAP {
+        return Some(refused(422, "data: Too long: may not be more than 1048576 bytes"));
+    }
+    // Every key once more in `metadata.managedFields`, with what is around it there.
+    let keys: usize = data().map(|(key, _)| 2 * key.len() + 10).sum();
+    (values + keys > LARGEST_REQUEST).then(|| refused(500, "etcdserver: request is too large"))
+}
 
 pub(super) fn refused(code: u16, message: &str) -> Answer {
     (code, failure(code, message))
@@ -161,10 +184,8 @@ impl State {
         }
         let mut object = current.clone();
         merge(&mut object, &request.body);
-        let data = object["data"].as_object();
-        let size: usize = data.into_iter().flatten().map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
-        if size > LARGEST_CONFIG_MAP {
-            return refused(422, "data: Too long: may not be more than 1048576 bytes");
+        if let Some(refusal) = config_map_refusal(request, &object) {
+            return refusal;
         }
         (200, self.store.update(&key, object))
     }

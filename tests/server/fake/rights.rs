@@ -2,6 +2,7 @@
 
 use gpu_rollout::contract::duty::{Object, RIGHTS, Scope, rights};
 use gpu_rollout::contract::names;
+use gpu_rollout::contract::record::{OBJECTS, object_name};
 use gpu_rollout::contract::settings::Settings;
 
 use super::request::Request;
@@ -36,10 +37,11 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
         let objects: Vec<Option<String>> = match right.object {
             Object::Any => vec![None],
             Object::Job => vec![Some(settings.release.clone())],
-            Object::Record => vec![Some(settings.record.clone())],
+            Object::Record => (0..OBJECTS).map(|index| Some(object_name(&settings.record, index))).collect(),
             Object::Lease => vec![Some(names::LEASE_NAME.into())],
             Object::Pauses => vec![Some(names::PAUSE_NAME.into())],
             Object::OperatorDeployment => vec![Some(settings.operator_deployment().into())],
+            Object::OperatorLease => vec![Some(names::OPERATOR_LEASE.into())],
             Object::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
             Object::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
             Object::NicClusterPolicy => vec![Some(names::NIC_CLUSTER_POLICY.into())],

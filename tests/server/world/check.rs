@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_rollout::cluster::lease::LEASE_SECONDS;
 use gpu_rollout::contract::names;
-use gpu_rollout::contract::record::{NodeRecord, Run};
+use gpu_rollout::contract::record::{NodeRecord, OBJECTS, Run, object_name};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -33,8 +33,9 @@ impl World {
 
     /// The nodes in the record.
     pub(crate) fn recorded_nodes(&self) -> BTreeMap<String, NodeRecord> {
-        let record = self.get("configmaps", OPERATOR, &format!("{RELEASE}-record"));
-        let entries = record["data"].as_object().into_iter().flatten();
+        let record = |index| self.get("configmaps", OPERATOR, &object_name(&format!("{RELEASE}-record"), index));
+        let records: Vec<Value> = (0..OBJECTS).map(record).collect();
+        let entries = records.iter().filter_map(|record| record["data"].as_object()).flatten();
         let nodes = entries.filter_map(|(key, text)| Some((key.strip_prefix("node.")?, serde_json::from_str(text.as_str()?).ok()?)));
         nodes.map(|(name, record)| (name.to_owned(), record)).collect()
     }

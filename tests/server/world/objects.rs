@@ -15,6 +15,7 @@ pub(crate) fn node(name: &str, created: Timestamp) -> Value {
             names::GPU_PRESENT_LABEL: "true",
             names::DEPLOY_DRIVER_LABEL: "true",
             names::DEPLOY_TOOLKIT_LABEL: "true",
+            names::DEPLOY_VALIDATOR_LABEL: "true",
             "feature.node.kubernetes.io/pci-10de.present": "true",
         }},
         "spec": {},
@@ -33,6 +34,8 @@ pub(crate) fn policy(version: &str) -> Value {
                 "manager": {"repository": "nvcr.io/nvidia/cloud-native", "image": "k8s-driver-manager", "version": "v0.9.1"},
                 "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
             },
+            "devicePlugin": {"enabled": false}, "gfd": {"enabled": false}, "dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false},
+            "migManager": {"enabled": false},
             "toolkit": {"enabled": true, "repository": "nvcr.io/nvidia/k8s", "image": "container-toolkit", "version": "v1.18.1"},
         },
         "status": {"state": "ready", "conditions": [{"type": "Ready", "status": "True", "reason": "Reconciled"}]},
@@ -43,9 +46,39 @@ pub(crate) fn deployment() -> Value {
     json!({
         "kind": "Deployment", "apiVersion": "apps/v1",
         "metadata": {"name": names::OPERATOR_DEPLOYMENT, "generation": 1},
-        "spec": {"replicas": 1, "selector": {}, "template": {}},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "gpu-operator"}}, "template": {}},
         "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
     })
+}
+
+/// The operator's pod, which leads.
+pub(crate) fn operator_pod(name: &str) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {
+            "name": name, "labels": {"app": "gpu-operator"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gpu-operator-1", "uid": "rs", "controller": true}],
+        },
+        "spec": {"nodeName": "system-0", "containers": [{"name": "gpu-operator"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+/// The Lease that it holds.
+pub(crate) fn operator_lease(pod: &str, now: Timestamp) -> Value {
+    json!({
+        "kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
+        "metadata": {"name": names::OPERATOR_LEASE},
+        "spec": {
+            "holderIdentity": format!("{pod}_4a1b"), "leaseDurationSeconds": 15, "leaseTransitions": 0,
+            "acquireTime": micro(now), "renewTime": micro(now),
+        },
+    })
+}
+
+/// A time as Leases have it.
+pub(crate) fn micro(at: Timestamp) -> String {
+    format!("{at:.6}")
 }
 
 /// Which DaemonSet a pod is of.
@@ -53,6 +86,7 @@ pub(crate) fn deployment() -> Value {
 pub(crate) enum Operand {
     Driver,
     Toolkit,
+    Validator,
     Plugin,
 }
 
@@ -65,6 +99,7 @@ impl Operand {
         match self {
             Self::Driver => "nvidia-driver-daemonset",
             Self::Toolkit => "nvidia-container-toolkit-daemonset",
+            Self::Validator => "nvidia-operator-validator",
             Self::Plugin => "nvidia-dra-driver-gpu-kubelet-plugin",
         }
     }
@@ -75,6 +110,7 @@ impl Operand {
                 json!({"app": "nvidia-driver-daemonset", "app.kubernetes.io/component": "nvidia-driver", "helm.sh/chart": "gpu-operator-v26.3.1"})
             }
             Self::Toolkit => json!({"app": "nvidia-container-toolkit-daemonset", "helm.sh/chart": "gpu-operator-v26.3.1"}),
+            Self::Validator => json!({"app": "nvidia-operator-validator", "helm.sh/chart": "gpu-operator-v26.3.1"}),
             Self::Plugin => json!({"app.kubernetes.io/name": "nvidia-dra-driver-gpu"}),
         }
     }
@@ -83,6 +119,7 @@ impl Operand {
         match self {
             Self::Driver => json!([{"name": "nvidia-driver-ctr", "image": format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04")}]),
             Self::Toolkit => json!([{"name": "nvidia-container-toolkit-ctr", "image": "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1"}]),
+            Self::Validator => json!([{"name": "nvidia-operator-validator", "image": "nvcr.io/nvidia/gpu-operator:v26.3.1"}]),
             Self::Plugin => json!([{"name": "gpus", "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0"}]),
         }
     }
@@ -91,6 +128,7 @@ impl Operand {
         match self {
             Self::Driver => json!({names::DEPLOY_DRIVER_LABEL: "true"}),
             Self::Toolkit => json!({names::DEPLOY_TOOLKIT_LABEL: "true"}),
+            Self::Validator => json!({names::DEPLOY_VALIDATOR_LABEL: "true"}),
             // The DRA driver's chart selects by affinity.
             Self::Plugin => json!({}),
         }

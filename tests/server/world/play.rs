@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gpu_rollout::contract::names;
+use gpu_rollout::hook::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -23,6 +24,15 @@ pub(crate) fn edit(server: &Server, key: &Key, change: impl FnOnce(&mut Value)) 
     });
 }
 
+/// The operator's leader renews its Lease.
+pub(super) async fn renewals(server: Server, clock: Clock) {
+    let key = Key::new("leases", OPERATOR, names::OPERATOR_LEASE);
+    loop {
+        seconds(2).await;
+        edit(&server, &key, |lease| lease["spec"]["renewTime"] = json!(objects::micro(clock.now())));
+    }
+}
+
 async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
@@ -38,7 +48,8 @@ fn create(server: &Server, operand: Operand, node: &str, hash: &str, version: &s
 }
 
 fn runs(server: &Server, operand: Operand, key: &Key, node: &str, version: &str, at: Timestamp) {
-    edit(server, key, |pod| pod["status"] = objects::running(pod, at));
+    let by_node = at + server.state().node_skew;
+    edit(server, key, |pod| pod["status"] = objects::running(pod, by_node));
     if operand == Operand::Plugin {
         let slice = objects::slice(node, version);
         let key = Key::new("resourceslices", "", slice["metadata"]["name"].as_str().unwrap());

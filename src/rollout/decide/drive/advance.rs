@@ -1,13 +1,12 @@
 //! One node in progress, as far as it can go now. States that are passed through at once need no write of their own.
 
-use jiff::Timestamp;
-
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
+use crate::contract::record::Outcome;
 use crate::rollout::action::NodePatch;
 use crate::rollout::action::{News, PodDeletion};
 use crate::rollout::node::DriverPod;
-use crate::rollout::observed::Node;
+use crate::rollout::observed::{Node, Pod};
 use crate::rollout::pods::listed;
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
@@ -49,11 +48,7 @@ impl Deciding<'_> {
             return self.hand_back(subject, record);
         }
         if self.is_patched(subject.node) {
-            let workloads = &self.observed.workloads;
-            if workloads.pods.contains_key(&subject.node.name) || workloads.listing.contains(&subject.node.name) {
-                // It keeps its place among the nodes that are followed.
-                self.focus.insert(subject.node.name.clone());
-            }
+            self.keeps_focus(subject.node);
             return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
         if is_unwanted(subject) {
@@ -97,11 +92,20 @@ impl Deciding<'_> {
         if next.state >= State::PodRestartRequired && self.unblocks(subject) {
             patch.annotations.insert(traits.safe_load.to_owned(), None);
         }
-        if !patch.is_empty() {
-            self.issue(patch, false);
+        if !patch.is_empty() && !self.issue(patch, false) {
+            // What is behind it rests on it.
+            return Turn::Waits(Reason::Upgrading(Upgrading::Cordoning));
         }
         self.actions.extend(actions);
         Turn::Waits(reason)
+    }
+
+    /// The node keeps its place among those whose pods are followed.
+    pub(super) fn keeps_focus(&mut self, node: &Node) {
+        let workloads = &self.observed.workloads;
+        if workloads.pods.contains_key(&node.name) || workloads.listing.contains(&node.name) {
+            self.focus.insert(node.name.clone());
+        }
     }
 
     /// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
@@ -120,7 +124,7 @@ impl Deciding<'_> {
     pub(super) fn is_untouched(&self, subject: &Subject<'_>, record: &Record) -> bool {
         let runs = |driver: &DriverPod<'_>| {
             let pod = driver.pod;
-            pod.containers_ready && !pod.deleting && pod.created <= record.started && !self.memory.issued.contains_key(&pod.uid)
+            pod.containers_ready && !pod.deleting && is_older(pod, record) && !self.memory.issued.contains_key(&pod.uid)
         };
         let before = record.state.is_before_restart() || record.state == State::PodRestartRequired;
         before && record.attempts.keys().all(|cause| cause.is_before_restart()) && subject.pod.as_ref().is_some_and(runs)
@@ -257,7 +261,7 @@ impl Deciding<'_> {
             return if late { not_in_time("the old driver pod does not end", limit) } else { Step::Stays(ending) };
         }
         // A driver that failed gets a new pod with each attempt.
-        let again = !record.attempts.is_empty() && pod.created < record.started && !pod.containers_ready;
+        let again = !record.attempts.is_empty() && is_older(pod, record) && !pod.containers_ready;
         if !driver.newest || again {
             if let Some(step) = self.protect(subject, record) {
                 return step;
@@ -312,9 +316,11 @@ impl Deciding<'_> {
             // The driver fell back, or a newer one was asked for meanwhile.
             return Step::To(State::PodRestartRequired);
         }
-        if let Some(until) = self.validation_limit(subject, record)
-            && let Some(trouble) = self.validation(subject, record)
-        {
+        if let Some(trouble) = self.validation(subject, record) {
+            // Its time began when the driver was first seen to be ready: the pod's own times are of another clock.
+            let validating = Reason::Upgrading(Upgrading::Validating { trouble: trouble.clone(), until: self.memory.deadline });
+            let since = self.memory.waits(Some(&subject.node.name), &validating, self.now).min(record.since);
+            let until = after(since, self.settings.upgrade.validation_seconds);
             if self.now >= until {
                 return Step::Fails(Cause::ValidationTimeout, trouble);
             }
@@ -324,9 +330,18 @@ impl Deciding<'_> {
         let not_ready = (!subject.node.ready).then_some(Reason::NodeNotReady { since: subject.node.ready_since });
         match not_ready.as_ref().or(subject.left.as_deref()) {
             None => Step::Done,
-            Some(reason) if self.tolerates(reason) => Step::Done,
+            Some(reason) if self.tolerates(reason) || self.is_excused(subject.node, reason) => Step::Done,
             Some(reason) => self.unfinished(subject.node, reason),
         }
+    }
+
+    /// Whether what a node waits for of its operands is no fault of its upgrade.
+    pub(super) fn is_excused(&mut self, node: &Node, reason: &Reason) -> bool {
+        if !reason.is_about_operands() {
+            return false;
+        }
+        let since = self.memory.waits(Some(&node.name), reason, self.now);
+        matches!(self.outcome_of_operands(node, reason, since), Some(Outcome::Done | Outcome::Deferred))
     }
 
     /// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
@@ -336,18 +351,14 @@ impl Deciding<'_> {
             (Cause::PluginNotServing, self.settings.dra.replacement_seconds)
         } else if code == ExitCode::PluginsNotServing {
             (Cause::PluginNotServing, self.settings.device_plugin.replacement_seconds)
+        } else if reason.is_about_operands() {
+            (Cause::ValidationTimeout, self.settings.upgrade.validation_seconds)
         } else {
             (Cause::DriverTimeout, self.settings.upgrade.start_seconds)
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
         let over = !reason.resolves_itself() || self.passed(since, limit);
         if over { Step::Fails(cause, reason.to_string()) } else { Step::Stays(reason.clone()) }
-    }
-
-    /// When the validator's time is over: it begins when the driver is ready.
-    pub(in super::super) fn validation_limit(&self, subject: &Subject<'_>, record: &Record) -> Option<Timestamp> {
-        let ready = subject.pod.as_ref()?.pod.ready_since.unwrap_or(record.since).max(record.started);
-        Some(after(ready, self.settings.upgrade.validation_seconds))
     }
 
     /// What is wrong with the validator; `None`: it succeeded, or the driver has none.
@@ -377,6 +388,11 @@ impl Deciding<'_> {
         let waits = subject.node.annotations.get(traits.safe_load).is_some_and(|value| !value.is_empty());
         waits && subject.node.unschedulable && subject.pod.as_ref().is_some_and(|driver| driver.newest)
     }
+}
+
+/// Whether the driver pod is the one that was there when the node was started. A record of version 0.1.0 only tells when that was.
+fn is_older(pod: &Pod, record: &Record) -> bool {
+    record.driver_pod.as_ref().map_or(pod.created <= record.started, |uid| *uid == pod.uid)
 }
 
 /// No driver DaemonSet is to have a pod on the node, and none is there. While a node is not ready its taints may keep pods away.

@@ -11,7 +11,7 @@ use crate::rollout::pods::budgets::{Budgets, Never, Standing};
 use crate::rollout::pods::filter::{DaemonSets, Filter, Terms, drain_selector};
 use crate::rollout::pods::holders::{Holders, Holding, Rules, consumers};
 use crate::rollout::pods::pace::History;
-use crate::rollout::pods::plan::{Plan, Progress};
+use crate::rollout::pods::plan::{Leaving, Plan, Progress};
 use crate::rollout::pods::{FOCUS_LIMIT, full_name, listed, pace};
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
@@ -82,7 +82,12 @@ impl Deciding<'_> {
         // Pods that come back to the node again and again are as late as the first one was.
         let in_time = |pod: &Workload| pod.created <= after(since, limit);
         let leaving = plan.leaving.iter().filter(|leaving| in_time(leaving.pod));
-        let graceful = leaving.map(|leaving| after(leaving.due, GRACE_MARGIN_SECONDS)).max();
+        // A pod that we have asked has its time from then on, by our clock; the server's may have been set since.
+        let due = |leaving: &Leaving<'_>| {
+            let asked = self.memory.evictions.get(&leaving.pod.uid);
+            asked.map_or(leaving.due, |history| after(history.last, leaving.pod.grace_seconds))
+        };
+        let graceful = leaving.map(|leaving| after(due(leaving), GRACE_MARGIN_SECONDS)).max();
         let until = (limit > 0).then(|| graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit))));
         let names = self.going(&plan);
         if let Some(until) = until {

@@ -88,17 +88,20 @@ impl Deciding<'_> {
         }
         put(&mut patch, &failed, traits);
         let limit = self.settings.upgrade.attempts;
-        let reason = if attempts >= limit {
-            Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned }
+        let refused = if cause.is_refusal() { self.refused_write(subject.node) } else { None };
+        let reason = if let Some(refused) = refused {
+            Reason::WriteRefused { write: refused.write, message, cordoned: failed.cordoned && subject.node.unschedulable }
+        } else if attempts >= limit {
+            Reason::Upgrading(Upgrading::Failed { cause, message, attempts, cordoned: failed.cordoned })
         } else {
             let at = self.now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
             self.wakes(at);
-            Upgrading::Retry { message, attempts, limit, at }
+            Reason::Upgrading(Upgrading::Retry { message, attempts, limit, at })
         };
         patch.news = Some(News::Failed(format!("{cause}: {reason}; {}", failed.told(self.now))));
         if self.issue(patch, false) {
             self.record(subject.node, |known| known.steps = failed.steps());
         }
-        Turn::Waits(Reason::Upgrading(reason))
+        Turn::Waits(reason)
     }
 }

@@ -14,6 +14,11 @@ pub(super) const REPEAT_SECONDS: u64 = 10;
 impl Deciding<'_> {
     /// Issues a patch, unless one for the same state of the node is under way.
     pub(in crate::rollout::decide) fn issue(&mut self, mut patch: NodePatch, starts: bool) -> bool {
+        if let Some(node) = self.observed.nodes.get(&patch.node)
+            && (self.takes_no_patch(node) || self.tried_again(node).is_some())
+        {
+            return false;
+        }
         if let Some(patched) = self.memory.patched.get(&patch.node)
             && patched.version == patch.version
             && !self.passed(patched.at, REPEAT_SECONDS)
@@ -35,7 +40,7 @@ impl Deciding<'_> {
     }
 
     /// Whether a patch of the node is under way: what it will change has not been seen.
-    pub(super) fn is_patched(&mut self, node: &Node) -> bool {
+    pub(in crate::rollout::decide) fn is_patched(&mut self, node: &Node) -> bool {
         match self.memory.patched.get(&node.name).map(|patched| patched.at) {
             Some(at) => !self.passed(at, REPEAT_SECONDS),
             None => false,

@@ -90,7 +90,7 @@ impl Deciding<'_> {
     /// Whether the run has waited for the node so far.
     pub(in crate::rollout::decide) fn is_under_way(&self, node: &Node) -> bool {
         let is_open = |record: &NodeRecord| record.uid == node.uid && record.outcome.is_none();
-        node.created <= self.memory.started_at && self.memory.nodes.get(&node.name).is_some_and(is_open)
+        self.memory.is_in_cohort(&node.uid) && self.memory.nodes.get(&node.name).is_some_and(is_open)
     }
 
     /// What forbids every start. `failed`: the nodes that were given up, of so many; `ends`: a node comes to its end in this very decision.
@@ -144,6 +144,7 @@ impl Deciding<'_> {
             restart_only,
             requested,
             daemon_set: self.settings.own_daemon_set(),
+            driver_pod: subject.pod.as_ref().map(|driver| driver.pod.uid.clone()),
             attempts: before
                 .map(|record| record.attempts.iter().map(|(cause, count)| (*cause, if anew { 0 } else { *count })).collect())
                 .unwrap_or_default(),

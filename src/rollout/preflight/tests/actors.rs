@@ -169,3 +169,32 @@ fn the_network_operators_auto_upgrade_is_its_own() {
     }));
     assert_eq!(scene.texts(), ["actors: autoUpgrade is on in the NicClusterPolicy, and the hook drives: two would upgrade the same nodes"]);
 }
+
+/// Without the hook the operator would start three nodes at once.
+#[test]
+fn steer_with_parallel_nvidia_driver_may_not_begin() {
+    let of = |name: &str, parallel: u32, unavailable: &str| NvidiaDriver {
+        name: name.into(),
+        upgrade_policy: UpgradePolicy {
+            auto_upgrade: true,
+            max_parallel: Some(parallel),
+            max_unavailable: Some(unavailable.into()),
+            ..UpgradePolicy::default()
+        },
+        ..NvidiaDriver::default()
+    };
+    let with = |drivers: Vec<NvidiaDriver>| {
+        found(Mode::Steer, |scene| {
+            scene.cluster_policy().uses_nvidia_drivers = true;
+            scene.observed.nvidia_drivers = Api::Served(drivers);
+        })
+    };
+    let texts = with(vec![of("default", 3, "25%"), of("blue", 1, "100%"), of("green", 1, "25%")]);
+    let fields =
+        ["spec.upgradePolicy.maxParallelUpgrades of NVIDIADriver `default`", "spec.upgradePolicy.maxUnavailable of NVIDIADriver `blue`"];
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    for (text, field) in texts.iter().zip(fields) {
+        assert!(text.starts_with(&format!("actors: {field}")), "{text}");
+    }
+    assert_eq!(with(vec![of("default", 1, "25%"), of("blue", 1, "10%")]), Vec::<String>::new());
+}

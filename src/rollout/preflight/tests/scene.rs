@@ -56,7 +56,7 @@ impl Scene {
         scene.observed.cluster_policy = Api::Served(Some(ClusterPolicy {
             uid: "policy".into(),
             driver_enabled: true,
-            upgrade_policy: UpgradePolicy { auto_upgrade: true, ..UpgradePolicy::default() },
+            upgrade_policy: UpgradePolicy { auto_upgrade: true, max_unavailable: Some("25%".into()), ..UpgradePolicy::default() },
             ..ClusterPolicy::default()
         }));
         scene.observed.nvidia_drivers = Api::Served(Vec::new());

@@ -2,6 +2,9 @@
 //!
 //! Pods of the operands and of the DRA driver carry the annotation `hold` until this lets them go; kwok does the rest.
 
+mod devices;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +20,10 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::dra;
 use super::network_operator::NETWORK_DRIVER;
-use super::operator::driver_version;
+use super::operator::{Operand, PLUGIN_VALIDATION, VALIDATES_TOOLKIT, driver_version};
 use super::script::{Fault, Script};
+
+pub(crate) use devices::{GPU, offered};
 
 const HOLD: &str = "stand-in.gpu-rollout.dev/hold";
 const READY_AFTER: &str = "stand-in.gpu-rollout.dev/ready-after";
@@ -27,12 +32,12 @@ const NEVER_READY: &str = "stand-in.gpu-rollout.dev/never-ready";
 const ASKED: &str = "stand-in.gpu-rollout.dev/asked";
 /// On a node: its network driver pod waits until it may load the driver (network-operator's init container).
 pub(crate) const SAFE_LOAD: &str = "nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load";
-const DRIVER: &str = "nvidia-driver-daemonset";
-const TOOLKIT: &str = "nvidia-container-toolkit-daemonset";
-const VALIDATOR: &str = "nvidia-operator-validator";
+/// On a validator pod: it has found the container toolkit at work, and what waits for that starts (the file `toolkit-ready`).
+const TOOLKIT_VALIDATED: &str = "stand-in.gpu-rollout.dev/toolkit-validated";
+/// The value of the annotation `hold` of the operator's own pods.
+const OPERATOR: &str = "gpu-operator";
 /// Written by the driver manager into the labels that let operands run on a node.
 const PAUSED: &str = "paused-for-driver-upgrade";
-const PAUSED_LABELS: [&str; 2] = ["nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.operator-validator"];
 /// How often a pod in a crash loop is restarted: some seconds to minutes for a real kubelet.
 const CRASH_PERIOD: Duration = Duration::from_millis(500);
 /// After so many restarts a container is waited for by its kubelet longer than any scenario lasts.
@@ -48,9 +53,10 @@ pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut Jo
         nodes: Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks),
     };
     tasks.spawn_local(async move {
+        let mut offers = devices::Offers::default();
         loop {
             tokio::time::timeout(CRASH_PERIOD, changed.notified()).await.ok();
-            if let Err(error) = kubelets.look().await {
+            if let Err(error) = kubelets.look(&mut offers).await {
                 eprintln!("stand-in kubelets: {error:#}");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
@@ -65,47 +71,115 @@ struct Kubelets {
     nodes: Cache<Node>,
 }
 
+/// A node and the pods on it.
+#[derive(Default)]
+struct Host<'a> {
+    live: Option<&'a Node>,
+    pods: Vec<&'a Pod>,
+}
+
+impl Host<'_> {
+    /// The operand's pods that are not about to go.
+    fn of(&self, operand: Operand) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().copied().filter(move |pod| app(pod) == operand.name() && pod.metadata.deletion_timestamp.is_none())
+    }
+
+    /// The version of the driver that works here.
+    fn driver(&self) -> Option<&str> {
+        let driver = self.pods.iter().find(|pod| app(pod) == Operand::Driver.name() && is_ready(pod))?;
+        Some(driver_version(driver.spec.as_ref()?.containers.first()?.image.as_deref()?))
+    }
+
+    /// Whether a validator has found the container toolkit at work, and has not been sent away since.
+    fn toolkit_is_validated(&self) -> bool {
+        self.of(Operand::Validator).any(|pod| pod.annotations().contains_key(TOOLKIT_VALIDATED))
+    }
+}
+
 impl Kubelets {
-    async fn look(&self) -> Result<()> {
+    async fn look(&self, offers: &mut devices::Offers) -> Result<()> {
         let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let pods = self.pods.all();
+        let (pods, nodes) = (self.pods.all(), self.nodes.all());
+        let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
+        for node in &nodes {
+            hosts.entry(node.name_any()).or_default().live = Some(node);
+        }
         for pod in &pods {
-            let Some(node) = node_of(pod) else { continue };
-            if pod.metadata.deletion_timestamp.is_some() {
-                continue;
+            if let Some(node) = node_of(pod) {
+                hosts.entry(node.to_owned()).or_default().pods.push(pod);
             }
-            match pod.annotations().get(HOLD).map(String::as_str) {
-                Some(DRIVER) => self.start_driver(pod, node, &pods, &script).await?,
-                Some(NETWORK_DRIVER) => self.start_network_driver(pod, node, &script).await?,
-                Some(TOOLKIT) if loaded_driver(&pods, node).is_some() => self.release(pod, json!({})).await?,
-                Some(VALIDATOR) if loaded_driver(&pods, node).is_some() && toolkit_is_ready(&pods, node) => {
-                    self.release(pod, json!({READY_AFTER: "1200ms"})).await?;
-                }
-                Some(dra::PLUGIN) => {
-                    if let Some(version) = loaded_driver(&pods, node) {
-                        self.release(pod, json!({dra::SERVES: version})).await?;
-                    }
-                }
-                None if app(pod) == DRIVER => {
-                    self.label_operands(node, PAUSED, "true").await?;
-                    self.crash(pod, script.faults.get(node)).await?;
-                }
-                None if pod.labels().contains_key(NETWORK_DRIVER) => self.crash(pod, script.network_faults.get(node)).await?,
-                _ => {}
+        }
+        for (node, host) in &hosts {
+            for pod in host.pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+                self.look_at(pod, node, host, &script).await?;
             }
+            offers.update(&self.client, node, host, &script).await?;
         }
         Ok(())
     }
 
-    /// The driver manager first sends the other operands away, then the driver is installed.
-    async fn start_driver(&self, pod: &Pod, node: &str, pods: &[Arc<Pod>], script: &Script) -> Result<()> {
-        let others = |pod: &Arc<Pod>| node_of(pod) == Some(node) && matches!(app(pod), TOOLKIT | VALIDATOR);
-        if script.driver_manager && pods.iter().any(others) {
-            return self.label_operands(node, "true", PAUSED).await;
+    async fn look_at(&self, pod: &Pod, node: &str, host: &Host<'_>, script: &Script) -> Result<()> {
+        let hold = pod.annotations().get(HOLD).map(String::as_str);
+        match hold {
+            Some(NETWORK_DRIVER) => self.start_network_driver(pod, node, script).await,
+            Some(OPERATOR) => {
+                let time = script.time(script.operator, &format!("operator {}", pod.name_any()));
+                self.release(pod, json!({READY_AFTER: format!("{}ms", time.as_millis())})).await
+            }
+            Some(dra::PLUGIN) => match host.driver() {
+                Some(version) => self.release(pod, json!({dra::SERVES: version})).await,
+                None => Ok(()),
+            },
+            Some(hold) => match Operand::named(hold) {
+                Some(operand) => self.start_operand(operand, pod, node, host, script).await,
+                None => Ok(()),
+            },
+            None if pod.labels().contains_key(NETWORK_DRIVER) => self.crash(pod, script.network_faults.get(node)).await,
+            None => {
+                let Some(operand) = Operand::named(app(pod)) else { return Ok(()) };
+                if operand == Operand::Driver {
+                    self.label_operands(node, host, PAUSED, "true").await?;
+                }
+                self.crash(pod, fault(operand, node, script)).await
+            }
         }
-        let time = script.time(script.driver, &format!("driver {node}"));
-        let mut annotations = json!({READY_AFTER: format!("{}ms", time.as_millis())});
-        if script.faults.contains_key(node) {
+    }
+
+    /// What its init containers wait for, in the order in which the operands wait for each other: driver, toolkit, the validator's look at
+    /// the toolkit, device plugin, the validator's look at the GPUs.
+    async fn start_operand(&self, operand: Operand, pod: &Pod, node: &str, host: &Host<'_>, script: &Script) -> Result<()> {
+        let mut annotations = json!({});
+        match operand {
+            Operand::Driver => {
+                let others = |pod: &&Pod| Operand::named(app(pod)).is_some_and(|operand| operand != Operand::Driver);
+                if script.driver_manager && host.pods.iter().any(others) {
+                    // The driver manager first sends the other operands away, then the driver is installed.
+                    return self.label_operands(node, host, "true", PAUSED).await;
+                }
+                let time = script.time(script.driver, &format!("driver {node}"));
+                annotations[READY_AFTER] = format!("{}ms", time.as_millis()).into();
+            }
+            Operand::Toolkit if host.driver().is_none() => return Ok(()),
+            Operand::Validator if !pod.annotations().contains_key(TOOLKIT_VALIDATED) => {
+                let toolkit = !pod.annotations().contains_key(VALIDATES_TOOLKIT) || host.of(Operand::Toolkit).any(is_ready);
+                if host.driver().is_none() || !toolkit {
+                    return Ok(());
+                }
+                let validated = json!({"metadata": {"annotations": {TOOLKIT_VALIDATED: "true"}}});
+                return self.patch(pod, &validated, false).await;
+            }
+            Operand::Validator => {
+                let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+                let waits_for_plugin = init.into_iter().any(|container| container.name == PLUGIN_VALIDATION);
+                if waits_for_plugin && host.live.is_none_or(|live| offered(live).unwrap_or(0) == 0) {
+                    return Ok(());
+                }
+                annotations[READY_AFTER] = "1s".into();
+            }
+            Operand::DevicePlugin | Operand::DcgmExporter | Operand::FeatureDiscovery if !host.toolkit_is_validated() => return Ok(()),
+            Operand::Toolkit | Operand::DevicePlugin | Operand::DcgmExporter | Operand::FeatureDiscovery => {}
+        }
+        if fault(operand, node, script).is_some() {
             annotations[NEVER_READY] = "true".into();
         }
         self.release(pod, annotations).await
@@ -136,11 +210,11 @@ impl Kubelets {
     }
 
     /// Changes the labels that let operands run on a node; other values than `from` are somebody's wish and stay.
-    async fn label_operands(&self, node: &str, from: &str, to: &str) -> Result<()> {
-        let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node) else { return Ok(()) };
+    async fn label_operands(&self, node: &str, host: &Host<'_>, from: &str, to: &str) -> Result<()> {
+        let Some(live) = host.live else { return Ok(()) };
+        let others = Operand::ALL.into_iter().filter(|operand| *operand != Operand::Driver).map(Operand::deploy_label);
         let differs = |label: &&str| live.labels().get(*label).is_some_and(|live| live == from);
-        let labels: Map<String, Value> =
-            PAUSED_LABELS.into_iter().filter(differs).map(|label| (label.to_owned(), Value::from(to))).collect();
+        let labels: Map<String, Value> = others.filter(differs).map(|label| (label.to_owned(), Value::from(to))).collect();
         if !labels.is_empty() {
             let patch = json!({"metadata": {"labels": labels}});
             Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -154,7 +228,7 @@ impl Kubelets {
         self.patch(pod, &json!({"metadata": {"annotations": annotations}}), false).await
     }
 
-    /// Restarts the driver container of a node that is to crash.
+    /// Restarts a container that is to crash.
     async fn crash(&self, pod: &Pod, fault: Option<&Fault>) -> Result<()> {
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         let Some(container) = statuses.first() else { return Ok(()) };
@@ -187,14 +261,12 @@ impl Kubelets {
     }
 }
 
-/// The version of the driver that works on a node.
-fn loaded_driver<'a>(pods: &'a [Arc<Pod>], node: &str) -> Option<&'a str> {
-    let driver = pods.iter().find(|pod| node_of(pod) == Some(node) && app(pod) == DRIVER && is_ready(pod))?;
-    Some(driver_version(driver.spec.as_ref()?.containers.first()?.image.as_deref()?))
-}
-
-fn toolkit_is_ready(pods: &[Arc<Pod>], node: &str) -> bool {
-    pods.iter().filter(|pod| node_of(pod) == Some(node) && app(pod) == TOOLKIT).all(|pod| is_ready(pod))
+/// What goes wrong with an operand on a node.
+fn fault<'a>(operand: Operand, node: &str, script: &'a Script) -> Option<&'a Fault> {
+    if operand == Operand::Driver {
+        return script.faults.get(node);
+    }
+    script.operand_faults.get(&(node.to_owned(), operand.name().to_owned()))
 }
 
 fn app(pod: &Pod) -> &str {

@@ -1,6 +1,7 @@
-//! What gpu-operator does to the objects of a cluster, while its Deployment has a pod that is ready.
+//! What gpu-operator does to the objects of a cluster, while one of its instances leads.
 
 mod labels;
+mod leadership;
 mod observed;
 mod operands;
 mod status;
@@ -14,11 +15,11 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use self::leadership::Leader;
 use self::observed::{Caches, Observed};
-use self::operands::Operand;
 use super::script::Script;
 
 /// Where the operator and its operands run.
@@ -26,7 +27,9 @@ pub(crate) const OPERATOR_NAMESPACE: &str = "gpu-operator";
 /// The operator looks again so soon although nothing seems to have changed: its own delays pass.
 const PERIOD: Duration = Duration::from_millis(100);
 
-pub(crate) use operands::driver_version;
+pub(crate) use leadership::LEASE;
+pub(crate) use operands::{Operand, driver_version};
+pub(super) use operands::{PLUGIN_VALIDATION, VALIDATES_TOOLKIT};
 
 /// The kind ClusterPolicy.
 pub(crate) fn cluster_policy_kind() -> ApiResource {
@@ -37,42 +40,62 @@ pub(crate) fn cluster_policy_kind() -> ApiResource {
 pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
     let changed = Arc::new(Notify::new());
     let caches = Caches::start(client, &changed, tasks);
-    let operator = Operator {
-        client: client.clone(),
-        script: Arc::clone(script),
-        spec: None,
-        ready_since: None,
-        upgrade: upgrade::Controller::default(),
-    };
-    tasks.spawn_local(operator.run(caches, changed));
+    let leader = leadership::start(client, script, tasks);
+    tasks.spawn_local(run(client.clone(), Arc::clone(script), caches, leader, changed));
 }
 
+/// One instance after the other does the work, each from its own beginning.
+async fn run(client: Client, script: Arc<Mutex<Script>>, caches: Caches, leader: watch::Receiver<Option<Leader>>, changed: Arc<Notify>) {
+    let mut operator: Option<Operator> = None;
+    loop {
+        // Woken by a change or after the period: either way it looks.
+        tokio::time::timeout(PERIOD, changed.notified()).await.ok();
+        let leader = leader.borrow().clone();
+        let Some(leader) = leader else {
+            operator = None;
+            continue;
+        };
+        let script = script.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = operator.take().filter(|known| known.identity == leader.identity);
+        let operator = operator.insert(known.unwrap_or_else(|| Operator::new(&client, &leader)));
+        if leader.is_outdated && !script.two_writers {
+            continue;
+        }
+        if let Some(observed) = caches.observe(&leader.version, script.extras)
+            && let Err(error) = operator.reconcile(&caches, &observed, &script).await
+        {
+            eprintln!("stand-in operator: {error:#}");
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+}
+
+/// What an instance of the operator remembers.
 struct Operator {
     client: Client,
-    script: Arc<Mutex<Script>>,
+    identity: String,
     /// The generation of the ClusterPolicy that was seen last, and when it was seen first.
     spec: Option<(String, Instant)>,
+    /// Whether it has brought the operands to what it wants once. Its upgrade controller begins after that (measured: 0.9 s after the lead).
+    has_rendered: bool,
     /// Since when everything has been ready.
     ready_since: Option<Instant>,
     upgrade: upgrade::Controller,
 }
 
 impl Operator {
-    async fn run(mut self, caches: Caches, changed: Arc<Notify>) {
-        loop {
-            // Woken by a change or after the period: either way it looks.
-            tokio::time::timeout(PERIOD, changed.notified()).await.ok();
-            if let Some(observed) = caches.observe()
-                && let Err(error) = self.reconcile(&caches, &observed).await
-            {
-                eprintln!("stand-in operator: {error:#}");
-                tokio::time::sleep(PERIOD).await;
-            }
+    fn new(client: &Client, leader: &Leader) -> Self {
+        Self {
+            client: client.clone(),
+            identity: leader.identity.clone(),
+            spec: None,
+            has_rendered: false,
+            ready_since: None,
+            upgrade: upgrade::Controller::default(),
         }
     }
 
-    async fn reconcile(&mut self, caches: &Caches, observed: &Observed) -> Result<()> {
-        let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    async fn reconcile(&mut self, caches: &Caches, observed: &Observed, script: &Script) -> Result<()> {
         let generation = format!("{}/{}", observed.policy.uid().unwrap_or_default(), observed.policy.metadata.generation.unwrap_or(0));
         if self.spec.as_ref().is_none_or(|(seen, _)| *seen != generation) {
             self.spec = Some((generation.clone(), Instant::now()));
@@ -80,16 +103,23 @@ impl Operator {
         }
         let age = self.spec.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed());
         labels::label_nodes(&self.client, observed).await?;
+        let mut written = Vec::new();
         if age >= script.time(script.template_after, &format!("template {generation}")) {
-            self.apply_operands(observed).await?;
+            written = self.apply_operands(observed).await?;
+            self.has_rendered = true;
         }
         if age >= script.time(script.stale_ready, &format!("stale {generation}")) {
-            self.report(observed, &script, &generation).await?;
+            self.report(observed, script, &generation, &written).await?;
         }
-        self.upgrade.reconcile(&self.client, caches, observed, &script).await
+        if self.has_rendered { self.upgrade.reconcile(&self.client, caches, observed, script).await } else { Ok(()) }
     }
 
-    async fn apply_operands(&self, observed: &Observed) -> Result<()> {
+    /// The operands whose DaemonSets were written. Without GPU nodes none is.
+    async fn apply_operands(&self, observed: &Observed) -> Result<Vec<Operand>> {
+        let mut written = Vec::new();
+        if observed.gpu_nodes.is_empty() {
+            return Ok(written);
+        }
         let api = Api::<DaemonSet>::namespaced(self.client.clone(), OPERATOR_NAMESPACE);
         for operand in Operand::ALL {
             let wanted = operands::daemon_set(operand, observed);
@@ -100,18 +130,19 @@ impl Operator {
                     if live.and_then(hash) != Some(operands::hash(&wanted)) {
                         let wanted = operands::with_hash(wanted);
                         api.patch(operand.name(), &PatchParams::apply("gpu-operator").force(), &Patch::Apply(wanted)).await?;
+                        written.push(operand);
                     }
                 }
                 (None, Some(_)) => drop(api.delete(operand.name(), &kube::api::DeleteParams::default()).await?),
                 (None, None) => {}
             }
         }
-        Ok(())
+        Ok(written)
     }
 
     /// Writes the ClusterPolicy's status: `state` first, the conditions after it, as the real one does.
-    async fn report(&mut self, observed: &Observed, script: &Script, generation: &str) -> Result<()> {
-        let mut verdict = status::verdict(observed);
+    async fn report(&mut self, observed: &Observed, script: &Script, generation: &str, written: &[Operand]) -> Result<()> {
+        let mut verdict = status::verdict(observed, written);
         if verdict.is_ready() {
             let since = *self.ready_since.get_or_insert_with(Instant::now);
             if since.elapsed() < script.time(script.ready_after, &format!("ready {generation}")) {

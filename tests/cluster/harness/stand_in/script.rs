@@ -8,9 +8,9 @@ use super::random::{between, number};
 /// What goes wrong on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Its driver container runs and never becomes ready.
+    /// Its container runs and never becomes ready.
     NeverReady,
-    /// Its driver container ends again and again.
+    /// Its container ends again and again.
     CrashLoop,
 }
 
@@ -31,6 +31,20 @@ pub(crate) struct Script {
     pub(crate) driver: (u64, u64),
     /// Whether driver pods begin with the driver manager, which sends the other operands of the node away.
     pub(crate) driver_manager: bool,
+    /// How long the operator's Lease lasts, in whole seconds: 15 s for the real one. When the instance that leads has ended, nobody leads for
+    /// so long.
+    pub(crate) lease: Duration,
+    /// Milliseconds that a container of the operator takes from its start until it is ready. It wants to lead from its start.
+    pub(crate) operator: (u64, u64),
+    /// Whether an operator that is being replaced goes on with its work, as the real one does: it makes operands of a new version's
+    /// ClusterPolicy with its own assets. Without, an upgrade makes one revision and not two.
+    pub(crate) two_writers: bool,
+    /// Whether GPU feature discovery and DCGM exporter are played: two pods for each node that no hook waits for.
+    pub(crate) extras: bool,
+    /// The GPUs of a node, where they are not eight.
+    pub(crate) gpus: HashMap<String, u32>,
+    /// What goes wrong with an operand (the name of its DaemonSet) on a node, other than the driver.
+    pub(crate) operand_faults: HashMap<(String, String), Fault>,
     /// Nodes on which something goes wrong with the GPU driver.
     pub(crate) faults: HashMap<String, Fault>,
     /// The same with the network driver.
@@ -50,6 +64,12 @@ impl Script {
             tick: Duration::from_secs(3),
             driver: (1_500, 4_500),
             driver_manager: true,
+            lease: Duration::from_secs(3),
+            operator: (100, 300),
+            two_writers: false,
+            extras: true,
+            gpus: HashMap::new(),
+            operand_faults: HashMap::new(),
             faults: HashMap::new(),
             network_faults: HashMap::new(),
             safe_load: HashSet::new(),

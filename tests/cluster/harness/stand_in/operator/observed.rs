@@ -32,6 +32,8 @@ pub(super) struct Observed {
     pub(super) policy: Arc<DynamicObject>,
     /// The operator's own version, such as `v26.3.1`.
     pub(super) version: String,
+    /// Whether the operands are played that no hook waits for.
+    pub(super) extras: bool,
     /// Nodes with NVIDIA GPUs, by name.
     pub(super) gpu_nodes: Vec<Arc<Node>>,
     /// All nodes, by name.
@@ -57,16 +59,11 @@ impl Caches {
         }
     }
 
-    /// `None`: there is no ClusterPolicy, or no operator pod that is ready.
-    pub(super) fn observe(&self) -> Option<Observed> {
+    /// What the operator of a version sees; `None`: there is no ClusterPolicy.
+    pub(super) fn observe(&self, version: &str, extras: bool) -> Option<Observed> {
         let policy =
             self.policies.all().into_iter().min_by_key(|policy| (policy.metadata.creation_timestamp.clone(), policy.name_any()))?;
         let pods = self.pods.all();
-        let of_operator = |pod: &&Arc<Pod>| pod.labels().get("app").is_some_and(|app| app == "gpu-operator");
-        // While a new version of the operator is rolled out, the old one goes on until the new pod is ready.
-        let operator =
-            pods.iter().filter(of_operator).filter(|pod| is_ready(pod)).max_by_key(|pod| pod.metadata.creation_timestamp.clone())?;
-        let version = operator.spec.as_ref()?.containers.first()?.image.as_ref()?.rsplit(':').next()?.to_owned();
         let mut nodes = self.nodes.all();
         nodes.sort_by_key(|node| node.name_any());
         let nfd_labels = nodes.iter().any(|node| node.labels().keys().any(|label| label.starts_with(NFD_PREFIX)));
@@ -74,7 +71,8 @@ impl Caches {
         gpu_nodes.retain(|node| node.labels().get(NFD_GPU_LABEL).is_some_and(|value| value == "true"));
         Some(Observed {
             policy,
-            version,
+            version: version.to_owned(),
+            extras,
             gpu_nodes,
             nodes,
             nfd_labels,
@@ -82,6 +80,11 @@ impl Caches {
             daemon_sets: self.daemon_sets.all(),
             revisions: self.revisions.all(),
         })
+    }
+
+    /// A node as it was seen last.
+    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.all().into_iter().find(|node| node.name_any() == name)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The operands that matter to a driver upgrade, as DaemonSets made from the ClusterPolicy.
+//! The operands, as DaemonSets made from the ClusterPolicy with the assets of the operator's version.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -8,26 +8,55 @@ use crate::harness::kwok::KWOK_TAINT;
 
 /// Where the operator keeps the hash of what it applied.
 pub(super) const HASH_ANNOTATION: &str = "nvidia.com/last-applied-hash";
+/// Annotation of validator pods: the container toolkit is enabled, so they validate it.
+pub(crate) const VALIDATES_TOOLKIT: &str = "stand-in.gpu-rollout.dev/validates-toolkit";
+/// The validator's init container that waits for the device plugin's GPUs.
+pub(crate) const PLUGIN_VALIDATION: &str = "plugin-validation";
 /// The operating system's part of driver image tags, from the labels of the nodes.
 const SYSTEM: &str = "ubuntu24.04";
 
 /// A DaemonSet of the operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operand {
     Driver,
     Toolkit,
     Validator,
+    DevicePlugin,
+    DcgmExporter,
+    FeatureDiscovery,
 }
 
 impl Operand {
-    pub(super) const ALL: [Self; 3] = [Self::Driver, Self::Toolkit, Self::Validator];
+    /// In the order of the operator's states.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Driver, Self::Toolkit, Self::Validator, Self::DevicePlugin, Self::DcgmExporter, Self::FeatureDiscovery];
 
     /// The DaemonSet's name, which is its `app` label too.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Driver => "nvidia-driver-daemonset",
             Self::Toolkit => "nvidia-container-toolkit-daemonset",
             Self::Validator => "nvidia-operator-validator",
+            Self::DevicePlugin => "nvidia-device-plugin-daemonset",
+            Self::DcgmExporter => "nvidia-dcgm-exporter",
+            Self::FeatureDiscovery => "gpu-feature-discovery",
+        }
+    }
+
+    /// The operand of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operand| operand.name() == name)
+    }
+
+    /// The node label that lets it run there.
+    pub(crate) fn deploy_label(self) -> &'static str {
+        match self {
+            Self::Driver => "nvidia.com/gpu.deploy.driver",
+            Self::Toolkit => "nvidia.com/gpu.deploy.container-toolkit",
+            Self::Validator => "nvidia.com/gpu.deploy.operator-validator",
+            Self::DevicePlugin => "nvidia.com/gpu.deploy.device-plugin",
+            Self::DcgmExporter => "nvidia.com/gpu.deploy.dcgm-exporter",
+            Self::FeatureDiscovery => "nvidia.com/gpu.deploy.gpu-feature-discovery",
         }
     }
 
@@ -37,15 +66,54 @@ impl Operand {
             Self::Driver => "state-driver",
             Self::Toolkit => "state-container-toolkit",
             Self::Validator => "state-operator-validation",
+            Self::DevicePlugin => "state-device-plugin",
+            Self::DcgmExporter => "state-dcgm-exporter",
+            Self::FeatureDiscovery => "gpu-feature-discovery",
         }
     }
 
-    fn deploy_label(self) -> &'static str {
+    /// Its section of the ClusterPolicy's spec.
+    fn section(self) -> &'static str {
         match self {
-            Self::Driver => "nvidia.com/gpu.deploy.driver",
-            Self::Toolkit => "nvidia.com/gpu.deploy.container-toolkit",
-            Self::Validator => "nvidia.com/gpu.deploy.operator-validator",
+            Self::Driver => "/driver",
+            Self::Toolkit => "/toolkit",
+            Self::Validator => "/validator",
+            Self::DevicePlugin => "/devicePlugin",
+            Self::DcgmExporter => "/dcgmExporter",
+            Self::FeatureDiscovery => "/gfd",
         }
+    }
+
+    /// Its container.
+    fn container(self) -> &'static str {
+        match self {
+            Self::Driver => "nvidia-driver-ctr",
+            Self::Toolkit => "nvidia-container-toolkit-ctr",
+            Self::Validator => "nvidia-operator-validator",
+            Self::DevicePlugin => "nvidia-device-plugin",
+            Self::DcgmExporter => "nvidia-dcgm-exporter",
+            Self::FeatureDiscovery => "gpu-feature-discovery",
+        }
+    }
+
+    /// The value of `app.kubernetes.io/part-of`, which is in the selector too.
+    fn part_of(self) -> Option<&'static str> {
+        match self {
+            Self::Validator => Some("gpu-operator"),
+            Self::FeatureDiscovery => Some("nvidia-gpu"),
+            Self::Driver | Self::Toolkit | Self::DevicePlugin | Self::DcgmExporter => None,
+        }
+    }
+
+    /// No hook waits for it: scenarios with many nodes leave it out.
+    pub(super) fn is_extra(self) -> bool {
+        matches!(self, Self::DcgmExporter | Self::FeatureDiscovery)
+    }
+
+    /// Whether the ClusterPolicy asks for it; what it does not say is `true`.
+    pub(super) fn is_enabled(self, observed: &Observed) -> bool {
+        let enabled = self == Self::Validator || observed.spec(&format!("{}/enabled", self.section())) != false;
+        enabled && (observed.extras || !self.is_extra())
     }
 }
 
@@ -55,39 +123,32 @@ pub(crate) fn driver_version(image: &str) -> &str {
     tag.split('-').next().unwrap_or_default()
 }
 
-/// The DaemonSet of an operand; `None`: the ClusterPolicy does not ask for it, or no node has a GPU.
+/// The DaemonSet of an operand; `None`: the ClusterPolicy does not ask for it.
 pub(super) fn daemon_set(operand: Operand, observed: &Observed) -> Option<Value> {
-    let enabled = match operand {
-        Operand::Driver => observed.spec("/driver/enabled") == true,
-        Operand::Toolkit => observed.spec("/toolkit/enabled") == true,
-        Operand::Validator => true,
-    };
-    if !enabled || observed.gpu_nodes.is_empty() {
+    if !operand.is_enabled(observed) {
         return None;
     }
     let mut labels = json!({"app": operand.name()});
-    let mut selector = labels.clone();
-    match operand {
-        Operand::Driver => {
-            labels["app.kubernetes.io/component"] = "nvidia-driver".into();
-            labels["nvidia.com/precompiled"] = "false".into();
-        }
-        Operand::Toolkit => {}
-        Operand::Validator => {
-            labels["app.kubernetes.io/part-of"] = "gpu-operator".into();
-            selector["app.kubernetes.io/part-of"] = "gpu-operator".into();
-        }
+    if let Some(part_of) = operand.part_of() {
+        labels["app.kubernetes.io/part-of"] = part_of.into();
+    }
+    let selector = labels.clone();
+    if operand == Operand::Driver {
+        labels["app.kubernetes.io/component"] = "nvidia-driver".into();
+        labels["nvidia.com/precompiled"] = "false".into();
     }
     for (key, value) in observed.spec("/daemonsets/labels").as_object().into_iter().flatten() {
-        labels[key] = value.clone();
+        if !matches!(key.as_str(), "app" | "app.kubernetes.io/part-of") {
+            labels[key] = value.clone();
+        }
     }
-    let update_strategy = match operand {
-        Operand::Driver => json!({"type": "OnDelete"}),
-        Operand::Toolkit | Operand::Validator => json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}),
-    };
+    let mut annotations = json!({"stand-in.gpu-rollout.dev/hold": operand.name()});
+    if operand == Operand::Validator && Operand::Toolkit.is_enabled(observed) {
+        annotations[VALIDATES_TOOLKIT] = "true".into();
+    }
     let mut tolerations = observed.spec("/daemonsets/tolerations").as_array().cloned().unwrap_or_default();
     tolerations.push(json!({"key": KWOK_TAINT, "operator": "Exists", "effect": "NoSchedule"}));
-    let mut pod = containers(operand, observed);
+    let mut pod = pod(operand, observed);
     pod["nodeSelector"] = json!({operand.deploy_label(): "true"});
     pod["tolerations"] = tolerations.into();
     pod["priorityClassName"] = "system-node-critical".into();
@@ -97,43 +158,69 @@ pub(super) fn daemon_set(operand: Operand, observed: &Observed) -> Option<Value>
             "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "controller": true, "blockOwnerDeletion": true,
             "name": observed.policy.metadata.name, "uid": observed.policy.metadata.uid,
         }]},
-        "spec": {"selector": {"matchLabels": selector}, "updateStrategy": update_strategy, "template": {
-            "metadata": {"labels": labels, "annotations": {"stand-in.gpu-rollout.dev/hold": operand.name()}},
+        "spec": {"selector": {"matchLabels": selector}, "updateStrategy": update_strategy(operand, observed), "template": {
+            "metadata": {"labels": labels, "annotations": annotations},
             "spec": pod,
         }},
     }))
 }
 
-fn containers(operand: Operand, observed: &Observed) -> Value {
+/// The driver is never replaced by its DaemonSet.
+fn update_strategy(operand: Operand, observed: &Observed) -> Value {
+    if operand == Operand::Driver || observed.text("/daemonsets/updateStrategy") == "OnDelete" {
+        return json!({"type": "OnDelete"});
+    }
+    let asked = observed.spec("/daemonsets/rollingUpdate/maxUnavailable");
+    let number = asked.as_str().and_then(|text| text.parse::<u64>().ok()).map(Value::from);
+    let max_unavailable = number.unwrap_or_else(|| if asked.is_null() { 1.into() } else { asked.clone() });
+    json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable, "maxSurge": 0}})
+}
+
+fn pod(operand: Operand, observed: &Observed) -> Value {
     let image = |section: &str, suffix: &str| {
         let field = |name: &str| observed.text(&format!("{section}/{name}"));
         format!("{}/{}:{}{suffix}", field("repository"), field("image"), field("version"))
     };
-    match operand {
-        Operand::Driver => {
-            let driver = image("/driver", &format!("-{SYSTEM}"));
-            let manager = image("/driver/manager", "");
-            let mut environment = Vec::new();
-            if observed.is_at_least(26, 3) {
-                environment.push(json!({"name": "DRIVER_CONFIG_DIGEST", "value": digest(&json!([driver, manager]))}));
-            }
-            let asked = observed.spec("/driver/manager/env");
-            let manager_environment: Vec<Value> =
-                asked.as_array().into_iter().flatten().cloned().chain(environment.iter().cloned()).collect();
-            json!({
-                "initContainers": [{"name": "k8s-driver-manager", "image": manager, "env": manager_environment}],
-                "containers": [{"name": "nvidia-driver-ctr", "image": driver, "env": environment}],
-            })
-        }
-        Operand::Toolkit => json!({
-            "initContainers": [{"name": "driver-validation", "image": image("/validator", "")}],
-            "containers": [{"name": "nvidia-container-toolkit-ctr", "image": image("/toolkit", "")}],
-        }),
-        Operand::Validator => json!({
-            "initContainers": [{"name": "driver-validation", "image": image("/validator", "")}],
-            "containers": [{"name": "nvidia-operator-validator", "image": image("/validator", "")}],
-        }),
+    if operand == Operand::Driver {
+        return driver_pod(&image("/driver", &format!("-{SYSTEM}")), &image("/driver/manager", ""), observed);
     }
+    let mut validations = match operand {
+        Operand::Driver => vec![],
+        Operand::Toolkit => vec!["driver-validation"],
+        Operand::Validator => vec!["driver-validation", "toolkit-validation", "cuda-validation"],
+        Operand::DevicePlugin | Operand::DcgmExporter | Operand::FeatureDiscovery => vec!["toolkit-validation"],
+    };
+    if operand == Operand::Validator && Operand::DevicePlugin.is_enabled(observed) {
+        validations.push(PLUGIN_VALIDATION);
+    }
+    let validator = image(Operand::Validator.section(), "");
+    let init: Vec<Value> = validations.into_iter().map(|name| json!({"name": name, "image": validator})).collect();
+    json!({"initContainers": init, "containers": [{"name": operand.container(), "image": image(operand.section(), "")}]})
+}
+
+/// Operators of different versions make different pods of the same ClusterPolicy (measured between v26.3.1 and v26.7.0: the digest, the
+/// command before the stop, two volumes).
+fn driver_pod(driver: &str, manager: &str, observed: &Observed) -> Value {
+    let mut environment = Vec::new();
+    let mut container = json!({"name": Operand::Driver.container(), "image": driver});
+    let mut volumes = json!([]);
+    if observed.is_at_least(26, 7) {
+        environment.push(json!({"name": "DRIVER_CONFIG_DIGEST", "value": digest(&json!(["v26.7", driver, manager]))}));
+        container["lifecycle"] = json!({"preStop": {"exec": {"command": [
+            "/bin/sh", "-c", "rm -f /run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status",
+        ]}}});
+        volumes = json!([{"name": "dev-log", "emptyDir": {}}, {"name": "host-sys-devices-system", "emptyDir": {}}]);
+    } else if observed.is_at_least(26, 3) {
+        environment.push(json!({"name": "DRIVER_CONFIG_DIGEST", "value": digest(&json!([driver, manager]))}));
+    }
+    container["env"] = json!(environment);
+    let asked = observed.spec("/driver/manager/env");
+    let of_manager: Vec<Value> = asked.as_array().into_iter().flatten().cloned().chain(environment).collect();
+    json!({
+        "initContainers": [{"name": "k8s-driver-manager", "image": manager, "env": of_manager}],
+        "containers": [container],
+        "volumes": volumes,
+    })
 }
 
 /// The hash under which a DaemonSet is known to be applied.

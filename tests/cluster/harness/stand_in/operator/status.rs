@@ -1,5 +1,8 @@
 //! The ClusterPolicy's status.
 
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -13,14 +16,22 @@ pub(super) struct Verdict {
     message: String,
 }
 
-/// Judges the operands as the operator does.
-pub(super) fn verdict(observed: &Observed) -> Verdict {
+/// Judges the operands as the operator's version does. `written`: those whose DaemonSets this pass has written.
+pub(super) fn verdict(observed: &Observed, written: &[Operand]) -> Verdict {
     if observed.gpu_nodes.is_empty() {
         let (reason, message) =
             if observed.nfd_labels { ("NoGPUNodes", "No GPU nodes found") } else { ("NFDLabelsMissing", "No NFD labels found") };
         return Verdict { state: "ready", reason, message: message.to_owned() };
     }
-    let waiting: Vec<&str> = Operand::ALL.into_iter().filter(|operand| !operand_is_ready(*operand, observed)).map(Operand::state).collect();
+    let waits = |operand: &Operand| {
+        let ready = if observed.is_at_least(26, 7) {
+            !written.contains(operand) && is_settled(*operand, observed)
+        } else {
+            seems_ready(*operand, observed)
+        };
+        operand.is_enabled(observed) && !ready
+    };
+    let waiting: Vec<&str> = Operand::ALL.into_iter().filter(waits).map(Operand::state).collect();
     if waiting.is_empty() {
         let message = "ClusterPolicy is ready as all resources have been successfully reconciled".to_owned();
         return Verdict { state: "ready", reason: "Reconciled", message };
@@ -29,19 +40,46 @@ pub(super) fn verdict(observed: &Observed) -> Verdict {
     Verdict { state: "notReady", reason: "OperandNotReady", message }
 }
 
-fn operand_is_ready(operand: Operand, observed: &Observed) -> bool {
-    let Some(daemon_set) = observed.daemon_set(operand) else {
-        return super::operands::daemon_set(operand, observed).is_none();
-    };
+/// Since v26.7.
+fn is_settled(operand: Operand, observed: &Observed) -> bool {
+    let Some(daemon_set) = observed.daemon_set(operand) else { return false };
     let Some(status) = &daemon_set.status else { return false };
-    if status.observed_generation != daemon_set.metadata.generation || status.number_unavailable.unwrap_or(0) > 0 {
+    if status.desired_number_scheduled == 0 {
+        return true;
+    }
+    if status.number_unavailable.unwrap_or(0) > 0 {
         return false;
     }
-    let mut pods = observed.pods_of(operand);
-    match operand {
-        Operand::Driver => pods.all(|pod| is_ready(pod) && observed.is_in_sync(operand, pod)),
-        Operand::Toolkit | Operand::Validator => status.updated_number_scheduled.unwrap_or(0) == status.desired_number_scheduled,
+    if is_on_delete(daemon_set) {
+        let mut pods = observed.pods_of(operand).peekable();
+        return pods.peek().is_some() && pods.all(|pod| is_ready(pod) && observed.is_in_sync(operand, pod));
     }
+    let desired = Some(status.desired_number_scheduled);
+    status.observed_generation == daemon_set.metadata.generation
+        && status.updated_number_scheduled == desired
+        && status.number_available == desired
+}
+
+/// Up to v26.3: what is not there or not begun is ready, an old revision counts, and of the driver only the pods are looked at that carry
+/// the labels of the newest template.
+fn seems_ready(operand: Operand, observed: &Observed) -> bool {
+    let Some(daemon_set) = observed.daemon_set(operand) else { return true };
+    let Some(status) = daemon_set.status.as_ref().filter(|status| status.desired_number_scheduled > 0) else { return true };
+    if status.number_unavailable.unwrap_or(0) > 0 {
+        return false;
+    }
+    if !is_on_delete(daemon_set) {
+        return true;
+    }
+    let template = daemon_set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref()?.labels.clone()).unwrap_or_default();
+    let is_listed = |pod: &&Pod| template.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
+    let mut pods = observed.pods_of(operand).filter(is_listed).peekable();
+    pods.peek().is_some() && pods.all(|pod| is_ready(pod) && observed.is_in_sync(operand, pod))
+}
+
+fn is_on_delete(daemon_set: &DaemonSet) -> bool {
+    let strategy = daemon_set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref()?.type_.as_deref());
+    strategy == Some("OnDelete")
 }
 
 impl Verdict {

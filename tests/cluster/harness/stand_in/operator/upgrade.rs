@@ -143,8 +143,7 @@ async fn perform(client: &Client, caches: &Caches, observed: &Observed, node: &s
         Step::State(state) => {
             patch(json!({"metadata": {"labels": {STATE: state}}})).await?;
             until("the written state to be seen", Duration::from_secs(10), async || {
-                let seen = caches.observe();
-                let node = seen.iter().flat_map(|seen| &seen.gpu_nodes).find(|seen| seen.name_any() == node);
+                let node = caches.node(node);
                 Ok(node.is_none_or(|node| node.labels().get(STATE).is_some_and(|seen| seen == state)).then_some(()))
             })
             .await?;

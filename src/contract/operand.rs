@@ -1,0 +1,154 @@
+//! The operands of a ClusterPolicy that the hook knows by name, one row each: how to recognize the DaemonSet, which part of the spec asks for it,
+//! and whether success depends on it. Source: NVIDIA/gpu-operator v25.10.1 to v26.7.0, `assets/` and `controllers/state_manager.go`.
+
+use super::names;
+
+/// An operand beside the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operand {
+    /// Container toolkit.
+    Toolkit,
+    /// The operator's validator.
+    Validator,
+    /// Device plugin.
+    DevicePlugin,
+    /// MPS control daemon.
+    Mps,
+    /// GPU feature discovery.
+    Gfd,
+    /// DCGM.
+    Dcgm,
+    /// DCGM exporter.
+    DcgmExporter,
+    /// MIG manager.
+    MigManager,
+    /// Node status exporter.
+    NodeStatusExporter,
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct OperandTraits {
+    /// The name of its DaemonSet, which is also the value of its pods' label `app`.
+    pub daemon_set: &'static str,
+    /// Its key in the ClusterPolicy's spec: `enabled`, `repository`, `image`, `version` are read there.
+    pub spec: &'static str,
+    /// Whether the operator deploys it where the spec has no `enabled`. `None`: it is always deployed, whatever the spec says.
+    pub default: Option<bool>,
+    /// Whether success, and a node's uncordon, wait for it.
+    pub gates: bool,
+    /// Whether every GPU node has one, so that the DaemonSet must exist where the operand is enabled.
+    pub everywhere: bool,
+    /// What a person can do when it does not become ready.
+    pub remedy: &'static str,
+}
+
+const fn row(daemon_set: &'static str, spec: &'static str, default: Option<bool>, gates: bool, remedy: &'static str) -> OperandTraits {
+    OperandTraits { daemon_set, spec, default, gates, everywhere: true, remedy }
+}
+
+const TOOLKIT: OperandTraits = row(
+    names::TOOLKIT_APP.1,
+    "toolkit",
+    Some(true),
+    true,
+    "look at the pod of nvidia-container-toolkit-daemonset on the node; its init container waits for the driver",
+);
+const VALIDATOR: OperandTraits = row(
+    names::VALIDATOR_APP.1,
+    "validator",
+    None,
+    true,
+    "look at the init containers of the nvidia-operator-validator pod on the node: each one validates the driver, the toolkit, CUDA or the device plugin",
+);
+const DEVICE_PLUGIN: OperandTraits = row(
+    "nvidia-device-plugin-daemonset",
+    "devicePlugin",
+    Some(true),
+    true,
+    "look at the log of the nvidia-device-plugin-daemonset pod on the node, and at its configuration (ConfigMap of devicePlugin.config)",
+);
+const MPS: OperandTraits = OperandTraits {
+    everywhere: false,
+    ..row(
+        "nvidia-device-plugin-mps-control-daemon",
+        "devicePlugin",
+        Some(true),
+        false,
+        "look at the log of the MPS control daemon on the node",
+    )
+};
+const GFD: OperandTraits =
+    row("gpu-feature-discovery", "gfd", Some(true), false, "look at the log of the gpu-feature-discovery pod on the node");
+const DCGM: OperandTraits = row("nvidia-dcgm", "dcgm", Some(true), false, "look at the log of the nvidia-dcgm pod on the node");
+const DCGM_EXPORTER: OperandTraits = row(
+    "nvidia-dcgm-exporter",
+    "dcgmExporter",
+    Some(true),
+    false,
+    "look at the log of the nvidia-dcgm-exporter pod on the node; metrics are missing, GPUs are not",
+);
+const MIG_MANAGER: OperandTraits = OperandTraits {
+    everywhere: false,
+    ..row(
+        "nvidia-mig-manager",
+        "migManager",
+        Some(true),
+        false,
+        "look at the log of the nvidia-mig-manager pod on the node and at the label nvidia.com/mig.config.state",
+    )
+};
+const NODE_STATUS_EXPORTER: OperandTraits = row(
+    "nvidia-node-status-exporter",
+    "nodeStatusExporter",
+    Some(false),
+    false,
+    "look at the log of the nvidia-node-status-exporter pod on the node",
+);
+
+impl Operand {
+    /// Every operand of the table, those that gate first, in the order in which they start on a node.
+    pub const ALL: [Self; 9] = [
+        Self::Toolkit,
+        Self::Validator,
+        Self::DevicePlugin,
+        Self::Mps,
+        Self::Gfd,
+        Self::Dcgm,
+        Self::DcgmExporter,
+        Self::MigManager,
+        Self::NodeStatusExporter,
+    ];
+
+    /// The operand's row.
+    pub fn traits(self) -> &'static OperandTraits {
+        match self {
+            Self::Toolkit => &TOOLKIT,
+            Self::Validator => &VALIDATOR,
+            Self::DevicePlugin => &DEVICE_PLUGIN,
+            Self::Mps => &MPS,
+            Self::Gfd => &GFD,
+            Self::Dcgm => &DCGM,
+            Self::DcgmExporter => &DCGM_EXPORTER,
+            Self::MigManager => &MIG_MANAGER,
+            Self::NodeStatusExporter => &NODE_STATUS_EXPORTER,
+        }
+    }
+
+    /// The operand whose pods carry this value of the label `app`.
+    pub fn from_app(app: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operand| operand.traits().daemon_set == app)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Operand;
+
+    #[test]
+    fn operands_have_distinct_daemon_sets() {
+        for operand in Operand::ALL {
+            assert_eq!(Operand::from_app(operand.traits().daemon_set), Some(operand));
+        }
+    }
+}

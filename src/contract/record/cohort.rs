@@ -1,0 +1,106 @@
+//! The cohort: the nodes that a run waits for, by UID. It is stored with the run, so that a replacement pod of the same Job has the same one.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+/// Data keys of the stored cohort; the number of the part follows.
+pub const COHORT_KEY_PREFIX: &str = "cohort.";
+/// Nodes in one stored part: 16 bytes of text each.
+pub const PART_NODES: usize = 10_000;
+/// Hexadecimal digits of a fingerprint.
+const DIGITS: usize = 16;
+
+/// The nodes of the first complete list of a run. Membership is decided by UID alone: timestamps of objects come from clocks that nobody compares.
+///
+/// It holds 64 bits of the SHA-256 of each UID: 10,000 nodes take 160 kB of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cohort(Vec<u64>);
+
+impl Cohort {
+    /// The nodes with these UIDs.
+    pub fn from_uids<'a>(uids: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut fingerprints: Vec<u64> = uids.into_iter().map(fingerprint).collect();
+        fingerprints.sort_unstable();
+        fingerprints.dedup();
+        Self(fingerprints)
+    }
+
+    /// Whether the node with this UID belongs to it.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.0.binary_search(&fingerprint(uid)).is_ok()
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The stored form, in parts of [`PART_NODES`] nodes.
+    pub fn parts(&self) -> Vec<String> {
+        let text = |part: &[u64]| {
+            part.iter().fold(String::with_capacity(part.len() * DIGITS), |mut text, one| {
+                // Writing into a String cannot fail.
+                let _infallible = write!(text, "{one:016x}");
+                text
+            })
+        };
+        self.0.chunks(PART_NODES).map(text).collect()
+    }
+
+    /// Reads the stored form. `None`: it is not the whole cohort of `nodes` nodes, as after a write that was cut off.
+    pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a str>, nodes: usize) -> Option<Self> {
+        let mut all = Vec::with_capacity(nodes);
+        for part in parts {
+            if !part.is_ascii() || part.len() % DIGITS != 0 {
+                return None;
+            }
+            for start in (0..part.len()).step_by(DIGITS) {
+                all.push(u64::from_str_radix(part.get(start..start + DIGITS)?, 16).ok()?);
+            }
+        }
+        (all.len() == nodes && all.is_sorted()).then_some(Self(all))
+    }
+}
+
+fn fingerprint(uid: &str) -> u64 {
+    let digest = Sha256::digest(uid.as_bytes());
+    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uids(count: usize) -> Vec<String> {
+        (0..count).map(|index| format!("00000000-0000-4000-8000-{index:012}")).collect()
+    }
+
+    #[test]
+    fn cohort_of_many_parts_reads_back() {
+        let uids = uids(2 * PART_NODES + 1);
+        let cohort = Cohort::from_uids(uids.iter().map(String::as_str));
+        let parts = cohort.parts();
+        assert_eq!(parts.len(), 3);
+        assert_eq!(parts[0].len(), 160_000);
+        assert_eq!(Cohort::from_parts(parts.iter().map(String::as_str), cohort.len()), Some(cohort.clone()));
+        assert!(uids.iter().all(|uid| cohort.contains(uid)));
+        assert!(!cohort.contains("another"));
+    }
+
+    #[test]
+    fn incomplete_cohort_counts_as_absent() {
+        let cohort = Cohort::from_uids(["a", "b", "c"]);
+        let parts = cohort.parts();
+        assert_eq!(Cohort::from_parts([&parts[0][..32]], 3), None);
+        assert_eq!(Cohort::from_parts([&parts[0][..40]], 3), None);
+        assert_eq!(Cohort::from_parts([], 3), None);
+        assert_eq!(Cohort::from_parts(["xxxxxxxxxxxxxxxx"], 1), None);
+        assert_eq!(Cohort::from_parts([], 0), Some(Cohort::default()));
+    }
+}

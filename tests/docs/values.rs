@@ -1,0 +1,24 @@
+//! Commands that deploy a hook again keep the values of its newest revision.
+
+/// Helm's flags take the values of the last revision that succeeded: after a hook that failed the mode of the one before came back.
+#[test]
+fn documented_upgrade_never_reuses_older_values() {
+    let mut wrong = Vec::new();
+    for pattern in ["README.md", "docs", "charts", "templates", "src"] {
+        for (path, text) in texts(&crate::root(pattern)) {
+            let commands = text.replace("\\\n", " ");
+            let reuses = |line: &&str| line.contains("helm upgrade") && line.contains("reuse-values");
+            wrong.extend(commands.lines().filter(reuses).map(|line| format!("{path}: {line}")));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+fn texts(path: &std::path::Path) -> Vec<(String, String)> {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).expect("a directory of the project");
+        return entries.flat_map(|entry| texts(&entry.expect("an entry").path())).collect();
+    }
+    // Pictures are no text.
+    std::fs::read_to_string(path).map(|text| vec![(path.display().to_string(), text)]).unwrap_or_default()
+}
