@@ -11,6 +11,7 @@ pub mod duration;
 pub mod duty;
 pub mod exit;
 pub mod expected;
+pub mod grammar;
 pub mod metrics;
 pub mod mode;
 pub mod names;

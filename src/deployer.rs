@@ -1,7 +1,7 @@
 //! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
 //!
 //! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`mod@template`] (the engine), [`application`] (Argo CD's Applications).
+//! [`mod@template`] (the engine), [`language`] (how each language is written), [`application`] (Argo CD's Applications).
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,11 +15,13 @@ pub mod file;
 pub mod flux;
 pub mod helm;
 pub mod helmfile;
+pub mod language;
 pub mod layout;
 pub mod source;
 pub mod template;
 
 pub use file::File;
+pub use language::shell_word;
 pub use source::Source;
 pub use template::RenderError;
 

@@ -10,10 +10,12 @@ mod render {
     mod flux;
     mod helm;
     mod helmfile;
+    mod injection;
     mod library;
     mod many;
     mod modes;
     mod parity;
+    mod reading;
     mod script;
     mod snapshot;
     mod tools;

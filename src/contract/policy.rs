@@ -155,6 +155,7 @@ impl Upgrade {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Topology {
     /// The node label whose value names the group. Nodes without it are in no group.
+    #[schemars(extend("x-grammar" = "labelKey"))]
     pub label: String,
     /// How many nodes of a group may be unavailable.
     pub max_unavailable: Count,

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use super::grammar::is_dns_subdomain;
+
 /// The labels of an object.
 pub trait Labeled {
     /// The value of a label, if it is there.
@@ -55,6 +57,13 @@ pub enum Operator {
 pub struct SelectorError {
     text: String,
     reason: String,
+}
+
+impl SelectorError {
+    /// Why.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
 }
 
 impl Requirement {
@@ -166,14 +175,15 @@ pub fn is_label_key(text: &str) -> bool {
     label_key(text).is_ok()
 }
 
+/// Whether a text is the value of a label.
+pub fn is_label_value(text: &str) -> bool {
+    is_label_word(text)
+}
+
 /// A label key: a name of at most 63 letters, digits, `-`, `_` and `.`, with an optional DNS prefix.
 fn label_key(key: &str) -> Result<String, String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let prefix_fits = prefix.is_none_or(|prefix| {
-        !prefix.is_empty()
-            && prefix.len() <= 253
-            && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
-    });
+    let prefix_fits = prefix.is_none_or(is_dns_subdomain);
     if prefix_fits && !name.is_empty() && is_label_word(name) { Ok(key.to_owned()) } else { Err(format!("`{key}` is no label key")) }
 }
 

@@ -4,6 +4,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+mod write;
+
 pub use serde_yaml::{Error, Location, Spanned};
 
 /// Nodes that a document may have, aliases expanded: far above the largest file of a bundle.
@@ -51,13 +53,21 @@ fn read_options(nodes: usize) -> serde_yaml::Options {
 ///
 /// # Errors
 /// `value` cannot be written as YAML: a map whose keys are no scalars, or its own `Serialize` fails.
-pub fn to_string(value: &impl Serialize) -> Result<String, serde_yaml::ser::Error> {
-    let options = serde_yaml::ser_options! { folded_wrap_chars: usize::MAX, min_fold_chars: usize::MAX, compact_list_indent: false };
-    let mut text = serde_yaml::to_string_with_options(value, options)?;
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    Ok(text)
+pub fn to_string(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    serde_json::to_value(value).map(|value| write::document(&value))
+}
+
+/// Writes a value on one line, as it can stand anywhere in a document: texts are quoted.
+///
+/// # Errors
+/// As for [`to_string`].
+pub fn to_inline(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    serde_json::to_value(value).map(|value| write::inline(&value))
+}
+
+/// `text` as a quoted scalar on one line.
+pub fn quoted(text: &str) -> String {
+    write::quoted(text)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde::Serialize;
 pub use form::Form;
 
 use super::file::File;
+use super::language::Written;
 use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
 use super::template::{RenderError, Templates};
 use super::{Input, Source};
@@ -29,9 +30,15 @@ pub const NOTES: (&str, &str) = ("application-notes.md.j2", include_str!("../../
 pub const FINALIZERS: (&str, &str) = ("application-finalizers.md.j2", include_str!("../../templates/shared/application-finalizers.md.j2"));
 /// What they say about a stack that Helm has deployed.
 pub const TAKEOVER: (&str, &str) = ("application-takeover.md.j2", include_str!("../../templates/shared/application-takeover.md.j2"));
+/// The template of an Application: as YAML, and as a template of a Helm chart.
+const APPLICATION: [&str; 2] = ["application.yaml.j2", "application.tpl.yaml.j2"];
+/// The template of the project, likewise.
+const PROJECT: [&str; 2] = ["application-project.yaml.j2", "application-project.tpl.yaml.j2"];
 const SOURCES: &[(&str, &str)] = &[
-    ("application.yaml.j2", include_str!("../../templates/shared/application.yaml.j2")),
-    ("application-project.yaml.j2", include_str!("../../templates/shared/application-project.yaml.j2")),
+    (APPLICATION[0], include_str!("../../templates/shared/application.yaml.j2")),
+    (APPLICATION[1], include_str!("../../templates/shared/application.yaml.j2")),
+    (PROJECT[0], include_str!("../../templates/shared/application-project.yaml.j2")),
+    (PROJECT[1], include_str!("../../templates/shared/application-project.yaml.j2")),
 ];
 
 /// How often Argo CD tries again, and how long it waits in between.
@@ -79,38 +86,30 @@ pub fn check_source(source: &Source, deployer: &'static str) -> Result<(), Rende
     Ok(())
 }
 
-/// One Application for its template. What is marked as *word* is YAML text already.
+/// One Application for its template.
 #[derive(Serialize)]
 struct Context<'a> {
-    /// Word.
     comment: String,
-    /// Word.
-    name: String,
-    /// Word: Argo CD's own namespace.
-    control_namespace: String,
+    name: Written,
+    /// Argo CD's own namespace.
+    control_namespace: Written,
     wave: String,
-    /// Word.
-    bundle: String,
+    bundle: Written,
     kind: &'a str,
     /// The hook that comes later and waits for the workloads of this release.
     awaited_by: Option<&'a str>,
     /// Whether a hook may write into its objects.
     shared: bool,
-    /// Word.
-    project: String,
-    /// Word.
-    server: String,
+    project: Written,
+    server: Written,
     release: &'a str,
     namespace: &'a str,
     chart: Option<ChartWords>,
-    /// Word: where the bundle is.
-    repository: String,
-    /// Word.
-    revision: String,
-    /// Word.
-    path: String,
-    /// Words.
-    value_files: Vec<String>,
+    /// Where the bundle is.
+    repository: Written,
+    revision: Written,
+    path: Written,
+    value_files: Vec<Written>,
     sync_options: Vec<&'static str>,
     retry: Retry,
     /// The ConfigMap that the hook writes its run record into.
@@ -118,12 +117,12 @@ struct Context<'a> {
     field_manager: &'static str,
 }
 
-/// A vendor's chart; all words but the last.
+/// A vendor's chart.
 #[derive(Serialize)]
 struct ChartWords {
-    repository: String,
-    name: String,
-    version: String,
+    repository: Written,
+    name: Written,
+    version: Written,
     skip_crds: bool,
 }
 
@@ -152,7 +151,7 @@ impl<'a> Applications<'a> {
         folders(self.input.plan)
             .map(|(folder, release)| {
                 let context = self.context(&folder, release, &waves, deployer)?;
-                Ok(File::text(format!("{directory}/{folder}.yaml"), self.templates.render("application.yaml.j2", context)?))
+                Ok(File::text(format!("{directory}/{folder}.yaml"), self.templates.render(self.form.template(APPLICATION), context)?))
             })
             .collect()
     }
@@ -162,7 +161,7 @@ impl<'a> Applications<'a> {
     /// # Errors
     /// See [`RenderError`].
     pub fn project(&self) -> Result<String, RenderError> {
-        self.templates.render("application-project.yaml.j2", project::context(self.form, self.input))
+        self.templates.render(self.form.template(PROJECT), project::context(self.form, self.input))
     }
 
     fn context(
@@ -194,7 +193,7 @@ impl<'a> Applications<'a> {
             Kind::Crds(_) => {}
         }
         Ok(Context {
-            comment: form.comment(&content(release)),
+            comment: content(release),
             name: form.name(&release.name),
             control_namespace: form.control_namespace(),
             wave: waves[release.name.as_str()].to_string(),

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::Input;
 use super::file::File;
+use super::language::evaluated;
 use super::layout::{CHART, SETTINGS, VALUES, folders, hook_of};
 use super::template::{RenderError, Templates};
 use crate::contract::digest::hex;
@@ -21,8 +22,8 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// The version of charts whose content has no version of its own.
 const VERSION: &str = "1.0.0";
-/// The objects of the values file, as they stand there.
-const OBJECTS_TEMPLATE: &str = "{{- range .Values.objects }}\n---\n{{ toYaml . }}\n{{- end }}\n";
+/// The objects of the values file, as they stand there. As JSON: Helm's `toYaml` writes texts that it does not read back.
+const OBJECTS_TEMPLATE: &str = "{{- range .Values.objects }}\n---\n{{ toJson . }}\n{{- end }}\n";
 /// How much of a content's digest stands in the version of its chart.
 const DIGEST_LENGTH: usize = 12;
 
@@ -109,7 +110,7 @@ impl<'a> Charts<'a> {
     pub fn crds(&self, folder: &str, name: &str, crds: &Crds) -> Result<Vec<File>, RenderError> {
         let description = format!("The CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
         let mut files: Vec<File> =
-            crds.crds.iter().map(|crd| File::text(format!("{folder}/templates/{}.yaml", crd.name), literal(&crd.text))).collect();
+            crds.crds.iter().map(|crd| File::text(format!("{folder}/templates/{}.yaml", crd.name), evaluated(&crd.text))).collect();
         files.insert(0, self.chart(folder, name, description, &crds.version, &files)?);
         Ok(files)
     }
@@ -129,7 +130,7 @@ impl<'a> Charts<'a> {
                 let part = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
                 let path = format!("{folder}/templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
                 let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(path.clone()))?;
-                files.push(File::text(path, literal(&text)));
+                files.push(File::text(path, evaluated(&text)));
             }
         }
         // An edit of values is seen by every deployer, and must not need another version.
@@ -187,9 +188,4 @@ fn with_digest(chart: &[u8], digest: &str) -> Vec<u8> {
         text.push('\n');
     }
     text.into_bytes()
-}
-
-/// Text that Helm's templating must leave as it is.
-fn literal(text: &str) -> String {
-    text.replace("{{", "{{ \"{{\" }}")
 }

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::file::File;
+use super::language::Written;
 use super::layout::{budget, content, folders, values_of};
-use super::template::{LEFTOVERS, RenderError, Templates, shell_word};
+use super::template::{LEFTOVERS, RenderError, Templates};
 use super::{Input, Source, chart};
 use crate::release::model::{Chart, Kind, Upstream};
 use crate::release::{Plan, Release};
@@ -24,7 +25,7 @@ pub const DEPLOY: &str = "deploy.sh";
 struct Context<'a> {
     recipe: &'a str,
     /// What to say of the hook's image.
-    image_note: Option<&'static str>,
+    image_note: Option<Written>,
     releases: Vec<Row<'a>>,
 }
 
@@ -36,7 +37,7 @@ struct Row<'a> {
     folder: String,
     kind: &'static str,
     /// The line of `deploy.sh`.
-    line: String,
+    line: Written,
     /// Chart and version, or what is in it.
     content: String,
     budget: Option<&'a str>,
@@ -56,8 +57,8 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     let templates = Templates::new(SOURCES)?;
     let context = Context {
         recipe: input.recipe,
-        image_note: input.plan.image_note(),
-        releases: folders(input.plan).map(|(folder, release)| row(input.plan, folder, release)).collect(),
+        image_note: input.plan.image_note().map(Written::fixed),
+        releases: folders(input.plan).map(|(folder, release)| row(input.plan, folder, release)).collect::<Result<_, _>>()?,
     };
     files.push(File::script(DEPLOY, templates.render("deploy.sh.j2", &context)?));
     files.push(File::script("undeploy.sh", templates.render("undeploy.sh.j2", &context)?));
@@ -65,7 +66,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     Ok(files)
 }
 
-fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Row<'a> {
+fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Result<Row<'a>, RenderError> {
     let arguments = match &release.kind {
         Kind::Upstream(upstream) => source(upstream),
         Kind::Crds(crds) => vec![crds.version.clone()],
@@ -74,8 +75,8 @@ fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Row<'a> {
     };
     let mut line = vec![release.kind.name().to_owned(), folder.clone(), release.namespace.clone(), release.timeout_seconds.to_string()];
     line.extend(arguments);
-    let line = line.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
-    Row {
+    let line = Written::words(&line).ok_or_else(|| RenderError::Script(release.name.clone()))?;
+    Ok(Row {
         name: &release.name,
         namespace: &release.namespace,
         folder,
@@ -83,7 +84,7 @@ fn row<'a>(plan: &'a Plan, folder: String, release: &'a Release) -> Row<'a> {
         line,
         content: content(release),
         budget: budget(release),
-    }
+    })
 }
 
 /// What `deploy.sh` must know of a vendor's chart: version, who owns its CRDs, chart, repository.

@@ -9,6 +9,7 @@ pub mod repositories;
 use serde::Serialize;
 
 use super::file::File;
+use super::language::Written;
 use super::layout::{SETTINGS, VALUES, budget, content, folders, values_of};
 use super::template::{LEFTOVERS, RenderError, Templates};
 use super::{Input, Source, chart};
@@ -69,7 +70,7 @@ enum Validation {
 struct Readme<'a> {
     recipe: &'a str,
     /// What to say of the hook's image.
-    image_note: Option<&'static str>,
+    image_note: Option<Written>,
     files: Vec<String>,
     releases: Vec<Row<'a>>,
 }
@@ -115,7 +116,7 @@ pub fn files(input: Input<'_>) -> Result<Vec<File>, RenderError> {
     }
     let readme = Readme {
         recipe: input.recipe,
-        image_note: input.plan.image_note(),
+        image_note: input.plan.image_note().map(Written::fixed),
         files: names,
         releases: folders(input.plan).map(row).collect(),
     };
@@ -161,8 +162,7 @@ fn entry<'a>(plan: &'a Plan, part: &Part<'a>, folder: &str, release: &'a Release
             let (chart, version) = match &upstream.chart {
                 Chart::Repository { url, name } => (format!("{}/{name}", repositories.name_of(url, false)), version),
                 Chart::Oci(reference) => (repositories.oci_chart(reference), version),
-                // Helmfile evaluates what stands in a release between double braces.
-                Chart::File(path) => (path.replace("{{", "{{ \"{{\" }}"), None),
+                Chart::File(path) => (path.clone(), None),
             };
             (chart, version, vec![format!("{folder}/{VALUES}")])
         }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::language::is_line_character;
+use crate::contract::grammar::{is_address, shown};
+
 /// A repository, a revision of it, and the bundle's place in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,8 +30,11 @@ pub enum SourceError {
     #[error("the address carries a password, which would stand in the bundle for everyone to read; give the deployer a Secret instead")]
     Secret,
     /// Characters that no address, revision or path has.
-    #[error("`{1}` has a space, a quote, a brace or a control character in it")]
+    #[error("`{1}` has a space, a quote, a brace or another character in it that cannot stand there")]
     Characters(Part, String),
+    /// What a program would take for an option, or nobody writes.
+    #[error("`{1}` starts with a dash or is longer than {LONGEST} characters")]
+    Form(Part, String),
     /// An empty revision.
     #[error("the revision is empty")]
     Revision,
@@ -59,7 +65,7 @@ impl SourceError {
     pub fn part(&self) -> Part {
         match self {
             Self::Scheme(_) | Self::Short(..) | Self::Secret => Part::Url,
-            Self::Characters(part, _) => *part,
+            Self::Characters(part, _) | Self::Form(part, _) => *part,
             Self::Revision | Self::Digest(_) | Self::Tag(_) => Part::Revision,
             Self::Path(_) => Part::Path,
         }
@@ -69,7 +75,14 @@ impl SourceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
-            Self::Scheme(_) | Self::Secret | Self::Characters(..) | Self::Revision | Self::Digest(_) | Self::Tag(_) | Self::Path(_) => None,
+            Self::Scheme(_)
+            | Self::Secret
+            | Self::Characters(..)
+            | Self::Form(..)
+            | Self::Revision
+            | Self::Digest(_)
+            | Self::Tag(_)
+            | Self::Path(_) => None,
         }
     }
 }
@@ -78,6 +91,8 @@ impl SourceError {
 const COMMIT_LENGTH: usize = 40;
 /// How many hexadecimal digits a digest has.
 const DIGEST_LENGTH: usize = 64;
+/// The longest text that is taken.
+const LONGEST: usize = 1000;
 /// The longest tag of a registry.
 const LONGEST_TAG: usize = 128;
 
@@ -90,8 +105,13 @@ impl Source {
     /// See [`SourceError`].
     pub fn new(url: &str, revision: &str, path: &str) -> Result<Self, SourceError> {
         for (part, text) in [(Part::Url, url), (Part::Revision, revision), (Part::Path, path)] {
-            if text.contains(|character: char| character.is_whitespace() || character.is_control() || "'\"`\\{}$".contains(character)) {
-                return Err(SourceError::Characters(part, text.to_owned()));
+            if text.contains(|character: char| {
+                character.is_whitespace() || !is_line_character(character) || "'\"`\\{}$|<>".contains(character)
+            }) {
+                return Err(SourceError::Characters(part, shown(text)));
+            }
+            if text.starts_with('-') || text.len() > LONGEST {
+                return Err(SourceError::Form(part, shown(text)));
             }
         }
         let Some(rest) = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme)).filter(|rest| !rest.is_empty()) else {
@@ -100,6 +120,12 @@ impl Source {
                 None => SourceError::Scheme(url.to_owned()),
             });
         };
+        if !is_address(url) {
+            return Err(SourceError::Characters(Part::Url, shown(url)));
+        }
+        if rest.starts_with('-') {
+            return Err(SourceError::Form(Part::Url, shown(url)));
+        }
         // `ssh://git@host` names a user, which is no secret; a password is one.
         let user = rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
         if user.is_some_and(|user| user.contains(':') || !url.starts_with("ssh://")) {
@@ -185,6 +211,10 @@ mod tests {
             ("oci://example.com/a", "sha256:ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789", ""),
             ("oci://example.com/a", "refs/tags/v1", ""),
             ("oci://example.com/a", "-v1", ""),
+            ("https://example.com/a", "--upload-pack=x", ""),
+            ("https://example.com/a", "main", "-o"),
+            ("ssh://-oProxyCommand=x/a", "main", ""),
+            ("https://example.com/a|b", "main", ""),
         ] {
             assert!(Source::new(url, revision, path).is_err(), "{url} {revision} {path}");
         }

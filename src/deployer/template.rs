@@ -1,11 +1,15 @@
 //! The template engine. Expressions stand in `<< >>` and blocks in `<% %>`, because the files carry shell and Helm's own braces.
-//! In `*.yaml.j2` every expression prints as a JSON scalar, which is YAML that no parser misreads; `|yaml` prints a block. In `*.html.j2` it
-//! prints as text.
+//!
+//! The name of a template says its language, and every expression prints as a value of that language ([`Language`]): in YAML as a quoted
+//! scalar, in a script as one word, in Markdown as text. Filters choose another form where the place needs one: `|yaml` a block, `|quoted` a YAML scalar that Markdown shows, `|comment`
+//! a line behind `#`, `|word` a plain word, `|code` code in a line of Markdown, `|shell` a word in a script that Markdown shows. No filter
+//! prints a value as it is.
 
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, escape_formatter, syntax::SyntaxConfig};
 use serde::Serialize;
 
+use super::language::Language;
 use crate::contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 use crate::contract::yaml;
 
@@ -35,6 +39,9 @@ pub enum RenderError {
         /// What is wrong. Not the engine's full message: that would print values.
         kind: String,
     },
+    /// A word that no script can say, or that would be taken for an option.
+    #[error("the release `{0}` cannot be written into a script: a word of it starts with `-` or has a control character")]
+    Script(String),
     /// A value that YAML cannot express.
     #[error("unable to write `{0}` as YAML")]
     Yaml(String),
@@ -65,16 +72,30 @@ impl Templates {
         environment.set_syntax(syntax);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_debug(false);
-        environment.set_auto_escape_callback(|name| match name {
-            name if name.ends_with(".yaml.j2") => AutoEscape::Json,
-            name if name.ends_with(".html.j2") => AutoEscape::Html,
-            _ => AutoEscape::None,
+        environment.set_auto_escape_callback(|name| match Language::of(name) {
+            Some(Language::Html) => AutoEscape::Html,
+            Some(_) | None => AutoEscape::Custom("language".into()),
         });
-        environment.add_filter("shell", |text: String| shell_word(&text));
-        environment.add_filter("yaml", |value: Value| match yaml::to_string(&value) {
-            Ok(text) => Ok(Value::from_safe_string(text.trim_end().to_owned())),
-            Err(error) => Err(Error::new(ErrorKind::InvalidOperation, error.to_string())),
+        environment.set_formatter(|out, state, value| {
+            let language = language(state)?;
+            if language == Language::Html {
+                escape_formatter(out, state, value)
+            } else if value.is_safe() {
+                out.write_str(value.as_str().unwrap_or_default()).map_err(Error::from)
+            } else {
+                out.write_str(&language.write(value)?).map_err(Error::from)
+            }
         });
+        // What would print a value as it is.
+        for filter in ["safe", "escape", "e", "tojson", "urlencode"] {
+            environment.remove_filter(filter);
+        }
+        environment.add_filter("yaml", |state: &State, value: Value| language(state)?.document(&value).map(Value::from_safe_string));
+        environment.add_filter("comment", |state: &State, value: Value| language(state)?.comment(&value).map(Value::from_safe_string));
+        environment.add_filter("word", |value: Value| Language::word(&value).map(Value::from_safe_string));
+        environment.add_filter("code", |state: &State, value: Value| language(state)?.code(&value).map(Value::from_safe_string));
+        environment.add_filter("quoted", |text: String| Value::from_safe_string(yaml::quoted(&text)));
+        environment.add_filter("shell", |value: Value| Language::Shell.write(&value).map(Value::from_safe_string));
         environment.add_global("lease", LEASE_NAME);
         environment.add_global("lease_namespace", LEASE_NAMESPACE);
         for (name, source) in sources {
@@ -101,10 +122,9 @@ fn failed(name: &str, error: &Error) -> RenderError {
     }
 }
 
-/// `text` as one word of a POSIX shell.
-pub fn shell_word(text: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "_./:=@%+,-".contains(character);
-    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+/// The language of the template that is being rendered.
+fn language(state: &State) -> Result<Language, Error> {
+    Language::of(state.name()).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the template's name says no language"))
 }
 
 #[cfg(test)]
@@ -119,7 +139,26 @@ mod tests {
         let context = json!({"a": "yes", "b": {"on": "off", "n": 1}});
         assert_eq!(templates.render("a.yaml.j2", &context).unwrap(), "a: \"yes\"\nb:\n  \"on\": \"off\"\n  \"n\": 1\n");
         assert_eq!(templates.render("b.sh.j2", json!({"a": "it's"})).unwrap(), "echo 'it'\\''s'\n");
+        assert!(templates.render("b.sh.j2", json!({"a": "x\ntouch y"})).is_err());
         let error = templates.render("b.sh.j2", json!({"b": "secret"})).unwrap_err().to_string();
         assert!(error.contains("b.sh.j2") && error.contains("line 1") && !error.contains("secret"), "{error}");
+    }
+    #[test]
+    fn forgotten_filter_prints_no_raw_value() {
+        let text = "<< a >>\n";
+        let names = ["a.yaml.j2", "b.tpl.yaml.j2", "helmfile.yaml.j2", "c.sh.j2", "d.md.j2", "e.html.j2"];
+        let templates = Templates::new(&names.map(|name| (name, text))).unwrap();
+        let hostile = "x' \"`$(touch y)` *b* {{ exec }} <i>";
+        for name in names {
+            let printed = templates.render(name, json!({"a": hostile})).unwrap();
+            assert_ne!(printed.trim_end(), hostile, "{name}");
+        }
+        for filter in ["safe", "tojson", "escape"] {
+            let source: &'static str = Box::leak(format!("<< a|{filter} >>").into_boxed_str());
+            let templates = Templates::new(&[("a.yaml.j2", source)]).unwrap();
+            assert!(templates.render("a.yaml.j2", json!({"a": "x"})).is_err(), "{filter}");
+        }
+        let unknown = Templates::new(&[("a.txt.j2", text)]).unwrap();
+        assert!(unknown.render("a.txt.j2", json!({"a": "x"})).is_err());
     }
 }

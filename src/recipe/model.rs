@@ -28,6 +28,7 @@ pub struct Recipe {
     pub metadata: Metadata,
     /// Recipes that this one builds on, in order: names from the library or paths relative to this file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "reference"}))]
     pub extends: Vec<String>,
     /// Facts about the cluster that sizes come from.
     pub cluster: Cluster,
@@ -58,9 +59,11 @@ pub enum Kind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
     /// Lower-case letters, digits and dashes, at most 63.
+    #[schemars(extend("x-grammar" = "recipeName"))]
     pub name: String,
     /// One line for `recipe list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "line"))]
     pub description: Option<String>,
 }
 
@@ -75,6 +78,7 @@ pub struct Cluster {
     pub platform: Platform,
     /// Server versions that the recipe is made for, such as `>=1.32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "kubernetesVersions"))]
     pub kubernetes: Option<String>,
 }
 
@@ -121,6 +125,7 @@ pub struct GpuDriver {
     pub mode: Mode,
     /// The driver's version, a string: `580.10` stays `580.10`. Mapped into the chart's `driver.version`; setting both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
     /// Limits and waits. In the modes `observe` and `assist` they are mapped into the chart's `driver.upgradePolicy`; `steer` maps the waits
     /// and keeps the limits to itself, `drive` keeps all.
@@ -165,6 +170,7 @@ pub struct OfedDriver {
     pub mode: Mode,
     /// The driver's version, a string. Mapped into NicClusterPolicy's `ofedDriver.version`; setting both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
     /// Limits and waits. In the modes `observe` and `assist` they are mapped into NicClusterPolicy's `ofedDriver.upgradePolicy`; `steer` maps
     /// the waits and keeps the limits to itself, `drive` keeps all.
@@ -212,18 +218,22 @@ pub struct Dra {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Component {
     /// Its name in the catalog.
+    #[schemars(extend("x-grammar" = "componentName"))]
     pub name: String,
     /// The chart's version, written as the chart's repository writes it. Default: the catalog's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "chartVersion"))]
     pub version: Option<String>,
     /// Where it is deployed. Default: the catalog's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "namespace"))]
     pub namespace: Option<String>,
     /// Where the chart comes from, for a component that is not in the catalog. Such a component needs `version` and `namespace` as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ChartSource>,
     /// Components of the recipe that must have succeeded before it, beside those that the catalog knows of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "componentName"}))]
     pub after: Vec<String>,
     /// Values of the component's chart. Keys that the chart never reads are errors.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -265,8 +275,10 @@ impl Component {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChartSource {
     /// Its repository: `https://…` or `oci://…`, without the chart's name.
+    #[schemars(extend("x-grammar" = "chartRepository"))]
     pub repository: String,
     /// Its name in the repository.
+    #[schemars(extend("x-grammar" = "chartName"))]
     pub name: String,
 }
 
@@ -295,6 +307,7 @@ impl NodeScheduling {
 pub struct Scheduling {
     /// Labels that a node must have, each with its value.
     #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"x-grammar": "labelValue"}))]
     pub node_selector: Map<String, Value>,
     /// Taints that the pods tolerate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -314,12 +327,14 @@ impl Scheduling {
 pub struct Toleration {
     /// The taint's key. Absent, with the operator `Exists`: every taint.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelKey"))]
     pub key: Option<String>,
     /// How it is compared. Kubernetes' default: `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// The taint's value, with the operator `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelValue"))]
     pub value: Option<String>,
     /// The taint's effect. Absent: every effect.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -356,8 +371,10 @@ pub enum TaintEffect {
 pub struct DevicePluginConfig {
     /// The one for nodes without the label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "configName"))]
     pub default: Option<String>,
     /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`, `sharing` …
+    #[schemars(extend("propertyNames" = {"x-grammar": "configName"}))]
     pub configs: Map<String, Value>,
 }
 

@@ -18,6 +18,7 @@ pub mod custom_resources;
 pub mod described;
 pub mod device_plugin;
 pub mod driver_crd;
+pub mod grammar;
 pub mod metrics;
 pub mod modes;
 pub mod node_scheduling;
@@ -33,6 +34,7 @@ pub mod values;
 pub fn check(tree: &Node, recipe: &Recipe, sources: &Sources, findings: &mut Vec<Diagnostic>) {
     let known = recipe.components.iter().filter_map(|component| Known::of(component, tree)).collect();
     let subject = Subject { tree, recipe, sources, known };
+    grammar::check(&subject, findings);
     cluster::check(&subject, findings);
     components::check(&subject, findings);
     rollout::check(&subject, findings);

@@ -10,6 +10,9 @@ use super::model::Recipe;
 /// Where the committed copy stands.
 pub const FILE: &str = "bundles/recipe.schema.json";
 
+/// Names a row of [`GRAMMARS`](crate::contract::grammar::GRAMMARS) in the schema.
+const GRAMMAR: &str = "x-grammar";
+
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     // Not `to_value`: serializing puts the keys into the order in which people read schemas.
     let mut schema = serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
@@ -94,6 +97,22 @@ impl Shape {
     /// Keys without which the map is incomplete.
     pub fn required(self) -> impl Iterator<Item = &'static str> {
         self.schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The type of what stands under any other key.
+    pub fn further(self) -> Option<Self> {
+        let schema = self.schema.get("additionalProperties").filter(|schema| schema.is_object())?;
+        Some(Self { schema, name: None }.resolved())
+    }
+
+    /// The name of the grammar of a text.
+    pub fn grammar(self) -> Option<&'static str> {
+        self.schema.get(GRAMMAR)?.as_str()
+    }
+
+    /// The name of the grammar of a map's keys.
+    pub fn key_grammar(self) -> Option<&'static str> {
+        self.schema.get("propertyNames")?.get(GRAMMAR)?.as_str()
     }
 
     /// The type of a list's items.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value, json};
 
 use super::images::split;
+use crate::contract::grammar::{is_digest, is_image_name, is_tag};
 
 /// `REPOSITORY[:TAG|@DIGEST]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,18 +39,9 @@ impl FromStr for HookImage {
 
     fn from_str(text: &str) -> Result<Self, HookImageError> {
         let (repository, tag, digest) = split(text);
-        let is_word = |text: &str, more: &str| {
-            !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(character))
-        };
-        let fits = is_word(repository, "./-_:")
-            && !repository.starts_with('/')
-            && !repository.ends_with('/')
-            && tag.is_none_or(|tag| tag.len() <= 128 && is_word(tag, "._-"))
-            && digest.is_none_or(|digest| {
-                digest
-                    .strip_prefix("sha256:")
-                    .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
-            })
+        let fits = is_image_name(repository)
+            && tag.is_none_or(is_tag)
+            && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(is_digest))
             && !(tag.is_some() && digest.is_some());
         if !fits {
             return Err(HookImageError(text.to_owned()));
@@ -81,7 +73,7 @@ mod tests {
         assert_eq!(json!(plain.values()), json!({"repository": "localhost:5000/gpu-rollout"}));
         let digest = format!("example.com/a@sha256:{}", "0a".repeat(32));
         assert_eq!(digest.parse::<HookImage>().unwrap().to_string(), digest);
-        for bad in ["", ":tag", "a:", "a@sha256:12", "a b", "/a", "a/", "a:t@sha256:", "a;rm", "a:t'"] {
+        for bad in ["", ":tag", "a:", "a@sha256:12", "a b", "/a", "a/", "a:t@sha256:", "a;rm", "a:t'", "-a", "a:-t", "a/-b"] {
             assert!(bad.parse::<HookImage>().is_err(), "{bad}");
         }
     }

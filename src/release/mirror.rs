@@ -10,6 +10,7 @@ use super::images::{Found, Image, of_chart, of_object, places_of_pull_secrets};
 use super::model::{Kind, Manifests, Plan, Upstream};
 use super::values::{over, set};
 use crate::catalog::{self, lookup};
+use crate::contract::grammar::is_image_name;
 
 /// One `--registry-mirror [FROM=]TO`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,10 +40,7 @@ impl FromStr for Mirror {
             return Err(MirrorError::Scheme(text.to_owned()));
         }
         let (from, to) = text.split_once('=').map_or((None, text), |(from, to)| (Some(from), to));
-        let fits = |part: &str| {
-            let is_known = |character: char| character.is_ascii_alphanumeric() || "./-_:".contains(character);
-            !part.is_empty() && !part.starts_with('/') && !part.contains("//") && part.chars().all(is_known)
-        };
+        let fits = |part: &str| is_image_name(part.strip_suffix('/').unwrap_or(part));
         let trimmed = |part: &str| part.trim_end_matches('/').to_owned();
         if !fits(to) || !from.is_none_or(fits) {
             return Err(MirrorError::Form(text.to_owned()));
@@ -195,7 +193,7 @@ mod tests {
             assert_eq!(mirrored(name, &some).as_deref(), Some(expected));
         }
         assert_eq!(mirrored("quay.io/a", &mirrors(&["nvcr.io=x"])), None);
-        for bad in ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b"] {
+        for bad in ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b", "-a", "a=-b", "a/.b"] {
             assert!(bad.parse::<Mirror>().is_err(), "{bad}");
         }
     }

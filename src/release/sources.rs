@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::model::Chart;
 use crate::catalog::model::Component;
+use crate::contract::grammar::{is_line, repository_problem, shown};
 
 /// One `--chart-repository NAME=URL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +31,11 @@ pub enum OverrideError {
     )]
     Secret(String),
     /// Characters that no address has.
-    #[error("the address of `{0}` has a space, a quote or a control character in it")]
+    #[error("the address of `{0}` has a space, a quote or another character in it that no address has")]
     Characters(String),
+    /// Characters in a path that some tool takes for its own.
+    #[error("the directory of `{0}` has a quote, a brace, a comma, `$`, `\\` or a control character in its path; link it to another name")]
+    Path(String),
 }
 
 impl FromStr for Override {
@@ -43,23 +47,18 @@ impl FromStr for Override {
             .filter(|(name, url)| !name.is_empty() && !url.is_empty())
             .ok_or_else(|| OverrideError::Form(text.to_owned()))?;
         let address = url.strip_prefix("file://").unwrap_or(url);
-        let remote = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-        match remote {
-            // Everything before the first slash is user, host and port.
-            Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
-                return Err(OverrideError::Secret(name.to_owned()));
+        if address.starts_with('/') {
+            // Tools take braces for templates and quotes for their own, and Helm a comma for a separator.
+            if !is_line(address) || address.contains(['{', '}', '"', '\'', '`', '\\', '$', ',']) {
+                return Err(OverrideError::Path(name.to_owned()));
             }
-            Some(rest) if !rest.is_empty() => {
-                if url.contains(|character: char| character.is_whitespace() || character.is_control() || "'\"`\\".contains(character)) {
-                    return Err(OverrideError::Characters(name.to_owned()));
-                }
-            }
-            None if address.starts_with('/') => {
-                if url.contains(char::is_control) {
-                    return Err(OverrideError::Characters(name.to_owned()));
-                }
-            }
-            Some(_) | None => return Err(OverrideError::Scheme(url.to_owned())),
+        } else if let Some(problem) = repository_problem(url) {
+            let remote = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+            return Err(match remote.filter(|rest| !rest.is_empty()) {
+                Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => OverrideError::Secret(name.to_owned()),
+                Some(_) if problem != "is no address" => OverrideError::Characters(name.to_owned()),
+                Some(_) | None => OverrideError::Scheme(shown(url)),
+            });
         }
         Ok(Self { name: name.to_owned(), url: address.trim_end_matches('/').to_owned() })
     }
@@ -106,6 +105,12 @@ mod tests {
             "a=https://u:p@x/y",
             "a=https://x/'",
             "a=https://x y",
+            "a=https://x/{{y}}",
+            "a=https://x/$y",
+            "a=https://-x",
+            "a=/mnt/{{x}}",
+            "a=/mnt/a\nb",
+            "a=/mnt/$(x)",
         ] {
             assert!(bad.parse::<Override>().is_err(), "{bad}");
         }

@@ -29,6 +29,7 @@ argocd argocd github.com/argoproj/argo-cd/v3/cmd
 flux source-controller github.com/fluxcd/source-controller
 flux helm-controller github.com/fluxcd/helm-controller
 flux kustomize-controller github.com/fluxcd/kustomize-controller
+read-yaml read-yaml .
 TOOLS
 }
 
@@ -47,7 +48,13 @@ crds=$cache/crds
 mkdir -p "$bin" "$crds"
 
 key_of() {
-  cat "$here/$1/go.mod" "$here/$1/go.sum" | sha256sum | cut -c1-12
+  (
+    cd "$here/$1"
+    # The source of a program of ours counts as well.
+    for file in go.mod go.sum *.go; do
+      [ ! -f "$file" ] || cat "$file"
+    done
+  ) | sha256sum | cut -c1-12
 }
 
 # build FOLDER TOOL PACKAGE

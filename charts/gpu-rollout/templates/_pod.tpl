@@ -16,7 +16,7 @@
   "cluster-autoscaler.kubernetes.io/safe-to-evict" "false"
   "karpenter.sh/do-not-disrupt" "true"
 -}}
-{{- merge (deepCopy (.Values.rollout.pod.annotations | default dict)) $defaults | toYaml -}}
+{{- merge (deepCopy (.Values.rollout.pod.annotations | default dict)) $defaults | toJson -}}
 {{- end }}
 
 {{- /* Prefers nodes without GPUs: by the operator's label and, before it has set one, by node-feature-discovery's. */}}

@@ -10,6 +10,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::printer::Printer;
 use crate::cli::recipe::Overrides;
 use crate::contract::exit::ExitCode;
+use crate::contract::grammar;
 use crate::deployer::source::Part;
 use crate::deployer::{self, DEPLOYERS, Deployer, Source, SourceNeed};
 use crate::release::hook_image::HookImage;
@@ -70,7 +71,7 @@ pub struct Arguments {
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
     registry_mirrors: Vec<Mirror>,
     /// Name of a Secret to pull images with, which must be in the namespace of each release; may be repeated
-    #[arg(long = "image-pull-secret", value_name = "NAME")]
+    #[arg(long = "image-pull-secret", value_name = "NAME", value_parser = grammar::secret_name)]
     pull_secrets: Vec<String>,
     /// Replace a bundle although it was edited after it was rendered; the edits are lost
     #[arg(long)]

@@ -1,7 +1,6 @@
-//! Where an Application's own words come from: this program, or the values of a Helm chart. All methods return YAML text.
+//! Where an Application's own words come from: this program, or the values of a Helm chart.
 
-use serde_json::Value;
-
+use crate::deployer::language::{Written, go_string};
 use crate::deployer::source::Source;
 
 /// The namespace that Argo CD runs in, unless the umbrella chart is installed elsewhere.
@@ -25,100 +24,100 @@ pub enum Form<'a> {
 
 impl Form<'_> {
     /// A fixed text.
-    pub fn text(self, text: &str) -> String {
-        let scalar = Value::from(text).to_string();
+    pub(in crate::deployer) fn text(self, text: &str) -> Written {
         match self {
-            Self::Rendered { .. } => scalar,
-            Self::Template => scalar.replace("{{", "{{ \"{{\" }}"),
+            Self::Rendered { .. } => Written::of_yaml(text),
+            Self::Template => Written::of_helm(text),
         }
     }
 
-    /// A text behind `#`.
-    pub fn comment(self, text: &str) -> String {
+    /// The template of this form: the same text in two languages.
+    pub(in crate::deployer) fn template(self, of: [&'static str; 2]) -> &'static str {
+        let [rendered, template] = of;
         match self {
-            Self::Rendered { .. } => text.to_owned(),
-            Self::Template => text.replace("{{", "{{ \"{{\" }}"),
+            Self::Rendered { .. } => rendered,
+            Self::Template => template,
         }
     }
 
     /// The name of a release's Application: unique in one Argo CD as long as the bundle's name is.
-    pub fn name(self, release: &str) -> String {
+    pub(in crate::deployer) fn name(self, release: &str) -> Written {
         match self {
             Self::Rendered { bundle, .. } => self.text(&format!("{bundle}-{release}")),
-            Self::Template => format!("{{{{ printf \"%s-{release}\" .Values.name | quote }}}}"),
+            Self::Template => Written::action(&format!("printf {} .Values.name | quote", go_string(&format!("%s-{release}")))),
         }
     }
 
     /// The bundle's name.
-    pub fn bundle(self) -> String {
+    pub(in crate::deployer) fn bundle(self) -> Written {
         match self {
             Self::Rendered { bundle, .. } => self.text(bundle),
-            Self::Template => "{{ .Values.name | quote }}".to_owned(),
+            Self::Template => Written::action(".Values.name | quote"),
         }
     }
 
     /// What the project is for.
-    pub fn description(self) -> String {
+    pub(in crate::deployer) fn description(self) -> Written {
         match self {
             Self::Rendered { bundle, .. } => self.text(&format!("GPU stack {bundle}")),
-            Self::Template => "{{ printf \"GPU stack %s\" .Values.name | quote }}".to_owned(),
+            Self::Template => Written::action("printf \"GPU stack %s\" .Values.name | quote"),
         }
     }
 
     /// Argo CD's namespace.
-    pub fn control_namespace(self) -> String {
+    pub(in crate::deployer) fn control_namespace(self) -> Written {
         match self {
             Self::Rendered { .. } => self.text(CONTROL_NAMESPACE),
-            Self::Template => "{{ .Release.Namespace | quote }}".to_owned(),
+            Self::Template => Written::action(".Release.Namespace | quote"),
         }
     }
 
     /// The project of all Applications.
-    pub fn project(self) -> String {
+    pub(in crate::deployer) fn project(self) -> Written {
         match self {
             Self::Rendered { bundle, .. } => self.text(bundle),
-            Self::Template => "{{ .Values.project | default .Values.name | quote }}".to_owned(),
+            Self::Template => Written::action(".Values.project | default .Values.name | quote"),
         }
     }
 
     /// The cluster that is deployed to.
-    pub fn server(self) -> String {
+    pub(in crate::deployer) fn server(self) -> Written {
         match self {
             Self::Rendered { .. } => self.text(IN_CLUSTER),
-            Self::Template => "{{ .Values.destination.server | quote }}".to_owned(),
+            Self::Template => Written::action(".Values.destination.server | quote"),
         }
     }
 
     /// The repository of the bundle.
-    pub fn repository(self) -> String {
+    pub(in crate::deployer) fn repository(self) -> Written {
         match self {
             Self::Rendered { source, .. } => self.text(&source.url),
-            Self::Template => "{{ include \"bundle.repository\" . }}".to_owned(),
+            Self::Template => Written::action("include \"bundle.repository\" ."),
         }
     }
 
     /// Its revision.
-    pub fn revision(self) -> String {
+    pub(in crate::deployer) fn revision(self) -> Written {
         match self {
             Self::Rendered { source, .. } => self.text(&source.revision),
-            Self::Template => "{{ include \"bundle.revision\" . }}".to_owned(),
+            Self::Template => Written::action("include \"bundle.revision\" ."),
         }
     }
 
     /// A path of the bundle, from the repository's root.
-    pub fn path(self, path: &str) -> String {
+    pub(in crate::deployer) fn path(self, path: &str) -> Written {
         match self {
             Self::Rendered { source, .. } => self.text(&source.join(path)),
-            Self::Template => format!("{{{{ include \"bundle.path\" (list . {}) | quote }}}}", Value::from(path)),
+            Self::Template => Written::action(&format!("include \"bundle.path\" (list . {}) | quote", go_string(path))),
         }
     }
 
     /// A values file of the bundle for a chart that comes from elsewhere.
-    pub fn values(self, path: &str) -> String {
+    pub(in crate::deployer) fn values(self, path: &str) -> Written {
         match self {
             Self::Rendered { source, .. } => self.text(&format!("$values/{}", source.join(path))),
             Self::Template => {
-                format!("{{{{ printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote }}}}", Value::from(path))
+                Written::action(&format!("printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote", go_string(path)))
             }
         }
     }
@@ -132,9 +131,8 @@ mod tests {
     fn trap_argocd_helm_braces_in_fixed_texts_are_not_evaluated() {
         let source = Source::new("https://git.example.com/fleet.git", "main", "a").unwrap();
         let rendered = Form::Rendered { bundle: "b", source: &source };
-        assert_eq!(rendered.text("{{ .Values.x }}"), "\"{{ .Values.x }}\"");
-        assert_eq!(Form::Template.text("{{ .Values.x }}"), "\"{{ \"{{\" }} .Values.x }}\"");
-        assert_eq!(Form::Template.comment("{{x}}"), "{{ \"{{\" }}x}}");
-        assert_eq!(rendered.values("003-a/values.yaml"), "\"$values/a/003-a/values.yaml\"");
+        assert_eq!(rendered.text("{{ .Values.x }}").as_ref(), "\"{{ .Values.x }}\"");
+        assert_eq!(Form::Template.text("{{ .Values.x }}").as_ref(), "\"{{ \"{{\" }} .Values.x }}\"");
+        assert_eq!(rendered.values("003-a/values.yaml").as_ref(), "\"$values/a/003-a/values.yaml\"");
     }
 }

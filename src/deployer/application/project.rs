@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Form, address};
 use crate::deployer::Input;
+use crate::deployer::language::Written;
 use crate::release::Plan;
 use crate::release::model::{Crd, Kind};
 
@@ -29,15 +30,15 @@ const KINDS: [(&str, &str); 12] = [
 /// election, reading the API server's certificate).
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
-/// The project for its template; as in the Application, what comes from [`Form`] is YAML text already.
+/// The project for its template.
 #[derive(Serialize)]
 pub(super) struct Context<'a> {
-    project: String,
-    control_namespace: String,
-    bundle: String,
-    description: String,
-    repositories: Vec<String>,
-    server: String,
+    project: Written,
+    control_namespace: Written,
+    bundle: Written,
+    description: Written,
+    repositories: Vec<Written>,
+    server: Written,
     namespaces: BTreeSet<&'a str>,
     unknown_crds: Vec<&'a str>,
     cluster_kinds: BTreeSet<ClusterKind<'a>>,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{all_waves_seconds, longest_sync_seconds, waves};
 use crate::contract::duration::Duration;
+use crate::deployer::language::Written;
 use crate::deployer::layout::{budget, content, folders};
 use crate::release::model::{Chart, Kind};
 use crate::release::{Plan, Release};
@@ -14,7 +15,7 @@ pub struct Readme<'a> {
     /// The bundle's name.
     pub recipe: &'a str,
     /// What to say of the hook's image.
-    pub image_note: Option<&'static str>,
+    pub image_note: Option<Written>,
     /// In order.
     pub releases: Vec<Row<'a>>,
     /// How long one Application may be syncing.
@@ -65,7 +66,7 @@ impl<'a> Readme<'a> {
         let is_oci = |release: &Release| matches!(&release.kind, Kind::Upstream(upstream) if matches!(upstream.chart, Chart::Oci(_)));
         Self {
             recipe,
-            image_note: plan.image_note(),
+            image_note: plan.image_note().map(Written::fixed),
             releases: folders(plan).map(row).collect(),
             longest_sync: Duration::from_secs(one).to_string(),
             longest_sync_seconds: one,

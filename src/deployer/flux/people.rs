@@ -8,6 +8,7 @@ use super::{DIGEST, SYNC, label};
 use crate::contract::duration::Duration;
 use crate::deployer::Input;
 use crate::deployer::file::File;
+use crate::deployer::language::Written;
 use crate::deployer::layout::{SETTINGS, budget, content, folders};
 use crate::deployer::source::Source;
 use crate::deployer::template::{RenderError, Templates};
@@ -16,7 +17,7 @@ use crate::deployer::template::{RenderError, Templates};
 struct Context<'a> {
     recipe: &'a str,
     /// What to say of the hook's image.
-    image_note: Option<&'static str>,
+    image_note: Option<Written>,
     sync: &'static str,
     label: String,
     digest: &'static str,
@@ -66,7 +67,7 @@ pub(super) fn files(templates: &Templates, input: Input<'_>, source: &Source, fo
     });
     let context = Context {
         recipe: input.recipe,
-        image_note: input.plan.image_note(),
+        image_note: input.plan.image_note().map(Written::fixed),
         sync: SYNC,
         label: label(),
         digest: DIGEST,

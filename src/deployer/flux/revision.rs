@@ -121,8 +121,7 @@ mod tests {
 
     #[test]
     fn revisions_that_flux_never_finds_are_refused() {
-        for revision in ["HEAD", "0123abc", "0123456789", "a..b", "a//b", "/a", "a/", "a.lock", ".a", "v1.*", "^1", "a:b", "-a", "a.", "@"]
-        {
+        for revision in ["HEAD", "0123abc", "0123456789", "a..b", "a//b", "/a", "a/", "a.lock", ".a", "v1.*", "^1", "a:b", "a.", "@"] {
             assert!(check(&source(GIT, revision)).is_err(), "{revision}");
         }
         for revision in ["face", "feature/a", "refs/heads/0123abc", "a@b", "release-1.x"] {

@@ -40,9 +40,11 @@ pub struct PodMonitor {
     pub enabled: bool,
     /// Labels by which your Prometheus selects it, such as `release: kube-prometheus-stack`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
     /// How often the metrics are read, such as `30s`. Default: `15s`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "interval"))]
     pub interval: Option<String>,
 }
 
@@ -60,6 +62,7 @@ pub struct PrometheusRule {
     pub enabled: bool,
     /// Labels by which your Prometheus selects it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
 }
 
@@ -77,9 +80,11 @@ pub struct Dashboard {
     pub enabled: bool,
     /// Labels by which Grafana's sidecar finds it, beside `grafana_dashboard: "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
     /// Annotations, such as the folder that the sidecar puts it into.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "text"}))]
     pub annotations: BTreeMap<String, String>,
 }
 

@@ -44,6 +44,7 @@ pub struct UpgradePolicy {
     pub foreign_cordon: Option<ForeignCordon>,
     /// `drive`: label selectors of pods that use the device without asking for it. They are evicted with those that do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "selector"}))]
     pub extra_consumers: Vec<String>,
     /// `steer`, `drive`: how long a driver pod may take to become ready. Default: `30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,6 +93,7 @@ pub struct OfedUpgradePolicy {
     pub foreign_cordon: Option<ForeignCordon>,
     /// `drive`: label selectors of pods that use the device without asking for it. They are evicted with those that do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "selector"}))]
     pub extra_consumers: Vec<String>,
     /// `steer`, `drive`: how long a driver pod may take to become ready. Default: `30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,6 +126,7 @@ impl OfedUpgradePolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WaitForCompletion {
     /// Label selector of the pods.
+    #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: String,
     /// How long at most. `0s` is for ever, which no Job with a budget can promise: an error with gate `settled`.
     #[serde(default)]
@@ -157,6 +160,7 @@ pub struct Drain {
     pub force: Option<bool>,
     /// Only pods with these labels.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: Option<String>,
     /// How long at most. Chart default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,6 @@
 
 use semver::Version;
 
-use super::cluster::is_dns_label;
 use super::{Subject, described};
 use crate::catalog;
 use crate::recipe::model::Component;
@@ -31,15 +30,6 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
             }
         }
         described::after(subject, component, findings);
-        if let Some(namespace) = &component.namespace
-            && !is_dns_label(namespace)
-        {
-            findings.push(
-                Diagnostic::error(format!("`{namespace}` cannot be a namespace"))
-                    .at(subject.place(&["components", &component.name, "namespace"]))
-                    .hint("use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters"),
-            );
-        }
     }
 }
 

@@ -1,31 +1,16 @@
 //! Components that the recipe itself describes, and what a recipe says about the order of any.
 
-use semver::Version;
-
 use super::Subject;
-use super::cluster::is_dns_label;
+use crate::contract::grammar::repository_problem;
 use crate::recipe::model::{ChartSource, Component};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::lint::Lint;
 use crate::text::nearest::nearest;
 use crate::text::tree::Node;
 
-/// As long as Helm lets a release's name be.
-const LONGEST_RELEASE_NAME: usize = 53;
-
 /// A component that is not in the catalog.
 pub(super) fn check(subject: &Subject<'_>, component: &Component, chart: &ChartSource, findings: &mut Vec<Diagnostic>) {
     let name = component.name.as_str();
-    let place = |key: &str| subject.place(&["components", name, key]);
-    if !is_dns_label(name) || name.len() > LONGEST_RELEASE_NAME {
-        findings.push(
-            Diagnostic::error(format!("`{name}` cannot be the name of a component")).at(subject.place(&["components", name])).hint(
-                format!(
-                    "use lower-case letters, digits and dashes, a letter or digit at both ends, at most {LONGEST_RELEASE_NAME} characters"
-                ),
-            ),
-        );
-    }
     for (key, value) in [("version", &component.version), ("namespace", &component.namespace)] {
         if value.is_none() {
             findings.push(
@@ -35,27 +20,13 @@ pub(super) fn check(subject: &Subject<'_>, component: &Component, chart: &ChartS
             );
         }
     }
-    if let Some(version) = component.version.as_deref().filter(|version| Version::parse(version.trim_start_matches('v')).is_err()) {
-        findings.push(
-            Diagnostic::error(format!("`{version}` is no version of a chart"))
-                .at(place("version"))
-                .hint("versions look like `1.2.3` or `v1.2.3`"),
-        );
-    }
-    if let Some(problem) = address_problem(&chart.repository) {
+    if let Some(problem) = repository_problem(&chart.repository) {
         // What is wrong may be a password: the text is not shown.
         findings.push(
             Diagnostic::error(format!("the repository of `{name}` {problem}"))
                 .at(subject.place(&["components", name, "chart", "repository"]))
                 .secret()
                 .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password"),
-        );
-    }
-    if chart.name.contains('/') {
-        findings.push(
-            Diagnostic::error(format!("`{}` is no name of a chart", chart.name))
-                .at(subject.place(&["components", name, "chart", "name"]))
-                .hint("what stands before the slash belongs to `repository`"),
         );
     }
     findings.push(
@@ -93,17 +64,5 @@ pub(super) fn after(subject: &Subject<'_>, component: &Component, findings: &mut
                     ),
             );
         }
-    }
-}
-
-fn address_problem(url: &str) -> Option<&'static str> {
-    let rest = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    match rest {
-        None | Some("") => Some("is no address"),
-        Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => Some("carries a user name or password"),
-        Some(_) if url.contains(|character: char| character.is_whitespace() || character.is_control() || "'\"`\\".contains(character)) => {
-            Some("has a space, a quote or a control character in its address")
-        }
-        Some(_) => None,
     }
 }

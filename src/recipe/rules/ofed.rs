@@ -1,6 +1,7 @@
 //! The OFED driver: where its policy stands, and that each setting has one place.
 
 use super::{Known, Subject};
+use crate::contract::grammar::{is_digest, is_tag};
 use crate::contract::settings::Mode;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::lint::Lint;
@@ -66,8 +67,7 @@ fn resource(subject: &Subject<'_>, operator: &Known<'_>, place: &[&str], finding
 
 /// `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`, `sha256:…`
 pub fn is_version(version: &str) -> bool {
-    let is_tag = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && version.contains('.');
-    is_tag || version.strip_prefix("sha256:").is_some_and(|digest| digest.len() == 64)
+    (is_tag(version) && version.contains('.')) || version.strip_prefix("sha256:").is_some_and(is_digest)
 }
 
 fn version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {

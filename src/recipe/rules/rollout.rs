@@ -3,6 +3,7 @@
 use super::Subject;
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
+use crate::contract::grammar::{is_digest, is_tag};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::lint::Lint;
 use crate::text::path::Path;
@@ -57,10 +58,8 @@ fn times(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
 
 /// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`. (Not the branch of precompiled drivers, `580`: that may stand in values.)
 pub fn is_version(version: &str) -> bool {
-    let known = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-        && version.starts_with(|first: char| first.is_ascii_digit())
-        && version.contains('.');
-    known || version.strip_prefix("sha256:").is_some_and(|digest| digest.len() == 64)
+    let known = is_tag(version) && version.starts_with(|first: char| first.is_ascii_digit()) && version.contains('.');
+    known || version.strip_prefix("sha256:").is_some_and(is_digest)
 }
 
 fn driver_version(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {

@@ -11,6 +11,7 @@ use std::process::{Command, Output};
 
 use gpu_rollout::bundle::{Parts, build, write};
 use gpu_rollout::catalog::{self, hook_chart};
+use gpu_rollout::contract::yaml;
 use gpu_rollout::deployer::layout::{folders, values_of};
 use gpu_rollout::release::catalog::Catalog as _;
 use gpu_rollout::release::model::Kind;
@@ -170,6 +171,22 @@ fn helmfile_does_with_every_bundle_and_helm_3_what_the_plan_says() {
 #[ignore = "needs helm (make e2e)"]
 fn helmfile_does_with_every_bundle_and_helm_4_what_the_plan_says() {
     each("helm4");
+}
+
+/// Texts that are Go templates, commands and YAML of their own stay texts: helmfile evaluates what stands in a release.
+#[test]
+#[ignore = "needs helm (make e2e)"]
+fn helmfile_takes_hostile_values_for_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = directory.path().join("recipe.yaml");
+    let mut hostile = crate::render::injection::real::hostile();
+    // Its chart is in no catalog, and not at hand.
+    hostile["components"].as_array_mut().unwrap().pop();
+    fs::write(&recipe, yaml::to_string(&hostile).unwrap()).unwrap();
+    let scene = Scene::new(recipe.to_str().unwrap(), "helm3");
+    lists(&scene, "hostile");
+    gives_values(&scene, "hostile");
+    assert!(!scene.bundle.join("injected").exists());
 }
 
 fn each(helm: &str) {

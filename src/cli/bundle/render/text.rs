@@ -6,7 +6,7 @@ use super::Request;
 use super::outcome::{Bundle, Failure, Outcome};
 use crate::bundle::Written;
 use crate::cli::printer::Printer;
-use crate::deployer::template::shell_word;
+use crate::deployer::shell_word;
 use crate::release::model::IMAGE_WITHOUT_REGISTRY;
 
 /// One bundle: everything about it, and what to do with it.
@@ -122,5 +122,7 @@ fn summary(outcomes: &[Outcome], printer: &mut Printer) {
 
 fn shell_path(path: &Path) -> String {
     // `DIR/` and `DIR` are the same directory; what is printed goes on with a slash.
-    shell_word(path.to_string_lossy().trim_end_matches('/'))
+    let path = path.to_string_lossy();
+    let path = path.trim_end_matches('/');
+    shell_word(path).unwrap_or_else(|| format!("{path:?}"))
 }

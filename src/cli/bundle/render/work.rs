@@ -118,7 +118,7 @@ fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, d
     let tree = build(parts).map_err(|error| {
         let (hint, code) = match &error {
             RenderError::Unable { hint, .. } => (*hint, ExitCode::Usage),
-            RenderError::NoSource(_) | RenderError::Template { .. } | RenderError::Yaml(_) => {
+            RenderError::NoSource(_) | RenderError::Template { .. } | RenderError::Script(_) | RenderError::Yaml(_) => {
                 ("this is a mistake of gpu-rollout, not of the recipe; please report it", ExitCode::Internal)
             }
         };

@@ -1,0 +1,371 @@
+//! The grammars of texts that end up in names, addresses and command lines: one row each in [`GRAMMARS`]. A recipe's schema names the grammar of
+//! every text (`x-grammar`), and options of the command line are held to the same ones.
+
+use semver::{Version, VersionReq};
+
+use super::selector::{Selector, is_label_key, is_label_value};
+
+/// The longest name of a release that Helm takes.
+pub const LONGEST_RELEASE_NAME: usize = 53;
+/// The longest line of free text.
+const LONGEST_LINE: usize = 1000;
+/// The longest text in a command line or address.
+const LONGEST_WORD: usize = 2000;
+/// As long as Kubernetes lets names of most objects be.
+const LONGEST_SUBDOMAIN: usize = 253;
+/// The longest tag of an image.
+const LONGEST_TAG: usize = 128;
+/// How many hexadecimal digits a SHA-256 digest has.
+const DIGEST_LENGTH: usize = 64;
+
+/// What a text must be.
+#[derive(Clone, Copy, Debug)]
+pub struct Grammar {
+    /// What the schema calls it.
+    pub name: &'static str,
+    /// Whether a text fits.
+    pub fits: fn(&str) -> bool,
+    /// What a text that does not fit is not: "… is no …".
+    pub what: &'static str,
+    /// How it is written.
+    pub hint: &'static str,
+    /// One that fits.
+    pub example: &'static str,
+}
+
+/// The table.
+pub const GRAMMARS: &[Grammar] = &[
+    Grammar {
+        name: "recipeName",
+        fits: is_dns_label,
+        what: "cannot be a recipe's name",
+        hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters",
+        example: "example",
+    },
+    Grammar {
+        name: "namespace",
+        fits: is_dns_label,
+        what: "cannot be a namespace",
+        hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters",
+        example: "example",
+    },
+    Grammar {
+        name: "componentName",
+        fits: is_release_name,
+        what: "cannot be the name of a component",
+        hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 53 characters",
+        example: "example",
+    },
+    Grammar {
+        name: "line",
+        fits: is_line,
+        what: "is not one line of text",
+        hint: "write at most 1000 characters without line breaks and control characters",
+        example: "example",
+    },
+    Grammar {
+        name: "reference",
+        fits: |text| is_line(text) && !text.starts_with('-'),
+        what: "is neither a name of the library nor a path",
+        hint: "write a name such as `base`, or a path such as `../team.yaml`, without line breaks and control characters",
+        example: "base",
+    },
+    Grammar {
+        name: "kubernetesVersions",
+        fits: |text| is_word(text, 100, ".<>=^~*, -+") && VersionReq::parse(text).is_ok(),
+        what: "is no range of Kubernetes versions",
+        hint: "write `\">=1.32\"` or `\">=1.32, <1.36\"`",
+        example: ">=1.32",
+    },
+    Grammar {
+        name: "driverVersion",
+        fits: |text| is_tag(text) || text.strip_prefix("sha256:").is_some_and(is_digest),
+        what: "is no version of a driver",
+        hint: "write the tag of the driver's image, such as `580.126.20`, or its digest: `sha256:` and 64 digits",
+        example: "580.126.20",
+    },
+    Grammar {
+        name: "chartVersion",
+        fits: |text| text.len() <= LONGEST_SUBDOMAIN && Version::parse(text.strip_prefix('v').unwrap_or(text)).is_ok(),
+        what: "is no version of a chart",
+        hint: "versions look like `1.2.3` or `v1.2.3`",
+        example: "1.2.3",
+    },
+    Grammar {
+        name: "chartName",
+        fits: is_chart_name,
+        what: "is no name of a chart",
+        hint: "use letters, digits, `-`, `_` and `.`, a letter or digit first; what stands before a slash belongs to `repository`",
+        example: "example",
+    },
+    Grammar {
+        name: "chartRepository",
+        fits: |text| repository_problem(text).is_none(),
+        what: "is no address of a chart repository",
+        hint: "write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password",
+        example: "https://charts.example.com/stable",
+    },
+    Grammar {
+        name: "labelKey",
+        fits: is_label_key,
+        what: "is no key of a label",
+        hint: "write the key of a label alone, such as `nvidia.com/gpu.clique` or `topology.kubernetes.io/rack`",
+        example: "example.com/key",
+    },
+    Grammar {
+        name: "labelValue",
+        fits: is_label_value,
+        what: "is no value of a label",
+        hint: "use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters",
+        example: "example",
+    },
+    Grammar {
+        name: "selector",
+        fits: |text| text.chars().all(|each| matches!(each, ' '..='~')) && text.parse::<Selector>().is_ok(),
+        what: "is no label selector",
+        hint: "label selectors look like `app=train`, `tier in (a,b)`, `!keep`; commas join what must all hold",
+        example: "app=example",
+    },
+    Grammar {
+        name: "interval",
+        fits: is_interval,
+        what: "is no interval",
+        hint: "write one number with its unit: `500ms`, `15s`, `1m`",
+        example: "30s",
+    },
+    Grammar {
+        name: "configName",
+        fits: |text| !text.starts_with('-') && is_word(text, LONGEST_SUBDOMAIN, "-._"),
+        what: "is no name of a configuration",
+        hint: "use letters, digits, `-`, `_` and `.`",
+        example: "example",
+    },
+    Grammar {
+        name: "secretName",
+        fits: is_dns_subdomain,
+        what: "cannot be the name of a Secret",
+        hint: "use lower-case letters, digits, `-` and `.`, a letter or digit at both ends, at most 253 characters",
+        example: "registry.example",
+    },
+    // Whatever a chart makes of it: every writer takes any text.
+    Grammar { name: "text", fits: |_| true, what: "is no text", hint: "write a text", example: "example" },
+];
+
+impl Grammar {
+    /// Why a text does not fit, where more can be said than that.
+    pub fn reason(&self, text: &str) -> Option<String> {
+        match self.name {
+            "selector" => text.parse::<Selector>().err().map(|error| error.reason().to_owned()),
+            "kubernetesVersions" => VersionReq::parse(text).err().map(|error| error.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// The grammar with this name.
+pub fn grammar(name: &str) -> Option<&'static Grammar> {
+    GRAMMARS.iter().find(|grammar| grammar.name == name)
+}
+
+/// Reads the name of a Secret from the command line.
+///
+/// # Errors
+/// It can be none; the message says how one is written.
+pub fn secret_name(text: &str) -> Result<String, String> {
+    let name = |grammar: &Grammar| if (grammar.fits)(text) { None } else { Some(format!("it {}: {}", grammar.what, grammar.hint)) };
+    grammar("secretName").and_then(name).map_or_else(|| Ok(text.to_owned()), Err)
+}
+
+/// A text as a message can show it: on one line, and not endless.
+pub fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let escape = |character: char| {
+        if character.is_control() || !character.is_ascii() && character.is_whitespace() {
+            character.escape_default().to_string()
+        } else {
+            character.to_string()
+        }
+    };
+    let mut shown: String = text.chars().take(MOST).map(escape).collect();
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// RFC 1123: what names of namespaces, releases and recipes must be.
+pub fn is_dns_label(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = text.bytes().next().is_some_and(allowed) && text.bytes().last().is_some_and(allowed);
+    ends && text.len() <= 63 && text.bytes().all(|byte| allowed(byte) || byte == b'-')
+}
+
+/// Labels with dots between them: what names of most objects must be.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_part = |part: &str| {
+        let ends = part.bytes().next().is_some_and(allowed) && part.bytes().last().is_some_and(allowed);
+        ends && part.bytes().all(|byte| allowed(byte) || byte == b'-')
+    };
+    text.len() <= LONGEST_SUBDOMAIN && text.split('.').all(is_part)
+}
+
+fn is_release_name(text: &str) -> bool {
+    text.len() <= LONGEST_RELEASE_NAME && is_dns_label(text)
+}
+
+/// Free text on one line.
+pub fn is_line(text: &str) -> bool {
+    let is_break = |character: char| {
+        character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    !text.trim().is_empty() && text.chars().count() <= LONGEST_LINE && !text.contains(is_break)
+}
+
+/// What Helm takes for a chart's name (`chart/metadata.go`: a file name), and no option of a command.
+pub fn is_chart_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric()) && is_word(text, LONGEST_SUBDOMAIN, "-_.") && !text.contains("..")
+}
+
+/// The tag of an image.
+pub fn is_tag(text: &str) -> bool {
+    !text.starts_with(['.', '-']) && is_word(text, LONGEST_TAG, "-_.")
+}
+
+/// The digits of a SHA-256 digest.
+pub fn is_digest(text: &str) -> bool {
+    text.len() == DIGEST_LENGTH && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The name of an image without tag and digest, or its beginning: `registry.example.com:5000/team/image`.
+pub fn is_image_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let ends = [part.chars().next(), part.chars().next_back()];
+        ends.iter().all(|end| end.is_some_and(|end| end.is_ascii_alphanumeric())) && is_word(part, LONGEST_SUBDOMAIN, "._-:")
+    };
+    text.len() <= LONGEST_WORD && text.split('/').all(is_part)
+}
+
+/// Why a text is no address of a chart repository.
+pub fn repository_problem(url: &str) -> Option<&'static str> {
+    let rest = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return Some("is no address") };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    if host.contains('@') {
+        return Some("carries a user name or password");
+    }
+    if !is_address(url) {
+        return Some("has a space, a quote or another character in its address that no address has");
+    }
+    let is_host = host.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[');
+    (!is_host || url.len() > LONGEST_WORD).then_some("is no address")
+}
+
+/// Whether all characters of a text can stand in an address (RFC 3986), save those that a shell or a template gives a meaning to.
+pub fn is_address(text: &str) -> bool {
+    text.chars().all(|character| character.is_ascii_alphanumeric() || "-._~:/?#[]@&+,=%".contains(character))
+}
+
+/// As the hook chart's schema takes it: a number from 1 on, with one unit.
+fn is_interval(text: &str) -> bool {
+    let digits = text.len() - text.trim_start_matches(|one: char| one.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    number.starts_with(|first: char| first != '0') && ["ms", "s", "m", "h"].contains(&unit)
+}
+
+/// Letters, digits and what is in `more`, and not too many.
+fn is_word(text: &str, longest: usize, more: &str) -> bool {
+    let fits = |character: char| character.is_ascii_alphanumeric() || more.contains(character);
+    !text.is_empty() && text.len() <= longest && text.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would be an option, a template, a command or a second line somewhere.
+    const HOSTILE: [&str; 14] = [
+        "-o",
+        "--post-renderer",
+        "{{ exec }}",
+        "a\nb",
+        "a\n---\nb",
+        "a: b",
+        "a\"b",
+        "a'b",
+        "a`b`",
+        "$(touch x)",
+        "a;b",
+        "a\tb",
+        "a\0b",
+        "a\u{a0}b",
+    ];
+
+    #[test]
+    fn example_fits_and_hostile_text_does_not() {
+        for grammar in GRAMMARS {
+            assert!((grammar.fits)(grammar.example), "{}", grammar.name);
+            if ["text", "line", "reference"].contains(&grammar.name) {
+                continue;
+            }
+            for hostile in HOSTILE {
+                assert!(!(grammar.fits)(hostile), "{}: {hostile:?}", grammar.name);
+                assert!(
+                    !(grammar.fits)(&format!("{}{hostile}", grammar.example)) || hostile.starts_with('-'),
+                    "{}: {hostile:?}",
+                    grammar.name
+                );
+            }
+        }
+        for line in ["", " ", "a\nb", "a\u{2028}b", "a\u{1b}[31m", "a\0"] {
+            assert!(!is_line(line), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn interval_is_one_number_with_its_unit() {
+        for good in ["15s", "500ms", "1m", "2h"] {
+            assert!(is_interval(good), "{good}");
+        }
+        for bad in ["", "s", "0s", "015s", "1m30s", "15", "15 s", "1d"] {
+            assert!(!is_interval(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_and_image_names_are_told_from_others() {
+        for good in ["https://a.example.com/x", "http://127.0.0.1:8080", "oci://a.example.com/x?y=z", "http://[::1]:80/a"] {
+            assert_eq!(repository_problem(good), None, "{good}");
+        }
+        for bad in [
+            "",
+            "https://",
+            "ftp://a",
+            "https://u:p@a/b",
+            "https://a/'",
+            "https://a/$x",
+            "https://a/{b}",
+            "https://-a",
+            "https://a b",
+            "oci:///a",
+        ] {
+            assert!(repository_problem(bad).is_some(), "{bad}");
+        }
+        for (name, fits) in [
+            ("nvcr.io/nvidia", true),
+            ("localhost:5000/a_b", true),
+            ("-a", false),
+            ("a//b", false),
+            ("a/", false),
+            ("/a", false),
+            ("a/.b", false),
+        ] {
+            assert_eq!(is_image_name(name), fits, "{name}");
+        }
+        for (name, fits) in
+            [("a.b-c", true), ("a", true), ("A", false), ("a..b", false), (".a", false), ("a-", false), (&"a.".repeat(127)[..253], true)]
+        {
+            assert_eq!(is_dns_subdomain(name), fits, "{name}");
+        }
+    }
+}

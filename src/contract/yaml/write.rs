@@ -1,0 +1,218 @@
+//! The one writer of YAML. Its output is read the same by every parser that bundles meet: sigs.k8s.io/yaml (Helm, Flux, Argo CD, Kubernetes),
+//! yaml.v3 (helmfile, Kustomize) and parsers of YAML 1.2. A text is written plain or as a literal block only where it is beyond doubt; everything
+//! else is quoted, with escapes for what any of these parsers changes or refuses.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Number, Value};
+
+/// Parsers look for the colon of a key on one line, within 1024 characters.
+const LONGEST_KEY: usize = 1000;
+/// Words that some version of YAML takes for something else than a text, in lower case.
+const WORDS: [&str; 15] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity", ".nan", ".inf", "~"];
+
+/// One document in block style, ended by a line break.
+pub(super) fn document(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Object(map) if !map.is_empty() => entries(&mut text, map, 0),
+        Value::Array(items) if !items.is_empty() => list(&mut text, items, 0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            text.push_str(&scalar(value));
+        }
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+/// A value on one line: texts are quoted, maps and lists are written with brackets.
+pub(super) fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) => {
+            let entry = |(key, value): (&String, &Value)| match quoted(key) {
+                key if key.len() > LONGEST_KEY => format!("? {key} : {}", inline(value)),
+                key => format!("{key}: {}", inline(value)),
+            };
+            format!("{{{}}}", map.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        Value::Null => "null".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(value) => number(value),
+    }
+}
+
+/// A text between double quotes, on one line.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            _ if is_visible(character) => quoted.push(character),
+            // Writing into a String cannot fail.
+            _ if u32::from(character) <= 0xffff => drop(write!(quoted, "\\u{:04x}", u32::from(character))),
+            _ => drop(write!(quoted, "\\U{:08x}", u32::from(character))),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Whether a character stands for itself in a quoted text. Not so: control characters, all spaces but the usual one (Go trims some of them),
+/// what breaks lines in YAML 1.1, what changes the direction or cannot be seen, and what is no character.
+fn is_visible(character: char) -> bool {
+    match character {
+        ' '..='~' => true,
+        '\u{ad}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{e000}'..='\u{f8ff}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{fff0}'..='\u{ffff}'
+        | '\u{1fffe}'..='\u{1ffff}'
+        | '\u{e0000}'..='\u{10ffff}' => false,
+        _ => !character.is_control() && !character.is_whitespace(),
+    }
+}
+
+/// The entries of a map, the first of which goes on where `text` ends.
+fn entries(text: &mut String, map: &Map<String, Value>, indent: usize) {
+    for (index, (name, value)) in map.iter().enumerate() {
+        if index > 0 {
+            pad(text, indent);
+        }
+        let name = if is_plain(name) { name.clone() } else { quoted(name) };
+        if name.len() > LONGEST_KEY {
+            text.extend(["? ", &name, "\n"]);
+            pad(text, indent);
+        } else {
+            text.push_str(&name);
+        }
+        text.push(':');
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                text.push('\n');
+                pad(text, indent + 2);
+                entries(text, map, indent + 2);
+            }
+            Value::Array(items) if !items.is_empty() => {
+                text.push('\n');
+                pad(text, indent + 2);
+                list(text, items, indent + 2);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                leaf(text, value, indent);
+            }
+        }
+    }
+}
+
+/// The items of a list, the first of which goes on where `text` ends.
+fn list(text: &mut String, items: &[Value], indent: usize) {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            pad(text, indent);
+        }
+        text.push('-');
+        match item {
+            Value::Object(map) if !map.is_empty() => {
+                text.push(' ');
+                entries(text, map, indent + 2);
+            }
+            Value::Array(items) if !items.is_empty() => {
+                text.push(' ');
+                list(text, items, indent + 2);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                leaf(text, item, indent);
+            }
+        }
+    }
+}
+
+/// What stands behind a colon or a dash.
+fn leaf(text: &mut String, value: &Value, indent: usize) {
+    text.push(' ');
+    match value {
+        Value::String(content) if is_block(content) => block(text, content, indent + 2),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            text.push_str(&scalar(value));
+            text.push('\n');
+        }
+    }
+}
+
+fn pad(text: &mut String, indent: usize) {
+    text.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) if is_plain(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => inline(value),
+    }
+}
+
+/// With a dot and a sign wherever there is an exponent: not every parser takes `1e16` for a number.
+fn number(number: &Number) -> String {
+    let text = number.to_string();
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return text };
+    let dot = if mantissa.contains('.') { "" } else { ".0" };
+    let sign = if exponent.starts_with(['-', '+']) { "" } else { "+" };
+    format!("{mantissa}{dot}e{sign}{exponent}")
+}
+
+/// A literal block: its lines as they are.
+fn block(text: &mut String, content: &str, indent: usize) {
+    text.push_str(if content.ends_with('\n') { "|\n" } else { "|-\n" });
+    for line in content.lines() {
+        if !line.is_empty() {
+            pad(text, indent);
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+}
+
+/// Whether a text of several lines can be a literal block. The first line decides about the indentation, trailing line breaks about how the
+/// block ends, and white space that cannot be seen gets lost in editors: what is special in any of this is quoted.
+fn is_block(text: &str) -> bool {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    body.contains('\n')
+        && !body.starts_with([' ', '\t', '\n'])
+        && !body.ends_with('\n')
+        && body.split('\n').all(|line| !line.ends_with([' ', '\t']) && !line.starts_with('\t'))
+        && body.chars().all(|character| matches!(character, '\n' | '\t') || is_visible(character))
+}
+
+/// Whether a text can stand without quotes.
+fn is_plain(text: &str) -> bool {
+    let Some(first) = text.chars().next() else { return false };
+    let starts = first.is_ascii_alphanumeric() || "_/.+(".contains(first);
+    let inner = text.chars().all(|character| matches!(character, ' '..='~')) && !text.ends_with([' ', ':']);
+    starts && inner && !text.contains(": ") && !text.contains(" #") && !is_other_type(text)
+}
+
+/// Whether a plain text might be read as something else: a word, or what has nothing but the characters of numbers and dates.
+fn is_other_type(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let is_hexadecimal = lower.contains("0x");
+    let of_numbers = |character: char| "0123456789xobe_.:+-tz ".contains(character) || is_hexadecimal && character.is_ascii_hexdigit();
+    WORDS.contains(&lower.trim_start_matches(['+', '-']))
+        || (lower.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) && lower.chars().all(of_numbers))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Hostile texts in every option of `bundle render`.
+
+use clap::CommandFactory as _;
+use gpu_rollout::cli;
+use serde_json::Value;
+
+use super::{PAYLOADS, files, is_yaml};
+use crate::render::library::is_helm_template;
+
+/// Each option that takes a text, with what stands before and behind the text in a value that is taken.
+const OPTIONS: &[(&str, &str, &str)] = &[
+    ("chart-repository", "nvidia=https://charts.example.com/", ""),
+    ("chart-repository", "nvidia=oci://charts.example.com/", ""),
+    ("chart-repository", "nvidia=/mnt/", ""),
+    ("hook-image", "registry.example.com/", ""),
+    ("hook-image", "registry.example.com/hook:", ""),
+    ("registry-mirror", "registry.example.com/", ""),
+    ("registry-mirror", "nvcr.io=", ".example.com"),
+    ("image-pull-secret", "", ""),
+    ("system-node-selector", "", "=x"),
+    ("system-node-selector", "pool=", ""),
+    ("system-node-toleration", "", ""),
+    ("system-node-toleration", "pool=", ":NoSchedule"),
+    ("accelerated-node-selector", "pool=", ""),
+    ("accelerated-node-toleration", "pool=", ""),
+    ("repo", "https://git.example.com/", ""),
+    ("repo", "ssh://git@git.example.com/", ""),
+    ("revision", "", ""),
+    ("path", "", ""),
+    ("set", "metadata.name=", ""),
+    ("set", "components.gpu-operator.version=", ""),
+];
+/// Options that name what is read and written on this machine, or take words of a list.
+const NOT_WRITTEN: [&str; 6] = ["recipe", "deployer", "output", "format", "data", "color"];
+
+#[test]
+fn hostile_text_in_every_option_is_text_or_refused() {
+    let command = cli::Arguments::command();
+    let render = command.find_subcommand("bundle").and_then(|bundle| bundle.find_subcommand("render")).unwrap();
+    let options = render.get_arguments().filter(|argument| argument.get_action().takes_values()).filter_map(|argument| argument.get_long());
+    let unknown: Vec<&str> =
+        options.filter(|name| !NOT_WRITTEN.contains(name) && !OPTIONS.iter().any(|(known, ..)| known == name)).collect();
+    assert_eq!(unknown, [""; 0], "options without a row in `OPTIONS`");
+    let directory = tempfile::tempdir().unwrap();
+    let mut problems = Vec::new();
+    for (index, (option, before, behind)) in OPTIONS.iter().enumerate() {
+        for (number, payload) in PAYLOADS.iter().filter(|payload| !payload.contains('\0')).enumerate().skip(index % 3).step_by(3) {
+            let output = directory.path().join(format!("{index}-{number}"));
+            let mut command = assert_cmd::Command::cargo_bin("gpu-rollout").unwrap();
+            command
+                .current_dir(directory.path())
+                .args(["bundle", "render", "--recipe", "base", "--deployer", "all", "--output"])
+                .arg(&output);
+            if *option != "repo" {
+                command.arg("--repo=https://git.example.com/fleet.git");
+            }
+            let result = command.arg(format!("--{option}={before}{payload}{behind}")).output().unwrap();
+            let said = String::from_utf8_lossy(&result.stderr);
+            if !result.status.success() {
+                if !said.contains("error") || said.contains("mistake of gpu-rollout") || said.contains("panicked") {
+                    problems.push(format!("--{option}={before}{payload}{behind}: {said}"));
+                }
+                continue;
+            }
+            // CRDs are copies of files of the catalog, and large.
+            for (name, text) in files(&output).into_iter().filter(|(name, _)| !name.contains("-crds/")) {
+                let plain = text.replace("{{ \"{{\" }}", "").replace("{{ \\\"{{\\\" }}", "");
+                let is_executed =
+                    payload.starts_with("{{") && plain.contains(payload) && (is_helm_template(&name) || name.contains("helmfile"));
+                let is_yaml = is_yaml(&name) && !is_helm_template(&name);
+                let reads = !is_yaml
+                    || serde_yaml::from_multiple::<Value>(&text).is_ok_and(|documents| {
+                        documents.iter().all(|document| document["kind"] != "Injected" && document["key"] != "injected")
+                    });
+                if is_executed || !reads {
+                    problems.push(format!("--{option}={before}{payload}{behind}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.into_iter().take(20).collect::<Vec<_>>().join("\n"));
+    assert!(!directory.path().join("injected").exists());
+}
