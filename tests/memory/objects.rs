@@ -6,6 +6,17 @@ use gpu_rollout::contract::names;
 
 use crate::settings::{DRA, OPERATOR};
 
+/// The pods of the operator's DaemonSets on each node: their `app` label, container and image.
+const OPERANDS: [(&str, &str, &str); 6] = [
+    ("nvidia-driver-daemonset", names::DRIVER_CONTAINER, "nvcr.io/nvidia/driver:580.105.08-ubuntu24.04"),
+    ("nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr", "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1"),
+    ("nvidia-operator-validator", "nvidia-operator-validator", "nvcr.io/nvidia/gpu-operator:v26.3.1"),
+    ("nvidia-device-plugin-daemonset", "nvidia-device-plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.18.1"),
+    ("gpu-feature-discovery", "gpu-feature-discovery", "nvcr.io/nvidia/k8s-device-plugin:v0.18.1"),
+    ("nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.4.2-4.7.0-distroless"),
+];
+const PLUGIN: (&str, &str, &str) = ("nvidia-dra-driver-gpu-kubelet-plugin", "gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0");
+
 /// What the server holds of a resource, by the last part of its path, its namespace and the selector.
 fn kind(path: &str, selector: &str) -> &'static str {
     let resource = path.rsplit('/').next().unwrap_or_default();
@@ -15,13 +26,12 @@ fn kind(path: &str, selector: &str) -> &'static str {
         "resourceslices" => "slice",
         "clusterpolicies" => "policy",
         "deployments" => "deployment",
-        "daemonsets" if in_namespace(OPERATOR) => "driver daemonset",
+        "daemonsets" if in_namespace(OPERATOR) => "operand daemonset",
         "daemonsets" => "plugin daemonset",
         "controllerrevisions" => "revision",
         "pods" if in_namespace(DRA) => "plugin",
-        "pods" if selector.contains("nvidia-driver") => "driver",
-        "pods" if selector.contains("container-toolkit") => "toolkit",
-        "pods" if selector.contains("validator") => "validator",
+        // The hook lists them together: a selector would be a second list, of which this server knows nothing.
+        "pods" if in_namespace(OPERATOR) && selector.is_empty() => "operand",
         _ => "",
     }
 }
@@ -30,7 +40,9 @@ fn kind(path: &str, selector: &str) -> &'static str {
 pub(crate) fn count(path: &str, selector: &str, nodes: usize) -> usize {
     match kind(path, selector) {
         "" => 0,
-        "policy" | "deployment" | "driver daemonset" | "plugin daemonset" | "revision" => 1,
+        "policy" | "deployment" | "plugin daemonset" | "revision" => 1,
+        "operand daemonset" => OPERANDS.len(),
+        "operand" => OPERANDS.len() * nodes,
         _ => nodes,
     }
 }
@@ -42,12 +54,14 @@ pub(crate) fn object(path: &str, selector: &str, index: usize) -> String {
         "slice" => slice(index),
         "policy" => policy(),
         "deployment" => deployment(),
-        "driver daemonset" => daemon_set("nvidia-driver-daemonset", &driver_template(), r#""updateStrategy":{"type":"OnDelete"}"#),
-        "plugin daemonset" => {
-            daemon_set("nvidia-dra-driver-gpu-kubelet-plugin", &plugin_template(), r#""updateStrategy":{"type":"RollingUpdate"}"#)
+        "operand daemonset" => {
+            let strategy = if index == 0 { "OnDelete" } else { "RollingUpdate" };
+            daemon_set(OPERANDS[index], &format!(r#""updateStrategy":{{"type":"{strategy}"}}"#))
         }
+        "plugin daemonset" => daemon_set(PLUGIN, r#""updateStrategy":{"type":"RollingUpdate"}"#),
         "revision" => revision(),
-        kind => pod(kind, index),
+        "plugin" => pod(PLUGIN, DRA, index),
+        _ => pod(OPERANDS[index % OPERANDS.len()], OPERATOR, index / OPERANDS.len()),
     }
 }
 
@@ -112,21 +126,11 @@ fn node(index: usize) -> String {
     )
 }
 
-fn container(kind: &str) -> (&'static str, &'static str) {
-    match kind {
-        "driver" => (names::DRIVER_CONTAINER, "nvcr.io/nvidia/driver:580.105.08-ubuntu24.04"),
-        "toolkit" => ("nvidia-container-toolkit-ctr", "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1"),
-        "validator" => ("nvidia-operator-validator", "nvcr.io/nvidia/gpu-operator:v26.3.1"),
-        _ => ("gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0"),
-    }
-}
-
-fn labels(kind: &str) -> &'static str {
-    match kind {
-        "driver" => r#""app":"nvidia-driver-daemonset","app.kubernetes.io/component":"nvidia-driver""#,
-        "toolkit" => r#""app":"nvidia-container-toolkit-daemonset""#,
-        "validator" => r#""app":"nvidia-operator-validator""#,
-        _ => r#""app.kubernetes.io/name":"nvidia-dra-driver-gpu""#,
+fn labels(app: &str) -> String {
+    match app {
+        "nvidia-driver-daemonset" => r#""app":"nvidia-driver-daemonset","app.kubernetes.io/component":"nvidia-driver""#.to_owned(),
+        app if app == PLUGIN.0 => r#""app.kubernetes.io/name":"nvidia-dra-driver-gpu""#.to_owned(),
+        app => format!(r#""app":"{app}""#),
     }
 }
 
@@ -139,15 +143,8 @@ fn environment() -> String {
     all
 }
 
-fn pod(kind: &str, index: usize) -> String {
-    let (name, image) = container(kind);
-    let namespace = if kind == "plugin" { DRA } else { OPERATOR };
-    let owner = match kind {
-        "driver" => "nvidia-driver-daemonset",
-        "plugin" => "nvidia-dra-driver-gpu-kubelet-plugin",
-        other => other,
-    };
-    let (uid, labels, environment, managed) = (uid(kind, index), labels(kind), environment(), managed_fields(40));
+fn pod((owner, name, image): (&str, &str, &str), namespace: &str, index: usize) -> String {
+    let (uid, labels, environment, managed) = (uid(owner, index), labels(owner), environment(), managed_fields(40));
     format!(
         r#"{{"metadata":{{"name":"{owner}-{index:05x}","generateName":"{owner}-","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{index}","creationTimestamp":"2026-11-01T00:00:00Z","labels":{{{labels},"controller-revision-hash":"6d5f8c9b7","pod-template-generation":"3"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"DaemonSet","name":"{owner}","uid":"{owner}","controller":true,"blockOwnerDeletion":true}}],"managedFields":{managed}}},"spec":{{"nodeName":"node-{index:05}","affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":["node-{index:05}"]}}]}}]}}}}}},"containers":[{{"name":"{name}","image":"{image}","env":[{environment}],"volumeMounts":[{{"name":"a","mountPath":"/a"}},{{"name":"b","mountPath":"/b"}}]}}],"volumes":[{{"name":"a","hostPath":{{"path":"/run/nvidia"}}}},{{"name":"b","emptyDir":{{}}}}],"tolerations":[{{"operator":"Exists"}}]}},"status":{{"phase":"Running","conditions":[{{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-11-01T00:00:00Z"}},{{"type":"Ready","status":"True","lastTransitionTime":"2026-11-01T00:01:00Z"}}],"podIP":"10.0.0.1","containerStatuses":[{{"name":"{name}","image":"{image}","imageID":"{image}@sha256:{index:064x}","containerID":"containerd://{index:064x}","ready":true,"restartCount":0,"state":{{"running":{{"startedAt":"2026-11-01T00:00:30Z"}}}}}}]}}}}"#
     )
@@ -179,23 +176,13 @@ fn deployment() -> String {
     r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"gpu-operator","generation":1},"spec":{"replicas":1,"selector":{},"template":{}},"status":{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"availableReplicas":1}}"#.to_owned()
 }
 
-fn driver_template() -> String {
-    let (name, image) = container("driver");
+fn daemon_set((app, container, image): (&str, &str, &str), strategy: &str) -> String {
+    let (labels, deploy) = (labels(app), names::DEPLOY_DRIVER_LABEL);
+    let template = format!(
+        r#"{{"metadata":{{"labels":{{{labels}}}}},"spec":{{"nodeSelector":{{"{deploy}":"true"}},"containers":[{{"name":"{container}","image":"{image}"}}]}}}}"#
+    );
     format!(
-        r#"{{"metadata":{{"labels":{{{}}}}},"spec":{{"nodeSelector":{{"{}":"true"}},"containers":[{{"name":"{name}","image":"{image}"}}]}}}}"#,
-        labels("driver"),
-        names::DEPLOY_DRIVER_LABEL
-    )
-}
-
-fn plugin_template() -> String {
-    let (name, image) = container("plugin");
-    format!(r#"{{"metadata":{{"labels":{{{}}}}},"spec":{{"containers":[{{"name":"{name}","image":"{image}"}}]}}}}"#, labels("plugin"))
-}
-
-fn daemon_set(name: &str, template: &str, strategy: &str) -> String {
-    format!(
-        r#"{{"metadata":{{"name":"{name}","namespace":"{OPERATOR}","uid":"{name}","generation":1,"ownerReferences":[{{"apiVersion":"nvidia.com/v1","kind":"ClusterPolicy","name":"cluster-policy","uid":"policy","controller":true}}]}},"spec":{{{strategy},"template":{template}}},"status":{{"observedGeneration":1,"desiredNumberScheduled":10000}}}}"#
+        r#"{{"metadata":{{"name":"{app}","namespace":"{OPERATOR}","uid":"{app}","generation":1,"ownerReferences":[{{"apiVersion":"nvidia.com/v1","kind":"ClusterPolicy","name":"cluster-policy","uid":"policy","controller":true}}]}},"spec":{{{strategy},"template":{template}}},"status":{{"observedGeneration":1,"desiredNumberScheduled":10000}}}}"#
     )
 }
 
