@@ -39,7 +39,8 @@ async fn a_newer_version_that_takes_over_in_between_is_left_alone() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
     let pod = world.start("pod-a", "job-1");
-    world.pass(10).await;
+    // It has the Lease, and has not given it away to wait for the operator.
+    world.pass(2).await;
     data(&world, "run", r#"{"formatVersion": 3}"#);
     world.server.goes_away(30);
     assert_eq!(world.ends(pod).await.code, ExitCode::NewerFormat);

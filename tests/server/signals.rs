@@ -83,9 +83,10 @@ async fn a_signal_is_heard_while_the_server_is_away() {
 async fn a_pod_that_waits_for_the_lease_ends_at_once() {
     let world = migrating();
     let first = world.start("pod-a", "job-1");
-    world.pass(5).await;
+    // Before the first one gives the Lease away to wait for the operator.
+    world.pass(2).await;
     let second = world.start("pod-b", "job-1");
-    world.pass(5).await;
+    world.pass(2).await;
     let ended = terminate(&world, second).await;
     assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Interrupted, "ended by a signal while waiting for the Lease"));
     assert!(world.writes("pod-b").is_empty());

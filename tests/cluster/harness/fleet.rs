@@ -44,7 +44,7 @@ pub(crate) const OLD: Release = Release { chart: "v25.10.1", driver: "580.105.08
 pub(crate) const NEW: Release = Release { chart: "v26.3.1", driver: "580.126.20" };
 /// Where the DRA driver is installed.
 pub(crate) const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_mins(3);
 /// For a thousand nodes, one after another as far as the controllers go.
 const GROWN: Duration = Duration::from_mins(50);
 /// Nodes that are added at once.
@@ -156,6 +156,17 @@ impl Stack {
         until(&format!("the ClusterPolicy to be {state}"), LIMIT, async || {
             let policy = policies.get_opt("cluster-policy").await?;
             Ok(policy.filter(|policy| policy.data["status"]["state"] == state).map(drop))
+        })
+        .await
+    }
+
+    /// Waits until each of these nodes runs this driver, ready. The ClusterPolicy's status tells less: it is ready between two nodes as well.
+    pub(crate) async fn await_drivers(&self, names: &[String], version: &str) -> Result<()> {
+        until(&format!("every node to run driver {version}"), LIMIT, async || {
+            let drivers = self.drivers().await?;
+            let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+            let runs = |node: &String| drivers.get(node).is_some_and(|pod| is_ready(pod) && driver_version(&image(pod)) == version);
+            Ok(names.iter().all(runs).then_some(()))
         })
         .await
     }

@@ -20,7 +20,7 @@ async fn plugins_are_stale_until_somebody_replaces_them() -> Result<()> {
         let before = stack.plugins().await?;
 
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
-        stack.await_policy("notReady").await?;
+        stack.await_drivers(&nodes, NEW.driver).await?;
         stack.await_policy("ready").await?;
 
         let served = stack.served().await?;
