@@ -16,4 +16,20 @@ tests/tools/build.sh >/dev/null
 scripts/image.sh "$profile"
 # Without a filter everything: the tests that only need Helm first, they are over in seconds.
 [ "${1:---full}" != --full ] || cargo test --locked --test chart --test render -- --ignored
+# The release before meets this one: its chart and its image, as this repository has them.
+if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
+  previous=$(cat tests/cluster/previous-release)
+  GPU_ROLLOUT_PREVIOUS=$PWD/target/previous/$previous
+  if [ ! -x "$GPU_ROLLOUT_PREVIOUS/target/image/rootfs/gpu-rollout" ]; then
+    git cat-file -e "$previous^{commit}" 2>/dev/null || {
+      echo "make e2e-full: commit $previous, the release before, is not in this clone" >&2
+      echo "hint: git fetch --unshallow" >&2
+      exit 1
+    }
+    mkdir -p "$GPU_ROLLOUT_PREVIOUS"
+    git archive "$previous" | tar -x -C "$GPU_ROLLOUT_PREVIOUS"
+    "$GPU_ROLLOUT_PREVIOUS/scripts/image.sh" "$profile"
+  fi
+  export GPU_ROLLOUT_PREVIOUS
+fi
 GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/cluster/run.sh "$@"

@@ -4,6 +4,7 @@
 #   --full                     every scenario (`make e2e-full`)
 #   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs, made by `make image`; without it
 #                              a static binary is built into target/e2e/rootfs)
+#   GPU_ROLLOUT_PREVIOUS=DIR   a checkout of the release before with its image built, for the scenarios in which both meet
 #   GPU_ROLLOUT_E2E_THREADS=N  scenarios at once (default: two for each processor, as they wait for most of the time, and not more than 8)
 #   GPU_ROLLOUT_E2E_KEEP=1     keep the directories of successful scenarios as well
 set -eu
@@ -73,6 +74,8 @@ fi
 
 # What only measures is run by name (scripts/bench.sh), and so is what is for people (scripts/stack.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
 set -- "$@" scenarios::cost:: scenarios::pace:: stays_until_it_is_told_to_end every_granted_right
+# Needs the image of the release before.
+[ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || set -- "$@" of_previous_release
 if [ "$1" = --full ]; then
   shift
 else

@@ -8,7 +8,7 @@ use crate::cluster::call::{CallError, is_of_authorizer, is_webhook_failure};
 use crate::cluster::lease::Held;
 use crate::contract::duty::Duty;
 use crate::rollout::action::NodePatch;
-use crate::rollout::decide::Action;
+use crate::rollout::decide::{Action, WAKE_VALUE};
 use crate::rollout::pods::listed;
 use crate::rollout::pods::pace::{Answer, Busy, History};
 use crate::rollout::refusal::RefusalKind;
@@ -125,9 +125,16 @@ impl Drive<'_> {
     }
 
     async fn patched(&self, patch: &NodePatch) {
-        let state = patch.labels.get(self.hook.settings.driver.traits().own_state_label);
+        let traits = self.hook.settings.driver.traits();
+        let state = patch.labels.get(traits.own_state_label);
         let state = state.map(|state| state.as_deref().unwrap_or("done"));
-        tracing::info!(node = patch.node, state, cordon = patch.unschedulable, "the node was changed");
+        let skip = patch.labels.get(traits.skip_label).and_then(Option::as_deref);
+        if skip.is_some_and(|value| value.starts_with(WAKE_VALUE)) {
+            tracing::info!(node = patch.node, "woke the vendor's controller by the skip label of this node");
+        } else {
+            let labels = patch.labels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            tracing::info!(node = patch.node, state, cordon = patch.unschedulable, labels, "the node was changed");
+        }
         if let Some(news) = &patch.news {
             self.record(Occurrence::NodeNews { node: &patch.node, news }).await;
         }

@@ -1,7 +1,7 @@
 //! The hook chart as a release of its own, and what its Job did.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::audit::Request;
 use super::helm::Said;
-use super::node_agent::HOOK_REPOSITORY;
+use super::node_agent::{HOOK_REPOSITORY, PREVIOUS_TAG, previous};
 use super::stack::Stack;
 use super::stand_in::OPERATOR_NAMESPACE;
 use super::wait::until;
@@ -29,6 +29,9 @@ pub(crate) struct HookRelease<'a> {
     stack: &'a Stack,
     name: &'a str,
     namespace: &'a str,
+    /// The checkout whose chart is installed, and the tag of its image.
+    checkout: PathBuf,
+    tag: &'static str,
 }
 
 impl<'a> HookRelease<'a> {
@@ -39,13 +42,19 @@ impl<'a> HookRelease<'a> {
 
     /// The same in another namespace.
     pub(crate) fn in_namespace(stack: &'a Stack, name: &'a str, namespace: &'a str) -> Self {
-        Self { stack, name, namespace }
+        Self { stack, name, namespace, checkout: env!("CARGO_MANIFEST_DIR").into(), tag: "e2e" }
+    }
+
+    /// The chart and image of the release before, in the operator's namespace.
+    pub(crate) fn of_previous(stack: &'a Stack, name: &'a str) -> Result<Self> {
+        let checkout = previous().context("GPU_ROLLOUT_PREVIOUS names no checkout of the release before")?;
+        Ok(Self { checkout, tag: PREVIOUS_TAG, ..Self::new(stack, name) })
     }
 
     /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to the end of the hook.
     pub(crate) async fn deploy(&self, operator_values: &Value, rollout: &Value) -> Result<Said> {
         let mut settings = json!({
-            "image": {"repository": HOOK_REPOSITORY, "tag": "e2e"},
+            "image": {"repository": HOOK_REPOSITORY, "tag": self.tag},
             "budgetSeconds": BUDGET_SECONDS, "perNodeSeconds": 20, "quietSeconds": 3, "graceSeconds": 60,
             "dra": {"replacementSeconds": 60},
         });
@@ -54,7 +63,7 @@ impl<'a> HookRelease<'a> {
         values["rollout"] = settings;
         let file = self.stack.helm.directory().join(format!("{}-values.json", self.name));
         std::fs::write(&file, values.to_string())?;
-        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout").display().to_string();
+        let chart = self.checkout.join("charts/gpu-rollout").display().to_string();
         let budget = rollout["budgetSeconds"].as_u64().unwrap_or(BUDGET_SECONDS);
         let timeout = format!("{}s", budget + 90);
         let file = file.display().to_string();

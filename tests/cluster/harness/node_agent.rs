@@ -26,7 +26,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub(crate) use image::{HOOK_REPOSITORY, SHELL_IMAGE};
+pub(crate) use image::{HOOK_REPOSITORY, PREVIOUS_TAG, SHELL_IMAGE, previous};
 use pod_worker::Deletion;
 
 use super::control_plane::ControlPlane;

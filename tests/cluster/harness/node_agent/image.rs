@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 pub(crate) const HOOK_REPOSITORY: &str = "gpu-rollout.test/gpu-rollout";
 /// Tags of it that exist: the content is the same, so the second one is what a bump of the image looks like.
 const HOOK_TAGS: [&str; 2] = ["e2e", "e2e-next"];
+/// The tag of the release before: where `GPU_ROLLOUT_PREVIOUS` says so, that image can be pulled too.
+pub(crate) const PREVIOUS_TAG: &str = "e2e-previous";
+/// A checkout of the release before, with its image built: `make e2e-full` makes one.
+const PREVIOUS: &str = "GPU_ROLLOUT_PREVIOUS";
 /// An image with this machine's shell, for tests of the agent itself.
 pub(crate) const SHELL_IMAGE: &str = "gpu-rollout.test/shell:host";
 /// Overrides where the root file system of the hook's image is.
@@ -35,11 +39,17 @@ pub(super) fn find(reference: &str) -> Option<Image> {
         return Some(Image { content: Content::Host(&["/bin", "/lib", "/lib64", "/usr"]), entrypoint: &["/bin/sh"], user: 65532 });
     }
     let (repository, tag) = reference.rsplit_once(':')?;
-    (repository == HOOK_REPOSITORY && HOOK_TAGS.contains(&tag)).then(|| Image {
-        content: Content::Root(hook_root()),
-        entrypoint: &["/gpu-rollout"],
-        user: 65532,
-    })
+    let root = match tag {
+        PREVIOUS_TAG => previous()?.join("target/image/rootfs"),
+        tag => HOOK_TAGS.contains(&tag).then(hook_root)?,
+    };
+    let image = Image { content: Content::Root(root), entrypoint: &["/gpu-rollout"], user: 65532 };
+    (repository == HOOK_REPOSITORY).then_some(image)
+}
+
+/// The checkout of the release before, if there is one.
+pub(crate) fn previous() -> Option<PathBuf> {
+    std::env::var_os(PREVIOUS).map(PathBuf::from)
 }
 
 fn hook_root() -> PathBuf {
