@@ -83,7 +83,7 @@ else
   for table in by_tags leaving moving mutations network order outcomes triggers; do
     set -- "$@" "scenarios::deployers::$table::"
   done
-  set -- "$@" scenarios::bundle:: scenarios::no_dra:: scenarios::never_ready:: its_node_is_lost fifty_nodes_are_drained
+  set -- "$@" scenarios::bundle:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: its_node_is_lost fifty_nodes_are_drained
 fi
 skipped=
 for name in "$@"; do
