@@ -6,6 +6,7 @@ pub mod act;
 pub mod change;
 pub mod doctor;
 pub mod find;
+pub mod held;
 pub mod image;
 pub mod look;
 pub mod obstacle;

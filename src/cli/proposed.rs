@@ -94,6 +94,7 @@ pub(super) fn proposed(recipe: &Recipe) -> Result<FromRecipe, (String, Option<St
         tolerate_not_ready: rollout.gpu_driver.tolerate_not_ready,
         upgrade,
         settle: rollout.gpu_driver.settle,
+        operator_upgrade: rollout.gpu_driver.operator_upgrade,
         dra: DraSettings {
             reroll: rollout.dra.reroll,
             required: rollout.dra.required,

@@ -160,6 +160,7 @@ impl Arguments {
             dra: subject.from_recipe.dra,
             tells: false,
             operator: proposed.operator.clone(),
+            operator_upgrade: None,
             pools: Vec::new(),
             thorough: false,
             clocks: crate::simulate::clocks::Clocks::default(),

@@ -112,6 +112,9 @@ fn text(why: &Why, sight: &Sight, width: usize) -> String {
     for step in steps {
         let _ = writeln!(text, "  {:.0}  {}", step.at, step.state);
     }
+    if let Some(held) = &row.held {
+        let _ = writeln!(text, "  {} for {}", held.text(), since(held.since, sight.now));
+    }
     for waiting in fleet {
         let _ = writeln!(text, "  the whole fleet waits: {waiting}");
     }

@@ -279,7 +279,7 @@ impl Watches {
                 interner.sharing(project::node, |node| &mut node.labels)
             ),
             operator: watch_if!(
-                settles && settings.driver.has_operator(),
+                settles && settings.driver.has_operator() || settings.has(Duty::Hold) && settings.driver == Driver::Gpu,
                 Api::<apps::Deployment>::namespaced(client.clone(), operator),
                 Selection::named(settings.operator_deployment()),
                 project::deployment

@@ -109,6 +109,13 @@ fn skip(sight: &Sight, node: &Node) -> Change {
 
 fn unskip(node: &Node, driver: Driver) -> Change {
     let traits = driver.traits();
+    if let Some(hold::Purpose::OperatorUpgrade(hold)) = hold::Purpose::of(node, driver) {
+        let change = hold.change();
+        return nothing(format!(
+            "release {} holds it while the operator is upgraded {change}; the hook after the operator's release releases it, or `gpu-rollout abort`",
+            hold.release
+        ));
+    }
     if hold::is_held(node, driver) {
         return nothing("the hook holds it (mode steer), and lets go of it when its turn comes");
     }

@@ -12,6 +12,7 @@ use crate::rollout::hold;
 use crate::rollout::observed::Node;
 use crate::rollout::policies::{self, LivePolicy, Pool};
 
+use super::held::{Held, is_attended};
 use super::look::Sight;
 use super::remedy::Remedy;
 use super::status::{Plugin, Row, Stage, Status};
@@ -55,7 +56,18 @@ impl Ailment {
 
 /// Everything that is not well with one rollout.
 pub fn examine(sight: &Sight, status: &Status) -> Vec<Ailment> {
-    let checks = [stale_plugins, failed_nodes, slots, limits, upgrades_off, forgotten_cordons, forgotten_skips, forgotten_pause, last_run];
+    let checks = [
+        stale_plugins,
+        failed_nodes,
+        slots,
+        limits,
+        upgrades_off,
+        forgotten_cordons,
+        forgotten_skips,
+        forgotten_holds,
+        forgotten_pause,
+        last_run,
+    ];
     let mut found: Vec<Ailment> = checks.into_iter().filter_map(|check| check(sight, status)).collect();
     found.sort_by_key(|ailment| ailment.severity);
     found
@@ -198,6 +210,25 @@ fn forgotten_skips(sight: &Sight, status: &Status) -> Option<Ailment> {
     let remedy =
         Remedy::words("if nobody needs them so, let their turn come").run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
     (!skipped.is_empty()).then(|| Ailment::new("skipped-nodes", Severity::Warning, skipped, text, remedy))
+}
+
+/// Nodes that a hook holds, and no hook is at work: the deployment has ended before its hook after the operator's release.
+fn forgotten_holds(sight: &Sight, status: &Status) -> Option<Ailment> {
+    if is_attended(sight) {
+        return None;
+    }
+    let held = nodes(status, |row| row.held.is_some());
+    let mut holds: Vec<&Held> = status.nodes.iter().filter_map(|row| row.held.as_ref()).collect();
+    holds.sort();
+    let oldest = holds.iter().filter_map(|held| held.since).min();
+    let since = oldest.map(|since| format!(", since {since:.0}")).unwrap_or_default();
+    holds.dedup_by_key(|held| held.text());
+    let by: Vec<String> = holds.iter().map(|held| held.text()).collect();
+    let text = format!(
+        "{}{since}: NVIDIA's controller leaves them on their drivers, and no hook Job is at work that releases them",
+        by.join("; ")
+    );
+    (!held.is_empty()).then(|| Ailment::new("held-nodes", Severity::Warning, held, text, Held::remedy()))
 }
 
 fn forgotten_pause(sight: &Sight, status: &Status) -> Option<Ailment> {

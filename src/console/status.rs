@@ -10,6 +10,7 @@ use crate::rollout::pause::Pause;
 use crate::rollout::reason::Reason;
 use crate::rollout::standing::{self, Pace};
 
+use super::held::{Held, is_attended};
 use super::look::Sight;
 use super::obstacle::Obstacle;
 use super::remedy::Remedy;
@@ -39,6 +40,9 @@ pub struct Status {
     /// The hook's run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
+    /// Nodes are held, and no hook is at work that releases them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub holds_unattended: bool,
     /// Who holds the Lease, over all hooks of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_holder: Option<String>,
@@ -127,6 +131,9 @@ pub struct Row {
     /// How the DRA kubelet plugin stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
+    /// The hold of a hook on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// What it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
@@ -172,6 +179,7 @@ pub fn status(sight: &Sight) -> Status {
         release: sight.subject.release.clone(),
         mode: sight.settings.mode.name(),
         run: run(sight),
+        holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(sight),
         lease_holder: sight
             .holder
             .as_ref()

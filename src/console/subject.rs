@@ -8,7 +8,7 @@ use crate::contract::names;
 use crate::contract::policy::Upgrade;
 use crate::contract::preflight::PreflightSettings;
 use crate::contract::settings::{
-    self, DevicePluginSettings, DraSettings, Expected, Gate, Mode, Required, Reroll, Settings, SettleSettings,
+    self, DevicePluginSettings, DraSettings, Expected, Gate, Mode, OperatorUpgradeSettings, Required, Reroll, Settings, SettleSettings,
 };
 
 /// Seconds that a node is expected to take where nobody says: the hook chart's default.
@@ -84,6 +84,7 @@ pub fn without_release(driver: Driver, operator_namespace: &str, operator_deploy
         tolerate_not_ready: Count::Number(0),
         upgrade: Upgrade::default(),
         settle: SettleSettings::default(),
+        operator_upgrade: OperatorUpgradeSettings::default(),
         dra: DraSettings {
             reroll: Reroll::Off,
             required: Required::Auto,

@@ -39,7 +39,7 @@ impl Mode {
     pub fn duties(self) -> &'static [Duty] {
         match self {
             Self::Observe => &[],
-            Self::Assist => &[Duty::Preflight, Duty::Wake],
+            Self::Assist => &[Duty::Preflight, Duty::Hold, Duty::Wake],
             Self::Steer => &[Duty::Preflight, Duty::Hold, Duty::Wake, Duty::Steer],
             Self::Drive => &[Duty::Preflight, Duty::Drive],
         }
@@ -70,7 +70,7 @@ mod tests {
         let allowed = |duty| Mode::ALL.into_iter().filter(|mode| mode.allows(duty)).collect::<Vec<_>>();
         assert_eq!(allowed(Duty::Preflight), [Mode::Assist, Mode::Steer, Mode::Drive]);
         assert_eq!(allowed(Duty::Wake), [Mode::Assist, Mode::Steer]);
-        assert_eq!(allowed(Duty::Hold), [Mode::Steer]);
+        assert_eq!(allowed(Duty::Hold), [Mode::Assist, Mode::Steer]);
         assert_eq!(allowed(Duty::Drive), [Mode::Drive]);
     }
 

@@ -154,6 +154,9 @@ pub struct Settings {
     /// When the fleet counts as settled.
     #[serde(default)]
     pub settle: SettleSettings,
+    /// What is done before the operator is upgraded.
+    #[serde(default)]
+    pub operator_upgrade: OperatorUpgradeSettings,
     /// The DRA driver.
     pub dra: DraSettings,
     /// The device plugin, for [`Duty::RestartPlugins`].
@@ -244,6 +247,35 @@ pub struct SettleSettings {
 
 impl SettleSettings {
     /// Whether it says nothing else than the defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether NVIDIA's controllers are kept from all nodes while the operator is upgraded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldNodes {
+    /// Where the live operator has another version than the one that is about to be deployed.
+    #[default]
+    Auto,
+    /// Where there is an operator.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The part of [`Settings`] about an upgrade of the operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OperatorUpgradeSettings {
+    /// Hold all nodes by NVIDIA's skip label until the new operator has rendered its DaemonSets (mode `assist`; `steer` holds nodes in any case):
+    /// `auto` if the operator's version changes, `always`, or `never`. Without holds each driver pod may be replaced twice.
+    pub hold: HoldNodes,
+}
+
+impl OperatorUpgradeSettings {
+    /// Whether all of it is as by default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -108,8 +108,8 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
             }
             nothing_to_do(hook, &record, &watches, deadline)
         } else if looks {
-            let observed = watches.observed(hook.clock.now());
-            let held = !settings.has(Duty::Hold) || missing(&observed, settings.driver).is_empty();
+            let now = hook.clock.now();
+            let held = !settings.has(Duty::Hold) || missing(&watches.observed(now), settings, now).is_empty();
             looked_before(hook, &record).filter(|_| held)
         } else {
             Some(nothing(why))

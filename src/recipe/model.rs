@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::contract::check::Strictness;
 use crate::contract::count::Count;
 use crate::contract::duration::Duration;
-use crate::contract::settings::{Gate, Mode, Required, Reroll, SettleSettings};
+use crate::contract::settings::{Gate, Mode, OperatorUpgradeSettings, Required, Reroll, SettleSettings};
 
 mod metrics;
 mod policy;
@@ -141,6 +141,9 @@ pub struct GpuDriver {
     /// When the fleet counts as settled.
     #[serde(skip_serializing_if = "SettleSettings::is_default")]
     pub settle: SettleSettings,
+    /// `assist`: what is done before the GPU Operator is upgraded.
+    #[serde(skip_serializing_if = "OperatorUpgradeSettings::is_default")]
+    pub operator_upgrade: OperatorUpgradeSettings,
     /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
     #[serde(skip_serializing_if = "Strictness::is_empty")]
     pub preflight: Strictness,
@@ -157,6 +160,7 @@ impl Default for GpuDriver {
             quiet: Duration::from_secs(15),
             tolerate_not_ready: Count::Number(0),
             settle: SettleSettings::default(),
+            operator_upgrade: OperatorUpgradeSettings::default(),
             preflight: Strictness::default(),
         }
     }

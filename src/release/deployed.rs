@@ -13,7 +13,7 @@ use crate::contract::driver::Driver;
 use crate::contract::duration::Duration;
 use crate::contract::duty::Duty;
 use crate::contract::policy::Upgrade;
-use crate::contract::settings::{Mode, Required, Settings, SettleSettings};
+use crate::contract::settings::{Mode, OperatorUpgradeSettings, Required, Settings, SettleSettings};
 use crate::recipe::model::{
     ApiVersion, Cluster, Component, Dra, GpuDriver, Kind, Metadata, Metrics, OfedDriver, Recipe, Rollout, UpgradePolicy,
 };
@@ -79,6 +79,7 @@ struct Manner {
     quiet: Option<Duration>,
     tolerate_not_ready: Option<Count>,
     settle: Option<SettleSettings>,
+    operator_upgrade: OperatorUpgradeSettings,
     preflight: Strictness,
 }
 
@@ -87,7 +88,8 @@ impl Manner {
     fn of(hooks: &[&Settings], driver: Driver) -> Self {
         let mut own = hooks.iter().filter(|hook| hook.driver == driver && hook.component == driver.traits().component);
         let settles = own.clone().find(|hook| hook.has(Duty::Settle));
-        let preflight = own.find(|hook| hook.has(Duty::Preflight)).map(|hook| hook.preflight.strictness.clone());
+        let before = own.find(|hook| hook.has(Duty::Preflight));
+        let preflight = before.map(|hook| hook.preflight.strictness.clone());
         Self {
             mode: settles.map_or(Mode::Observe, |hook| hook.mode),
             version: settles.and_then(|hook| hook.expected.driver_version.clone()),
@@ -97,6 +99,7 @@ impl Manner {
             quiet: settles.map(|hook| Duration::from_secs(hook.quiet_seconds.max(1))),
             tolerate_not_ready: settles.map(|hook| hook.tolerate_not_ready),
             settle: settles.map(|hook| hook.settle),
+            operator_upgrade: before.map(|hook| hook.operator_upgrade).unwrap_or_default(),
             preflight: preflight.unwrap_or_default(),
         }
     }
@@ -136,6 +139,7 @@ fn gpu_driver(operator: Option<&mut Component>, hooks: &[&Settings]) -> GpuDrive
         quiet: manner.quiet.unwrap_or(usual.quiet),
         tolerate_not_ready: manner.tolerate_not_ready.unwrap_or(usual.tolerate_not_ready),
         settle: manner.settle.unwrap_or_default(),
+        operator_upgrade: manner.operator_upgrade,
         preflight: manner.preflight,
     }
 }

@@ -101,6 +101,10 @@ pub(super) fn of(parts: Parts<'_>) -> Hook {
     if parts.driver == Driver::Gpu && !settle.is_default() {
         put("settle", json!(settle));
     }
+    let upgrade = &parts.recipe.rollout.gpu_driver.operator_upgrade;
+    if parts.driver == Driver::Gpu && parts.duties.contains(&Duty::Preflight) && !upgrade.is_default() {
+        put("operatorUpgrade", json!(upgrade));
+    }
     put("operatorNamespace", json!(parts.operator_namespace));
     if let Some(deployment) = parts.operator_deployment {
         put("operatorDeployment", json!(deployment));

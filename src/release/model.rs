@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::time::Budget;
 use crate::contract::duty::{Duty, Right};
+use crate::contract::settings::Mode;
 
 /// All releases of a bundle.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,6 +164,15 @@ impl Plan {
 }
 
 impl Hook {
+    /// What task `hold` does, for people.
+    fn holds(&self) -> &'static str {
+        if self.settings.get("mode").is_some_and(|mode| mode == Mode::Steer.name()) {
+            "holds every node until it is its turn"
+        } else {
+            "holds every node while the operator's version changes"
+        }
+    }
+
     /// What it is for, in one line for people.
     pub fn summary(&self) -> String {
         let (component, version) = (&self.component, &self.version);
@@ -170,7 +180,7 @@ impl Hook {
         let steps = [
             (Duty::PrepareNetwork, format!("keeps the NicClusterPolicy while {component} changes to {version}")),
             (Duty::Preflight, format!("looks for what would stop {component} {version} from being rolled out")),
-            (Duty::Hold, "holds every node until it is its turn".to_owned()),
+            (Duty::Hold, self.holds().to_owned()),
         ];
         if self.duties.iter().copied().all(Duty::is_step) {
             return steps.into_iter().filter(|(duty, _)| has(*duty)).map(|(_, text)| text).collect::<Vec<_>>().join(", ");

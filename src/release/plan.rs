@@ -17,7 +17,7 @@ use crate::catalog::lookup;
 use crate::catalog::model::Hooks;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
-use crate::contract::settings::{Gate, Required};
+use crate::contract::settings::{Gate, HoldNodes, Mode, Required};
 use crate::recipe::model::{NodeScheduling, Recipe, WaitForCompletion};
 
 /// The component whose chart carries the GPU driver's upgrade policy.
@@ -224,7 +224,8 @@ impl<C: Catalog> Planner<'_, C> {
         let stands_alone = choice.name() == device_plugin::STAND_ALONE;
         let mode = mode::in_force(&self.recipe.rollout, choice.hooks().driver, Some(&choice.values), resource);
         let is_wanted = |duty: Duty| match duty {
-            Duty::Preflight | Duty::Hold | Duty::Wake | Duty::Steer | Duty::Drive => mode.duties().contains(&duty),
+            Duty::Preflight | Duty::Wake | Duty::Steer | Duty::Drive => mode.duties().contains(&duty),
+            Duty::Hold => mode.decides() && mode.duties().contains(&duty) || self.holds_before_upgrade(mode, choice.hooks().driver),
             Duty::Settle => !stands_alone || has(GPU_OPERATOR),
             Duty::Reroll => has(DRA_DRIVER),
             Duty::RestartPlugins => device_plugin::is_configured(choice.name(), &choice.values) || stands_alone && has(GPU_OPERATOR),
@@ -233,6 +234,11 @@ impl<C: Catalog> Planner<'_, C> {
         let wanted = |duties: &[Duty]| duties.iter().copied().filter(|duty| is_wanted(*duty)).collect();
         let hooks = choice.hooks();
         Hooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
+    }
+
+    /// Whether mode `assist` may hold nodes while the operator is upgraded. Of the network operator it is not known whether it needs that.
+    fn holds_before_upgrade(&self, mode: Mode, driver: Driver) -> bool {
+        mode == Mode::Assist && driver == Driver::Gpu && self.recipe.rollout.gpu_driver.operator_upgrade.hold != HoldNodes::Never
     }
 
     /// A hook release of the component: what it shares, and the release that waits for what it prepares.

@@ -63,6 +63,9 @@ impl Hook {
         let mut settings = setup.settings.clone();
         // A job's number makes another digest of it.
         settings.digest = digest(0);
+        if setup.operator_upgrade.is_some() {
+            settings.component_version.clone_from(&setup.operator);
+        }
         if settings.mode == Mode::Assist {
             // All that this mode is told of the policy.
             settings.upgrade = Upgrade { attempts: settings.upgrade.attempts, ..Upgrade::default() };
@@ -122,7 +125,9 @@ impl World<'_> {
         hook.actions.clear();
         hook.listing.clear();
         let process = hook.process;
-        self.after(milliseconds, Event::HookStarts(process));
+        // No deployer starts it earlier.
+        let at = (self.now + milliseconds).max(self.hook_begins());
+        self.queue_at(at, Event::HookStarts(process));
     }
 
     /// A new Job with another limit: another trigger digest.
@@ -138,12 +143,13 @@ impl World<'_> {
         self.hold_nodes();
     }
 
-    /// What the hook before the operator's chart does in mode `steer`: every node is held before there is a new template.
+    /// What the hook before the operator's chart does in mode `steer`, and in mode `assist` where the operator is upgraded: every node is held before
+    /// there is a new template.
     pub(super) fn hold_nodes(&mut self) {
-        if !self.hook.settings.has(Duty::Steer) {
+        if !self.hook.settings.has(Duty::Steer) && self.setup.operator_upgrade.is_none() {
             return;
         }
-        for patch in hold::missing(&self.truth(None).observed, self.hook.settings.driver) {
+        for patch in hold::missing(&self.truth(None).observed, &self.hook.settings, at(self.now)) {
             self.perform(&Action::PatchNode(patch));
         }
     }

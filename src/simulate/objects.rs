@@ -118,6 +118,8 @@ pub(super) struct Fixed {
     pub(super) operator_pod: u32,
     /// … and of the one that holds the Lease, dead or alive.
     pub(super) operator_leader: u32,
+    /// The version of the operator's Deployment.
+    pub(super) operator_version: Option<String>,
     /// The version that the ClusterPolicy asks for.
     pub(super) asked: String,
     /// The version that the DaemonSet's template has.
@@ -292,7 +294,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     let toolkit = ("nvidia-container-toolkit-ctr".to_owned(), "nvcr.io/nvidia/container-toolkit:v1.18.1".to_owned());
     let manager = (names::DRIVER_MANAGER_CONTAINER.to_owned(), "nvcr.io/nvidia/k8s-driver-manager:v0.9.1".to_owned());
     let driver = (Driver::Gpu.traits().container.to_owned(), driver_image(&fixed.template));
-    let version = setup.operator.clone();
+    let version = fixed.operator_version.clone();
     view.operator = Some(Deployment {
         replicas: 1,
         current: 1,
@@ -345,6 +347,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     view.daemon_sets = vec![
         DaemonSet {
             on_delete: true,
+            generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),
             desired: fixed.desired,
             images: BTreeMap::from([driver, manager]),
             config_digest: Some(config_digest(setup, &fixed.template)),

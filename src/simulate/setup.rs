@@ -46,6 +46,8 @@ pub struct Setup {
     pub dra: bool,
     /// The operator's version, where its own controller does the upgrades; `None`: its upgrades are off.
     pub operator: Option<String>,
+    /// The operator's own upgrade, which the run begins with; `None`: its version stays.
+    pub operator_upgrade: Option<OperatorUpgrade>,
     /// The NVIDIADrivers that the nodes are shared out to. Empty: the driver of all nodes is the ClusterPolicy's.
     pub pools: Vec<PoolSetup>,
     /// Whether each thing that happens is written down.
@@ -56,6 +58,16 @@ pub struct Setup {
     pub clocks: Clocks,
     /// A rule that is broken on purpose, to see that it is found.
     pub mutation: Option<Mutation>,
+}
+
+/// An upgrade of the operator. The old operator renders the new driver first; the new one, when it leads, renders it again otherwise. What comes
+/// before the operator's release is done before the run begins, and the hook behind it starts when the new operator's pod is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorUpgrade {
+    /// The operator's version before.
+    pub from: String,
+    /// Milliseconds until the new operator's pod is ready. Until then the old one leads.
+    pub ready: u64,
 }
 
 /// An NVIDIADriver with limits of its own; the other steps of the policy are the settings'.

@@ -56,6 +56,8 @@ pub(super) enum Event {
     PluginRepaired(String),
     BudgetYields(usize),
     OperatorUp,
+    /// The pod of the operator's new version is ready.
+    OperatorReplaced,
     /// The Lease of its predecessor has expired: this pod of the operator leads.
     OperatorLeads(u32),
     TemplateMade,
@@ -153,6 +155,7 @@ impl<'a> World<'a> {
             operator_up: true,
             operator_pod: 0,
             operator_leader: 0,
+            operator_version: setup.operator_upgrade.as_ref().map(|upgrade| upgrade.from.clone()).or_else(|| setup.operator.clone()),
             asked: setup.to.clone(),
             // What was found may have the new driver in part.
             template: if setup.found.is_some() { setup.to.clone() } else { setup.from.clone() },
@@ -205,7 +208,10 @@ impl<'a> World<'a> {
         for scheduled in &setup.faults {
             world.queue_at(scheduled.at, Event::Fault(scheduled.fault.clone()));
         }
-        world.queue_at(0, Event::HookStarts(0));
+        if let Some(upgrade) = &setup.operator_upgrade {
+            world.queue_at(upgrade.ready, Event::OperatorReplaced);
+        }
+        world.queue_at(world.hook_begins(), Event::HookStarts(0));
         world
     }
 
@@ -357,6 +363,7 @@ impl<'a> World<'a> {
             Event::PluginRepaired(node) => self.plugin_repaired(&node),
             Event::BudgetYields(crew) => self.budget_yields(crew),
             Event::OperatorUp => self.operator_up(),
+            Event::OperatorReplaced => self.operator_replaced(),
             Event::OperatorLeads(pod) => self.operator_leads(pod),
             Event::TemplateMade => self.template_made(),
             Event::PauseOver(key) => self.pause_over(&key),
@@ -373,19 +380,6 @@ impl<'a> World<'a> {
             Event::Call(process, index) => self.call(process, index),
             Event::HookStarts(process) => self.hook_starts(process),
         }
-    }
-
-    fn template_made(&mut self) {
-        if !self.operator_works() {
-            // The next leader makes it.
-            return;
-        }
-        self.fixed.template.clone_from(&self.fixed.asked);
-        if self.fixed.revisions.last() != Some(&self.fixed.asked) {
-            self.fixed.revisions.push(self.fixed.asked.clone());
-        }
-        self.publish(Watch::Operator, None);
-        self.vendor_hears();
     }
 
     /// The newest driver revision that there is.

@@ -18,7 +18,11 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         &["rollout.mode is `steer` and rollout.duties has no `steer`", "hint: rollout.duties: [settle, wake, steer, reroll]"],
     ),
     (&["--set-json", r#"rollout.duties=["settle","reroll"]"#], &["rollout.mode is `assist` and rollout.duties has no `wake`"]),
-    (&["--set-json", r#"rollout.duties=["settle","hold"]"#], &["`hold`, which mode `assist` does not have (only steer)"]),
+    (
+        &["--set", "rollout.mode=drive", "--set-json", r#"rollout.duties=["settle","drive","hold"]"#],
+        &["`hold`, which mode `drive` does not have (only assist, steer)"],
+    ),
+    (&["--set", "rollout.operatorUpgrade.hold=sometimes"], &["/rollout/operatorUpgrade/hold", "'auto', 'always', 'never'"]),
     (&["--set-json", r#"rollout.duties=["wake"]"#], &["`wake` without `settle`", "hint: rollout.duties: [settle, wake, reroll]"]),
     (&["--set", "rollout.upgrade.attempts=0"], &["/rollout/upgrade/attempts", "want 1"]),
     (&["--set", "rollout.upgrade.soak=5"], &["/rollout/upgrade'", "'soak' not allowed"]),

@@ -151,12 +151,13 @@ fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&s
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_rights_are_those_of_the_duties() {
-    let cases: [(Driver, Mode, &[Duty]); 12] = [
+    let cases: [(Driver, Mode, &[Duty]); 13] = [
         (Driver::Gpu, Mode::Observe, &[Duty::Settle, Duty::Reroll]),
         (Driver::Gpu, Mode::Observe, &[Duty::Settle]),
         (Driver::Gpu, Mode::Assist, &[Duty::Settle, Duty::Wake, Duty::Reroll, Duty::RestartPlugins]),
         (Driver::Gpu, Mode::Assist, &[Duty::RestartPlugins]),
         (Driver::Gpu, Mode::Assist, &[Duty::Preflight]),
+        (Driver::Gpu, Mode::Assist, &[Duty::Preflight, Duty::Hold]),
         (Driver::Gpu, Mode::Steer, &[Duty::Preflight, Duty::Hold]),
         (Driver::Gpu, Mode::Steer, &[Duty::Settle, Duty::Wake, Duty::Steer, Duty::Reroll]),
         (Driver::Gpu, Mode::Drive, &[Duty::Settle, Duty::Drive]),

@@ -19,7 +19,7 @@ const ROWS: [Row; 8] = [
     ("label", "the hook (`drive`, `steer`)", "the state of the upgrade; goes when the node is done", |traits| traits.own_state_label),
     (
         "annotation",
-        "the hook (`steer`: `true`), `gpu-rollout pause` (`pause`)",
+        "the hook (`steer`: `true`; before an upgrade of the operator: release, digest, versions and time as JSON), `gpu-rollout pause` (`pause`)",
         "the skip label on the node is our hold, and is taken off by us",
         |traits| traits.hold,
     ),

@@ -20,6 +20,7 @@ mod nvidia_drivers;
 mod ofed;
 mod operands;
 mod operator_leadership;
+mod operator_upgrades;
 mod parameters;
 mod pauses;
 mod plugin_releases;

@@ -7,7 +7,7 @@ use gpu_rollout::contract::policy::Upgrade;
 use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::simulate::fault::{Fault, Scheduled};
 use gpu_rollout::simulate::random::Spread;
-use gpu_rollout::simulate::setup::{Kind, Placement, Protection, Setup, Times, Workers};
+use gpu_rollout::simulate::setup::{Kind, OperatorUpgrade, Placement, Protection, Setup, Times, Workers};
 
 use crate::fleet::{NEW, OLD};
 use crate::settings::settings;
@@ -37,6 +37,7 @@ pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
         dra: true,
         tells: true,
         operator: None,
+        operator_upgrade: None,
         pools: Vec::new(),
         thorough: true,
         clocks: gpu_rollout::simulate::clocks::Clocks::default(),
@@ -163,6 +164,7 @@ pub(crate) fn read(text: &str) -> Setup {
         let rest = rest.trim();
         match word {
             "nodes" => setup.nodes = rest.parse().expect("a number of nodes"),
+            "operator-upgrade" => setup.operator_upgrade = Some(OperatorUpgrade { from: "v26.3.0".to_owned(), ready: time(rest) }),
             "seed" => setup.seed = rest.parse().expect("a seed"),
             "upgrade" => setup.settings.upgrade = yaml::<Upgrade>(rest),
             "groups" => setup.group_size = rest.parse().expect("nodes in a group"),

@@ -18,6 +18,7 @@ mod driven;
 mod ends;
 mod focus;
 mod full_run;
+mod holds;
 mod large_record;
 mod leases;
 mod metrics;

@@ -278,6 +278,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "clusterPolicy" $rollout.clusterPolicy
   "tolerateNotReady" (ternary $notReady (int64 $notReady) (kindIs "string" $notReady))
   "settle" (dict "operands" $rollout.settle.operands "gpusMissing" $rollout.settle.gpusMissing)
+  "operatorUpgrade" (dict "hold" $rollout.operatorUpgrade.hold)
   "upgrade" (include "gpu-rollout.upgrade" . | fromJson)
   "dra" $dra
   "devicePlugin" (include "gpu-rollout.devicePlugin" . | fromJson)

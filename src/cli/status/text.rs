@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::cli::advice;
 use crate::cli::table::{counted, table};
 use crate::cli::time::{length, since, until};
+use crate::console::held::Held;
 use crate::console::status::{Limit, PoolTotals, Row, Run, Stage, Status, Waiting};
 
 /// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
@@ -55,6 +56,7 @@ fn head(status: &Status) -> Vec<String> {
         let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         lines.push(format!("paused by {} for {}{nodes}{why}", pause.by, since(Some(pause.at), status.at)));
     }
+    lines.extend(held(status));
     let totals = &status.totals;
     let counts = [
         (totals.done, "done"),
@@ -86,6 +88,20 @@ fn head(status: &Status) -> Vec<String> {
         lines.push(format!("waiting: {} (for {})", waiting.text, since(waiting.since.at, status.at)));
     }
     lines
+}
+
+/// Holds of hooks: in mode `steer` only those that no hook is at work to release.
+fn held(status: &Status) -> Vec<String> {
+    let mut nodes: BTreeMap<String, (usize, Option<Timestamp>)> = BTreeMap::new();
+    let shown = |held: &&Held| held.release.is_some() || status.holds_unattended;
+    for held in status.nodes.iter().filter_map(|row| row.held.as_ref()).filter(shown) {
+        let known = nodes.entry(held.text()).or_default();
+        *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
+    }
+    let rest = if status.holds_unattended { "; no hook Job is at work: deploy the bundle again, or run `gpu-rollout abort`" } else { "" };
+    let line =
+        |(text, (count, at)): (String, (usize, Option<Timestamp>))| format!("{count} nodes {text} for {}{rest}", since(at, status.at));
+    nodes.into_iter().map(line).collect()
 }
 
 fn said(run: &Run, now: Timestamp) -> String {

@@ -11,6 +11,7 @@ use crate::rollout::reason::Wait;
 use crate::rollout::spec::driver_daemon_sets;
 use crate::rollout::standing::{Stage, state};
 
+use super::super::held::Held;
 use super::super::image::{running, version};
 use super::super::look::Sight;
 use super::super::since::Sources;
@@ -54,6 +55,7 @@ pub(super) fn row(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: Optio
         driver_wanted: wanted(sight, node).map(version),
         driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
         plugin: plugin(sight, operands, node),
+        held: Held::of(sight, node),
         waiting: wait.map(|wait| waiting::node(sight, sources, node, wait)),
         end: None,
     }

@@ -5,6 +5,7 @@ use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
 use crate::rollout::standing::resolves_itself;
 
+use super::super::held::{Held, is_attended};
 use super::super::look::Sight;
 use super::super::obstacle::obstacles;
 use super::super::remedy::{About, Remedy, of};
@@ -34,6 +35,13 @@ pub(super) fn node(sight: &Sight, sources: &Sources<'_>, node: &Node, wait: &Wai
     };
     if !waiting.obstacles.is_empty() {
         waiting.remedy = behind(waiting.remedy, reason);
+    }
+    let held = Held::of(sight, node).filter(|_| !is_attended(sight) && !sight.settings.mode.decides());
+    if let Some(held) = held {
+        (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
+        waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(sight));
+        waiting.since = Since { at: held.since, by: None };
+        waiting.remedy = Held::remedy();
     }
     if is_left_alone(sight, reason) {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);

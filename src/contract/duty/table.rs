@@ -144,6 +144,15 @@ pub const RIGHTS: &[Right] = &[
         "puts the skip label, and whose it is, on nodes that need the driver",
     ),
     right(
+        Some(Duty::Hold),
+        Scope::Operator,
+        ("apps", "deployments"),
+        WATCH,
+        Object::OperatorDeployment,
+        "sees whether the operator's version changes",
+    )
+    .with(Driver::Gpu),
+    right(
         SETTLE,
         Scope::Cluster,
         ("", "nodes"),

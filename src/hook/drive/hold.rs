@@ -1,5 +1,5 @@
-//! Duty `hold`: before the operator sees the new spec, every node that needs the driver is held. It fails closed: a node that could not be
-//! held would go as soon as the operator acts.
+//! Duty `hold`: before the operator sees the new spec, every node that needs the driver is held: always in mode `steer`, in `assist` where the
+//! operator's version changes. It fails closed: a node that could not be held would go as soon as the operator acts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::contract::record::Verdict;
 use crate::hook::Ended;
 use crate::rollout::action::NodePatch;
 use crate::rollout::decide::Action;
-use crate::rollout::hold::{is_held, missing};
+use crate::rollout::hold::{BeforeOperator, before_operator, is_held, missing};
 use crate::rollout::pods::listed;
 use crate::rollout::refusal::Refusal;
 
@@ -38,8 +38,12 @@ impl Drive<'_> {
                 ));
             }
             if self.watches.sync() == Sync::InStep {
-                let observed = self.watches.observed(self.now());
-                let mut patches = missing(&observed, driver);
+                let now = self.now();
+                let observed = self.watches.observed(now);
+                if let BeforeOperator::Leave(why) = before_operator(&observed, &self.hook.settings, now) {
+                    return Ok(Some(format!("no node is held: {why}")));
+                }
+                let mut patches = missing(&observed, &self.hook.settings, now);
                 refused.retain(|node, _| patches.iter().any(|patch| patch.node == *node));
                 patches.retain(|patch| !refused.contains_key(&patch.node) && self.may_try_again(&patch.node));
                 if patches.is_empty() && !refused.is_empty() && self.memory.refusals.is_empty() {
@@ -47,7 +51,11 @@ impl Drive<'_> {
                 }
                 if patches.is_empty() && self.memory.refusals.is_empty() {
                     let count = observed.nodes.values().filter(|node| is_held(node, driver)).count();
-                    return Ok(Some(format!("{count} nodes are held")));
+                    let until = match before_operator(&observed, &self.hook.settings, now) {
+                        BeforeOperator::UntilRendered(upgrade) => format!(": the operator is upgraded {}", upgrade.change()),
+                        BeforeOperator::UntilStarted | BeforeOperator::Leave(_) => String::new(),
+                    };
+                    return Ok(Some(format!("{count} nodes are held{until}")));
                 }
                 let client = &self.hook.client;
                 let may_write = || held.is_valid() && !self.hook.shutdown.is_requested();

@@ -53,6 +53,7 @@ pub fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     let gpu = &rollout.gpu_driver;
     keys(subject, "gpuDriver", gpu.mode, findings);
     preflight(subject, "gpuDriver", gpu.mode, findings);
+    operator_upgrade(subject, gpu.mode, findings);
     amounts(subject, "gpuDriver", &gpu.policy, findings);
     gpu_values(subject, gpu.mode, findings);
     let Some(ofed) = &rollout.ofed_driver else { return };
@@ -97,6 +98,22 @@ fn preflight(subject: &Subject<'_>, driver: &str, mode: Mode, findings: &mut Vec
         against(format!("`rollout.{driver}.preflight` has no effect in mode `{}`: nobody looks before the rollout", mode.name()))
             .at(entry.key_origin)
             .hint(format!("set `rollout.{driver}.mode` to {}, or remove the key", names(&modes))),
+    );
+}
+
+/// Only `assist` may hold nodes while the operator is upgraded, or not: `steer` always does, `observe` and `drive` never do.
+fn operator_upgrade(subject: &Subject<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let entry = subject.at(&["rollout", "gpuDriver"]).and_then(|section| section.entry("operatorUpgrade"));
+    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && mode != Mode::Assist) else { return };
+    let why = match mode {
+        Mode::Steer => "it holds every node in any case",
+        Mode::Observe => "it writes to no node",
+        Mode::Assist | Mode::Drive => "the operator upgrades no driver by itself",
+    };
+    findings.push(
+        against(format!("`rollout.gpuDriver.operatorUpgrade` has no effect in mode `{}`: {why}", mode.name()))
+            .at(entry.key_origin)
+            .hint("set `rollout.gpuDriver.mode` to `assist`, or remove the key"),
     );
 }
 

@@ -59,6 +59,7 @@ fn settings(hook: &Hook, recipe: &Recipe) -> Settings {
         "gate": "settled", "budgetSeconds": hook.budget.seconds, "perNodeSeconds": hook.budget.per_node_seconds,
         "quietSeconds": said("quietSeconds", Value::Null), "graceSeconds": 300, "operatorNamespace": "",
         "clusterPolicy": "cluster-policy", "tolerateNotReady": said("tolerateNotReady", Value::Null),
+        "operatorUpgrade": said("operatorUpgrade", json!({})),
         "dra": {
             "reroll": hook.settings["dra"]["reroll"], "required": hook.settings["dra"]["required"], "namespaces": [],
             "maxUnavailable": 1, "replacementSeconds": 300,

@@ -62,7 +62,8 @@ impl Deciding<'_> {
         let traits = self.settings.driver.traits();
         let Some(generation) = self.generation() else {
             self.notes.push("the operator's version cannot be told: it is not woken".to_owned());
-            return left;
+            let release = |(seen, reason): (&Seen<'_>, Option<Arc<Reason>>)| self.released(seen.node).map(Arc::new).or(reason);
+            return sweep.listed.iter().zip(left).map(release).collect();
         };
         self.clean_bystanders(sweep, traits);
         let roll = self.roll(sweep.since);
@@ -91,6 +92,7 @@ impl Deciding<'_> {
 
     /// Why the vendor's controller does not move the nodes, where the hook only observes.
     pub(super) fn explained(&mut self, sweep: &Sweep<'_>, left: Vec<Option<Arc<Reason>>>) -> Vec<Option<Arc<Reason>>> {
+        self.note_holds(sweep);
         let Some(generation) = self.generation() else { return left };
         let roll = self.roll(sweep.since);
         let outlook = self.vendor(generation, sweep.since, &roll);
@@ -98,7 +100,7 @@ impl Deciding<'_> {
         sweep.listed.iter().zip(left).map(|(seen, reason)| whys.with_why(seen.name, reason)).collect()
     }
 
-    /// A hold that mode `steer` left on the node: nobody would let go of it.
+    /// A hold of mode `steer`, or of an upgrade of the operator: the newest operator leads, and nobody else would let go of the node.
     fn released(&mut self, node: &Node) -> Option<Reason> {
         if self.settings.has(Duty::Steer) || !node.annotations.contains_key(self.settings.driver.traits().hold) {
             return None;
@@ -107,6 +109,19 @@ impl Deciding<'_> {
         hold::release(node, self.settings.driver, &mut patch);
         self.issue(patch, false);
         Some(Reason::Upgrading(Upgrading::GivingBack))
+    }
+
+    /// Names holds that this hook may not take off: mode `observe` writes to no node.
+    fn note_holds(&mut self, sweep: &Sweep<'_>) {
+        let driver = self.settings.driver;
+        let held =
+            sweep.nodes().filter(|node| hold::Purpose::of(node, driver).is_some_and(|purpose| purpose != hold::Purpose::Pause)).count();
+        if held > 0 {
+            let mode = self.settings.mode.name();
+            self.notes.push(format!(
+                "{held} nodes are held by a hook of another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
+            ));
+        }
     }
 
     /// What another mode left on the node.

@@ -6,6 +6,7 @@ use crate::contract::driver::Driver;
 use crate::contract::record::Outcome;
 use crate::contract::settings::MissingGpus;
 use crate::rollout::baseline::Baseline;
+use crate::rollout::hold::is_expected_to_render;
 use crate::rollout::node::is_driver_node;
 use crate::rollout::observed::Node;
 use crate::rollout::operands::OperandSets;
@@ -27,7 +28,12 @@ impl Deciding<'_> {
         }
         let activity = OperatorActivity::updated(self.memory.operator.as_ref(), self.observed, self.now);
         let since = activity.since;
+        let renders_until = activity.expected_until(self.now).filter(|_| is_expected_to_render(self.observed, self.settings.driver));
         self.memory.operator = Some(activity);
+        if let Some(until) = renders_until {
+            self.wakes(until);
+            return Err(Reason::OperatorActing { until });
+        }
         let quiet = quiet_seconds(self.observed);
         if self.passed(since, quiet) {
             return Ok(());

@@ -53,7 +53,9 @@ impl Deciding<'_> {
     /// Has the vendor's controller leave a paused node alone, where we may: whoever paused it may have had no right to, and nodes join.
     pub(super) fn hold_paused(&mut self, node: &Node) {
         let driver = self.settings.driver;
-        if hold::can_be_held(node, driver) {
+        // The hold of an operator's upgrade becomes the pause's, so that `resume` releases it.
+        let taken_over = matches!(hold::Purpose::of(node, driver), Some(hold::Purpose::OperatorUpgrade(_)));
+        if taken_over || hold::can_be_held(node, driver) {
             self.issue(hold::hold_as(node, driver, pause::HOLD), false);
         }
     }

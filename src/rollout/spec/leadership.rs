@@ -19,7 +19,8 @@ const QUIET_SECONDS: u64 = 5;
 /// The same of an operator that has only just begun to lead. In ten chart upgrades on the real controllers the driver's DaemonSet was rendered
 /// 0.9 to 4.4 s after the new operator led, the last one after 4.5 to 14.3 s.
 const FRESH_QUIET_SECONDS: u64 = 15;
-/// Up to this age a leader is fresh.
+/// Up to this age a leader is fresh. A leader of another version than its predecessor renders every DaemonSet again; one that had little CPU rendered
+/// the driver's only 22 s after it led.
 const FRESH_SECONDS: u64 = 60;
 
 /// Seconds for which the operator must have left its DaemonSets alone.
@@ -43,30 +44,69 @@ pub struct OperatorActivity {
     mark: String,
     /// Since when.
     pub since: Timestamp,
+    /// Who leads, since when by our clock, and what is rendered.
+    leader: Leader,
+}
+
+/// What was seen of one leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leader {
+    holder: String,
+    /// Our clock, when its age was first seen, minus that age.
+    since: Timestamp,
+    daemon_sets: String,
+    /// A DaemonSet has changed since the leader was first seen.
+    renders: bool,
+}
+
+impl Leader {
+    fn seen(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
+        let lease = observed.operator_lease.as_ref();
+        let (holder, daemon_sets) = (lease.map(|lease| lease.holder.clone()).unwrap_or_default(), daemon_sets(observed));
+        if let Some(before) = before.filter(|before| before.holder == holder) {
+            let renders = before.renders || before.daemon_sets != daemon_sets;
+            return Self { holder, since: before.since, daemon_sets, renders };
+        }
+        let age = SignedDuration::from_secs(lease.and_then(|lease| i64::try_from(lease.led_seconds).ok()).unwrap_or(0));
+        Self { holder, since: now.saturating_sub(age).unwrap_or(Timestamp::MIN), daemon_sets, renders: false }
+    }
 }
 
 impl OperatorActivity {
     /// What is observed now, unchanged for so long that nothing is expected of the operator any more.
     pub fn settled(observed: &Observed) -> Self {
-        Self { mark: mark(observed), since: Timestamp::MIN }
+        Self { mark: mark(observed), since: Timestamp::MIN, leader: Leader::seen(None, observed, Timestamp::MIN) }
+    }
+
+    /// Until when the leader is expected to render its DaemonSets, where the operator's version has changed and none has changed under this
+    /// leader. `None`: it has rendered, or has led for long enough.
+    pub fn expected_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let until = self.leader.since.saturating_add(SignedDuration::from_secs(FRESH_SECONDS.cast_signed())).unwrap_or(Timestamp::MAX);
+        (!self.leader.renders && now < until).then_some(until)
     }
 
     /// The same if nothing has changed, otherwise what is observed now.
     #[must_use]
     pub fn updated(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
         let mark = mark(observed);
+        let leader = Leader::seen(before.map(|before| &before.leader), observed, now);
         match before.filter(|before| before.mark == mark) {
-            Some(before) => before.clone(),
-            None => Self { mark, since: now },
+            Some(before) => Self { leader, ..before.clone() },
+            None => Self { mark, since: now, leader },
         }
     }
 }
 
-/// The leader, the specs, and each DaemonSet's generation and hash. DaemonSets that want no pod are left out: with precompiled drivers the
-/// operator deletes and makes those of kernels without nodes in every pass.
+/// The leader, the specs, and what is rendered.
 fn mark(observed: &Observed) -> String {
     let holder = observed.operator_lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
-    let mut mark = format!("{holder} {}", fingerprint(observed));
+    format!("{holder} {}{}", fingerprint(observed), daemon_sets(observed))
+}
+
+/// Each DaemonSet's generation and hash. DaemonSets that want no pod are left out: with precompiled drivers the operator deletes and makes those of
+/// kernels without nodes in every pass.
+fn daemon_sets(observed: &Observed) -> String {
+    let mut mark = String::new();
     for daemon_set in observed.daemon_sets.iter().filter(|daemon_set| daemon_set.desired > 0) {
         let hash = daemon_set.applied_hash.as_deref().unwrap_or_default();
         // Writing to a String cannot fail.

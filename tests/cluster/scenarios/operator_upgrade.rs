@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
+use gpu_rollout::contract::driver::Driver;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, ResourceExt};
@@ -22,6 +23,7 @@ use crate::harness::audit::Request;
 use crate::harness::fleet::{NEW, OLD};
 use crate::harness::helm::Said;
 use crate::harness::hook_release::HookRelease;
+use crate::harness::rights;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::{Fault, LEASE, OPERATOR_NAMESPACE, Operand, Script, is_ready};
@@ -113,6 +115,17 @@ async fn check_newest_drivers(stack: &Stack, revisions: usize) -> Result<()> {
     Ok(())
 }
 
+/// How often the old operator's upgrade controller looks by itself where it is to start nodes on the intermediate revision, unless they are held.
+const EAGER_TICK: Duration = Duration::from_secs(3);
+
+/// The nodes that a hook holds.
+async fn held(stack: &Stack) -> Result<Vec<String>> {
+    let traits = Driver::Gpu.traits();
+    let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
+    let is_held = |node: &&Node| node.annotations().contains_key(traits.hold) && node.labels().contains_key(traits.skip_label);
+    Ok(nodes.iter().filter(is_held).map(ResourceExt::name_any).collect())
+}
+
 /// What a mode needs: the operator's values, the hook before the operator's release if there is one, and the hook after it.
 struct Story {
     mode: &'static str,
@@ -135,6 +148,9 @@ impl Story {
             let first = HookRelease::new(stack, "gpu-rollout-pre");
             let said = first.deploy(&self.values, &self.settings(duties)).await?;
             ensure!(said.success, "{said:?}\n{}", first.logs().await?);
+            let held = held(stack).await?;
+            ensure!(held.len() == NODES, "only {held:?} are held before the operator's release\n{}", first.logs().await?);
+            rights::check(stack, &first, &format!("operator-upgrade-{}-pre", self.mode)).await?;
         }
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &self.values).await?;
         hook.deploy(&self.values, &self.settings(self.after)).await
@@ -145,7 +161,12 @@ async fn each_driver_is_replaced_once(story: Story) -> Result<()> {
     scenario(&format!("operator-upgrade-{}", story.mode), async |stack| {
         let nodes = stack.fleet(Script::seeded(41), NODES, true).await?;
         let plugins = stack.plugins().await?;
-        stack.rewrite(slow)?;
+        stack.rewrite(|script| {
+            slow(script);
+            if story.before.is_some() {
+                script.tick = EAGER_TICK;
+            }
+        })?;
         until("the Lease to last 15 s", LIMIT, async || {
             let seconds = lease(stack).await?.spec.and_then(|spec| spec.lease_duration_seconds);
             Ok((seconds == Some(15)).then_some(()))
@@ -158,6 +179,8 @@ async fn each_driver_is_replaced_once(story: Story) -> Result<()> {
 
         let log = hook.logs().await?;
         ensure!(said.success, "{said:?}\n{log}");
+        let held = held(stack).await?;
+        ensure!(held.is_empty(), "{held:?} are still held\n{log}");
         check_newest_leads(stack, NEW.chart, said.ended).await.with_context(|| log.clone())?;
         check_newest_drivers(stack, 3).await.with_context(|| log.clone())?;
         let pods = seen.pods.borrow().clone();
@@ -174,7 +197,8 @@ async fn each_driver_is_replaced_once(story: Story) -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn each_driver_is_replaced_once_in_assist() -> Result<()> {
     let values = NEW.values();
-    each_driver_is_replaced_once(Story { mode: "assist", values, before: None, after: &["settle", "wake", "reroll"] }).await
+    let (before, after) = (Some(&["preflight", "hold"][..]), &["settle", "wake", "reroll"]);
+    each_driver_is_replaced_once(Story { mode: "assist", values, before, after }).await
 }
 
 #[tokio::test(flavor = "local")]
