@@ -1,4 +1,4 @@
-//! A rollout of a fleet as fleets are: an exporter that was broken before, a GPU that dies, a node whose MIG configuration changes in the
+//! A rollout of a fleet as fleets are: an exporter that was broken before, a node whose MIG configuration changes in the
 //! middle, a node that joins. None of it is the rollout's failure, and none holds it up.
 
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn break_exporter(stack: &Stack, node: &str) -> Result<()> {
 async fn rolls_out(name: &str, seed: u64, values: Value, settings: Value) -> Result<()> {
     scenario(name, async |stack| {
         let nodes = stack.fleet(Script { extras: true, ..Script::seeded(seed) }, 4, false).await?;
-        let (broken, mig, dying) = (&nodes[0], &nodes[1], &nodes[2]);
+        let (broken, mig) = (&nodes[0], &nodes[1]);
         break_exporter(stack, broken).await?;
         let before = stack.drivers().await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
@@ -59,7 +59,6 @@ async fn rolls_out(name: &str, seed: u64, values: Value, settings: Value) -> Res
             })
             .await?;
             set_mig_state(stack, mig, Some("pending")).await?;
-            stack.rewrite(|script| script.gpus.extend([(dying.clone(), 7)]))?;
             kwok::add_gpu_node(&stack.client, "gpu-4").await?;
             until("the joined node to run a driver", LIMIT, async || {
                 Ok(stack.drivers().await?.get("gpu-4").is_some_and(is_ready).then_some(()))

@@ -79,7 +79,7 @@ macro_rules! recipes {
 
 /// On every change.
 mod short {
-    recipes!(SHORT: gke_h100_training = "gke-h100-training", h100_mig = "h100-mig", l40s_mps = "l40s-mps");
+    recipes!(SHORT: h100_mig = "h100-mig", l40s_mps = "l40s-mps");
 }
 
 /// With `make e2e-full`.
@@ -93,6 +93,7 @@ mod long {
         eks_gb200_training = "eks-gb200-training",
         eks_h100_inference = "eks-h100-inference",
         eks_h100_training = "eks-h100-training",
+        gke_h100_training = "gke-h100-training",
         inference = "inference",
         kind_dev = "kind-dev",
         l40s_time_slicing = "l40s-time-slicing",
