@@ -77,9 +77,9 @@ impl CallError {
     }
 }
 
-/// Whether the answer says that the request itself is refused, whoever sends it: by validation (400, 413, 422 …), or by admission, whose
-/// answers have any code and are told by their words (Kubernetes `pkg/admission/plugin/webhook/errors`, `…/policy/validating`,
-/// `pkg/quota`). 429 asks to come again, and a failure of a webhook may pass.
+/// Whether the API server rejects the request whoever sends it: validation (400, 413, 422 …), or admission, which may answer with any code
+/// and is recognized by its message (Kubernetes `pkg/admission/plugin/webhook/errors`, `…/policy/validating`,
+/// `pkg/quota`). A 429 and a failing webhook are temporary.
 pub fn is_denial(code: u16, message: &str) -> bool {
     matches!(code, 400 | 405 | 406 | 413 | 415 | 422) || is_admission(message) && code != 429 && code < 500
 }

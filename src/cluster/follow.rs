@@ -1,4 +1,4 @@
-//! Follows one resource by list and watch into a [`Sink`]. After any failure it lists anew: a gap in a watch is never taken for silence.
+//! Lists and watches one resource and passes what it sees to a [`Sink`]. After any failure it lists again, so that events missed in a gap are not lost.
 //!
 //! kube's own watcher waits for the answer to a list, or for the first byte of a watch, without any limit; here every step is bounded.
 

@@ -62,7 +62,7 @@ pub struct Watches {
     drivers: Table<observed::Pod>,
     toolkits: Table<observed::Pod>,
     validators: Table<observed::Pod>,
-    /// Pods of the operands beside driver and toolkit.
+    /// Pods of all operands except driver and toolkit.
     operand_pods: Table<observed::OperandPod>,
     operator_pods: Table<observed::OperatorPod>,
     operator_lease: Table<(observed::OperatorLease, String)>,

@@ -86,9 +86,9 @@ async fn patches(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Re
     Ok(give_back(&observed, &paused))
 }
 
-/// Gives everything back. `stays_paused`: the pause stays in the end, so that no hook begins anew, and nodes are held, so that the vendor's
-/// controller begins with none either. `tells` is told of each step. The nodes that could not
-/// be given back, each with why; then the pause stays too. RBAC: as [`left`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
+/// Removes everything that is ours from the nodes. With `stays_paused`, the pause remains afterwards and nodes are held, so that neither a hook
+/// nor the vendor's controller starts again. Calls `tells` for each step. Returns the nodes that could not be restored, each with the
+/// reason; the pause remains then too. RBAC: as [`left`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
 /// and what a pause needs.
 ///
 /// # Errors

@@ -146,7 +146,7 @@ fn limits_of(sight: &Sight, status: &Status, pool: &Pool) -> Option<Ailment> {
     }
     let of = pool.owner.as_ref().map(|owner| format!(" of NVIDIADriver `{owner}`")).unwrap_or_default();
     let text = match limit {
-        0 => format!("maxUnavailable{of} comes to no node of {all}: no upgrade can ever begin"),
+        0 => format!("maxUnavailable{of} amounts to 0 of {all} nodes: no upgrade can start"),
         limit => {
             format!("{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} lets {limit} be: no upgrade can begin", away.len())
         }
@@ -155,7 +155,7 @@ fn limits_of(sight: &Sight, status: &Status, pool: &Pool) -> Option<Ailment> {
     Some(Ailment::new("limits-that-stall", Severity::Warning, away, text, remedy))
 }
 
-/// Nobody upgrades: not NVIDIA's controller, and no hook. With several policies, the nodes of those that are off.
+/// Upgrades are off: neither NVIDIA's controller nor a hook replaces drivers. With several policies, names the nodes of those that are off.
 fn upgrades_off(sight: &Sight, status: &Status) -> Option<Ailment> {
     let driver = sight.settings.driver;
     if sight.settings.mode == Mode::Drive || sight.settings.has(Duty::Drive) {
@@ -172,7 +172,7 @@ fn upgrades_off(sight: &Sight, status: &Status) -> Option<Ailment> {
     let traits = driver.traits();
     let objects: Vec<String> = off.iter().map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) }).collect();
     let text = format!(
-        "autoUpgrade is off in {}, and no hook drives: drivers stay as they are until somebody deletes their pods",
+        "autoUpgrade is off in {}, and no hook drives: no driver is upgraded unless its pod is deleted by hand",
         objects.join(", ")
     );
     let field = if first.is_pool { first.fields.auto_upgrade.to_owned() } else { format!("{}.autoUpgrade", traits.upgrade_policy) };

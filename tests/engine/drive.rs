@@ -111,23 +111,9 @@ impl Driven {
     }
 
     fn patch(&mut self, patch: &NodePatch) {
+        assert_eq!(self.fleet.node(&patch.node).version, patch.version, "the patch knows of the node's newest change");
+        self.fleet.patch(patch);
         let node = self.fleet.node(&patch.node);
-        assert_eq!(node.version, patch.version, "the patch knows of the node's newest change");
-        for (key, value) in &patch.labels {
-            match value {
-                Some(value) => drop(node.labels.insert(key.clone(), value.clone())),
-                None => drop(node.labels.remove(key)),
-            }
-        }
-        for (key, value) in &patch.annotations {
-            match value {
-                Some(value) => drop(node.annotations.insert(key.clone(), value.clone())),
-                None => drop(node.annotations.remove(key)),
-            }
-        }
-        if let Some(unschedulable) = patch.unschedulable {
-            node.unschedulable = unschedulable;
-        }
         let state = node.labels.get("gpu-rollout.dev/gpu-driver-upgrade-state").cloned().unwrap_or_else(|| "-".into());
         let cordon = if node.unschedulable { "cordoned" } else { "schedulable" };
         self.tell(&format!("{} {state} {cordon}", patch.node));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::{Mode, Settings};
+use gpu_rollout::rollout::action::NodePatch;
 use gpu_rollout::rollout::decide::{Action, Decision, decide};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{
@@ -199,6 +200,26 @@ impl Fleet {
             ..Node::default()
         };
         self.observed.nodes.insert(name, node);
+    }
+
+    /// Labels, annotations and cordon of a node become what a patch says.
+    pub(crate) fn patch(&mut self, patch: &NodePatch) {
+        let node = self.node(&patch.node);
+        for (key, value) in &patch.labels {
+            match value {
+                Some(value) => drop(node.labels.insert(key.clone(), value.clone())),
+                None => drop(node.labels.remove(key)),
+            }
+        }
+        for (key, value) in &patch.annotations {
+            match value {
+                Some(value) => drop(node.annotations.insert(key.clone(), value.clone())),
+                None => drop(node.annotations.remove(key)),
+            }
+        }
+        if let Some(unschedulable) = patch.unschedulable {
+            node.unschedulable = unschedulable;
+        }
     }
 
     pub(crate) fn node(&mut self, name: &str) -> &mut Node {

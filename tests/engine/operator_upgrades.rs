@@ -128,19 +128,7 @@ fn assist_holds_no_node_before_the_network_operator() {
 
 fn apply(fleet: &mut Fleet, patches: &[NodePatch]) {
     for patch in patches {
-        let node = fleet.node(&patch.node);
-        for (key, value) in &patch.labels {
-            match value {
-                Some(value) => drop(node.labels.insert(key.clone(), value.clone())),
-                None => drop(node.labels.remove(key)),
-            }
-        }
-        for (key, value) in &patch.annotations {
-            match value {
-                Some(value) => drop(node.annotations.insert(key.clone(), value.clone())),
-                None => drop(node.annotations.remove(key)),
-            }
-        }
+        fleet.patch(patch);
     }
 }
 

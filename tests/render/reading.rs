@@ -14,76 +14,12 @@ use serde_json::{Value, json};
 use super::tools::tool;
 
 /// Pieces of texts that some parser reads otherwise than they are meant, refuses, or takes for its own syntax.
-pub(crate) const NASTY: &[&str] = &[
-    "",
-    " ",
-    "\t",
-    "\n",
-    "\n ",
-    "\ta\nb",
-    "a\n\tb",
-    "a\nb \n",
-    "a\n\n",
-    "a\nb\n",
-    " a\nb",
-    "\r\n",
-    "a\rb",
-    "\u{0}",
-    "\u{7f}",
-    "\u{85}",
-    "\u{a0}",
-    "\u{2028}",
-    "\u{2029}",
-    "\u{feff}",
-    "\u{ffff}",
-    "\u{1f600}",
-    "é",
-    "---",
-    "a\n---\nb",
-    "...",
-    "key: injected",
-    "a #b",
-    "# b",
-    "*anchor",
-    "&anchor x",
-    "!!int 1",
-    "%YAML",
-    "@",
-    "`",
-    "|",
-    ">",
-    "? a",
-    "- a",
-    "[a",
-    "{a",
-    "{{ x }}",
-    "${x}",
-    "0644",
-    "0o17",
-    "0x1F",
-    "1_000",
-    "1e3",
-    "+.5",
-    ".nan",
-    "-.inf",
-    "12:30",
-    "2001-12-14",
-    "2001-12-14t21:59:43.10-05:00",
-    "yes",
-    "No",
-    "~",
-    "Null",
-    "<<",
-    "=",
-    "'",
-    "\"",
-    "\\",
-    "\\n",
-];
+fn hard_to_write() -> Vec<String> {
+    serde_json::from_str(include_str!("../data/texts-hard-to-write.json")).unwrap()
+}
 
 fn text() -> impl Strategy<Value = String> {
-    let piece =
-        prop_oneof![3 => prop::sample::select(NASTY).prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from), 1 => "[ -~]{0,6}"];
+    let piece = prop_oneof![3 => prop::sample::select(hard_to_write()), 1 => any::<char>().prop_map(String::from), 1 => "[ -~]{0,6}"];
     prop::collection::vec(piece, 0..4).prop_map(|pieces| pieces.concat())
 }
 
@@ -121,7 +57,7 @@ pub(crate) fn read(files: &[PathBuf]) -> Vec<Value> {
 pub(crate) fn trees(count: usize) -> Vec<Value> {
     let mut runner = TestRunner::deterministic();
     let mut trees: Vec<Value> =
-        NASTY.iter().map(|text| json!({"value": text, "list": [text, [text]], "map": {*text: {*text: [{*text: text}]}}})).collect();
+        hard_to_write().iter().map(|text| json!({"value": text, "list": [text, [text]], "map": {text: {text: [{text: text}]}}})).collect();
     let long = "{{ x }} ".repeat(1000);
     trees.push(json!({"long": long, &long: {&long: [&long]}}));
     trees.extend((0..count).map(|_| json!({"value": tree().new_tree(&mut runner).unwrap().current()})));

@@ -49,7 +49,7 @@ pub enum EvictionAnswer {
     NamespaceTerminating,
     /// The right is missing, or it is not told what is.
     Forbidden(String),
-    /// The server denies the eviction of this pod for good: admission, validation or a quota.
+    /// Admission, validation or a quota rejects the eviction. Asking again does not help.
     Rejected(String),
     /// The server refuses otherwise, such as with 500 when several PodDisruptionBudgets select the pod.
     Refused {

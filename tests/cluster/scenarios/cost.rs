@@ -29,7 +29,7 @@ const NOTHING: &str = "nothing to do";
 async fn the_hook_on_a_small_and_a_large_fleet() -> Result<()> {
     let nodes = std::env::var("GPU_ROLLOUT_BENCH_NODES").map_or(Ok(NODES), |text| text.parse()).context("GPU_ROLLOUT_BENCH_NODES")?;
     scenario_within(LIMIT, "cost", async |stack| {
-        stack.fleet(Script { extras: false, ..Script::seeded(11) }, SMALL, true).await?;
+        stack.fleet(Script::seeded(11), SMALL, true).await?;
         let mut rows = measure(stack, SMALL).await?;
         stack.grow(SMALL, nodes).await?;
         rows.extend(measure(stack, nodes).await?);

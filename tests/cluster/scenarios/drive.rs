@@ -219,7 +219,6 @@ async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -
         let mut script = Script::seeded(53);
         script.driver = (500, 1_500);
         script.driver_manager = false;
-        script.extras = false;
         stack.fleet(script.clone(), NODES, true).await?;
         stack.create_namespace(NAMESPACE).await?;
         stack.serve("serve", 60, Some(50)).await?;

@@ -41,7 +41,7 @@ const PODS: [(&str, &str); 5] = [
 async fn drive_on_fleets_that_grow() -> Result<()> {
     let nodes = std::env::var(LARGEST).map_or(Ok(NODES), |text| text.parse()).context(LARGEST)?;
     scenario_within(LIMIT, "pace", async |stack| {
-        stack.fleet(Script { extras: false, ..Script::seeded(12) }, 3, true).await?;
+        stack.fleet(Script::seeded(12), 3, true).await?;
         let (mut rows, mut before, mut release) = (Vec::new(), 3, &NEW);
         for size in [10, 100, 1_000].into_iter().filter(|size| *size < nodes).chain([nodes]) {
             stack.grow(before, size).await?;

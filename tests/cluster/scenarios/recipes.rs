@@ -47,7 +47,10 @@ async fn recipe(name: &str, release: &Release) -> Result<Value> {
 
 async fn rolls_out(name: &str) -> Result<()> {
     scenario(&format!("recipe-{name}"), async |stack| {
-        stack.play(Script::seeded(91)).await?;
+        let asked = recipe(name, &OLD).await?;
+        let of_operator = asked["components"].as_array().into_iter().flatten().find(|component| component["name"] == "gpu-operator");
+        let host_driver = of_operator.is_some_and(|component| component["values"]["driver"]["enabled"] == false);
+        stack.play(Script { host_driver, ..Script::seeded(91) }).await?;
         let nodes = stack.add_gpu_nodes(NODES).await?;
         let hook = HookRelease::new(stack, "gpu-operator-post");
         let bundle = stack.helm.directory().join("bundle");
@@ -79,7 +82,7 @@ macro_rules! recipes {
 
 /// On every change.
 mod short {
-    recipes!(SHORT: h100_mig = "h100-mig", l40s_mps = "l40s-mps");
+    recipes!(SHORT: gke_h100_training = "gke-h100-training", h100_mig = "h100-mig", l40s_mps = "l40s-mps");
 }
 
 /// With `make e2e-full`.
@@ -93,7 +96,6 @@ mod long {
         eks_gb200_training = "eks-gb200-training",
         eks_h100_inference = "eks-h100-inference",
         eks_h100_training = "eks-h100-training",
-        gke_h100_training = "gke-h100-training",
         inference = "inference",
         kind_dev = "kind-dev",
         l40s_time_slicing = "l40s-time-slicing",

@@ -159,10 +159,10 @@ impl Kubelets {
                 let time = script.time(script.driver, &format!("driver {node}"));
                 annotations[READY_AFTER] = format!("{}ms", time.as_millis()).into();
             }
-            Operand::Toolkit if host.driver().is_none() => return Ok(()),
+            Operand::Toolkit if !script.host_driver && host.driver().is_none() => return Ok(()),
             Operand::Validator if !pod.annotations().contains_key(TOOLKIT_VALIDATED) => {
                 let toolkit = !pod.annotations().contains_key(VALIDATES_TOOLKIT) || host.of(Operand::Toolkit).any(is_ready);
-                if host.driver().is_none() || !toolkit {
+                if !script.host_driver && host.driver().is_none() || !toolkit {
                     return Ok(());
                 }
                 let validated = json!({"metadata": {"annotations": {TOOLKIT_VALIDATED: "true"}}});
@@ -176,8 +176,10 @@ impl Kubelets {
                 }
                 annotations[READY_AFTER] = "1s".into();
             }
-            Operand::DevicePlugin | Operand::DcgmExporter | Operand::FeatureDiscovery if !host.toolkit_is_validated() => return Ok(()),
-            Operand::Toolkit | Operand::DevicePlugin | Operand::DcgmExporter | Operand::FeatureDiscovery => {}
+            Operand::DevicePlugin | Operand::Dcgm | Operand::DcgmExporter | Operand::FeatureDiscovery if !host.toolkit_is_validated() => {
+                return Ok(());
+            }
+            Operand::Toolkit | Operand::DevicePlugin | Operand::Dcgm | Operand::DcgmExporter | Operand::FeatureDiscovery => {}
         }
         if fault(operand, node, script).is_some() {
             annotations[NEVER_READY] = "true".into();

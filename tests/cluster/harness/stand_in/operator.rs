@@ -61,7 +61,7 @@ async fn run(client: Client, script: Arc<Mutex<Script>>, caches: Caches, leader:
         if leader.is_outdated && !script.two_writers {
             continue;
         }
-        if let Some(observed) = caches.observe(&leader.version, script.extras)
+        if let Some(observed) = caches.observe(&leader.version)
             && let Err(error) = operator.reconcile(&caches, &observed, &script).await
         {
             eprintln!("stand-in operator: {error:#}");

@@ -29,6 +29,8 @@ pub(crate) struct Script {
     pub(crate) tick: Duration,
     /// Milliseconds that a driver container takes from its start until it is ready.
     pub(crate) driver: (u64, u64),
+    /// Whether the nodes' own image has a driver, so that operands wait for no driver pod.
+    pub(crate) host_driver: bool,
     /// Whether driver pods begin with the driver manager, which sends the other operands of the node away.
     pub(crate) driver_manager: bool,
     /// How long the operator's Lease lasts, in whole seconds: 15 s for the real one. When the instance that leads has ended, nobody leads for
@@ -39,8 +41,6 @@ pub(crate) struct Script {
     /// Whether an operator that is being replaced goes on with its work, as the real one does: it makes operands of a new version's
     /// ClusterPolicy with its own assets. Without, an upgrade makes one revision and not two.
     pub(crate) two_writers: bool,
-    /// Whether GPU feature discovery and DCGM exporter are played: two pods for each node that no hook waits for.
-    pub(crate) extras: bool,
     /// The GPUs of a node, where they are not eight.
     pub(crate) gpus: HashMap<String, u32>,
     /// What goes wrong with an operand (the name of its DaemonSet) on a node, other than the driver.
@@ -67,7 +67,7 @@ impl Script {
             lease: Duration::from_secs(3),
             operator: (100, 300),
             two_writers: false,
-            extras: true,
+            host_driver: false,
             gpus: HashMap::new(),
             operand_faults: HashMap::new(),
             faults: HashMap::new(),

@@ -32,8 +32,6 @@ pub(super) struct Observed {
     pub(super) policy: Arc<DynamicObject>,
     /// The operator's own version, such as `v26.3.1`.
     pub(super) version: String,
-    /// Whether the operands are played that no hook waits for.
-    pub(super) extras: bool,
     /// Nodes with NVIDIA GPUs, by name.
     pub(super) gpu_nodes: Vec<Arc<Node>>,
     /// All nodes, by name.
@@ -60,7 +58,7 @@ impl Caches {
     }
 
     /// What the operator of a version sees; `None`: there is no ClusterPolicy.
-    pub(super) fn observe(&self, version: &str, extras: bool) -> Option<Observed> {
+    pub(super) fn observe(&self, version: &str) -> Option<Observed> {
         let policy =
             self.policies.all().into_iter().min_by_key(|policy| (policy.metadata.creation_timestamp.clone(), policy.name_any()))?;
         let pods = self.pods.all();
@@ -72,7 +70,6 @@ impl Caches {
         Some(Observed {
             policy,
             version: version.to_owned(),
-            extras,
             gpu_nodes,
             nodes,
             nfd_labels,

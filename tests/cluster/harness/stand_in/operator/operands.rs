@@ -22,14 +22,15 @@ pub(crate) enum Operand {
     Toolkit,
     Validator,
     DevicePlugin,
+    Dcgm,
     DcgmExporter,
     FeatureDiscovery,
 }
 
 impl Operand {
     /// In the order of the operator's states.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Driver, Self::Toolkit, Self::Validator, Self::DevicePlugin, Self::DcgmExporter, Self::FeatureDiscovery];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Driver, Self::Toolkit, Self::Validator, Self::DevicePlugin, Self::Dcgm, Self::DcgmExporter, Self::FeatureDiscovery];
 
     /// The DaemonSet's name, which is its `app` label too.
     pub(crate) fn name(self) -> &'static str {
@@ -38,6 +39,7 @@ impl Operand {
             Self::Toolkit => "nvidia-container-toolkit-daemonset",
             Self::Validator => "nvidia-operator-validator",
             Self::DevicePlugin => "nvidia-device-plugin-daemonset",
+            Self::Dcgm => "nvidia-dcgm",
             Self::DcgmExporter => "nvidia-dcgm-exporter",
             Self::FeatureDiscovery => "gpu-feature-discovery",
         }
@@ -55,6 +57,7 @@ impl Operand {
             Self::Toolkit => "nvidia.com/gpu.deploy.container-toolkit",
             Self::Validator => "nvidia.com/gpu.deploy.operator-validator",
             Self::DevicePlugin => "nvidia.com/gpu.deploy.device-plugin",
+            Self::Dcgm => "nvidia.com/gpu.deploy.dcgm",
             Self::DcgmExporter => "nvidia.com/gpu.deploy.dcgm-exporter",
             Self::FeatureDiscovery => "nvidia.com/gpu.deploy.gpu-feature-discovery",
         }
@@ -67,6 +70,7 @@ impl Operand {
             Self::Toolkit => "state-container-toolkit",
             Self::Validator => "state-operator-validation",
             Self::DevicePlugin => "state-device-plugin",
+            Self::Dcgm => "state-dcgm",
             Self::DcgmExporter => "state-dcgm-exporter",
             Self::FeatureDiscovery => "gpu-feature-discovery",
         }
@@ -79,6 +83,7 @@ impl Operand {
             Self::Toolkit => "/toolkit",
             Self::Validator => "/validator",
             Self::DevicePlugin => "/devicePlugin",
+            Self::Dcgm => "/dcgm",
             Self::DcgmExporter => "/dcgmExporter",
             Self::FeatureDiscovery => "/gfd",
         }
@@ -91,6 +96,7 @@ impl Operand {
             Self::Toolkit => "nvidia-container-toolkit-ctr",
             Self::Validator => "nvidia-operator-validator",
             Self::DevicePlugin => "nvidia-device-plugin",
+            Self::Dcgm => "nvidia-dcgm-ctr",
             Self::DcgmExporter => "nvidia-dcgm-exporter",
             Self::FeatureDiscovery => "gpu-feature-discovery",
         }
@@ -101,19 +107,13 @@ impl Operand {
         match self {
             Self::Validator => Some("gpu-operator"),
             Self::FeatureDiscovery => Some("nvidia-gpu"),
-            Self::Driver | Self::Toolkit | Self::DevicePlugin | Self::DcgmExporter => None,
+            Self::Driver | Self::Toolkit | Self::DevicePlugin | Self::Dcgm | Self::DcgmExporter => None,
         }
-    }
-
-    /// No hook waits for it: scenarios with many nodes leave it out.
-    pub(super) fn is_extra(self) -> bool {
-        matches!(self, Self::DcgmExporter | Self::FeatureDiscovery)
     }
 
     /// Whether the ClusterPolicy asks for it; what it does not say is `true`.
     pub(super) fn is_enabled(self, observed: &Observed) -> bool {
-        let enabled = self == Self::Validator || observed.spec(&format!("{}/enabled", self.section())) != false;
-        enabled && (observed.extras || !self.is_extra())
+        self == Self::Validator || observed.spec(&format!("{}/enabled", self.section())) != false
     }
 }
 
@@ -188,7 +188,7 @@ fn pod(operand: Operand, observed: &Observed) -> Value {
         Operand::Driver => vec![],
         Operand::Toolkit => vec!["driver-validation"],
         Operand::Validator => vec!["driver-validation", "toolkit-validation", "cuda-validation"],
-        Operand::DevicePlugin | Operand::DcgmExporter | Operand::FeatureDiscovery => vec!["toolkit-validation"],
+        Operand::DevicePlugin | Operand::Dcgm | Operand::DcgmExporter | Operand::FeatureDiscovery => vec!["toolkit-validation"],
     };
     if operand == Operand::Validator && Operand::DevicePlugin.is_enabled(observed) {
         validations.push(PLUGIN_VALIDATION);
