@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::contract::names;
 
 use super::named::Named;
-use super::observed::{Labels, Node, Observed};
+use super::observed::{DaemonSet, Labels, Node, Observed};
 use super::operands::OperandSets;
 
 /// A pod of the newest revision counts as failing before the run only if it is older than this: it may be what this deployment brought. Both
@@ -32,8 +32,15 @@ pub struct NodeBaseline {
     pub shape: Labels,
     /// GPUs in its capacity, by extended resource.
     pub gpus: Labels,
-    /// DaemonSets whose pod on the node was failing.
+    /// DaemonSets whose pod on the node was failing, and has not worked since.
     pub failing: BTreeSet<Arc<str>>,
+}
+
+impl NodeBaseline {
+    /// Whether a DaemonSet's pod on the node was failing, and has not worked since.
+    pub fn failed(&self, daemon_set: &DaemonSet) -> bool {
+        self.failing.contains(daemon_set.name.as_str())
+    }
 }
 
 impl Baseline {

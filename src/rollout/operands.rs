@@ -67,14 +67,23 @@ impl<'a> OperandSets<'a> {
         }
     }
 
-    /// Why a node is not done with its operands; `None`: those that gate are ready, and GPUs are offered.
+    /// Why a node is not done with its operands; `None`: those that gate are ready, and GPUs are offered. What was failing before the run is named
+    /// only where nothing else is to be waited for.
     pub fn fault(&self, node: &Node, baseline: Option<&NodeBaseline>) -> Option<Reason> {
         let mig = node.labels.get(names::MIG_CONFIG_STATE_LABEL).filter(|state| matches!(state.as_str(), "pending" | "rebooting"));
         if let Some(state) = mig {
             return Some(Reason::MigReconfiguring { state: state.clone() });
         }
-        let gating = || self.sets.iter().filter(|set| set.gates);
-        gating().find_map(|set| self.fault_of(set, node)).or_else(|| self.missing_gpus(node, baseline))
+        let (before, gating): (Vec<_>, Vec<_>) =
+            self.sets.iter().filter(|set| set.gates).partition(|set| baseline.is_some_and(|baseline| baseline.failed(set.daemon_set)));
+        let first = |sets: &[&OperandSet<'a>]| sets.iter().find_map(|set| self.fault_of(set, node));
+        first(&gating).or_else(|| self.missing_gpus(node, baseline)).or_else(|| first(&before))
+    }
+
+    /// Whether a DaemonSet's pod on the node is ready.
+    pub fn works(&self, node: &Node, daemon_set: &str) -> bool {
+        let set = self.sets.iter().map(|set| set.daemon_set).find(|set| set.name == daemon_set);
+        set.and_then(|set| self.pod(set, node)).is_some_and(|pod| pod.ready)
     }
 
     /// The same of operands that do not gate.
@@ -140,6 +149,10 @@ impl<'a> OperandSets<'a> {
     fn missing_gpus(&self, node: &Node, baseline: Option<&NodeBaseline>) -> Option<Reason> {
         let plugin = self.sets.iter().find(|set| set.operand == Some(Operand::DevicePlugin))?;
         if !self.offers_gpus || !matches!(placement(plugin.daemon_set, node), Placement::Here) {
+            return None;
+        }
+        if baseline.is_some_and(|baseline| baseline.failed(plugin.daemon_set)) {
+            // It offered none before.
             return None;
         }
         if node.gpus_allocatable.iter().all(|(_, count)| number(count) == 0) {

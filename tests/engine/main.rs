@@ -9,6 +9,7 @@ mod chance;
 mod clocks;
 mod conformance;
 mod drive;
+mod drive_operands;
 mod failures;
 mod fleet;
 mod foreign;

@@ -30,6 +30,13 @@ fn image(operand: Operand) -> ImageSpec {
 /// A fleet of which every node has all operands, and eight GPUs.
 fn fleet(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(nodes);
+    equip(&mut fleet);
+    fleet
+}
+
+/// Brings the operands to every node, and eight GPUs.
+pub(crate) fn equip(fleet: &mut Fleet) {
+    let nodes = fleet.observed.nodes.len();
     let chart = fleet.policy().labels["helm.sh/chart"].clone();
     for (operand, suffix) in OPERANDS {
         fleet.policy().operands.insert(operand, OperandSpec { enabled: true, image: image(operand) });
@@ -55,9 +62,8 @@ fn fleet(nodes: usize) -> Fleet {
             fleet.node(&node).labels.insert(format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX), "true".into());
             fleet.observed.operand_pods.push(pod(operand, &node));
         }
-        offers(&mut fleet, &node, "8", "8");
+        offers(fleet, &node, "8", "8");
     }
-    fleet
 }
 
 /// A pod that is ready, and older than any deployment.
@@ -72,7 +78,7 @@ fn pod(operand: Operand, node: &str) -> OperandPod {
     }
 }
 
-fn change(fleet: &mut Fleet, operand: Operand, node: &str, change: impl FnOnce(&mut OperandPod)) {
+pub(crate) fn change(fleet: &mut Fleet, operand: Operand, node: &str, change: impl FnOnce(&mut OperandPod)) {
     let mine = |pod: &&mut OperandPod| pod.node.as_deref() == Some(node) && *pod.owner == *operand.traits().daemon_set;
     change(fleet.observed.operand_pods.iter_mut().find(mine).expect("the pod"));
 }
@@ -81,12 +87,12 @@ fn remove(fleet: &mut Fleet, operand: Operand, node: &str) {
     fleet.observed.operand_pods.retain(|pod| pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set);
 }
 
-fn offers(fleet: &mut Fleet, node: &str, allocatable: &str, capacity: &str) {
+pub(crate) fn offers(fleet: &mut Fleet, node: &str, allocatable: &str, capacity: &str) {
     let node = fleet.node(node);
     (node.gpus_allocatable, node.gpus_capacity) = (labels(&[(GPU, allocatable)]), labels(&[(GPU, capacity)]));
 }
 
-fn crashes(pod: &mut OperandPod) {
+pub(crate) fn crashes(pod: &mut OperandPod) {
     (pod.ready, pod.restarts, pod.trouble) = (false, 7, Some("ctr: CrashLoopBackOff".into()));
 }
 
@@ -190,6 +196,47 @@ fn failure_from_before_the_run_never_gates() {
     let (code, message) = ends(&mut fleet);
     assert_eq!(code, ExitCode::Success);
     assert!(message.contains("1 deferred") && message.contains("as before the run"), "{message}");
+}
+
+/// What was broken before must not hide what broke since.
+#[test]
+fn excuse_of_one_operand_covers_no_other() {
+    for (before, since) in [(Operand::Validator, Operand::DevicePlugin), (Operand::DevicePlugin, Operand::Validator)] {
+        let mut fleet = fleet(2);
+        change(&mut fleet, before, "gpu-1", crashes);
+        fleet.pass(0);
+        change(&mut fleet, since, "gpu-1", crashes);
+        let (code, message) = ends(&mut fleet);
+        assert_eq!(code, ExitCode::Budget, "{message}");
+        assert!(message.contains(since.traits().daemon_set), "{message}");
+    }
+}
+
+/// The excuse was lost as soon as another operand of the node was waited for.
+#[test]
+fn excuse_outlasts_what_else_is_waited_for() {
+    for (before, meanwhile) in [(Operand::Validator, Operand::DevicePlugin), (Operand::DevicePlugin, Operand::Validator)] {
+        let mut fleet = fleet(2);
+        change(&mut fleet, before, "gpu-1", crashes);
+        fleet.pass(0);
+        change(&mut fleet, meanwhile, "gpu-1", |pod| pod.ready = false);
+        fleet.pass(1);
+        change(&mut fleet, meanwhile, "gpu-1", |pod| pod.ready = true);
+        let (code, message) = ends(&mut fleet);
+        assert_eq!(code, ExitCode::Success, "{message}");
+        assert!(message.contains("as before the run"), "{message}");
+    }
+}
+
+/// A device plugin that was broken before offered no GPU then either.
+#[test]
+fn node_whose_plugin_was_broken_before_owes_no_gpus() {
+    let mut fleet = fleet(2);
+    change(&mut fleet, Operand::DevicePlugin, "gpu-1", crashes);
+    offers(&mut fleet, "gpu-1", "0", "8");
+    let (code, message) = ends(&mut fleet);
+    assert_eq!(code, ExitCode::Success, "{message}");
+    assert!(message.contains("as before the run"), "{message}");
 }
 
 #[test]

@@ -54,20 +54,14 @@ impl Deciding<'_> {
     /// What a node still waits for of its operands and GPUs.
     pub(super) fn operands(&mut self, node: &Node, operands: Option<&OperandSets<'_>>) -> Option<Reason> {
         let operands = operands.filter(|_| is_driver_node(node, Driver::Gpu))?;
-        let baseline = self.memory.baseline.clone();
-        let entry = baseline.as_ref().and_then(|baseline| baseline.of(node));
-        let reason = operands.fault(node, entry);
-        if let Some(entry) = entry.filter(|entry| !entry.failing.is_empty()) {
+        if let Some(baseline) = &mut self.memory.baseline
+            && baseline.of(node).is_some_and(|entry| entry.failing.iter().any(|failing| operands.works(node, failing)))
+            && let Some(entry) = Arc::make_mut(baseline).nodes.get_mut(&node.name)
+        {
             // What was failing and works now fails for the first time when it fails again.
-            let still = reason.as_ref().and_then(Reason::operand).filter(|operand| entry.failing.contains(operand.daemon_set.as_str()));
-            if still.is_none()
-                && !matches!(reason, Some(Reason::MigReconfiguring { .. }))
-                && let Some(baseline) = &mut self.memory.baseline
-                && let Some(entry) = Arc::make_mut(baseline).nodes.get_mut(&node.name)
-            {
-                entry.failing.clear();
-            }
+            entry.failing.retain(|failing| !operands.works(node, failing));
         }
+        let reason = operands.fault(node, self.memory.baseline.as_ref().and_then(|baseline| baseline.of(node)));
         if let Some(Reason::OperandOutdated { .. }) = reason {
             // Which node stalls the update depends on the others.
             self.judge_again(node);
@@ -77,11 +71,7 @@ impl Deciding<'_> {
 
     /// What has become of a node that waits for its operands; `None`: it still waits.
     pub(super) fn outcome_of_operands(&mut self, node: &Node, reason: &Reason, since: jiff::Timestamp) -> Option<Outcome> {
-        let failed_before = reason.operand().is_some_and(|operand| {
-            let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(node));
-            entry.is_some_and(|entry| entry.failing.contains(operand.daemon_set.as_str()))
-        });
-        if failed_before {
+        if self.failed_before(node, reason) {
             self.judge_again(node);
             self.notes.push(format!("{}: {reason}, as before the run", node.name));
             return Some(Outcome::Deferred);
@@ -107,6 +97,12 @@ impl Deciding<'_> {
             return tolerated.then_some(Outcome::Deferred);
         }
         None
+    }
+
+    /// Whether what a node waits for is an operand that was failing before the run, and has not worked since.
+    pub(super) fn failed_before(&self, node: &Node, reason: &Reason) -> bool {
+        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(node));
+        reason.operand().is_some_and(|operand| entry.is_some_and(|entry| entry.failing.contains(operand.daemon_set.as_str())))
     }
 
     /// Operands that do not gate and are not ready, for people: one note each.

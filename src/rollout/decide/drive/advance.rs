@@ -321,27 +321,40 @@ impl Deciding<'_> {
             let validating = Reason::Upgrading(Upgrading::Validating { trouble: trouble.clone(), until: self.memory.deadline });
             let since = self.memory.waits(Some(&subject.node.name), &validating, self.now).min(record.since);
             let until = after(since, self.settings.upgrade.validation_seconds);
-            if self.now >= until {
+            if self.now < until {
+                self.wakes(until);
+                return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
+            }
+            // What failed before the run as well got its time on the new driver, too; it is told, and keeps nobody.
+            let excused = subject.left.as_deref().is_some_and(|reason| self.failed_before(subject.node, reason));
+            if !excused {
                 return Step::Fails(Cause::ValidationTimeout, trouble);
             }
-            self.wakes(until);
-            return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
         }
         let not_ready = (!subject.node.ready).then_some(Reason::NodeNotReady { since: subject.node.ready_since });
         match not_ready.as_ref().or(subject.left.as_deref()) {
             None => Step::Done,
-            Some(reason) if self.tolerates(reason) || self.is_excused(subject.node, reason) => Step::Done,
-            Some(reason) => self.unfinished(subject.node, reason),
+            Some(reason) if self.tolerates(reason) => Step::Done,
+            Some(reason) => match self.operands_came_to(subject.node, reason) {
+                Some(Outcome::Failed) => Step::Fails(Cause::ValidationTimeout, reason.to_string()),
+                Some(Outcome::Done | Outcome::Deferred | Outcome::Gone) => Step::Done,
+                None => self.unfinished(subject.node, reason),
+            },
         }
+    }
+
+    /// What has become of a node that waits for its operands; `None`: it still waits, or for something else.
+    fn operands_came_to(&mut self, node: &Node, reason: &Reason) -> Option<Outcome> {
+        if !reason.is_about_operands() {
+            return None;
+        }
+        let since = self.memory.waits(Some(&node.name), reason, self.now);
+        self.outcome_of_operands(node, reason, since)
     }
 
     /// Whether what a node waits for of its operands is no fault of its upgrade.
     pub(super) fn is_excused(&mut self, node: &Node, reason: &Reason) -> bool {
-        if !reason.is_about_operands() {
-            return false;
-        }
-        let since = self.memory.waits(Some(&node.name), reason, self.now);
-        matches!(self.outcome_of_operands(node, reason, since), Some(Outcome::Done | Outcome::Deferred))
+        matches!(self.operands_came_to(node, reason), Some(Outcome::Done | Outcome::Deferred))
     }
 
     /// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
@@ -357,7 +370,8 @@ impl Deciding<'_> {
             (Cause::DriverTimeout, self.settings.upgrade.start_seconds)
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
-        let over = !reason.resolves_itself() || self.passed(since, limit);
+        // What becomes of operands that do not come back by themselves is told by their own rule; it has not come to that.
+        let over = !reason.resolves_itself() && !reason.is_about_operands() || self.passed(since, limit);
         if over { Step::Fails(cause, reason.to_string()) } else { Step::Stays(reason.clone()) }
     }
 
