@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::contract::record::baseline::{BASELINE_KEY_PREFIX, Baseline};
 use crate::contract::record::cohort::{COHORT_KEY_PREFIX, Cohort};
 use crate::contract::record::{NodeRecord, OBJECTS, OBJECTS_KEY, RECORD_FORMAT_VERSION, RUN_KEY, Run, object_name};
 use crate::rollout::named::Named;
@@ -26,7 +27,7 @@ use layout::{Contents, Data, Detail, lay_out};
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The last run, with its cohort if that was stored completely.
+    /// The last run, with its cohort and its baseline if those were stored completely.
     pub run: Option<Run>,
     /// Its nodes.
     pub nodes: Named<NodeRecord>,
@@ -97,7 +98,8 @@ impl RecordStore {
             }
         }
         if let Some(run) = &mut record.run {
-            run.cohort = run.cohort_nodes.and_then(|nodes| self.cohort(nodes)).map(Arc::new);
+            run.cohort = run.cohort_nodes.and_then(|nodes| Cohort::from_parts(self.parts(COHORT_KEY_PREFIX), nodes)).map(Arc::new);
+            run.baseline = run.baseline_nodes.and_then(|nodes| Baseline::from_parts(self.parts(BASELINE_KEY_PREFIX), nodes)).map(Arc::new);
         }
         Ok(record)
     }
@@ -111,10 +113,9 @@ impl RecordStore {
         }
     }
 
-    /// The stored cohort, if it is complete.
-    fn cohort(&self, nodes: usize) -> Option<Cohort> {
-        let parts = self.written.iter().enumerate().map_while(|(index, data)| data.get(&cohort_key(index)));
-        Cohort::from_parts(parts.map(String::as_str), nodes)
+    /// The stored parts of what is divided over the objects.
+    fn parts<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.written.iter().enumerate().map_while(move |(index, data)| data.get(&format!("{prefix}{index}")).map(String::as_str))
     }
 
     /// Writes what differs from what is there, as one patch for each object; the first object, which has run and verdict, is written last. RBAC: `patch`
@@ -186,19 +187,18 @@ fn differences(wanted: &BTreeMap<String, Cow<'_, str>>, written: &Data) -> BTree
     new.chain(written.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None))).collect()
 }
 
-/// What belongs into one object: the run into the first, each part of the cohort into one of its own.
+/// What belongs into one object: the run into the first, each part of cohort and baseline into one of its own.
 fn fixed(run: &Run) -> Vec<(usize, String, String)> {
-    let parts = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
-    let parts = parts.map(|(index, part)| (index, cohort_key(index), part));
+    let cohort = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
+    let baseline = run.baseline.iter().flat_map(|baseline| baseline.parts()).enumerate();
+    let keyed = |prefix: &'static str| move |(index, part): (usize, String)| (index, format!("{prefix}{index}"), part);
+    let parts = cohort.map(keyed(COHORT_KEY_PREFIX)).chain(baseline.map(keyed(BASELINE_KEY_PREFIX)));
     parts.chain([(0, RUN_KEY.to_owned(), text_of(run, 1))]).collect()
 }
 
-fn cohort_key(index: usize) -> String {
-    format!("{COHORT_KEY_PREFIX}{index}")
-}
-
 fn text_of(run: &Run, format_version: u32) -> String {
-    let run = Run { format_version, cohort_nodes: run.cohort.as_ref().map(|cohort| cohort.len()), ..run.clone() };
+    let (cohort, baseline) = (run.cohort.as_ref().map(|cohort| cohort.len()), run.baseline.as_ref().map(|baseline| baseline.len()));
+    let run = Run { format_version, cohort_nodes: cohort, baseline_nodes: baseline, ..run.clone() };
     // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
     serde_json::to_string(&run).unwrap_or_default()
 }

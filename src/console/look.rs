@@ -249,6 +249,7 @@ impl Looking {
         memory.operator = Some(OperatorActivity::settled(observed));
         if let Some(run) = run {
             memory.cohort.clone_from(&run.cohort);
+            memory.baseline.clone_from(&run.baseline);
         }
         if let Some(before) = &self.memory {
             memory.waiting.clone_from(&before.waiting);

@@ -11,9 +11,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::baseline::Baseline;
 use self::cohort::Cohort;
 use super::exit::ExitCode;
 
+pub mod baseline;
 pub mod cohort;
 
 /// The format of the record. Version 1 knows one ConfigMap, with names of nodes in keys; what it can read is still written as version 1.
@@ -64,6 +66,12 @@ pub struct Run {
     /// The cohort.
     #[serde(skip)]
     pub cohort: Option<Arc<Cohort>>,
+    /// Number of nodes in the baseline, which has data keys of its own; absent until the first decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_nodes: Option<usize>,
+    /// The baseline.
+    #[serde(skip)]
+    pub baseline: Option<Arc<Baseline>>,
     /// How it ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,

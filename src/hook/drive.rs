@@ -193,6 +193,8 @@ impl<'a> Drive<'a> {
                 configs: BTreeMap::new(),
                 cohort_nodes: None,
                 cohort: None,
+                baseline_nodes: None,
+                baseline: None,
                 verdict: None,
             },
             memory: Memory::new(now, start.deadline),
@@ -235,11 +237,15 @@ impl<'a> Drive<'a> {
             if let Some(verdict) = run.verdict {
                 return Err(verdict.into());
             }
-            self.memory = Memory { nodes: record.nodes, cohort: run.cohort, ..Memory::new(run.started_at, deadline) };
+            let (cohort, baseline) = (run.cohort, run.baseline);
+            self.memory = Memory { nodes: record.nodes, cohort, baseline, ..Memory::new(run.started_at, deadline) };
             self.run.started_at = run.started_at;
         } else {
             self.memory = Memory::following(&record.nodes, self.now(), deadline);
             self.run.started_at = self.memory.started_at;
+            let succeeded = |run: &Run| run.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success);
+            // What a run broke that did not succeed is no excuse for the next one.
+            self.memory.earlier_baseline = record.run.filter(|run| !succeeded(run)).and_then(|run| run.baseline);
         }
         self.memory.configs = configs;
         self.memory.taken_up = self.now();
@@ -387,7 +393,8 @@ impl<'a> Drive<'a> {
     /// Keeps the record of a decision, before its actions. `Some`: that failed, and it is to be decided again then.
     async fn keep(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) -> Result<Option<Timestamp>, Ended> {
         if !self.must_keep(decision) && self.record_due.is_none_or(|due| due > now) {
-            let changed = || decision.memory.nodes != self.memory.nodes || decision.memory.configs != self.memory.configs;
+            let (before, wanted) = (&self.memory, &decision.memory);
+            let changed = || wanted.nodes != before.nodes || wanted.configs != before.configs || wanted.baseline != before.baseline;
             // Where the hook drives, the nodes themselves carry what must survive; their stories are gathered.
             if self.record_due.is_none() && changed() {
                 self.record_due = Some(after(now, GATHER_RECORD));
@@ -423,13 +430,17 @@ impl<'a> Drive<'a> {
 
     /// The run as it is recorded with this memory.
     pub(super) fn run_of(&self, memory: &Memory) -> Run {
-        Run { configs: memory.configs.clone(), cohort: memory.cohort.clone(), ..self.run.clone() }
+        // A run that ends before it looks at nodes hands on what it found.
+        let baseline = memory.baseline.as_ref().or(memory.earlier_baseline.as_ref()).cloned();
+        Run { configs: memory.configs.clone(), cohort: memory.cohort.clone(), baseline, ..self.run.clone() }
     }
 
     /// Whether a decision may only be acted on when its record is written.
     fn must_keep(&self, decision: &Decision) -> bool {
         let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
-        !self.hook.settings.has(Duty::Drive) || decision.verdict.is_some() || decision.actions.iter().any(replaces)
+        // What nodes were like before is written before any of them is touched.
+        let first = self.memory.baseline.is_none() && decision.memory.baseline.is_some();
+        !self.hook.settings.has(Duty::Drive) || first || decision.verdict.is_some() || decision.actions.iter().any(replaces)
     }
 
     /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.

@@ -1,15 +1,15 @@
-//! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s and [`Config`]s; the rest
-//! only measures how long something has been so, and starts anew after a restart.
+//! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s, [`Config`]s,
+//! the cohort and the baseline; the rest only measures how long something has been so, and starts anew after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::contract::record::baseline::Baseline;
 use crate::contract::record::cohort::Cohort;
 use crate::contract::record::{Config, NodeRecord, Outcome, Plugin, Replacement};
 
-use super::baseline::Baseline;
 use super::decide::Rest;
 use super::named::Named;
 use super::observed::Node;
@@ -68,6 +68,8 @@ pub struct Memory {
     pub operator: Option<OperatorActivity>,
     /// The fleet as it was when the run began.
     pub baseline: Option<Arc<Baseline>>,
+    /// The same of the run before, if that did not succeed.
+    pub earlier_baseline: Option<Arc<Baseline>>,
     /// The hook's own pods: they never leave a node because of it.
     pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
@@ -112,6 +114,7 @@ impl Memory {
             vendor_seen: None,
             operator: None,
             baseline: None,
+            earlier_baseline: None,
             own: Own::default(),
             well: None,
             rest: Rest::default(),

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use crate::contract::count::Count;
 use crate::contract::names;
 use crate::contract::operand::Operand;
+use crate::contract::record::baseline::NodeBaseline;
 use crate::contract::settings::{GatingOperands, Settings};
 
-use super::baseline::{NodeBaseline, shape};
+use super::baseline::shape;
 use super::node::node_tainted;
 use super::observed::{DaemonSet, Node, Observed, OperandPod, Views, newest};
 use super::reason::{OperandName, Reason};
@@ -74,8 +75,11 @@ impl<'a> OperandSets<'a> {
         if let Some(state) = mig {
             return Some(Reason::MigReconfiguring { state: state.clone() });
         }
-        let (before, gating): (Vec<_>, Vec<_>) =
-            self.sets.iter().filter(|set| set.gates).partition(|set| baseline.is_some_and(|baseline| baseline.failed(set.daemon_set)));
+        let (before, gating): (Vec<_>, Vec<_>) = self
+            .sets
+            .iter()
+            .filter(|set| set.gates)
+            .partition(|set| baseline.is_some_and(|baseline| baseline.failing.contains(&set.daemon_set.name)));
         let first = |sets: &[&OperandSet<'a>]| sets.iter().find_map(|set| self.fault_of(set, node));
         first(&gating).or_else(|| self.missing_gpus(node, baseline)).or_else(|| first(&before))
     }
@@ -151,7 +155,7 @@ impl<'a> OperandSets<'a> {
         if !self.offers_gpus || !matches!(placement(plugin.daemon_set, node), Placement::Here) {
             return None;
         }
-        if baseline.is_some_and(|baseline| baseline.failed(plugin.daemon_set)) {
+        if baseline.is_some_and(|baseline| baseline.failing.contains(&plugin.daemon_set.name)) {
             // It offered none before.
             return None;
         }

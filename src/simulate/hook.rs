@@ -161,8 +161,8 @@ impl World<'_> {
         let hook = &mut self.hook;
         hook.running = true;
         let nodes = std::mem::take(&mut hook.memory.nodes);
-        let (own, cohort) = (hook.own(), hook.memory.cohort.take());
-        hook.memory = Memory { cohort, nodes, own, ..Memory::new(hook.memory.started_at, hook.memory.deadline) };
+        let (own, cohort, baseline) = (hook.own(), hook.memory.cohort.take(), hook.memory.baseline.take());
+        hook.memory = Memory { cohort, nodes, baseline, own, ..Memory::new(hook.memory.started_at, hook.memory.deadline) };
         hook.view = View::default();
         if process > 0 {
             self.tell(|| "the hook starts".to_owned());

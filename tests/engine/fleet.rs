@@ -310,8 +310,8 @@ impl Fleet {
     /// The process ends and another begins: what is not in the record is forgotten.
     pub(crate) fn restart(&mut self) {
         let nodes = std::mem::take(&mut self.memory.nodes);
-        let cohort = self.memory.cohort.take();
-        self.memory = Memory { nodes, cohort, ..Memory::new(self.memory.started_at, self.memory.deadline) };
+        let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
+        self.memory = Memory { nodes, cohort, baseline, ..Memory::new(self.memory.started_at, self.memory.deadline) };
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gpu_rollout::cluster::lease::{Held, Leases};
 use gpu_rollout::cluster::record::RecordStore;
 use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::contract::record::baseline::{Baseline, NodeBaseline};
 use gpu_rollout::contract::record::cohort::Cohort;
 use gpu_rollout::contract::record::{NodeRecord, Plugin, RECORD_FORMAT_VERSION, Replacement, Run};
 use gpu_rollout::rollout::named::Named;
@@ -63,6 +64,18 @@ fn fleet(nodes: usize, reason: usize) -> Named<NodeRecord> {
     all
 }
 
+/// Every third node has a GPU less, and an operand that fails.
+fn baseline(uids: &[String]) -> Baseline {
+    let mut baseline = Baseline::default();
+    for (index, uid) in uids.iter().enumerate() {
+        let odd = index % 3 == 0;
+        let gpus = BTreeMap::from([("nvidia.com/gpu".to_owned(), if odd { "7" } else { "8" }.to_owned())]);
+        let failing = odd.then(|| "nvidia-dcgm-exporter".to_owned()).into_iter().collect();
+        baseline.insert(uid, NodeBaseline { gpus, failing, ..NodeBaseline::default() }.into());
+    }
+    baseline
+}
+
 fn run(job: &str, nodes: usize) -> Run {
     let uids: Vec<String> = (0..nodes).map(|index| uid("node", index)).collect();
     Run {
@@ -74,6 +87,8 @@ fn run(job: &str, nodes: usize) -> Run {
         configs: BTreeMap::new(),
         cohort_nodes: Some(nodes),
         cohort: Some(Cohort::from_uids(uids.iter().map(String::as_str)).into()),
+        baseline_nodes: Some(nodes),
+        baseline: Some(baseline(&uids).into()),
         verdict: None,
     }
 }
@@ -96,7 +111,7 @@ async fn record_of_ten_thousand_unfinished_nodes_is_written() {
     let record = store(&world).read().await.unwrap();
     assert_eq!(needed(&record.nodes), needed(&nodes));
     let read = record.run.unwrap();
-    assert_eq!(read.cohort, run("job-1", 10_000).cohort);
+    assert!(read.cohort == run("job-1", 10_000).cohort && read.baseline == run("job-1", 10_000).baseline);
     assert_eq!(read.format_version, RECORD_FORMAT_VERSION, "an older hook must not read a part of it");
 }
 

@@ -11,6 +11,7 @@ mod rig;
 mod world;
 
 mod away;
+mod baselines;
 mod clocks;
 mod crashes;
 mod daemon_set;

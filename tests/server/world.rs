@@ -176,6 +176,14 @@ impl World {
         self.server.state().store.objects.get(&Key::new(resource, namespace, name)).cloned().unwrap_or_default()
     }
 
+    /// The name of the pod that a DaemonSet has on a node.
+    pub(crate) fn name_of_pod(&self, namespace: &str, daemon_set: &str, node: &str) -> String {
+        let state = self.server.state();
+        let mut pods = state.store.objects.iter().filter(|(key, _)| key.resource == "pods" && key.namespace == namespace);
+        let found = pods.find(|(key, pod)| key.name.starts_with(daemon_set) && pod["spec"]["nodeName"] == node);
+        found.map(|(key, _)| key.name.clone()).unwrap()
+    }
+
     /// From now on deleted plugins come back, at the pace of this moment.
     pub(crate) fn plugins_come_back(&mut self) {
         if !std::mem::replace(&mut self.plugins_come_back, true) {

@@ -56,18 +56,22 @@ impl Cohort {
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a str>, nodes: usize) -> Option<Self> {
         let mut all = Vec::with_capacity(nodes);
         for part in parts {
-            if !part.is_ascii() || part.len() % DIGITS != 0 {
-                return None;
-            }
-            for start in (0..part.len()).step_by(DIGITS) {
-                all.push(u64::from_str_radix(part.get(start..start + DIGITS)?, 16).ok()?);
-            }
+            all.extend(fingerprints(part)?);
         }
         (all.len() == nodes && all.is_sorted()).then_some(Self(all))
     }
 }
 
-fn fingerprint(uid: &str) -> u64 {
+/// Reads fingerprints that were written one after the other. `None`: that is not what it is.
+pub(super) fn fingerprints(text: &str) -> Option<Vec<u64>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(DIGITS) {
+        return None;
+    }
+    (0..text.len()).step_by(DIGITS).map(|start| u64::from_str_radix(text.get(start..start + DIGITS)?, 16).ok()).collect()
+}
+
+/// The FNV-1a hash of a UID.
+pub(super) fn fingerprint(uid: &str) -> u64 {
     uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 

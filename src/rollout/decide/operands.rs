@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::contract::driver::Driver;
 use crate::contract::record::Outcome;
 use crate::contract::settings::MissingGpus;
-use crate::rollout::baseline::Baseline;
+use crate::rollout::baseline::{baseline, still_failing};
 use crate::rollout::hold::is_expected_to_render;
 use crate::rollout::node::is_driver_node;
 use crate::rollout::observed::Node;
@@ -48,20 +48,23 @@ impl Deciding<'_> {
         }
         let operands = OperandSets::new(self.observed, self.settings);
         let nodes = self.observed.nodes.values().filter(|node| is_driver_node(node, Driver::Gpu));
-        self.memory.baseline = Some(Arc::new(Baseline::record(self.observed, &operands, nodes, self.memory.started_at)));
+        let earlier = self.memory.earlier_baseline.as_deref();
+        self.memory.baseline = Some(Arc::new(baseline(self.observed, &operands, nodes, self.memory.started_at, earlier)));
     }
 
     /// What a node still waits for of its operands and GPUs.
     pub(super) fn operands(&mut self, node: &Node, operands: Option<&OperandSets<'_>>) -> Option<Reason> {
         let operands = operands.filter(|_| is_driver_node(node, Driver::Gpu))?;
-        if let Some(baseline) = &mut self.memory.baseline
-            && baseline.of(node).is_some_and(|entry| entry.failing.iter().any(|failing| operands.works(node, failing)))
-            && let Some(entry) = Arc::make_mut(baseline).nodes.get_mut(&node.name)
+        let mut entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid)).cloned();
+        if let Some(before) = &entry
+            && before.failing.iter().any(|failing| operands.works(node, failing))
+            && let Some(baseline) = &mut self.memory.baseline
         {
-            // What was failing and works now fails for the first time when it fails again.
-            entry.failing.retain(|failing| !operands.works(node, failing));
+            let now = Arc::new(still_failing(before, operands, node));
+            Arc::make_mut(baseline).insert(&node.uid, Arc::clone(&now));
+            entry = Some(now);
         }
-        let reason = operands.fault(node, self.memory.baseline.as_ref().and_then(|baseline| baseline.of(node)));
+        let reason = operands.fault(node, entry.as_deref());
         if let Some(Reason::OperandOutdated { .. }) = reason {
             // Which node stalls the update depends on the others.
             self.judge_again(node);
@@ -101,8 +104,8 @@ impl Deciding<'_> {
 
     /// Whether what a node waits for is an operand that was failing before the run, and has not worked since.
     pub(super) fn failed_before(&self, node: &Node, reason: &Reason) -> bool {
-        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(node));
-        reason.operand().is_some_and(|operand| entry.is_some_and(|entry| entry.failing.contains(operand.daemon_set.as_str())))
+        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid));
+        reason.operand().is_some_and(|operand| entry.is_some_and(|entry| entry.failing.contains(&operand.daemon_set)))
     }
 
     /// Operands that do not gate and are not ready, for people: one note each.

@@ -209,8 +209,8 @@ impl World {
             }
             Event::HookStarts => {
                 let nodes = std::mem::take(&mut self.memory.nodes);
-                let cohort = self.memory.cohort.take();
-                self.memory = Memory { nodes, cohort, ..Memory::new(self.memory.started_at, self.memory.deadline) };
+                let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
+                self.memory = Memory { nodes, cohort, baseline, ..Memory::new(self.memory.started_at, self.memory.deadline) };
                 (self.alive, self.dirty) = (true, true);
                 self.seen.clone_from(&self.hosts);
             }
