@@ -158,8 +158,13 @@ pub enum PlanError {
         known: Vec<String>,
     },
     /// A duration that does not fit the chart.
-    #[error("`rollout.{0}.perNode` is too long: all nodes together may take at most 24 days")]
-    TooLong(&'static str),
+    #[error("`rollout.{driver}` takes too long, at most 24 days are possible: {explanation}")]
+    TooLong {
+        /// The driver's key below `rollout`.
+        driver: &'static str,
+        /// How the time came about.
+        explanation: String,
+    },
 }
 
 impl PlanError {
@@ -183,6 +188,9 @@ impl PlanError {
             Self::EndlessWait(driver) => Some(format!(
                 "set `rollout.{driver}.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
             )),
+            Self::TooLong { driver, .. } => Some(format!(
+                "shorten `rollout.{driver}.perNode`, raise the limits below `rollout.{driver}.policy`, or `daemonsets.rollingUpdate.maxUnavailable` of the GPU operator's values"
+            )),
             Self::ZeroUnavailable(_) => Some("set `maxUnavailable: 1` for one node at a time".to_owned()),
             Self::DraMissing => Some("add the component, or set `rollout.dra.required: auto`".to_owned()),
             Self::CrdConflict { .. } => {
@@ -197,7 +205,6 @@ impl PlanError {
             | Self::NoMap { .. }
             | Self::Value { .. }
             | Self::CrdFile { .. }
-            | Self::TooLong(_)
             | Self::NoDevicePlugin(_)
             | Self::DevicePluginConfig { .. } => None,
         }

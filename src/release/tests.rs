@@ -131,6 +131,16 @@ fn budgets_follow_nodes_pace_and_waits() {
     assert_eq!(seconds(values), 8 * 720 + OVERHEAD_SECONDS, "limits that stand in the values count too");
     let alone = json!({"components": [{"name": "gpu-operator"}], "rollout": {"gpuDriver": {"version": "1", "perNode": "1m"}}, "cluster": {"gpuNodes": 1}});
     assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
+    // Operands are replaced one node at a time, however many drivers are upgraded at once.
+    let many = |daemon_sets: Value| {
+        let all = json!({"maxParallelUpgrades": 0, "maxUnavailable": "100%"});
+        seconds(json!({"cluster": {"gpuNodes": 100}, "rollout": {"gpuDriver": {"version": "1", "policy": all}},
+            "components": [{"name": "gpu-operator", "values": {"daemonsets": daemon_sets}}]}))
+    };
+    assert_eq!(many(json!({})), 100 * 60 + OVERHEAD_SECONDS);
+    assert_eq!(many(json!({"rollingUpdate": {"maxUnavailable": "25%"}})), 720 + OVERHEAD_SECONDS);
+    assert_eq!(many(json!({"rollingUpdate": {"maxUnavailable": 50}})), 720 + OVERHEAD_SECONDS);
+    assert_eq!(many(json!({"updateStrategy": "OnDelete"})), 720 + OVERHEAD_SECONDS);
     let plan = planned(json!({})).unwrap();
     let budget = &hook(&plan, "nvidia-dra-driver-gpu-post").budget;
     assert_eq!(release(&plan, "nvidia-dra-driver-gpu-post").timeout_seconds, budget.seconds + SLACK_SECONDS);
@@ -236,7 +246,8 @@ fn contradictions_are_errors() {
         ),
         (
             json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}),
-            "`rollout.gpuDriver.perNode` is too long: all nodes together may take at most 24 days",
+            "`rollout.gpuDriver` takes too long, at most 24 days are possible: 9600h15m: 16 GPU nodes, 1 upgraded at once, 600h a node, 15m for \
+             everything else",
         ),
     ];
     for (overlay, message) in cases {

@@ -24,12 +24,20 @@ pub const REPLACEMENT_SECONDS: u64 = 300;
 pub const DRA_MAX_UNAVAILABLE: Count = Count::Percent(25);
 /// On how many nodes the device plugin's pods are restarted at once; the hook chart's default.
 const PLUGINS_MAX_UNAVAILABLE: Count = Count::Percent(25);
+/// Seconds that the pods of the GPU operator's other operands take to be replaced on one node: the old one's grace period, start, validation.
+const OPERANDS_SECONDS: u64 = 60;
+/// On how many nodes a rolling update of operands replaces pods at once; the gpu-operator chart's and Kubernetes' default.
+const OPERANDS_MAX_UNAVAILABLE: Count = Count::Number(1);
+/// Where that limit stands in the values.
+const OPERANDS_MAX_UNAVAILABLE_PATH: &str = "daemonsets.rollingUpdate.maxUnavailable";
 /// How many nodes both operators upgrade at once where nothing is said.
 const DEFAULT_MAX_PARALLEL: u32 = 1;
 /// The key of that limit.
 const MAX_PARALLEL: &str = "maxParallelUpgrades";
 /// The gpu-operator chart's own `maxUnavailable`.
 const CHART_MAX_UNAVAILABLE: Count = Count::Percent(25);
+/// What is said of nodes whose driver is upgraded.
+const UPGRADED: &str = "upgraded";
 /// Budgets beyond this are mistakes, and Go's and Kubernetes' second counters are 32 bits wide in places.
 const MAX_SECONDS: u64 = 24 * 24 * 3600;
 
@@ -92,19 +100,20 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
     let reroll = Fleet { max_parallel: 0, max_unavailable: DRA_MAX_UNAVAILABLE, per_node_seconds: REPLACEMENT_SECONDS, ..vendors };
     let restart = Fleet { max_unavailable: PLUGINS_MAX_UNAVAILABLE, ..reroll };
-    let candidates =
-        [(Duty::Settle, upgrade, "upgraded"), (Duty::Reroll, reroll, "re-rolled"), (Duty::RestartPlugins, restart, "restarted")];
-    let slowest = candidates.into_iter().filter(|(duty, ..)| duties.contains(duty)).max_by_key(|(_, fleet, _)| fleet.budget_seconds());
+    let operands = pace.operands_max_unavailable()?.map(|max_unavailable| {
+        let fleet = Fleet { max_parallel: 0, max_unavailable, per_node_seconds: OPERANDS_SECONDS, ..vendors };
+        (Duty::Settle, fleet, "with operands that are replaced")
+    });
+    let candidates = [(Duty::Settle, upgrade, UPGRADED), (Duty::Reroll, reroll, "re-rolled"), (Duty::RestartPlugins, restart, "restarted")];
+    let candidates = operands.into_iter().chain(candidates).filter(|(duty, ..)| duties.contains(duty));
+    let slowest = candidates.max_by_key(|(_, fleet, _)| fleet.budget_seconds());
     let Some((_, fleet, verb)) = slowest else {
         let explanation = format!("{}: no node is waited for", Duration::from_secs(OVERHEAD_SECONDS));
         return Ok(Budget { seconds: OVERHEAD_SECONDS, per_node_seconds, explanation });
     };
     let seconds = fleet.budget_seconds();
-    if seconds > MAX_SECONDS {
-        return Err(PlanError::TooLong(pace.key()));
-    }
     let waiting =
-        if wait > 0 && verb == "upgraded" { format!(" (of which {} wait for jobs)", Duration::from_secs(wait)) } else { String::new() };
+        if wait > 0 && verb == UPGRADED { format!(" (of which {} wait for jobs)", Duration::from_secs(wait)) } else { String::new() };
     let soak = Duration::from_secs(fleet.soak_seconds);
     let pauses = if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
     let explanation = format!(
@@ -115,6 +124,9 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
         Duration::from_secs(fleet.per_node_seconds),
         Duration::from_secs(OVERHEAD_SECONDS),
     );
+    if seconds > MAX_SECONDS {
+        return Err(PlanError::TooLong { driver: pace.key(), explanation });
+    }
     Ok(Budget { seconds, per_node_seconds, explanation })
 }
 
@@ -182,21 +194,36 @@ impl Pace<'_> {
         Ok(Limits { max_parallel, max_unavailable, wait })
     }
 
+    /// On how many nodes the operator's other operands are replaced at once. `None`: it has none, or nobody replaces them (`OnDelete`).
+    fn operands_max_unavailable(self) -> Result<Option<Count>, PlanError> {
+        let empty = Map::new();
+        let carrier = self.carrier.unwrap_or(&empty);
+        let on_delete = lookup(carrier, "daemonsets.updateStrategy").and_then(Value::as_str) == Some("OnDelete");
+        if self.driver != Driver::Gpu || on_delete {
+            return Ok(None);
+        }
+        Ok(Some(self.count(carrier, OPERANDS_MAX_UNAVAILABLE_PATH)?.unwrap_or(OPERANDS_MAX_UNAVAILABLE)))
+    }
+
     fn max_unavailable(self, carrier: &Map<String, Value>) -> Result<Count, PlanError> {
-        let path = self.path("maxUnavailable");
-        let count = match lookup(carrier, &path) {
-            None | Some(Value::Null) => return Ok(CHART_MAX_UNAVAILABLE),
+        let found = self.count(carrier, &self.path("maxUnavailable"))?.unwrap_or(CHART_MAX_UNAVAILABLE);
+        match found {
+            Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(found.to_string())),
+            Count::Number(_) | Count::Percent(_) => Ok(found),
+        }
+    }
+
+    /// A number or a percentage of nodes; `None`: nothing is said.
+    fn count(self, carrier: &Map<String, Value>, path: &str) -> Result<Option<Count>, PlanError> {
+        let count = match lookup(carrier, path) {
+            None | Some(Value::Null) => return Ok(None),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
         if count.is_empty() {
-            return Ok(CHART_MAX_UNAVAILABLE);
+            return Ok(None);
         }
-        let parsed: Count = count.parse().map_err(|error| PlanError::count(self.component, &format!("{}.{path}", self.place), &error))?;
-        match parsed {
-            Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(count)),
-            Count::Number(_) | Count::Percent(_) => Ok(parsed),
-        }
+        count.parse().map(Some).map_err(|error| PlanError::count(self.component, &format!("{}.{path}", self.place), &error))
     }
 }
 
