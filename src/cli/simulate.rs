@@ -158,6 +158,7 @@ impl Arguments {
             found: None,
             hook_node: None,
             dra: subject.from_recipe.dra,
+            operands: false,
             tells: false,
             operator: proposed.operator.clone(),
             operator_upgrade: None,

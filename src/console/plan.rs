@@ -124,6 +124,7 @@ fn setup(sight: &Sight, proposed: &Proposed, changes: &change::Changes, (times, 
         workers: Vec::new(),
         gpus: 0,
         dra: !sight.observed.dra.daemon_sets.is_empty(),
+        operands: false,
         // Another template with the same driver is another revision all the same.
         to: if asked == from { format!("{asked}-next") } else { asked },
         from,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::contract::exit::ExitCode;
 use crate::contract::mode::Mode;
 use crate::rollout::action::{Eviction, NodePatch, PodDeletion};
 use crate::rollout::decide::{Action, Decision, WAKE_VALUE};
@@ -337,12 +338,17 @@ impl World<'_> {
             if left || ours {
                 self.violates_if_known(known, &format!("{name}: it is done, and something of ours is left on it"));
             }
+            let trouble = self.operand_trouble(&name).filter(|_| verdict.code == ExitCode::Success);
+            if let Some(trouble) = trouble {
+                let known = known && self.knows_operands(&name);
+                self.violates_if_known(known, &format!("{name}: it is done, and {trouble}"));
+            }
             if !current {
                 self.violates_if_known(known, &format!("{name}: it is done, and its driver is not the newest"));
             }
         }
         let known = self.knows_revision() && self.hosts.keys().all(|name| self.knows_node(name));
-        if verdict.code == crate::contract::exit::ExitCode::Success && known {
+        if verdict.code == ExitCode::Success && known {
             self.run_again();
         }
     }

@@ -190,6 +190,9 @@ impl World<'_> {
             for operand in Operand::ALL {
                 put(Change::Operand(name.clone(), operand, host.operand(operand).cloned().map(Box::new)));
             }
+            for change in self.extras_of(name, &host.node) {
+                put(change);
+            }
             put(Change::Slice(name.clone(), host.slice.clone()));
         }
         put(Change::Budgets(self.budgets()));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::contract;
 use crate::contract::count::Count;
 use crate::contract::driver::Driver;
 use crate::contract::mode::Mode;
@@ -15,6 +16,7 @@ use crate::rollout::observed::{
 };
 use crate::rollout::policies::owner;
 
+use super::operand_pods;
 use super::setup::{PoolSetup, Setup};
 
 /// When a simulated run begins: 2026-01-01T00:00:00Z.
@@ -128,6 +130,8 @@ pub(super) struct Fixed {
     pub(super) desired: i32,
     /// The same of each NVIDIADriver.
     pub(super) desired_of: BTreeMap<String, i32>,
+    /// The number of the newest revision of other operands; 0 where nothing is said.
+    pub(super) operand_revisions: BTreeMap<contract::operand::Operand, u32>,
     /// Versions of the driver's revisions; the last one is the newest. A version that comes back takes its old hash with it.
     pub(super) revisions: Vec<String>,
 }
@@ -319,7 +323,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         led_seconds: if fixed.operator_leader == 0 { OLD_LEADER_SECONDS } else { 0 },
         renewed,
     });
-    view.cluster_policy = Api::Served(Some(ClusterPolicy {
+    let mut policy = ClusterPolicy {
         uid: "policy".to_owned(),
         generation: i64::try_from(fixed.revisions.len()).unwrap_or(i64::MAX),
         driver_enabled: true,
@@ -332,7 +336,7 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
         state: Some("ready".to_owned()),
         ready_reason: Some("Reconciled".to_owned()),
         ..ClusterPolicy::default()
-    }));
+    };
     view.nvidia_drivers = Api::Served(nvidia_drivers(fixed, setup));
     let of = |operand: Operand, selector: &str| DaemonSet {
         namespace: setup.settings.operator_namespace.clone(),
@@ -365,6 +369,10 @@ pub(super) fn fixed(view: &mut Observed, fixed: &Fixed, setup: &Setup) {
     }
     view.revisions = revisions(fixed, setup);
     view.revisions.push(Revision { owner: TOOLKIT.to_owned(), revision: 1, hash: "only".to_owned() });
+    if setup.operands {
+        operand_pods::fixed(view, &mut policy, fixed, setup.nodes);
+    }
+    view.cluster_policy = Api::Served(Some(policy));
     if setup.dra {
         let plugin = ("gpus".to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned());
         view.dra = Dra {

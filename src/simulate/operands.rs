@@ -1,9 +1,11 @@
 //! What the operator's DaemonSets and the kubelets do with driver, toolkit, validator and DRA plugin, and what happens to nodes.
 
+use super::host::Host;
 use super::objects::{self, Operand};
 use super::random::Spread;
 use super::view::Change;
 use super::world::{Event, Watch, World};
+use crate::rollout::observed::Pod;
 
 /// A kubelet's back-off after the first failure of a container, in milliseconds; doubled each time.
 const BACK_OFF: u64 = 10_000;
@@ -41,7 +43,8 @@ impl World<'_> {
     }
 
     pub(super) fn operand_comes(&mut self, node: &str, operand: Operand) {
-        if self.hosts.get(node).is_none_or(|host| host.operand(operand).is_some()) {
+        let absent = |host: &Host| operand == Operand::Validator && host.extras.absent;
+        if self.hosts.get(node).is_none_or(|host| host.operand(operand).is_some() || absent(host)) {
             return;
         }
         let revision = if operand == Operand::Driver { self.newest().to_owned() } else { "only".to_owned() };
@@ -57,6 +60,7 @@ impl World<'_> {
             host.operands[Operand::Validator.index()] = None;
             self.touch_operand(node, Operand::Toolkit);
             self.touch_operand(node, Operand::Validator);
+            self.extras_go(node);
         }
         self.touch_operand(node, operand);
         if fails {
@@ -89,10 +93,11 @@ impl World<'_> {
             return;
         }
         let now = self.setup.clocks.of_node(node, self.now);
-        let Some(pod) = self.hosts.get_mut(node).and_then(|host| host.operands[operand.index()].as_mut()) else { return };
-        if pod.uid != uid || pod.deleting {
+        let current = |pod: &&Pod| pod.uid == uid && !pod.deleting;
+        if self.hosts.get(node).and_then(|host| host.operand(operand)).filter(current).is_none() || self.crashes_instead(node, operand) {
             return;
         }
+        let Some(pod) = self.hosts.get_mut(node).and_then(|host| host.operands[operand.index()].as_mut()) else { return };
         // A driver's container installs first; its start is that of the pod, and its readiness comes later.
         objects::is_ready(pod, now);
         self.touch_operand(node, operand);
@@ -102,6 +107,7 @@ impl World<'_> {
             Operand::Driver => self.after(0, Event::OperandComes(node.to_owned(), Operand::Toolkit)),
             Operand::Toolkit => {
                 self.after(0, Event::OperandComes(node.to_owned(), Operand::Validator));
+                self.extras_come(node);
                 if self.setup.dra {
                     self.after(0, Event::OperandComes(node.to_owned(), Operand::Plugin));
                 }
@@ -167,6 +173,7 @@ impl World<'_> {
             pod.ready = false;
         }
         self.touch(node);
+        self.extras_follow(node);
         for operand in Operand::ALL {
             self.touch_operand(node, operand);
         }
@@ -186,6 +193,7 @@ impl World<'_> {
         let frozen = std::mem::take(&mut host.frozen);
         self.tell(|| format!("{node} is Ready again"));
         self.touch(node);
+        self.extras_follow(node);
         for operand in Operand::ALL {
             self.touch_operand(node, operand);
         }
@@ -210,6 +218,7 @@ impl World<'_> {
         for operand in Operand::ALL {
             self.publish(Watch::Operands, Some(Change::Operand(node.to_owned(), operand, None)));
         }
+        self.extras_follow(node);
         self.publish(Watch::Slices, Some(Change::Slice(node.to_owned(), None)));
         let here: Vec<String> = self.placed.get(node).into_iter().flatten().cloned().collect();
         for uid in here {

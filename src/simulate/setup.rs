@@ -44,6 +44,8 @@ pub struct Setup {
     pub hook_node: Option<String>,
     /// There is a DRA driver.
     pub dra: bool,
+    /// There are validator, device plugin and exporter as well, and GPUs are offered.
+    pub operands: bool,
     /// The operator's version, where its own controller does the upgrades; `None`: its upgrades are off.
     pub operator: Option<String>,
     /// The operator's own upgrade, which the run begins with; `None`: its version stays.

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::contract;
 use crate::contract::selector::Selector;
 use crate::rollout::observed::workload::{Budget, Job, Maintenance, Workload};
-use crate::rollout::observed::{Api, Node, Observed, Pod, Slice, Views};
+use crate::rollout::observed::{Api, Node, Observed, OperandPod, Pod, Slice, Views};
 use crate::rollout::pause::Pause;
 
 use super::objects::{self, Fixed, Operand};
+use super::operand_pods;
 use super::setup::Setup;
 
 /// One change of the world, as a watch tells it.
@@ -15,6 +17,7 @@ use super::setup::Setup;
 pub(super) enum Change {
     Node(String, Option<Box<Node>>),
     Operand(String, Operand, Option<Box<Pod>>),
+    OperandPod(String, contract::operand::Operand, Option<Box<OperandPod>>),
     Slice(String, Option<Slice>),
     /// UID and the pod.
     Pod(String, Option<Box<Workload>>),
@@ -36,6 +39,8 @@ pub(super) struct View {
     jobs: BTreeMap<String, Job>,
     /// The number of driver revisions that it knows of.
     pub(super) revisions: usize,
+    /// The newest revisions of other operands that it knows of.
+    pub(super) operand_revisions: BTreeMap<contract::operand::Operand, u32>,
 }
 
 impl View {
@@ -43,13 +48,20 @@ impl View {
         match change {
             Change::Node(name, Some(node)) => self.observed.nodes.insert(name, *node),
             Change::Node(name, None) => drop(self.observed.nodes.remove(&name)),
-            Change::Operand(node, operand, pod) => self.operand(node, operand, pod.map(|pod| *pod)),
+            Change::Operand(node, operand, pod) => {
+                if setup.operands && operand == Operand::Validator {
+                    self.operand_pod(&node, contract::operand::Operand::Validator, pod.as_deref().map(operand_pods::validator));
+                }
+                self.operand(node, operand, pod.map(|pod| *pod));
+            }
+            Change::OperandPod(node, operand, pod) => self.operand_pod(&node, operand, pod.map(|pod| *pod)),
             Change::Slice(node, slice) => self.slice(node, slice),
             Change::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version, jobs),
             Change::Budgets(budgets) => self.observed.workloads.budgets = budgets,
             Change::Pauses(pauses) => self.observed.pauses = pauses,
             Change::Fixed(fixed, maintenances) => {
                 self.revisions = fixed.revisions.len();
+                self.operand_revisions.clone_from(&fixed.operand_revisions);
                 objects::fixed(&mut self.observed, &fixed, setup);
                 let of = |node: &String| Maintenance {
                     namespace: "default".to_owned(),
@@ -92,6 +104,19 @@ impl View {
                     self.places.insert((moved, node), place);
                 }
             }
+            (None, None) => {}
+        }
+    }
+
+    fn operand_pod(&mut self, node: &str, operand: contract::operand::Operand, pod: Option<OperandPod>) {
+        let owner = operand.traits().daemon_set;
+        let pods = &mut self.observed.operand_pods;
+        // There are few in a simulated fleet.
+        let place = pods.iter().position(|known| *known.owner == *owner && known.node.as_deref() == Some(node));
+        match (place, pod) {
+            (Some(place), Some(pod)) => pods[place] = pod,
+            (None, Some(pod)) => pods.push(pod),
+            (Some(place), None) => pods.swap_remove(place),
             (None, None) => {}
         }
     }

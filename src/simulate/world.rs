@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::contract::driver::Driver;
 use crate::contract::names;
 use crate::contract::record::Outcome;
+use crate::rollout::observed::Node;
 use crate::rollout::observed::workload::Workload;
-use crate::rollout::observed::{Node, Pod, Slice};
 use crate::rollout::pause::Pause;
 
 use super::budgets::Guard;
@@ -14,7 +13,9 @@ use super::crew::Crew;
 use super::fault::Fault;
 use super::found::FoundNode;
 use super::hook::Hook;
+use super::host::Host;
 use super::objects::{self, Fixed, Operand, at};
+use super::operand_pods::{Extras, Step};
 use super::random::{Random, Spread};
 use super::refusals::Admission;
 use super::report::Report;
@@ -37,6 +38,8 @@ pub(super) enum Event {
     OperandReady(String, Operand, String),
     /// Its container fails.
     OperandCrashes(String, Operand, String),
+    /// What happens to an operand beside them on a node.
+    OperandStep(String, Step),
     /// The plugin has published.
     Published(String, String),
     /// A pod of these workers is made anew.
@@ -77,36 +80,6 @@ pub(super) enum Event {
     /// A call of the hook reaches the server: process, number of the action.
     Call(u32, usize),
     HookStarts(u32),
-}
-
-/// A node and what runs on it for the operator.
-#[derive(Clone, Debug)]
-pub(super) struct Host {
-    pub(super) node: Node,
-    /// The hook has cordoned it.
-    pub(super) ours: bool,
-    pub(super) operands: [Option<Pod>; 4],
-    pub(super) slice: Option<Slice>,
-    /// What its kubelet has to do when it is back.
-    pub(super) frozen: Vec<Event>,
-    /// GPUs that its pods may take.
-    pub(super) gpus: usize,
-    /// At how many starts its driver still fails; `None`: at every one.
-    pub(super) driver_fails: Option<u32>,
-    pub(super) plugin_fails: bool,
-    /// Somebody has changed labels or annotations by hand: what follows from that is not the hook's fault.
-    pub(super) meddled: bool,
-}
-
-impl Host {
-    pub(super) fn operand(&self, operand: Operand) -> Option<&Pod> {
-        self.operands[operand.index()].as_ref()
-    }
-
-    /// The record on the node says that its cordon is ours.
-    pub(super) fn claims_cordon(&self, driver: Driver) -> bool {
-        self.node.annotations.get(driver.traits().own_record).is_some_and(|text| text.contains("\"cordoned\":true"))
-    }
 }
 
 /// The watches of the hook: each one tells in order.
@@ -161,6 +134,7 @@ impl<'a> World<'a> {
             template: if setup.found.is_some() { setup.to.clone() } else { setup.from.clone() },
             desired: i32::try_from(setup.nodes).unwrap_or(i32::MAX),
             desired_of: BTreeMap::new(),
+            operand_revisions: BTreeMap::new(),
             revisions: if setup.found.is_some() { vec![setup.from.clone(), setup.to.clone()] } else { vec![setup.from.clone()] },
         };
         let mut world = Self {
@@ -255,6 +229,7 @@ impl<'a> World<'a> {
             frozen: Vec::new(),
             driver_fails: Some(0),
             plugin_fails: false,
+            extras: Extras::default(),
             meddled: false,
         };
         for operand in Operand::ALL {
@@ -277,6 +252,7 @@ impl<'a> World<'a> {
         }
         host.slice = (self.setup.dra && self.setup.has_operator()).then(|| objects::slice(name, version));
         self.hosts.insert(name.to_owned(), host);
+        self.extras_at_rest(name);
         self.touch(name);
     }
 
@@ -351,6 +327,7 @@ impl<'a> World<'a> {
             Event::OperandComes(node, operand) => self.operand_comes(&node, operand),
             Event::OperandReady(node, operand, uid) => self.operand_ready(&node, operand, &uid),
             Event::OperandCrashes(node, operand, uid) => self.operand_crashes(&node, operand, &uid),
+            Event::OperandStep(node, step) => self.operand_step(&node, step),
             Event::Published(node, uid) => self.published(&node, &uid),
             Event::PodComes(crew) => self.pod_comes(crew),
             Event::Place => self.place(),
@@ -456,6 +433,7 @@ impl<'a> World<'a> {
             host.slice = None;
             (host.node.created, host.node.ready_since) = (objects::second(now), Some(objects::second(now)));
         }
+        self.extras_go(name);
         self.touch(name);
         self.count_nodes();
         for operand in Operand::ALL {

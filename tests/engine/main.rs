@@ -19,6 +19,7 @@ mod makespan;
 mod mutations;
 mod nvidia_drivers;
 mod ofed;
+mod operand_nemeses;
 mod operands;
 mod operator_leadership;
 mod operator_upgrades;

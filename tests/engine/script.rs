@@ -35,6 +35,7 @@ pub(crate) fn given(nodes: usize, seed: u64) -> Setup {
         found: None,
         hook_node: None,
         dra: true,
+        operands: false,
         tells: true,
         operator: None,
         operator_upgrade: None,
