@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::settings::OPERATOR;
 use crate::world::World;
 
-const VALIDATOR: &str = "nvidia-operator-validator";
+pub(crate) const VALIDATOR: &str = "nvidia-operator-validator";
 
 /// The validator's pod on a node crashes again and again, or runs again.
-fn validator(world: &World, node: &str, works: bool) {
+pub(crate) fn validator(world: &World, node: &str, works: bool) {
     let name = world.name_of_pod(OPERATOR, VALIDATOR, node);
     world.edit("pods", OPERATOR, &name, |pod| {
         let status = &mut pod["status"];

@@ -24,6 +24,7 @@ mod large_record;
 mod leases;
 mod metrics;
 mod ofed;
+mod operands;
 mod preflight;
 mod prepare_network;
 mod records;
