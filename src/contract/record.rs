@@ -66,6 +66,9 @@ pub struct Run {
     /// The cohort.
     #[serde(skip)]
     pub cohort: Option<Arc<Cohort>>,
+    /// The operator's version when a run last succeeded: another one renders its DaemonSets again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_version: Option<String>,
     /// Number of nodes in the baseline, which has data keys of its own; absent until the first decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_nodes: Option<usize>,

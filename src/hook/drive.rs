@@ -17,6 +17,7 @@ use crate::contract::exit::ExitCode;
 use crate::contract::record::{RECORD_FORMAT_VERSION, Run, Verdict};
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
+use crate::rollout::hold::operator_version;
 use crate::rollout::memory::Memory;
 use crate::rollout::observed::Observed;
 use crate::rollout::spec::fingerprint;
@@ -193,6 +194,7 @@ impl<'a> Drive<'a> {
                 configs: BTreeMap::new(),
                 cohort_nodes: None,
                 cohort: None,
+                operator_version: None,
                 baseline_nodes: None,
                 baseline: None,
                 verdict: None,
@@ -233,6 +235,7 @@ impl<'a> Drive<'a> {
         let deadline = self.memory.deadline;
         let again = record.run.as_ref().is_some_and(|run| run.job == self.run.job);
         let configs = record.run.as_ref().map(|run| run.configs.clone()).unwrap_or_default();
+        self.run.operator_version = record.run.as_ref().and_then(|run| run.operator_version.clone());
         if again && let Some(run) = record.run {
             if let Some(verdict) = run.verdict {
                 return Err(verdict.into());
@@ -248,6 +251,7 @@ impl<'a> Drive<'a> {
             self.memory.earlier_baseline = record.run.filter(|run| !succeeded(run)).and_then(|run| run.baseline);
         }
         self.memory.configs = configs;
+        self.memory.settled_version.clone_from(&self.run.operator_version);
         self.memory.taken_up = self.now();
         self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
         if !gave_way {
@@ -405,6 +409,9 @@ impl<'a> Drive<'a> {
         run.verdict.clone_from(&decision.verdict);
         if run.verdict.is_some() {
             run.specs = fingerprint(observed);
+            if run.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success) {
+                run.operator_version = operator_version(observed, &self.hook.settings);
+            }
         }
         if let Err(error) = self.store.write(&run, &decision.memory.nodes).await {
             // Unwritten is undecided: without its record a replacement could be done twice.

@@ -14,7 +14,7 @@ use super::vendor::state::State;
 
 mod operator_upgrade;
 
-pub use operator_upgrade::{BeforeOperator, UpgradeHold, before_operator, is_expected_to_render};
+pub use operator_upgrade::{BeforeOperator, UpgradeHold, before_operator, is_expected_to_render, operator_version};
 
 /// What the annotation says in mode `steer`.
 const STEER: &str = "true";

@@ -66,6 +66,8 @@ pub struct Memory {
     pub vendor_seen: Option<(u64, Timestamp)>,
     /// What the operator was last seen to do.
     pub operator: Option<OperatorActivity>,
+    /// The operator's version when a run last succeeded. `None`: that is not known.
+    pub settled_version: Option<String>,
     /// The fleet as it was when the run began.
     pub baseline: Option<Arc<Baseline>>,
     /// The same of the run before, if that did not succeed.
@@ -113,6 +115,7 @@ impl Memory {
             wakes: BTreeMap::new(),
             vendor_seen: None,
             operator: None,
+            settled_version: None,
             baseline: None,
             earlier_baseline: None,
             own: Own::default(),

@@ -160,6 +160,35 @@ fn nothing_is_started_before_the_new_operator_leads() {
     }
 }
 
+/// A starved operator rendered its last DaemonSet 22 s after it led. Mode `drive` holds no node meanwhile: what tells that the version has changed is
+/// under which one a run last succeeded.
+#[test]
+fn operator_of_another_version_is_waited_for_until_it_renders() {
+    let ended = |settled: Option<&str>, renders: Option<i64>| {
+        let mut fleet = fleet(1);
+        fleet.observed.daemon_sets[0].desired = 1;
+        fleet.memory.settled_version = settled.map(str::to_owned);
+        fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.7.0".into());
+        for second in 0..120 {
+            held_by(&mut fleet, OPERATOR_POD, second, Some(second));
+            fleet.observed.operator_lease.as_mut().expect("the Lease").led_seconds = u64::try_from(second).expect("positive");
+            if renders == Some(second) {
+                fleet.observed.daemon_sets[0].generation += 1;
+            }
+            if fleet.decide(second).verdict.is_some() {
+                return second;
+            }
+        }
+        panic!("it ends");
+    };
+    let quick = ended(Some("26.7.0"), None);
+    assert_eq!(ended(None, None), quick, "it is not known that it has changed");
+    let silent = ended(Some("26.3.1"), None);
+    assert!(silent >= 60 + 15, "{silent}");
+    let late = ended(Some("26.3.1"), Some(22));
+    assert!((22 + 15..75).contains(&late), "{late}");
+}
+
 /// A new operator needs longer for its first pass than an old one for an edit: its last DaemonSet was rendered 14 s after it led.
 #[test]
 fn fresh_leader_gets_longer_to_render() {

@@ -87,6 +87,7 @@ fn run(job: &str, nodes: usize) -> Run {
         configs: BTreeMap::new(),
         cohort_nodes: Some(nodes),
         cohort: Some(Cohort::from_uids(uids.iter().map(String::as_str)).into()),
+        operator_version: None,
         baseline_nodes: Some(nodes),
         baseline: Some(baseline(&uids).into()),
         verdict: None,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::{NodeRecord, Outcome, Plugin, Replacement};
+use gpu_rollout::contract::settings::Settings;
 use serde_json::json;
 
 use crate::settings::OPERATOR;
@@ -129,4 +131,26 @@ async fn a_fleet_of_a_thousand_nodes_runs_through() {
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.message, "settled: 1000 of 1000 nodes done; 1000 DRA plugins replaced");
     world.assert_replaced_once();
+}
+
+/// Another version renders its DaemonSets again, and the next run waits for that.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn operators_version_is_kept_from_a_success() {
+    let world = World::at_rest(1);
+    let chart = |version: &str| json!({"app": "gpu-operator", "helm.sh/chart": format!("gpu-operator-{version}")});
+    let deploy = |version: &str| {
+        world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |it| it["metadata"]["labels"] = chart(version));
+    };
+    let known = || world.recorded().and_then(|run| run.operator_version);
+    deploy("v26.3.1");
+    assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+    assert_eq!(known().as_deref(), Some("26.3.1"));
+    deploy("v26.7.0");
+    let changed = Settings { digest: "another".into(), ..world.settings.clone() };
+    world.install(&changed, "job-2");
+    let pod = world.start_with(&changed, "pod-b", "job-2");
+    world.pass(5).await;
+    assert_eq!(known().as_deref(), Some("26.3.1"), "it has not settled under the new one");
+    assert_eq!(world.ends(pod).await.code, ExitCode::Success);
+    assert_eq!(known().as_deref(), Some("26.7.0"));
 }

@@ -28,7 +28,8 @@ impl Deciding<'_> {
         }
         let activity = OperatorActivity::updated(self.memory.operator.as_ref(), self.observed, self.now);
         let since = activity.since;
-        let renders_until = activity.expected_until(self.now).filter(|_| is_expected_to_render(self.observed, self.settings.driver));
+        let settled = self.memory.settled_version.as_deref();
+        let renders_until = activity.expected_until(self.now).filter(|_| is_expected_to_render(self.observed, self.settings, settled));
         self.memory.operator = Some(activity);
         if let Some(until) = renders_until {
             self.wakes(until);

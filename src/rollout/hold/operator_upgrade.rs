@@ -131,8 +131,16 @@ fn without_prefix(version: &str) -> String {
     version.trim_start_matches('v').replace('+', "_")
 }
 
-/// Whether nodes are held because the operator's version changes: a rewrite of its DaemonSets by the new operator is to be expected.
-pub fn is_expected_to_render(observed: &Observed, driver: Driver) -> bool {
-    let changes = |node: &Node| UpgradeHold::read(node, driver).is_some_and(|hold| hold.from != hold.to);
-    driver == Driver::Gpu && observed.nodes.values().any(changes)
+/// Whether the operator's version has changed, so that a rewrite of its DaemonSets by the new operator is to be expected: nodes are held for that, or
+/// it had another version, `settled`, when a run last succeeded.
+pub fn is_expected_to_render(observed: &Observed, settings: &Settings, settled: Option<&str>) -> bool {
+    let driver = settings.driver;
+    let holds = |node: &Node| UpgradeHold::read(node, driver).is_some_and(|hold| hold.from != hold.to);
+    let was_other = || settled.zip(operator_version(observed, settings)).is_some_and(|(settled, live)| settled != live);
+    driver == Driver::Gpu && (was_other() || observed.nodes.values().any(holds))
+}
+
+/// The version of the operator that runs; `None`: it cannot be told.
+pub fn operator_version(observed: &Observed, settings: &Settings) -> Option<String> {
+    observed.operator.as_ref().and_then(|operator| live_version(operator, settings)).map(|version| without_prefix(&version))
 }
