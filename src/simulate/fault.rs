@@ -38,14 +38,8 @@ pub enum Fault {
     DriverFails(String, Option<u32>),
     /// A node's DRA plugin does not become ready until its pod is replaced after so many milliseconds; `None`: never.
     PluginFails(String, Option<u64>),
-    /// A node's pod of this operand crashes until it is mended after so many milliseconds; `None`: for ever.
-    OperandFails(String, Operand, Option<u64>),
-    /// A node's pod of this operand is gone for so many milliseconds.
-    OperandMissing(String, Operand, u64),
-    /// This operand gets a new revision, which is rolled out node by node when its DaemonSet's controller has had so long to begin.
-    OperandRolls(Operand, u64),
-    /// A GPU of a node is there no more.
-    GpuDies(String),
+    /// Something with an operand beside driver and toolkit.
+    Operand(OperandFault),
     /// A PodDisruptionBudget of these workers lets nothing go for so many milliseconds; `None`: for ever.
     HoldBudget(String, Option<u64>),
     /// The hook's process is killed; another one starts after so many milliseconds.
@@ -68,6 +62,19 @@ pub enum Fault {
     Admission(String, Option<Admission>),
 }
 
+/// What goes wrong with device plugin, validator or exporter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperandFault {
+    /// A node's pod crashes until it is mended after so many milliseconds; `None`: for ever.
+    Fails(String, Operand, Option<u64>),
+    /// A node's pod is gone for so many milliseconds.
+    Missing(String, Operand, u64),
+    /// It gets a new revision, which is rolled out node by node when its DaemonSet's controller has had so long to begin.
+    Rolls(Operand, u64),
+    /// A GPU of a node is there no more.
+    GpuDies(String),
+}
+
 impl Fault {
     /// Whether it never ends by itself: what it is about need not settle.
     pub fn is_for_ever(&self) -> bool {
@@ -76,7 +83,7 @@ impl Fault {
             Self::NotReady(_, None)
                 | Self::DriverFails(_, None)
                 | Self::PluginFails(_, None)
-                | Self::OperandFails(_, _, None)
+                | Self::Operand(OperandFault::Fails(_, _, None))
                 | Self::HoldBudget(_, None)
         )
     }
@@ -108,14 +115,7 @@ impl fmt::Display for Fault {
             Self::DriverFails(node, Some(times)) => write!(out, "the driver of {node} will fail {times} times"),
             Self::DriverFails(node, None) => write!(out, "the driver of {node} will fail for ever"),
             Self::PluginFails(node, time) => write!(out, "the DRA plugin of {node} will not become ready{}", For(time)),
-            Self::OperandFails(node, operand, time) => write!(out, "{} of {node} crashes{}", operand.traits().daemon_set, For(time)),
-            Self::OperandMissing(node, operand, time) => {
-                write!(out, "{} of {node} is missing{}", operand.traits().daemon_set, For(&Some(*time)))
-            }
-            Self::OperandRolls(operand, time) => {
-                write!(out, "{} has a new revision, and nobody replaces pods{}", operand.traits().daemon_set, For(&Some(*time)))
-            }
-            Self::GpuDies(node) => write!(out, "a GPU of {node} dies"),
+            Self::Operand(fault) => fault.fmt(out),
             Self::HoldBudget(workers, time) => write!(out, "the budget of {workers} lets nothing go{}", For(time)),
             Self::KillHook(time) => write!(out, "the hook is killed{}", For(&Some(*time))),
             Self::LoseLease(time) => write!(out, "the Lease is lost{}", For(&Some(*time))),
@@ -127,6 +127,20 @@ impl fmt::Display for Fault {
             Self::Admission(node, Some(admission)) => write!(out, "{node}: {admission}"),
             Self::Admission(node, None) => write!(out, "{node}: admission denies nothing any more"),
             Self::Pause(time) => write!(out, "the fleet is paused{}", For(&Some(*time))),
+        }
+    }
+}
+
+impl fmt::Display for OperandFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |operand: &Operand| operand.traits().daemon_set;
+        match self {
+            Self::Fails(node, operand, time) => write!(out, "{} of {node} crashes{}", name(operand), For(time)),
+            Self::Missing(node, operand, time) => write!(out, "{} of {node} is missing{}", name(operand), For(&Some(*time))),
+            Self::Rolls(operand, time) => {
+                write!(out, "{} has a new revision, and nobody replaces pods{}", name(operand), For(&Some(*time)))
+            }
+            Self::GpuDies(node) => write!(out, "a GPU of {node} dies"),
         }
     }
 }

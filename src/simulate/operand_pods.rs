@@ -11,7 +11,7 @@ use crate::contract::names;
 use crate::contract::operand::Operand;
 use crate::rollout::observed::{ClusterPolicy, DaemonSet, ImageSpec, Labels, Node, Observed, OperandPod, OperandSpec, Pod, Revision};
 
-use super::fault::Fault;
+use super::fault::OperandFault;
 use super::objects::{self, Fixed, at};
 use super::view::Change;
 use super::world::{Event, Watch, World};
@@ -27,7 +27,7 @@ const GPU: &str = "nvidia.com/gpu";
 const ROLL: u64 = 1_000;
 
 /// What happens to them on a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Its DaemonSet makes a pod.
     Comes(Operand),
@@ -146,9 +146,9 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn operand_fault(&mut self, fault: &Fault) {
+    pub(super) fn operand_fault(&mut self, fault: &OperandFault) {
         match fault {
-            Fault::OperandFails(node, operand, milliseconds) => {
+            OperandFault::Fails(node, operand, milliseconds) => {
                 let Some(host) = self.hosts.get_mut(node) else { return };
                 host.extras.broken.insert(*operand);
                 if let Some(extra) = host.extras.pods.get_mut(operand) {
@@ -164,7 +164,7 @@ impl World<'_> {
                     self.after(*milliseconds, Event::OperandStep(node.clone(), Step::Mended(*operand)));
                 }
             }
-            Fault::OperandMissing(node, operand, milliseconds) => {
+            OperandFault::Missing(node, operand, milliseconds) => {
                 if *operand == Operand::Validator {
                     let Some(host) = self.hosts.get_mut(node) else { return };
                     host.extras.absent = true;
@@ -173,20 +173,18 @@ impl World<'_> {
                 self.extra_goes(node, *operand);
                 self.after(*milliseconds, Event::OperandStep(node.clone(), Step::Comes(*operand)));
             }
-            Fault::OperandRolls(operand, milliseconds) => {
-                if EXTRAS.contains(operand) {
-                    *self.fixed.operand_revisions.entry(*operand).or_default() += 1;
-                    self.publish(Watch::Operator, None);
-                    self.after(*milliseconds, Event::OperandStep(String::new(), Step::Rolls(*operand)));
-                }
+            OperandFault::Rolls(operand, _) if !EXTRAS.contains(operand) => {}
+            OperandFault::Rolls(operand, milliseconds) => {
+                *self.fixed.operand_revisions.entry(*operand).or_default() += 1;
+                self.publish(Watch::Operator, None);
+                self.after(*milliseconds, Event::OperandStep(String::new(), Step::Rolls(*operand)));
             }
-            Fault::GpuDies(node) => {
+            OperandFault::GpuDies(node) => {
                 if let Some(host) = self.hosts.get_mut(node) {
                     host.extras.lost = 1;
                 }
                 self.offers(node);
             }
-            _ => {}
         }
     }
 

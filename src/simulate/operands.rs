@@ -93,8 +93,8 @@ impl World<'_> {
             return;
         }
         let now = self.setup.clocks.of_node(node, self.now);
-        let current = |pod: &&Pod| pod.uid == uid && !pod.deleting;
-        if self.hosts.get(node).and_then(|host| host.operand(operand)).filter(current).is_none() || self.crashes_instead(node, operand) {
+        let other = |pod: &Pod| pod.uid != uid || pod.deleting;
+        if self.hosts.get(node).and_then(|host| host.operand(operand)).is_none_or(other) || self.crashes_instead(node, operand) {
             return;
         }
         let Some(pod) = self.hosts.get_mut(node).and_then(|host| host.operands[operand.index()].as_mut()) else { return };

@@ -62,7 +62,7 @@ impl World<'_> {
                 }
             }
             Fault::PluginFails(node, milliseconds) => self.plugin_breaks(&node, milliseconds),
-            Fault::OperandFails(..) | Fault::OperandMissing(..) | Fault::OperandRolls(..) | Fault::GpuDies(_) => self.operand_fault(&fault),
+            Fault::Operand(fault) => self.operand_fault(&fault),
             Fault::HoldBudget(workers, milliseconds) => self.hold_budget(&workers, milliseconds),
             Fault::KillHook(milliseconds) | Fault::LoseLease(milliseconds) => self.kill(milliseconds),
             Fault::OperatorDown(milliseconds) => {

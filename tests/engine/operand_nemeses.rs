@@ -3,7 +3,7 @@
 
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::operand::Operand;
-use gpu_rollout::simulate::fault::{Fault, Scheduled};
+use gpu_rollout::simulate::fault::{Fault, OperandFault, Scheduled};
 use gpu_rollout::simulate::random::Random;
 use gpu_rollout::simulate::report::Report;
 use gpu_rollout::simulate::setup::Setup;
@@ -31,15 +31,15 @@ fn world(seed: u64, operator: Option<&str>) -> Setup {
         let operand = *random.choose(&OPERANDS).expect("not empty");
         let period = 1_000 + random.below(15 * MINUTE);
         let fault = match random.below(8) {
-            0..=2 => Fault::OperandFails(node, operand, Some(period)),
-            3 => Fault::OperandFails(node, operand, random.percent(50).then_some(period)),
-            4 | 5 => Fault::OperandMissing(node, operand, period),
-            6 => Fault::OperandRolls(operand, period),
-            _ => Fault::GpuDies(node),
+            0..=2 => OperandFault::Fails(node, operand, Some(period)),
+            3 => OperandFault::Fails(node, operand, random.percent(50).then_some(period)),
+            4 | 5 => OperandFault::Missing(node, operand, period),
+            6 => OperandFault::Rolls(operand, period),
+            _ => OperandFault::GpuDies(node),
         };
         // At the beginning, in the middle, and about when a run without work ends.
         let at = *random.choose(&[0, random.clone().below(20 * MINUTE), 10_000 + random.clone().below(20_000)]).expect("not empty");
-        setup.faults.push(Scheduled { at, fault });
+        setup.faults.push(Scheduled { at, fault: Fault::Operand(fault) });
     }
     setup
 }
@@ -92,14 +92,14 @@ fn soak_operands() {
 }
 
 /// A fleet of which nothing has to be upgraded: what the run waits for is the operands alone.
-fn at_rest(mode: Option<&str>, faults: &[(u64, Fault)]) -> Report {
+fn at_rest(mode: Option<&str>, faults: &[(u64, OperandFault)]) -> Report {
     let mut setup = given(3, 1);
     if let Some(mode) = mode {
         operated(&mut setup, mode);
     }
     setup.to.clone_from(&setup.from);
     setup.operands = true;
-    setup.faults = faults.iter().map(|(at, fault)| Scheduled { at: *at, fault: fault.clone() }).collect();
+    setup.faults = faults.iter().map(|(at, fault)| Scheduled { at: *at, fault: Fault::Operand(fault.clone()) }).collect();
     simulate(&setup)
 }
 
@@ -120,16 +120,16 @@ fn each_gating_operand_unready_missing_or_old_holds_up_success() {
         assert!(code == ExitCode::Success && quick < 60, "{mode:?}: {code:?} after {quick} s: {message}");
         let period = 10 * MINUTE;
         for operand in [Operand::Validator, Operand::DevicePlugin] {
-            let fault = Fault::OperandFails("gpu-1".to_owned(), operand, Some(period));
+            let fault = OperandFault::Fails("gpu-1".to_owned(), operand, Some(period));
             let (second, code, message) = ended(&at_rest(mode, &[(5_000, fault)]));
             assert!(code == ExitCode::Success && second > 605, "{mode:?} {operand:?} unready: {code:?} after {second} s: {message}");
         }
         for operand in [Operand::Validator, Operand::DevicePlugin] {
-            let missing = |at, node: &str| (at, Fault::OperandMissing(node.to_owned(), operand, period));
+            let missing = |at, node: &str| (at, OperandFault::Missing(node.to_owned(), operand, period));
             let (second, code, message) = ended(&at_rest(mode, &[missing(5_000, "gpu-1"), missing(300_000, "gpu-2")]));
             assert!(code == ExitCode::Success && second > 900, "{mode:?} {operand:?} missing: {code:?} after {second} s: {message}");
         }
-        let rolls = Fault::OperandRolls(Operand::DevicePlugin, period);
+        let rolls = OperandFault::Rolls(Operand::DevicePlugin, period);
         let (second, code, message) = ended(&at_rest(mode, &[(5_000, rolls)]));
         assert!(code == ExitCode::Success && second > 605, "{mode:?} old: {code:?} after {second} s: {message}");
     }
@@ -139,11 +139,11 @@ fn each_gating_operand_unready_missing_or_old_holds_up_success() {
 #[test]
 fn what_does_not_gate_holds_up_no_success() {
     let node = || "gpu-1".to_owned();
-    let stories: [(&str, Vec<(u64, Fault)>); 4] = [
-        ("nvidia-dcgm-exporter", vec![(5_000, Fault::OperandFails(node(), Operand::DcgmExporter, None))]),
-        ("nvidia-dcgm-exporter", vec![(0, Fault::OperandFails(node(), Operand::DcgmExporter, None))]),
-        ("as before the run", vec![(0, Fault::OperandFails(node(), Operand::DevicePlugin, None))]),
-        ("offers 7 nvidia.com/gpu, and had 8", vec![(5_000, Fault::GpuDies(node()))]),
+    let stories: [(&str, Vec<(u64, OperandFault)>); 4] = [
+        ("nvidia-dcgm-exporter", vec![(5_000, OperandFault::Fails(node(), Operand::DcgmExporter, None))]),
+        ("nvidia-dcgm-exporter", vec![(0, OperandFault::Fails(node(), Operand::DcgmExporter, None))]),
+        ("as before the run", vec![(0, OperandFault::Fails(node(), Operand::DevicePlugin, None))]),
+        ("offers 7 nvidia.com/gpu, and had 8", vec![(5_000, OperandFault::GpuDies(node()))]),
     ];
     for mode in MODES {
         for (told, faults) in &stories {
