@@ -99,7 +99,7 @@ impl Sources<'_> {
             Wait::Skipped { label } => key(label),
             Wait::Jobs { since: Some(since), .. } => Since::at(Some(*since)),
             Wait::Asleep { since, .. } => Since::at(*since),
-            Wait::Off | Wait::Blocked { .. } | Wait::PassEnds { .. } => Since::default(),
+            Wait::Off | Wait::SandboxWorkloads | Wait::Blocked { .. } | Wait::PassEnds { .. } => Since::default(),
             _ => key(self.traits().state_label),
         }
     }

@@ -195,7 +195,7 @@ impl<'a> Operands<'a> {
         let driver = self.pod(node, self.traits().label);
         let toolkit = self.pod(node, Some((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1)))).filter(|_| self.driver == Driver::Gpu);
         if !driver_wanted && let Some(reason) = self.undriven(node) {
-            return Status::Waiting(reason);
+            return Status::Waiting(not_ready(node).unwrap_or(reason));
         }
         let driver = driver.filter(|_| driver_wanted);
         if driver_wanted
@@ -287,6 +287,10 @@ impl<'a> Operands<'a> {
             return Err(Reason::UpgradeFailed { trouble: pod.trouble.clone() });
         }
         if !newest {
+            // Its DaemonSet makes no other pod while the taint is there, and the vendor's controller moves no node meanwhile.
+            if let Some(reason) = self.tainted(node).filter(|_| !self.skipped(node)) {
+                return Err(reason);
+            }
             return Err(Reason::DriverOutOfDate { state, why: None });
         }
         if let Some(message) = &pod.unschedulable {

@@ -111,6 +111,16 @@ pub enum Reason {
         /// The condition's message.
         message: String,
     },
+    /// The operator's DaemonSets belong to another custom resource: it acts on one ClusterPolicy and ignores every other.
+    PolicyIgnored {
+        /// The ClusterPolicy that the settings name.
+        name: String,
+    },
+    /// The ClusterPolicy asks for no driver, and a driver DaemonSet of it goes on: the operator deletes only the one without a suffix.
+    DriverLeftOver {
+        /// The DaemonSet.
+        daemon_set: String,
+    },
     /// The operator has not yet made its objects from the live spec.
     SpecNotObserved {
         /// The object that is behind.
@@ -439,6 +449,12 @@ impl Reason {
 
     /// What a person can do about it, in the words of the driver's operator.
     pub fn advice(&self, driver: Driver) -> &'static str {
+        if let Self::DriverOutOfDate { why: Some(why), .. } | Self::UpgradeUnfinished { why: Some(why), .. } = self
+            && why.stops_all()
+        {
+            // What the policy says of nodes does not matter while the controller does nothing at all.
+            return why.advice();
+        }
         match driver {
             Driver::Gpu => None,
             Driver::Ofed => self.ofed_advice(),

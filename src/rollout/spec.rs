@@ -6,7 +6,9 @@ use crate::contract::names;
 use crate::contract::operand::Operand;
 use crate::contract::settings::{Mode, Settings};
 
-use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, NvidiaDriver, Observed};
+use super::node::{driver_nodes, selects};
+use super::observed::{Api, ClusterPolicy, DaemonSet, Deployment, ImageSpec, Node, NvidiaDriver, Observed};
+use super::pools::DriverPools;
 use super::reason::Reason;
 use super::version::split_image;
 
@@ -70,6 +72,7 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool, looking: Looki
     rolled_out(operator, settings)?;
     leadership::operator_leads(observed, settings, looking)?;
     conditions::reconciled(kind, &settings.cluster_policy, &policy.conditions)?;
+    acted_on(observed, policy, settings)?;
     if policy.driver_enabled && gpu_nodes {
         if policy.uses_nvidia_drivers {
             conditions::nvidia_drivers(observed)?;
@@ -79,8 +82,9 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool, looking: Looki
             evictions_left_to_us(observed)?;
         }
     }
-    if policy.toolkit_enabled {
-        if gpu_nodes && toolkit_daemon_sets(observed).next().is_none() {
+    // Without GPU nodes the operator neither makes nor updates DaemonSets: those that are left have the templates that they had.
+    if policy.toolkit_enabled && gpu_nodes {
+        if toolkit_daemon_sets(observed).next().is_none() {
             return Err(Reason::DaemonSetMissing { what: "container toolkit" });
         }
         for daemon_set in toolkit_daemon_sets(observed) {
@@ -91,7 +95,23 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool, looking: Looki
     if gpu_nodes {
         operand_templates(observed, policy)?;
     }
-    Ok(())
+    if policy.driver_enabled { Ok(()) } else { no_driver_left(observed, policy) }
+}
+
+/// The operator acts on this ClusterPolicy. Of several it acts on one, and writes nothing into the others.
+fn acted_on(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
+    let operands = || observed.daemon_sets.iter().filter(|daemon_set| operand_of(daemon_set).is_some() && !daemon_set.deleting);
+    let own = operands().any(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid));
+    let others = operands().any(|daemon_set| daemon_set.owner.is_some());
+    if own || !others { Ok(()) } else { Err(Reason::PolicyIgnored { name: settings.cluster_policy.clone() }) }
+}
+
+/// No driver of the ClusterPolicy's runs on where it asks for none: its nodes would be taken for nodes with drivers of their own.
+fn no_driver_left(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
+    let has_pods =
+        |daemon_set: &&DaemonSet| daemon_set.desired > 0 || observed.pods.iter().any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
+    let mut left = gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).filter(has_pods);
+    left.next().map_or(Ok(()), |daemon_set| Err(Reason::DriverLeftOver { daemon_set: daemon_set.name.clone() }))
 }
 
 /// Every operand that is enabled has a DaemonSet whose template carries the spec. An error in one operand ends the operator's pass, so that
@@ -219,11 +239,12 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
     if policy.uses_nvidia_drivers {
         let drivers = observed.nvidia_drivers.served().filter(|drivers| !drivers.is_empty()).ok_or(Reason::NvidiaDriverMissing)?;
         let owned_by = |driver: &NvidiaDriver| gpu_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
-        if !drivers.iter().any(owned_by) {
+        let pools = DriverPools::new(observed);
+        if !drivers.iter().any(owned_by) && takers(observed).any(|node| pools.wants(node)) {
             return Err(Reason::DaemonSetMissing { what: "driver" });
         }
         for driver in drivers {
-            let owned = gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
+            let owned = served_daemon_sets(observed, &driver.uid);
             // A driver whose selector matches no node has no DaemonSet; nodes that nobody drives are seen per node.
             for daemon_set in owned {
                 carries_image(daemon_set, &driver.driver, Tag::WithSuffix)?;
@@ -231,16 +252,31 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
         }
         return Ok(());
     }
-    let owned: Vec<&DaemonSet> = gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).collect();
-    if owned.is_empty() {
+    let owned = gpu_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid));
+    if !owned && takers(observed).next().is_some() {
         return Err(Reason::DaemonSetMissing { what: "driver" });
     }
-    for daemon_set in owned {
+    for daemon_set in served_daemon_sets(observed, &policy.uid) {
         carries_image(daemon_set, &policy.driver, Tag::WithSuffix)?;
         carries_image(daemon_set, &policy.driver_manager, Tag::Exact)?;
         labels_observed(daemon_set, policy)?;
     }
     Ok(())
+}
+
+/// Nodes that the operator has labeled for a driver of its own. Of the others it is told node by node what they wait for.
+fn takers(observed: &Observed) -> impl Iterator<Item = &Node> {
+    let takes = |node: &&Node| node.labels.get(names::DEPLOY_DRIVER_LABEL).is_some_and(|value| value == "true");
+    driver_nodes(observed, Driver::Gpu).filter(takes)
+}
+
+/// The driver DaemonSets of a custom resource that have nodes. With precompiled drivers those of a kernel without nodes are deleted and made
+/// again in every pass of the operator: whether they are up to date concerns nobody, and is never true for long.
+fn served_daemon_sets<'a>(observed: &'a Observed, owner: &'a str) -> impl Iterator<Item = &'a DaemonSet> {
+    let has_nodes = |daemon_set: &&DaemonSet| {
+        daemon_set.desired > 0 || observed.nodes.values().any(|node| selects(&daemon_set.node_selector, &node.labels))
+    };
+    gpu_daemon_sets(observed).filter(move |daemon_set| daemon_set.owner.as_deref() == Some(owner)).filter(has_nodes)
 }
 
 /// How an image's tag follows from the version in the spec.

@@ -54,6 +54,8 @@ fn every_trap_has_its_test_or_its_reason() {
             named.insert(test.to_owned());
         }
     }
-    let missing: Vec<&String> = known.iter().filter(|name| name.starts_with("trap_") && !named.contains(*name)).collect();
+    // Those with a number are traps of the GPU Operator's operands; `tests/engine/operand_traps.rs` has their table.
+    let is_deployers = |name: &str| name.strip_prefix("trap_").is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_digit()));
+    let missing: Vec<&String> = known.iter().filter(|name| is_deployers(name) && !named.contains(*name)).collect();
     assert_eq!(missing, [""; 0], "{PAGE} does not name them");
 }

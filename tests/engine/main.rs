@@ -20,6 +20,7 @@ mod mutations;
 mod nvidia_drivers;
 mod ofed;
 mod operand_nemeses;
+mod operand_traps;
 mod operands;
 mod operator_leadership;
 mod operator_upgrades;

@@ -46,7 +46,7 @@ fn fleet() -> Fleet {
     fleet
 }
 
-fn belongs(fleet: &mut Fleet, index: usize, owner: &str) {
+pub(crate) fn belongs(fleet: &mut Fleet, index: usize, owner: &str) {
     fleet.node(&format!("gpu-{index}")).labels.insert(names::DRIVER_OWNER_LABEL.into(), owner.into());
 }
 
@@ -100,7 +100,7 @@ fn a_node_that_another_nvidia_driver_takes_over_waits_for_that_ones_limit() {
 }
 
 /// Three nodes at rest, all of the chart's own NVIDIADriver, next to an operator of this version.
-fn pool_at_rest(version: &str) -> Fleet {
+pub(crate) fn pool_at_rest(version: &str) -> Fleet {
     let mut fleet = Fleet::at_rest(3);
     fleet.observed.operator.as_mut().expect("the operator").version = Some(version.into());
     fleet.policy().uses_nvidia_drivers = true;
@@ -118,7 +118,7 @@ fn pool_at_rest(version: &str) -> Fleet {
     fleet
 }
 
-fn drivers(fleet: &mut Fleet) -> &mut Vec<NvidiaDriver> {
+pub(crate) fn drivers(fleet: &mut Fleet) -> &mut Vec<NvidiaDriver> {
     match &mut fleet.observed.nvidia_drivers {
         Api::Served(drivers) => drivers,
         Api::Absent => panic!("the API is served"),
@@ -276,7 +276,7 @@ fn node_labeled_into_pool_waits_for_its_owner() {
     assert_eq!(waits(&fleet.decide(3)), ["gpu-2:DriverOutOfDate"], "the pod is of the other pool's DaemonSet");
 }
 
-fn failed(reason: &str, message: &str) -> Conditions {
+pub(crate) fn failed(reason: &str, message: &str) -> Conditions {
     let condition = |is_true, reason: &str, message: &str| Some(Condition { is_true, reason: reason.into(), message: message.into() });
     Conditions { ready: condition(false, "Error", ""), error: condition(true, reason, message) }
 }

@@ -28,7 +28,7 @@ fn image(operand: Operand) -> ImageSpec {
 }
 
 /// A fleet of which every node has all operands, and eight GPUs.
-fn fleet(nodes: usize) -> Fleet {
+pub(crate) fn fleet(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(nodes);
     equip(&mut fleet);
     fleet
@@ -83,7 +83,7 @@ pub(crate) fn change(fleet: &mut Fleet, operand: Operand, node: &str, change: im
     change(fleet.observed.operand_pods.iter_mut().find(mine).expect("the pod"));
 }
 
-fn remove(fleet: &mut Fleet, operand: Operand, node: &str) {
+pub(crate) fn remove(fleet: &mut Fleet, operand: Operand, node: &str) {
     fleet.observed.operand_pods.retain(|pod| pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set);
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn crashes(pod: &mut OperandPod) {
 }
 
 /// Decides until the run ends, at most until its deadline.
-fn ends(fleet: &mut Fleet) -> (ExitCode, String) {
+pub(crate) fn ends(fleet: &mut Fleet) -> (ExitCode, String) {
     let mut second = 0;
     loop {
         let decision = fleet.decide(second);

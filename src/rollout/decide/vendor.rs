@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::contract::driver::Traits;
+use crate::contract::driver::{Driver, Traits};
 use crate::rollout::observed::Node;
 use crate::rollout::reason::Reason;
 use crate::rollout::spec::fingerprint;
@@ -35,6 +35,8 @@ pub(super) struct Outlook<'r> {
     line: Vec<(&'r str, usize)>,
     /// What those wait for.
     common: Vec<Wait>,
+    /// What every node waits for, where the controller is switched off by what the fleet is for.
+    off: Option<Wait>,
 }
 
 /// Puts into reasons why the controller does not move the nodes. The nodes have to come in the order of their names.
@@ -42,13 +44,15 @@ pub(super) struct Whys<'o> {
     own: Peekable<btree_map::Iter<'o, String, Wait>>,
     line: Peekable<std::slice::Iter<'o, (&'o str, usize)>>,
     common: &'o [Wait],
+    off: Option<&'o Wait>,
     /// What the last node of the line waited for, first without why: the next one mostly waits for the same.
     last: Option<(usize, Arc<Reason>, Arc<Reason>)>,
 }
 
 impl Outlook<'_> {
     pub(super) fn whys(&self) -> Whys<'_> {
-        Whys { own: self.own.iter().peekable(), line: self.line.iter().peekable(), common: &self.common, last: None }
+        let (own, line) = (self.own.iter().peekable(), self.line.iter().peekable());
+        Whys { own, line, common: &self.common, off: self.off.as_ref(), last: None }
     }
 }
 
@@ -57,7 +61,7 @@ impl Whys<'_> {
     pub(super) fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
         while self.own.next_if(|(name, _)| name.as_str() < node).is_some() {}
         while self.line.next_if(|(name, _)| *name < node).is_some() {}
-        let own = self.own.next_if(|(name, _)| *name == node).map(|(_, wait)| wait);
+        let own = self.own.next_if(|(name, _)| *name == node).map(|(_, wait)| wait).or(self.off);
         let line = self.line.next_if(|(name, _)| *name == node).map(|(_, place)| *place);
         let reason = reason?;
         if !reason.asks_why() {
@@ -113,7 +117,9 @@ impl Deciding<'_> {
         } else {
             work(observed, driver, generation, None).parts
         };
-        let mut outlook = Outlook::default();
+        let is_sandboxed = observed.cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.sandbox_workloads);
+        let off = (parts.is_empty() && driver == Driver::Gpu && is_sandboxed).then_some(Wait::SandboxWorkloads);
+        let mut outlook = Outlook { off, ..Outlook::default() };
         for part in parts {
             let options = Options::of(generation, self.now).seen_from_outside(&part.snapshot);
             // Where the jobs are not watched, nobody can tell whether they have ended.

@@ -69,6 +69,18 @@ impl Reason {
                 OperatorMissing,
                 "correct what the operator's message names; the condition goes when the operator has looked again (after a change of the custom resource)",
             ),
+            Self::PolicyIgnored { .. } => (
+                "PolicyIgnored",
+                true,
+                OperatorMissing,
+                "keep one ClusterPolicy (kubectl get clusterpolicies) and delete the others, or set rollout.clusterPolicy to the one that owns the DaemonSets",
+            ),
+            Self::DriverLeftOver { .. } => (
+                "DriverLeftOver",
+                true,
+                Precondition,
+                "cordon and empty its nodes, then delete the DaemonSet: the operator itself deletes only nvidia-driver-daemonset, and none of those for a kernel or an RHCOS release",
+            ),
             Self::SpecNotObserved { .. } => {
                 ("SpecNotObserved", true, Budget, "the operator has not acted on the newest spec: look at its log")
             }
@@ -76,7 +88,7 @@ impl Reason {
                 "DaemonSetMissing",
                 true,
                 Budget,
-                "look at the operator's log and at the conditions of the ClusterPolicy (and of the NVIDIADrivers)",
+                "look at the operator's log and at the conditions of the ClusterPolicy (and of the NVIDIADrivers); a driver also needs the nodes' labels of operating system and kernel (node-feature-discovery)",
             ),
             Self::NodesUndiscovered { .. } => {
                 ("NodesUndiscovered", true, Budget, "look at the workers of node-feature-discovery on these nodes")

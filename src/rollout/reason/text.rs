@@ -62,6 +62,12 @@ impl fmt::Display for Reason {
                 write!(out, "the operator cannot act on {kind} `{name}` ({reason})")?;
                 if message.is_empty() { Ok(()) } else { write!(out, ": {message}") }
             }
+            Self::PolicyIgnored { name } => {
+                write!(out, "the operator's DaemonSets belong to another custom resource than ClusterPolicy `{name}`, which it ignores")
+            }
+            Self::DriverLeftOver { daemon_set } => {
+                write!(out, "spec.driver.enabled is false, and daemonset/{daemon_set} goes on with drivers")
+            }
             Self::NodeInOtherPool { wanted, found } => {
                 let label = names::DRIVER_OWNER_LABEL;
                 let found = found.as_ref().map_or_else(|| "absent".to_owned(), |found| format!("`{found}`"));

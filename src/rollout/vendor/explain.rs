@@ -39,6 +39,8 @@ pub struct Waiting {
 pub enum Wait {
     /// Upgrades are switched off.
     Off,
+    /// Upgrades are switched off because GPUs are for virtual machines: nodes for containers keep drivers that nobody upgrades.
+    SandboxWorkloads,
     /// The controller does nothing for any node.
     Blocked {
         /// Why.

@@ -190,9 +190,9 @@ pub enum BuildError {
         desired: i32,
         /// Pods that it owns.
         owned: i32,
-        /// Nodes that its node selector selects and that have none.
+        /// Nodes that it wants to have one, and that have none.
         missing: Vec<String>,
-        /// Nodes with one that are not there, or that it does not select.
+        /// Nodes with one that are not there, that it does not select, or whose taints it does not tolerate.
         surplus: Vec<String>,
     },
     /// The node of a driver pod is not there.

@@ -19,13 +19,23 @@ impl Wait {
         self.row().2
     }
 
+    /// Whether it keeps every node alike, whatever the policy lets go on.
+    pub fn stops_all(&self) -> bool {
+        matches!(self, Self::SandboxWorkloads | Self::Blocked { .. } | Self::PassEnds { .. })
+    }
+
     fn row(&self) -> (&'static str, bool, &'static str) {
         match self {
+            Self::SandboxWorkloads => (
+                "SandboxWorkloads",
+                false,
+                "delete the driver pods yourself, one node after the other when it is cordoned and empty, or take mode drive",
+            ),
             Self::Off => ("Off", false, "switch upgrades on: upgradePolicy.autoUpgrade"),
             Self::Blocked { .. } => (
                 "Blocked",
                 true,
-                "see why the DaemonSet has not the pods that it wants; pods of nodes that are gone may have to be deleted by force",
+                "see why the DaemonSet has not the pods that it wants: a node with a taint that it does not tolerate keeps its pod until the taint goes or the pod is deleted; pods of nodes that are gone may have to be deleted by force",
             ),
             Self::PassEnds { .. } => ("PassEnds", false, "repair what the error names: it keeps every other node waiting too"),
             Self::Asleep { .. } => ("Asleep", true, "nothing; to hurry, change the node's skip label to a value other than true"),

@@ -12,6 +12,7 @@ impl fmt::Display for Wait {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => write!(out, "upgrades are switched off"),
+            Self::SandboxWorkloads => write!(out, "the operator upgrades no driver while sandboxWorkloads.enabled is true"),
             Self::Blocked { error } => write!(out, "the operator does nothing for any node: {error}"),
             Self::PassEnds { error } => write!(out, "the operator gives up before it comes to the node: {error}"),
             Self::Asleep { step, since, until } => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::contract::driver::{Driver, Traits};
 use crate::contract::names;
 
-use super::super::super::node::selects;
+use super::super::super::node::{node_tainted, selects};
 use super::super::super::observed::{self, DaemonSet, Node, Observed, Pod, Views, newest};
 use super::super::pass::Requestor;
 use super::super::state::State;
@@ -100,7 +100,8 @@ fn pod_count(observed: &Observed, daemon_set: &DaemonSet, owned: i32, mut own: V
     own.sort_by_key(Taken::turn);
     let on_nodes: Vec<&str> = own.iter().filter_map(|one| one.pod.node.as_deref()).collect();
     let served: HashSet<&str> = on_nodes.iter().copied().collect();
-    let wants_one = |node: &Node| selects(&daemon_set.node_selector, &node.labels);
+    // A pod that stood there before the taint stays, and is not one that is wanted.
+    let wants_one = |node: &Node| selects(&daemon_set.node_selector, &node.labels) && node_tainted(daemon_set, node).is_none();
     let lacks_one = |node: &&Node| !served.contains(node.name.as_str()) && wants_one(node);
     let missing = if owned < daemon_set.desired {
         observed.nodes.values().filter(lacks_one).map(|node| node.name.clone()).collect()
