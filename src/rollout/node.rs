@@ -304,7 +304,7 @@ impl<'a> Operands<'a> {
     }
 
     /// The taint that keeps the driver's pod off the node.
-    fn tainted(&self, node: &Node) -> Option<Reason> {
+    pub fn tainted(&self, node: &Node) -> Option<Reason> {
         let daemon_set = self.drivers.iter().find(|daemon_set| selects(&daemon_set.node_selector, &node.labels))?;
         node_tainted(daemon_set, node)
     }

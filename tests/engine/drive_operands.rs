@@ -3,6 +3,7 @@
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::operand::Operand;
 use gpu_rollout::contract::settings::MissingGpus;
+use gpu_rollout::rollout::observed::Taint;
 
 use crate::drive::Driven;
 use crate::fleet::Fleet;
@@ -88,4 +89,15 @@ fn validator_that_fails_on_the_new_driver_keeps_its_node() {
     });
     assert_eq!(code, ExitCode::NodesFailed, "{message}");
     assert!(driven.fleet.node("gpu-1").unschedulable, "{message}");
+}
+
+/// Its old driver pod was deleted, and no new one could come.
+#[test]
+fn node_whose_taint_keeps_drivers_off_is_not_touched() {
+    let mut driven = driven();
+    driven.fleet.node("gpu-1").taints.push(Taint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+    let (code, message) = runs(&mut driven, |_| {});
+    assert_eq!(code, ExitCode::Success, "{message}");
+    assert!(message.starts_with("settled: 1 of 2 nodes done, 1 deferred"), "{message}");
+    assert_eq!(driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(), [""; 0]);
 }

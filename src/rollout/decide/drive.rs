@@ -44,6 +44,8 @@ pub(super) struct Subject<'a> {
     pub(super) pod: Option<DriverPod<'a>>,
     /// A driver DaemonSet is to have a pod there.
     wanted: bool,
+    /// The taint of the node that no driver pod gets past.
+    tainted: Option<Reason>,
     pub(super) found: Found,
     /// What it waits for apart from its upgrade.
     pub(super) left: Option<Arc<Reason>>,
@@ -263,7 +265,8 @@ impl Deciding<'_> {
         if !node.ready {
             return Some(Reason::NodeNotReady { since: node.ready_since });
         }
-        None
+        // The pod that is there may stay; no other one comes after it.
+        subject.tainted.clone()
     }
 }
 
@@ -277,7 +280,7 @@ pub(super) fn subject<'n>(
 ) -> Subject<'n> {
     // What stands there for another DaemonSet is not ours to go on with.
     let found = if is_anothers(node, traits, identity) { Found::Nothing } else { read(node, traits) };
-    Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), found, left }
+    Subject { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), tainted: operands.tainted(node), found, left }
 }
 
 /// How it stands with a node.
