@@ -251,7 +251,7 @@ impl World<'_> {
 
     fn tell_extra(&mut self, name: &str, operand: Operand) {
         let pod = self.hosts.get(name).and_then(|host| host.extras.pods.get(&operand)).map(|extra| Box::new(extra.pod.clone()));
-        if EXTRAS.contains(&operand) {
+        if self.setup.operands && EXTRAS.contains(&operand) {
             self.publish(Watch::Operands, Some(Change::OperandPod(name.to_owned(), operand, pod)));
         }
     }
