@@ -240,8 +240,10 @@ impl<'a> Drive<'a> {
             if let Some(verdict) = run.verdict {
                 return Err(verdict.into());
             }
-            let (cohort, baseline) = (run.cohort, run.baseline);
-            self.memory = Memory { nodes: record.nodes, cohort, baseline, ..Memory::new(run.started_at, deadline) };
+            // Without a cohort the process before has looked at no node: what it left is the baseline of the run before.
+            let (baseline, earlier_baseline) = if run.cohort.is_some() { (run.baseline, None) } else { (None, run.baseline) };
+            let begun = Memory::new(run.started_at, deadline);
+            self.memory = Memory { nodes: record.nodes, cohort: run.cohort, baseline, earlier_baseline, ..begun };
             self.run.started_at = run.started_at;
         } else {
             self.memory = Memory::following(&record.nodes, self.now(), deadline);

@@ -102,7 +102,7 @@ pub(super) fn budget(recipe: &Recipe, pace: Pace<'_>, duties: &[Duty]) -> Result
     let restart = Fleet { max_unavailable: PLUGINS_MAX_UNAVAILABLE, ..reroll };
     let operands = pace.operands_max_unavailable()?.map(|max_unavailable| {
         let fleet = Fleet { max_parallel: 0, max_unavailable, per_node_seconds: OPERANDS_SECONDS, ..vendors };
-        (Duty::Settle, fleet, "with operands that are replaced")
+        (Duty::Settle, fleet, "with its operands replaced")
     });
     let candidates = [(Duty::Settle, upgrade, UPGRADED), (Duty::Reroll, reroll, "re-rolled"), (Duty::RestartPlugins, restart, "restarted")];
     let candidates = operands.into_iter().chain(candidates).filter(|(duty, ..)| duties.contains(duty));

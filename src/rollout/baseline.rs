@@ -16,7 +16,7 @@ use super::operands::OperandSets;
 const BROUGHT_BY_DEPLOYMENT: SignedDuration = SignedDuration::from_mins(30);
 
 /// Records the fleet as it is. `nodes`: those that need the driver; `at`: when the run began; `earlier`: the baseline of a run before that did not
-/// succeed. What that run has broken was not there before: nodes that it knew keep their entries, without what works by now.
+/// succeed. What that run has broken was not there before: nodes that it knew keep their entries.
 pub fn baseline<'a>(
     observed: &Observed,
     operands: &OperandSets<'_>,
@@ -29,14 +29,18 @@ pub fn baseline<'a>(
     // Nodes that are alike share an entry.
     let mut entries: BTreeSet<Arc<NodeBaseline>> = BTreeSet::new();
     for node in nodes {
-        let entry = match earlier.and_then(|earlier| earlier.of(&node.uid)) {
-            Some(entry) => still_failing(entry, operands, node),
-            None => NodeBaseline {
-                shape: shape(node),
-                gpus: node.gpus_capacity.iter().map(|(resource, count)| (resource.to_owned(), count.to_owned())).collect(),
-                failing: operands.failing_since_before(node, brought).cloned().collect(),
-            },
+        let shape = shape(node);
+        let mut entry = NodeBaseline {
+            gpus: node.gpus_capacity.iter().map(|(resource, count)| (resource.to_owned(), count.to_owned())).collect(),
+            failing: operands.failing_since_before(node, brought).cloned().collect(),
+            shape,
         };
+        if let Some(earlier) = earlier.and_then(|earlier| earlier.of(&node.uid)) {
+            entry.failing.clone_from(&earlier.failing);
+            if entry.shape == earlier.shape {
+                entry.gpus.clone_from(&earlier.gpus);
+            }
+        }
         let entry = entries.get(&entry).cloned().unwrap_or_else(|| Arc::new(entry));
         entries.insert(Arc::clone(&entry));
         baseline.insert(&node.uid, entry);
@@ -50,12 +54,6 @@ pub fn baseline<'a>(
         }
     }
     baseline
-}
-
-/// The entry without what works on the node by now: when it fails again, it fails for the first time.
-pub fn still_failing(entry: &NodeBaseline, operands: &OperandSets<'_>, node: &Node) -> NodeBaseline {
-    let failing = entry.failing.iter().filter(|failing| !operands.works(node, failing)).cloned().collect();
-    NodeBaseline { failing, ..entry.clone() }
 }
 
 /// The labels of a node that decide how many GPUs it offers.

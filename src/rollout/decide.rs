@@ -1,7 +1,7 @@
 //! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
 //! Total and deterministic; the caller performs the actions without deciding anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -145,6 +145,8 @@ struct Deciding<'a> {
     away_for_good: usize,
     /// What the vendor's controller sees of the nodes, where it was asked for.
     roll: Option<Roll>,
+    /// Whether pods of a DaemonSet get past the taints of any node, as far as it was asked.
+    gets_somewhere: BTreeMap<String, bool>,
 }
 
 /// Decides. `observed` must come from caches that are all in step with the API server.
@@ -171,6 +173,7 @@ pub fn decide(observed: &Observed, settings: &Settings, memory: &Memory, now: Ti
         away: 0,
         away_for_good: 0,
         roll: None,
+        gets_somewhere: BTreeMap::new(),
     };
     if deciding.memory.cohort.is_none() {
         // Labels come later: whether a node needs the driver is judged each time.

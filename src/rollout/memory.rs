@@ -72,6 +72,8 @@ pub struct Memory {
     pub baseline: Option<Arc<Baseline>>,
     /// The same of the run before, if that did not succeed.
     pub earlier_baseline: Option<Arc<Baseline>>,
+    /// Since when what was failing before the run has been ready, by node and DaemonSet.
+    pub recovering: BTreeMap<String, BTreeMap<String, Timestamp>>,
     /// The hook's own pods: they never leave a node because of it.
     pub own: Own,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
@@ -118,6 +120,7 @@ impl Memory {
             settled_version: None,
             baseline: None,
             earlier_baseline: None,
+            recovering: BTreeMap::new(),
             own: Own::default(),
             well: None,
             rest: Rest::default(),

@@ -90,7 +90,7 @@ impl<'a> OperandSets<'a> {
         set.and_then(|set| self.pod(set, node)).is_some_and(|pod| pod.ready)
     }
 
-    /// The same of operands that do not gate.
+    /// Why an operand that does not gate is not well on a node.
     pub fn reported_fault(&self, node: &Node) -> Option<Reason> {
         self.sets.iter().filter(|set| !set.gates).find_map(|set| self.fault_of(set, node))
     }
@@ -113,11 +113,15 @@ impl<'a> OperandSets<'a> {
             Placement::Unlabeled => return set.gates.then_some(Reason::NodeNotLabeled),
             Placement::Here => {}
         }
-        if let Some(reason) = node_tainted(daemon_set, node) {
-            return Some(reason);
-        }
-        let Some(pod) = self.pod(daemon_set, node) else { return Some(Reason::OperandMissing { operand: name() }) };
+        // A pod that is there may stay; no other one comes past the taint.
+        let tainted = || node_tainted(daemon_set, node);
+        let Some(pod) = self.pod(daemon_set, node) else {
+            return Some(tainted().unwrap_or_else(|| Reason::OperandMissing { operand: name() }));
+        };
         if !daemon_set.on_delete && !self.is_newest(daemon_set, pod) {
+            if let Some(reason) = tainted() {
+                return Some(reason);
+            }
             let stalled_by = set.stalled_by.get_or_init(|| self.stalling_node(daemon_set)).clone();
             return Some(Reason::OperandOutdated { operand: name(), stalled_by: stalled_by.filter(|stalling| *stalling != node.name) });
         }

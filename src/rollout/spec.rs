@@ -52,7 +52,9 @@ fn rolled_out(operator: &Deployment, settings: &Settings) -> Result<(), Reason> 
     if operator.rolled_out() {
         return Ok(());
     }
-    let available = operator.available.min(if operator.observed { operator.updated } else { 0 });
+    // Which ones are available is not said: those of an older template count first.
+    let older = operator.current.saturating_sub(operator.updated);
+    let available = if operator.observed { operator.available.saturating_sub(older).clamp(0, operator.updated) } else { 0 };
     Err(Reason::OperatorNotReady { deployment: settings.operator_deployment().to_owned(), available, replicas: operator.replicas })
 }
 

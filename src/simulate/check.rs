@@ -321,6 +321,7 @@ impl World<'_> {
         let names: Vec<String> = self.hosts.keys().cloned().collect();
         for name in names {
             if self.outcome(&name) != Some(crate::contract::record::Outcome::Done) {
+                self.check_excuse(&name);
                 continue;
             }
             let Some(host) = self.hosts.get(&name) else { continue };

@@ -9,9 +9,10 @@ use jiff::SignedDuration;
 
 use crate::contract::names;
 use crate::contract::operand::Operand;
+use crate::contract::record::Outcome;
 use crate::rollout::observed::{ClusterPolicy, DaemonSet, ImageSpec, Labels, Node, Observed, OperandPod, OperandSpec, Pod, Revision};
 
-use super::fault::OperandFault;
+use super::fault::{Fault, OperandFault, Scheduled};
 use super::objects::{self, Fixed, at};
 use super::view::Change;
 use super::world::{Event, Watch, World};
@@ -317,6 +318,21 @@ impl World<'_> {
             return Some("its device plugin is not ready, or not the newest".to_owned());
         }
         host.node.gpus_allocatable.get(GPU).is_none_or(|count| count == "0").then(|| "it offers no GPU".to_owned())
+    }
+
+    /// A node that is left as it is for an operand: the operand was broken before the run.
+    pub(super) fn check_excuse(&mut self, name: &str) {
+        let record = self.hook.memory.nodes.get(name).filter(|_| self.outcome(name) == Some(Outcome::Deferred));
+        let Some(reason) = record.and_then(|record| record.reason.clone()).filter(|reason| reason.starts_with("OperandNotReady")) else {
+            return;
+        };
+        let broken = |scheduled: &Scheduled| {
+            let Fault::Operand(OperandFault::Fails(node, operand, _)) = &scheduled.fault else { return false };
+            scheduled.at == 0 && node == name && reason.contains(operand.traits().daemon_set)
+        };
+        if !self.setup.faults.iter().any(broken) {
+            self.report.violation(self.now, &format!("{name}: it is excused, and was well before the run: {reason}"));
+        }
     }
 
     /// Whether the hook has seen the operands of a node as they are.

@@ -99,5 +99,6 @@ fn node_whose_taint_keeps_drivers_off_is_not_touched() {
     let (code, message) = runs(&mut driven, |_| {});
     assert_eq!(code, ExitCode::Success, "{message}");
     assert!(message.starts_with("settled: 1 of 2 nodes done, 1 deferred"), "{message}");
+    assert!(message.contains("gpu-1: pods of daemonset/nvidia-driver-daemonset do not tolerate the taint"), "{message}");
     assert_eq!(driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(), [""; 0]);
 }

@@ -44,6 +44,14 @@ fn world(seed: u64, operator: Option<&str>) -> Setup {
     setup
 }
 
+/// A run that waited for operands to its end although each of them was mended.
+fn hangs(setup: &Setup, report: &Report) -> Option<String> {
+    let verdict = report.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Budget)?;
+    let for_ever = setup.faults.iter().any(|scheduled| scheduled.fault.is_for_ever());
+    let operand = report.waits.iter().find(|wait| wait.reason.is_about_operands()).filter(|_| !for_ever)?;
+    Some(format!("it waits for ever: {operand}: {}", verdict.message))
+}
+
 fn worlds(from: u64, count: u64, operator: Option<&str>) {
     let mut found = Vec::new();
     let (mut decisions, mut races, mut settled) = (0, 0, 0);
@@ -53,7 +61,7 @@ fn worlds(from: u64, count: u64, operator: Option<&str>) {
         decisions += report.decisions;
         races += report.races;
         settled += usize::from(report.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success));
-        if let Some(wrong) = wrong(&setup, &report) {
+        if let Some(wrong) = wrong(&setup, &report).or_else(|| hangs(&setup, &report)) {
             found.push(format!("operands {seed} {operator:?}: {}", wrong.chars().take(700).collect::<String>()));
         }
     }

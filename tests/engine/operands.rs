@@ -96,6 +96,10 @@ pub(crate) fn crashes(pod: &mut OperandPod) {
     (pod.ready, pod.restarts, pod.trouble) = (false, 7, Some("ctr: CrashLoopBackOff".into()));
 }
 
+fn works(pod: &mut OperandPod) {
+    (pod.ready, pod.restarts, pod.trouble) = (true, 0, None);
+}
+
 /// Decides until the run ends, at most until its deadline.
 pub(crate) fn ends(fleet: &mut Fleet) -> (ExitCode, String) {
     let mut second = 0;
@@ -254,10 +258,24 @@ fn operand_that_recovered_is_not_excused_again() {
     let mut fleet = fleet(3);
     change(&mut fleet, Operand::DevicePlugin, "gpu-1", crashes);
     fleet.pass(0);
-    change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| (pod.ready, pod.restarts, pod.trouble) = (true, 0, None));
+    change(&mut fleet, Operand::DevicePlugin, "gpu-1", works);
     fleet.pass(1);
+    fleet.pass(61);
     change(&mut fleet, Operand::DevicePlugin, "gpu-1", crashes);
-    assert_eq!(waits(&fleet.decide(2)), ["gpu-1:OperandNotReady"]);
+    assert_eq!(waits(&fleet.decide(62)), ["gpu-1:OperandNotReady"]);
+}
+
+/// A container without a probe is ready for a moment each time that it starts: the excuse was lost with the first one.
+#[test]
+fn crash_loop_with_ready_moments_stays_excused() {
+    let mut fleet = fleet(3);
+    // Another node keeps the run going.
+    change(&mut fleet, Operand::DevicePlugin, "gpu-2", |pod| pod.ready = false);
+    for second in 0..900 {
+        change(&mut fleet, Operand::DevicePlugin, "gpu-1", if second % 300 == 299 { works } else { crashes });
+        fleet.pass(second);
+    }
+    assert_eq!(waits(&fleet.decide(900)), ["gpu-2:OperandNotReady"]);
 }
 
 #[test]
@@ -349,6 +367,19 @@ fn untolerated_taint_is_named_and_does_not_hang() {
     let (code, message) = ends(&mut fleet);
     assert_eq!(code, ExitCode::Success, "{message}");
     assert!(message.contains("1 deferred"), "{message}");
+}
+
+/// Tolerations that were dropped, or a taint on the whole pool, are no matter of single nodes: the run said "settled: 0 of 2 nodes done".
+#[test]
+fn taint_of_every_node_is_not_deferred() {
+    let mut fleet = fleet(2);
+    for node in ["gpu-0", "gpu-1"] {
+        fleet.node(node).taints.push(Taint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+        remove(&mut fleet, Operand::DevicePlugin, node);
+    }
+    let (code, message) = ends(&mut fleet);
+    assert_eq!(code, ExitCode::Budget, "{message}");
+    assert!(message.contains("do not tolerate the taint team=a:NoSchedule"), "{message}");
 }
 
 /// A node that is down keeps a rolling update with `maxUnavailable: 1` from going on: tolerating it covers the nodes behind it.

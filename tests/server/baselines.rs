@@ -67,6 +67,11 @@ async fn replacement_pod_knows_what_was_broken_before_the_run() {
     let first = world.start("pod-a", "job-1");
     world.pass(5).await;
     first.handle.abort();
+    // Its pod is made anew: by its age alone it would be what this deployment brought.
+    let name = world.name_of_pod(OPERATOR, VALIDATOR, "gpu-1");
+    let pod = world.get("pods", OPERATOR, &name);
+    world.remove("pods", OPERATOR, &name);
+    world.put("pods", OPERATOR, "nvidia-operator-validator-again", pod);
     let ended = world.run("pod-b", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     assert!(ended.message.contains("as before the run"), "{}", ended.message);

@@ -210,7 +210,7 @@ impl Deciding<'_> {
             None => true,
             Some(reason) => self.is_excused(subject.node, reason),
         };
-        if current && well && self.validation(subject, record).is_none() {
+        if current && well && (self.validation(subject, record).is_none() || self.validator_failed_before(subject)) {
             return self.give_back(subject, record);
         }
         // Whoever asks for the node has removed what it failed for: its attempts are counted anew.

@@ -1,13 +1,17 @@
 //! Operands beside driver and toolkit in a decision: what a node waits for, and what becomes of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use crate::contract::driver::Driver;
 use crate::contract::record::Outcome;
+use crate::contract::record::baseline::NodeBaseline;
 use crate::contract::settings::MissingGpus;
-use crate::rollout::baseline::{baseline, still_failing};
+use crate::rollout::baseline::baseline;
 use crate::rollout::hold::is_expected_to_render;
-use crate::rollout::node::is_driver_node;
+use crate::rollout::node::{is_driver_node, node_tainted};
 use crate::rollout::observed::Node;
 use crate::rollout::operands::OperandSets;
 use crate::rollout::reason::{Reason, Wait};
@@ -17,6 +21,9 @@ use super::{Deciding, after};
 
 /// A node offers fewer GPUs than before only when it has done so for this long: the kubelet updates a node's status every 10 s.
 const DEGRADED_SECONDS: u64 = 30;
+/// What was failing before the run has recovered when it has been ready for this long: a container without a probe is ready for a moment each time
+/// that it starts, and then crashes again.
+const RECOVERED_SECONDS: u64 = 60;
 /// How many nodes a note about an operand names.
 const NAMED: usize = 3;
 
@@ -56,16 +63,9 @@ impl Deciding<'_> {
     /// What a node still waits for of its operands and GPUs.
     pub(super) fn operands(&mut self, node: &Node, operands: Option<&OperandSets<'_>>) -> Option<Reason> {
         let operands = operands.filter(|_| is_driver_node(node, Driver::Gpu))?;
-        let mut entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid)).cloned();
-        if let Some(before) = &entry
-            && before.failing.iter().any(|failing| operands.works(node, failing))
-            && let Some(baseline) = &mut self.memory.baseline
-        {
-            let now = Arc::new(still_failing(before, operands, node));
-            Arc::make_mut(baseline).insert(&node.uid, Arc::clone(&now));
-            entry = Some(now);
-        }
-        let reason = operands.fault(node, entry.as_deref());
+        self.recovers(node, operands);
+        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid));
+        let reason = operands.fault(node, entry.map(|entry| &**entry));
         if let Some(Reason::OperandOutdated { .. }) = reason {
             // Which node stalls the update depends on the others.
             self.judge_again(node);
@@ -73,16 +73,61 @@ impl Deciding<'_> {
         reason
     }
 
+    /// What was failing and has worked for a while fails for the first time when it fails again.
+    fn recovers(&mut self, node: &Node, operands: &OperandSets<'_>) {
+        let Some(entry) = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid)).cloned() else { return };
+        if entry.failing.is_empty() {
+            return;
+        }
+        let before = self.memory.recovering.remove(&node.name).unwrap_or_default();
+        let works = entry.failing.iter().filter(|failing| operands.works(node, failing));
+        let mut recovering: BTreeMap<String, Timestamp> =
+            works.map(|failing| (failing.clone(), before.get(failing).copied().unwrap_or(self.now))).collect();
+        let still: BTreeSet<String> =
+            entry.failing.iter().filter(|failing| !self.has_recovered(recovering.get(*failing))).cloned().collect();
+        if still.len() < entry.failing.len()
+            && let Some(baseline) = &mut self.memory.baseline
+        {
+            recovering.retain(|failing, _| still.contains(failing));
+            Arc::make_mut(baseline).insert(&node.uid, Arc::new(NodeBaseline { failing: still, ..(*entry).clone() }));
+        }
+        if !recovering.is_empty() {
+            self.memory.recovering.insert(node.name.clone(), recovering);
+        }
+    }
+
+    fn has_recovered(&mut self, since: Option<&Timestamp>) -> bool {
+        since.is_some_and(|since| self.passed(*since, RECOVERED_SECONDS))
+    }
+
+    /// Whether pods of a DaemonSet get past the taints of any GPU node: where they do on none, that is no matter of single nodes.
+    fn gets_somewhere(&mut self, daemon_set: &str) -> bool {
+        if let Some(known) = self.gets_somewhere.get(daemon_set) {
+            return *known;
+        }
+        let driver = self.settings.driver;
+        let found = self.observed.daemon_sets.iter().find(|found| found.name == daemon_set);
+        let mut nodes = self.observed.nodes.values().filter(|node| is_driver_node(node, driver));
+        let somewhere = nodes.any(|node| found.is_none_or(|found| node_tainted(found, node).is_none()));
+        self.gets_somewhere.insert(daemon_set.to_owned(), somewhere);
+        somewhere
+    }
+
     /// What has become of a node that waits for its operands; `None`: it still waits.
-    pub(super) fn outcome_of_operands(&mut self, node: &Node, reason: &Reason, since: jiff::Timestamp) -> Option<Outcome> {
+    pub(super) fn outcome_of_operands(&mut self, node: &Node, reason: &Reason, since: Timestamp) -> Option<Outcome> {
         if self.failed_before(node, reason) {
             self.judge_again(node);
             self.notes.push(format!("{}: {reason}, as before the run", node.name));
             return Some(Outcome::Deferred);
         }
-        if matches!(reason, Reason::NodeTainted { .. }) {
+        if let Reason::NodeTainted { daemon_set, .. } = reason {
             // The operator does not serve the node, and cannot. A new node has taints that go by themselves.
-            return self.passed(since, self.settings.per_node_seconds).then_some(Outcome::Deferred);
+            let over = self.passed(since, self.settings.per_node_seconds) && self.gets_somewhere(daemon_set);
+            self.judge_again(node);
+            if over {
+                self.notes.push(format!("{}: {reason}", node.name));
+            }
+            return over.then_some(Outcome::Deferred);
         }
         if let Reason::GpusDegraded { .. } = reason {
             if !self.passed(since, DEGRADED_SECONDS) {

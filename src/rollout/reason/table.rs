@@ -35,7 +35,7 @@ impl Reason {
                 "wait: the newest pod leads when the old Lease has expired (15 s with Helm, 65 s with OLM); if it does not, look at the operator's log and at lease/53822513.nvidia.com",
             ),
             Self::OperatorNotSeen { .. } => ("OperatorNotSeen", true, Budget, "wait: a leader renews its Lease every two seconds"),
-            Self::OperatorActing { .. } => ("OperatorActing", true, Budget, "wait: the operator has only just changed its DaemonSets"),
+            Self::OperatorActing { .. } => ("OperatorActing", true, Budget, "wait: the operator may still change its DaemonSets"),
             Self::OtherChart { .. } => (
                 "OtherChart",
                 true,

@@ -31,7 +31,11 @@ impl fmt::Display for Reason {
             Self::PolicyApiMissing { resource } => write!(out, "the API server does not know {resource}"),
             Self::OperatorMissing { deployment, namespace } => write!(out, "no deployment/{deployment} in namespace `{namespace}`"),
             Self::OperatorNotReady { deployment, available, replicas } => {
-                write!(out, "deployment/{deployment} is not rolled out: {available} of {replicas} replicas current and available")
+                write!(
+                    out,
+                    "deployment/{deployment} is not rolled out: {available} of {replicas} replicas are of the newest template and available"
+                )?;
+                if available < replicas { Ok(()) } else { write!(out, ", and older ones are still there") }
             }
             Self::OperatorNotLeading { deployment, pod, holder, silent } => {
                 match pod {
@@ -50,7 +54,7 @@ impl fmt::Display for Reason {
             Self::OperatorActing { until } => {
                 write!(
                     out,
-                    "the operator has only just got a new spec or changed its DaemonSets; they must stay as they are until {until:.0}"
+                    "the operator has only just begun to lead, got a new spec, or changed its DaemonSets; they must stay as they are until {until:.0}"
                 )
             }
             Self::OtherChart { object, found, expected } => {
@@ -63,10 +67,10 @@ impl fmt::Display for Reason {
                 if message.is_empty() { Ok(()) } else { write!(out, ": {message}") }
             }
             Self::PolicyIgnored { name } => {
-                write!(out, "the operator's DaemonSets belong to another custom resource than ClusterPolicy `{name}`, which it ignores")
+                write!(out, "the operator ignores ClusterPolicy `{name}`: its DaemonSets belong to another custom resource")
             }
             Self::DriverLeftOver { daemon_set } => {
-                write!(out, "spec.driver.enabled is false, and daemonset/{daemon_set} goes on with drivers")
+                write!(out, "spec.driver.enabled is false, but daemonset/{daemon_set} still runs drivers")
             }
             Self::NodeInOtherPool { wanted, found } => {
                 let label = names::DRIVER_OWNER_LABEL;

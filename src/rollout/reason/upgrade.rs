@@ -211,7 +211,7 @@ impl Upgrading {
             Self::NewerRecord { .. } => {
                 ("NewerRecord", false, NewerFormat, "deploy with the version of gpu-rollout that wrote it, or a newer one")
             }
-            Self::GivingBack => ("GivingBack", true, Budget, "nothing: the node is being uncordoned"),
+            Self::GivingBack => ("GivingBack", true, Budget, "nothing: its labels, annotations and cordon are being taken off"),
         }
     }
 
@@ -285,7 +285,7 @@ impl fmt::Display for Upgrading {
             Self::NewerRecord { version } => {
                 write!(out, "the node carries a record of version {version}, which this program does not know")
             }
-            Self::GivingBack => write!(out, "all is done, and the node is being given back"),
+            Self::GivingBack => write!(out, "what the rollout has put on the node is being taken off"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
+use crate::contract::operand::Operand;
 use crate::contract::record::Outcome;
 use crate::rollout::action::NodePatch;
 use crate::rollout::action::{News, PodDeletion};
@@ -326,8 +327,7 @@ impl Deciding<'_> {
                 return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
             }
             // What failed before the run as well got its time on the new driver, too; it is told, and keeps nobody.
-            let excused = subject.left.as_deref().is_some_and(|reason| self.failed_before(subject.node, reason));
-            if !excused {
+            if !self.validator_failed_before(subject) {
                 return Step::Fails(Cause::ValidationTimeout, trouble);
             }
         }
@@ -343,9 +343,15 @@ impl Deciding<'_> {
         }
     }
 
+    /// Whether the validator was failing on the node before the run, and has not worked since.
+    pub(super) fn validator_failed_before(&self, subject: &Subject<'_>) -> bool {
+        let is_validator = |reason: &&Reason| reason.operand().is_some_and(|operand| operand.known == Some(Operand::Validator));
+        subject.left.as_deref().filter(is_validator).is_some_and(|reason| self.failed_before(subject.node, reason))
+    }
+
     /// What has become of a node that waits for its operands; `None`: it still waits, or for something else.
     fn operands_came_to(&mut self, node: &Node, reason: &Reason) -> Option<Outcome> {
-        if !reason.is_about_operands() {
+        if !reason.is_about_operands() && !matches!(reason, Reason::NodeTainted { .. }) {
             return None;
         }
         let since = self.memory.waits(Some(&node.name), reason, self.now);
@@ -371,7 +377,8 @@ impl Deciding<'_> {
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
         // What becomes of operands that do not come back by themselves is told by their own rule; it has not come to that.
-        let over = !reason.resolves_itself() && !reason.is_about_operands() || self.passed(since, limit);
+        let judged = reason.is_about_operands() || matches!(reason, Reason::NodeTainted { .. });
+        let over = !reason.resolves_itself() && !judged || self.passed(since, limit);
         if over { Step::Fails(cause, reason.to_string()) } else { Step::Stays(reason.clone()) }
     }
 
