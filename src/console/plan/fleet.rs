@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::rollout::node::driver_nodes;
+use crate::rollout::node::{Operands, driver_nodes};
 use crate::rollout::observed::workload::Workload;
 use crate::simulate::found::{Found, FoundNode, FoundPod};
 
@@ -28,11 +28,16 @@ pub(super) fn found(input: Input<'_>, proposed: &Proposed, changes: &Changes) ->
     // Where nobody says how many there are, as many as are taken.
     let most = gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
     let room = |name: &str| gpus.nodes.get(name).copied().unwrap_or(most).max(taken.get(name).copied().unwrap_or(0));
+    let operands = Operands::new(&sight.observed, sight.settings.driver);
     let nodes = driver_nodes(&sight.observed, sight.settings.driver)
         .filter(|node| has_driver(&node.name))
         .map(|node| {
             let step = changes.steps[&node.name];
-            let found = FoundNode::new(node, room(&node.name), step > Step::First, sight.now);
+            let mut found = FoundNode::new(node, room(&node.name), step > Step::First, sight.now);
+            if operands.tainted(node).is_none() {
+                // The driver gets past its taints. The model's DaemonSets tolerate nothing.
+                found.node.taints.clear();
+            }
             FoundNode { same_config: step == Step::RestartOnly, ..found }
         })
         .collect();
