@@ -194,7 +194,7 @@ impl Pace<'_> {
         Ok(Limits { max_parallel, max_unavailable, wait })
     }
 
-    /// On how many nodes the operator's other operands are replaced at once. `None`: it has none, or nobody replaces them (`OnDelete`).
+    /// How many nodes have operands other than the driver replaced at once. `None`: there are none, or no controller replaces them (`OnDelete`).
     fn operands_max_unavailable(self) -> Result<Option<Count>, PlanError> {
         let empty = Map::new();
         let carrier = self.carrier.unwrap_or(&empty);

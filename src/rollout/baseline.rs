@@ -1,4 +1,4 @@
-//! Records the baseline of a run: which operands are failing already, and how many GPUs each node has.
+//! Takes the baseline of a run: which operands are failing already, and how many GPUs each node has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::operands::OperandSets;
 /// times are the API server's.
 const BROUGHT_BY_DEPLOYMENT: SignedDuration = SignedDuration::from_mins(30);
 
-/// Records the fleet as it is. `nodes`: those that need the driver; `at`: when the run began; `earlier`: the baseline of a run before that did not
+/// Takes down the fleet as it is. `nodes`: those that need the driver; `at`: when the run began; `earlier`: the baseline of a run before that did not
 /// succeed. What that run has broken was not there before: nodes that it knew keep their entries.
-pub fn baseline<'a>(
+pub fn take_baseline<'a>(
     observed: &Observed,
     operands: &OperandSets<'_>,
     nodes: impl Iterator<Item = &'a Node>,
@@ -35,7 +35,7 @@ pub fn baseline<'a>(
             failing: operands.failing_since_before(node, brought).cloned().collect(),
             shape,
         };
-        if let Some(earlier) = earlier.and_then(|earlier| earlier.of(&node.uid)) {
+        if let Some(earlier) = earlier.and_then(|earlier| earlier.get(&node.uid)) {
             entry.failing.clone_from(&earlier.failing);
             if entry.shape == earlier.shape {
                 entry.gpus.clone_from(&earlier.gpus);

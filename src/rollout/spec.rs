@@ -272,8 +272,8 @@ fn takers(observed: &Observed) -> impl Iterator<Item = &Node> {
     driver_nodes(observed, Driver::Gpu).filter(takes)
 }
 
-/// The driver DaemonSets of a custom resource that have nodes. With precompiled drivers those of a kernel without nodes are deleted and made
-/// again in every pass of the operator: whether they are up to date concerns nobody, and is never true for long.
+/// The driver DaemonSets of a custom resource that have nodes. With precompiled drivers, every pass of the operator deletes and recreates those of
+/// kernels without nodes: they affect no node, and are never up to date for long.
 fn served_daemon_sets<'a>(observed: &'a Observed, owner: &'a str) -> impl Iterator<Item = &'a DaemonSet> {
     let has_nodes = |daemon_set: &&DaemonSet| {
         daemon_set.desired > 0 || observed.nodes.values().any(|node| selects(&daemon_set.node_selector, &node.labels))

@@ -31,9 +31,9 @@ pub struct NodeBaseline {
     pub failing: BTreeSet<String>,
 }
 
-/// Nodes of one part that were alike.
+/// The nodes of one part that were alike.
 #[derive(Serialize, Deserialize)]
-struct Alike {
+struct NodeGroup {
     #[serde(flatten)]
     baseline: NodeBaseline,
     /// Their fingerprints, one after the other.
@@ -47,11 +47,11 @@ impl Baseline {
     }
 
     /// The entry of the node with this UID; `None`: it was not there when the run began.
-    pub fn of(&self, uid: &str) -> Option<&Arc<NodeBaseline>> {
+    pub fn get(&self, uid: &str) -> Option<&Arc<NodeBaseline>> {
         self.0.get(&fingerprint(uid))
     }
 
-    /// All entries.
+    /// All entries, to be changed.
     pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Arc<NodeBaseline>> {
         self.0.values_mut()
     }
@@ -81,7 +81,7 @@ impl Baseline {
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a str>, nodes: usize) -> Option<Self> {
         let mut all = BTreeMap::new();
         for part in parts {
-            for Alike { baseline, nodes } in serde_json::from_str::<Vec<Alike>>(part).ok()? {
+            for NodeGroup { baseline, nodes } in serde_json::from_str::<Vec<NodeGroup>>(part).ok()? {
                 let shared = Arc::new(baseline);
                 all.extend(fingerprints(&nodes)?.into_iter().map(|one| (one, Arc::clone(&shared))));
             }
@@ -90,15 +90,16 @@ impl Baseline {
     }
 }
 
+/// One part as it is stored: what its nodes have in common, once.
 fn text(nodes: &[(u64, &Arc<NodeBaseline>)]) -> String {
-    let mut alike: BTreeMap<&NodeBaseline, String> = BTreeMap::new();
+    let mut groups: BTreeMap<&NodeBaseline, String> = BTreeMap::new();
     for (one, node) in nodes {
         // Writing into a String cannot fail.
-        let _infallible = write!(alike.entry(&**node).or_default(), "{one:016x}");
+        let _infallible = write!(groups.entry(&**node).or_default(), "{one:016x}");
     }
-    let alike: Vec<Alike> = alike.into_iter().map(|(baseline, nodes)| Alike { baseline: baseline.clone(), nodes }).collect();
+    let groups: Vec<NodeGroup> = groups.into_iter().map(|(baseline, nodes)| NodeGroup { baseline: baseline.clone(), nodes }).collect();
     // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
-    serde_json::to_string(&alike).unwrap_or_default()
+    serde_json::to_string(&groups).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -125,8 +126,8 @@ mod tests {
         assert!(parts[0].len() < 161_000, "{} bytes", parts[0].len());
         assert_eq!(Baseline::from_parts(parts.iter().map(String::as_str), baseline.len()).as_ref(), Some(&baseline));
         assert_eq!(Baseline::from_parts([parts[0].as_str()], baseline.len()), None, "a part is missing");
-        assert_eq!(baseline.of("uid-1000"), Some(&node("8", &["nvidia-dcgm-exporter"])));
-        assert_eq!(baseline.of("another"), None);
+        assert_eq!(baseline.get("uid-1000"), Some(&node("8", &["nvidia-dcgm-exporter"])));
+        assert_eq!(baseline.get("another"), None);
     }
 
     #[test]

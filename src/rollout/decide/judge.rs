@@ -152,7 +152,7 @@ impl Deciding<'_> {
             *not_ready += usize::from(long);
             return (long && *not_ready <= tolerated).then_some(Outcome::Deferred);
         }
-        if reason.is_about_operands() || matches!(reason, Reason::NodeTainted { .. }) {
+        if reason.follows_operand_rule() {
             return self.outcome_of_operands(node, reason, since);
         }
         if reason.exit_code() == ExitCode::PluginsNotServing {

@@ -9,7 +9,7 @@ use crate::contract::driver::Driver;
 use crate::contract::record::Outcome;
 use crate::contract::record::baseline::NodeBaseline;
 use crate::contract::settings::MissingGpus;
-use crate::rollout::baseline::baseline;
+use crate::rollout::baseline::take_baseline;
 use crate::rollout::hold::is_expected_to_render;
 use crate::rollout::node::{is_driver_node, node_tainted};
 use crate::rollout::observed::Node;
@@ -57,14 +57,14 @@ impl Deciding<'_> {
         let operands = OperandSets::new(self.observed, self.settings);
         let nodes = self.observed.nodes.values().filter(|node| is_driver_node(node, Driver::Gpu));
         let earlier = self.memory.earlier_baseline.as_deref();
-        self.memory.baseline = Some(Arc::new(baseline(self.observed, &operands, nodes, self.memory.started_at, earlier)));
+        self.memory.baseline = Some(Arc::new(take_baseline(self.observed, &operands, nodes, self.memory.started_at, earlier)));
     }
 
     /// What a node still waits for of its operands and GPUs.
     pub(super) fn operands(&mut self, node: &Node, operands: Option<&OperandSets<'_>>) -> Option<Reason> {
         let operands = operands.filter(|_| is_driver_node(node, Driver::Gpu))?;
         self.recovers(node, operands);
-        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid));
+        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.get(&node.uid));
         let reason = operands.fault(node, entry.map(|entry| &**entry));
         if let Some(Reason::OperandOutdated { .. }) = reason {
             // Which node stalls the update depends on the others.
@@ -75,7 +75,7 @@ impl Deciding<'_> {
 
     /// What was failing and has worked for a while fails for the first time when it fails again.
     fn recovers(&mut self, node: &Node, operands: &OperandSets<'_>) {
-        let Some(entry) = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid)).cloned() else { return };
+        let Some(entry) = self.memory.baseline.as_ref().and_then(|baseline| baseline.get(&node.uid)).cloned() else { return };
         if entry.failing.is_empty() {
             return;
         }
@@ -150,7 +150,7 @@ impl Deciding<'_> {
 
     /// Whether what a node waits for is an operand that was failing before the run, and has not worked since.
     pub(super) fn failed_before(&self, node: &Node, reason: &Reason) -> bool {
-        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.of(&node.uid));
+        let entry = self.memory.baseline.as_ref().and_then(|baseline| baseline.get(&node.uid));
         reason.operand().is_some_and(|operand| entry.is_some_and(|entry| entry.failing.contains(&operand.daemon_set)))
     }
 

@@ -41,4 +41,9 @@ impl Reason {
     pub fn is_about_operands(&self) -> bool {
         self.operand().is_some() || matches!(self, Self::MigReconfiguring { .. } | Self::GpusNotOffered | Self::GpusDegraded { .. })
     }
+
+    /// Whether what becomes of the node follows from the operands' own rule: a taint keeps operands away as it does the driver.
+    pub fn follows_operand_rule(&self) -> bool {
+        self.is_about_operands() || matches!(self, Self::NodeTainted { .. })
+    }
 }

@@ -39,7 +39,7 @@ pub struct Waiting {
 pub enum Wait {
     /// Upgrades are switched off.
     Off,
-    /// Upgrades are switched off because GPUs are for virtual machines: nodes for containers keep drivers that nobody upgrades.
+    /// Sandbox workloads switch the upgrade controller off: container nodes keep drivers that no controller upgrades.
     SandboxWorkloads,
     /// The controller does nothing for any node.
     Blocked {

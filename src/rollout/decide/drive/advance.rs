@@ -326,7 +326,7 @@ impl Deciding<'_> {
                 self.wakes(until);
                 return Step::Stays(Reason::Upgrading(Upgrading::Validating { trouble, until }));
             }
-            // What failed before the run as well got its time on the new driver, too; it is told, and keeps nobody.
+            // A validator that failed before the run has had its time on the new driver: the node is reported and given back.
             if !self.validator_failed_before(subject) {
                 return Step::Fails(Cause::ValidationTimeout, trouble);
             }
@@ -351,7 +351,7 @@ impl Deciding<'_> {
 
     /// What has become of a node that waits for its operands; `None`: it still waits, or for something else.
     fn operands_came_to(&mut self, node: &Node, reason: &Reason) -> Option<Outcome> {
-        if !reason.is_about_operands() && !matches!(reason, Reason::NodeTainted { .. }) {
+        if !reason.follows_operand_rule() {
             return None;
         }
         let since = self.memory.waits(Some(&node.name), reason, self.now);
@@ -376,9 +376,8 @@ impl Deciding<'_> {
             (Cause::DriverTimeout, self.settings.upgrade.start_seconds)
         };
         let since = self.memory.waits(Some(&node.name), reason, self.now);
-        // What becomes of operands that do not come back by themselves is told by their own rule; it has not come to that.
-        let judged = reason.is_about_operands() || matches!(reason, Reason::NodeTainted { .. });
-        let over = !reason.resolves_itself() && !judged || self.passed(since, limit);
+        // The operands' rule has decided nothing so far, even where nothing comes back by itself.
+        let over = !reason.resolves_itself() && !reason.follows_operand_rule() || self.passed(since, limit);
         if over { Step::Fails(cause, reason.to_string()) } else { Step::Stays(reason.clone()) }
     }
 
