@@ -62,9 +62,10 @@ impl Stage {
         match (wait, outcome) {
             _ if outcome == Some(Outcome::Failed) || wait.is_some_and(|wait| is_given_up(&wait.reason)) => Self::Failed,
             (Some(_), Some(Outcome::Deferred)) => Self::Deferred,
-            (Some(_), _) if is_begun(state) => Self::InProgress,
-            (Some(_), _) => Self::Pending,
-            (None, _) => Self::Done,
+            (None, Some(_)) => Self::Done,
+            // What concerns the fleet as a whole, such as an operator that is away, keeps nodes from being judged: nothing says that they are done.
+            (Some(_), _) | (None, None) if is_begun(state) => Self::InProgress,
+            (Some(_), _) | (None, None) => Self::Pending,
         }
     }
 }
@@ -247,4 +248,23 @@ pub fn end(stands: &[Stand<'_>], ends: &BTreeMap<String, Timestamp>, fleet_ended
     let open = stands.iter().filter(|stand| matches!(stand.stage, Stage::InProgress | Stage::Pending));
     let ends = open.map(|stand| ends.get(&stand.node.name).copied()).collect::<Option<Vec<_>>>();
     ends.and_then(|ends| ends.into_iter().max()).filter(|_| !fleet_ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `status` said `10 done` of a fleet in the middle of its upgrade, for as long as the operator was away.
+    #[test]
+    fn a_node_that_could_not_be_judged_is_not_done() {
+        for (outcome, state, stage) in [
+            (Some(Outcome::Done), None, Stage::Done),
+            (Some(Outcome::Done), Some("upgrade-done"), Stage::Done),
+            (None, None, Stage::Pending),
+            (None, Some("upgrade-done"), Stage::Pending),
+            (None, Some("validation-required"), Stage::InProgress),
+        ] {
+            assert_eq!(Stage::of(None, outcome, state), stage, "{outcome:?} in {state:?}");
+        }
+    }
 }
