@@ -346,7 +346,10 @@ fn upgrade_policy(data: &Value, pointer: &str) -> UpgradePolicy {
         stated: data.pointer(pointer).is_some_and(Value::is_object),
         auto_upgrade: field("autoUpgrade").and_then(Value::as_bool).unwrap_or(false),
         max_parallel: field("maxParallelUpgrades").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
-        max_unavailable: field("maxUnavailable").map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        max_unavailable: field("maxUnavailable").map(|value| {
+            let text = value.as_str().filter(|text| text.parse::<i64>().is_err());
+            text.map_or_else(|| value.to_string(), str::to_owned)
+        }),
         wait_for_completion: field("waitForCompletion").and_then(|wait| {
             let pod_selector = text(wait, "/podSelector")?;
             Some(WaitForCompletion { pod_selector, timeout_seconds: wait["timeoutSeconds"].as_u64().unwrap_or(0) })
@@ -362,6 +365,7 @@ fn upgrade_policy(data: &Value, pointer: &str) -> UpgradePolicy {
             timeout_seconds: drain["timeoutSeconds"].as_u64().unwrap_or_else(|| Drain::default().timeout_seconds),
             delete_empty_dir: drain["deleteEmptyDir"].as_bool().unwrap_or(false),
         }),
+        lacks_drain: field("drain").is_none_or(Value::is_null),
     }
 }
 

@@ -258,7 +258,7 @@ pub struct UpgradePolicy {
     pub auto_upgrade: bool,
     /// `maxParallelUpgrades`
     pub max_parallel: Option<u32>,
-    /// `maxUnavailable`, as written.
+    /// `maxUnavailable`, as written; a number in quotes, which the operators refuse, has its quotes.
     pub max_unavailable: Option<String>,
     /// `waitForCompletion`; without a selector it is not there.
     pub wait_for_completion: Option<WaitForCompletion>,
@@ -266,6 +266,8 @@ pub struct UpgradePolicy {
     pub pod_deletion: Option<PodDeletion>,
     /// `drain`, if it is enabled.
     pub drain: Option<Drain>,
+    /// There is no `drain` in it at all.
+    pub lacks_drain: bool,
 }
 
 /// What an NVIDIADriver asks for and reports.

@@ -174,9 +174,10 @@ fn upgrade_policy(setup: &Setup) -> UpgradePolicy {
         max_parallel: Some(max_parallel_upgrades),
         max_unavailable: max_unavailable.map(|count| count.to_string()),
         wait_for_completion,
-        // The chart always has one.
+        // The chart always has them.
         pod_deletion: pod_deletion.or_else(|| Some(PodDeletion::default())),
         drain,
+        lacks_drain: false,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::rollout::vendor::generation::Generation;
 use crate::rollout::vendor::operator::work;
 use crate::rollout::vendor::pass::Write;
 use crate::rollout::vendor::state::State;
-use crate::rollout::vendor::task::{Eviction, drain_ended, drain_selector, eviction, eviction_ended};
+use crate::rollout::vendor::task::{Eviction, drain_ended, drain_selector, drained, eviction, eviction_ended};
 use crate::rollout::vendor::users::{users, uses_gpu};
 
 use super::budgets::Asked;
@@ -53,6 +53,8 @@ struct Task {
     pods: Vec<String>,
     /// Those whose eviction was granted.
     granted: BTreeSet<String>,
+    /// Those whose eviction is an error: they are not asked again, the others are waited for, and then the task has failed.
+    given_up: BTreeSet<String>,
     /// When it is given up. `None`: never.
     until: Option<u64>,
     drains: bool,
@@ -287,24 +289,20 @@ impl World<'_> {
     fn vendor_drains(&mut self, node: &str) {
         self.vendor_cordons(node, true);
         let Some(drain) = self.vendor_policy().drain else { return };
-        let selector: Option<Selector> = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label).parse().ok();
-        let own = self.hook.own_pod();
-        let of_daemon_set = |pod: &Workload| pod.controller.as_ref().is_some_and(|controller| controller.kind == "DaemonSet");
-        let here: Vec<Workload> = self
-            .pods_of(node)
-            .into_iter()
-            .filter(|pod| !of_daemon_set(pod) && !pod.mirror && (pod.namespace.clone(), pod.name.clone()) != own)
-            .filter(|pod| selector.as_ref().is_none_or(|selector| selector.matches(&pod.labels)))
-            .collect();
-        let may_not = |pod: &Workload| {
-            !pod.phase.is_finished()
-                && (pod.controller.is_none() && !drain.force || (pod.empty_dir || pod.memory_dir) && !drain.delete_empty_dir)
-        };
-        if here.iter().any(may_not) {
+        // A selector that cannot be read is an error of the drain.
+        let Ok(selector) = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label).parse::<Selector>() else {
             self.vendor_task_ends(node, drain_ended(false));
             return;
-        }
-        self.vendor_begins(node, here.into_iter().map(|pod| pod.uid).collect(), drain.timeout_seconds, true);
+        };
+        let own = self.hook.own_pod();
+        let mut here = self.pods_of(node);
+        here.retain(|pod| (pod.namespace.clone(), pod.name.clone()) != own);
+        let Some(going) = drained(&here, &drain, &selector) else {
+            self.vendor_task_ends(node, drain_ended(false));
+            return;
+        };
+        let going = going.into_iter().map(|pod| pod.uid.clone()).collect();
+        self.vendor_begins(node, going, drain.timeout_seconds, true);
     }
 
     fn vendor_begins(&mut self, node: &str, pods: Vec<String>, timeout_seconds: u64, drains: bool) {
@@ -313,7 +311,7 @@ impl World<'_> {
         vendor.begun += 1;
         let number = vendor.begun;
         let until = (timeout_seconds > 0).then(|| now + timeout_seconds * 1000);
-        vendor.tasks.insert(node.to_owned(), Task { number, pods, granted: BTreeSet::new(), until, drains });
+        vendor.tasks.insert(node.to_owned(), Task { number, pods, granted: BTreeSet::new(), given_up: BTreeSet::new(), until, drains });
         self.vendor_task(node, number);
     }
 
@@ -329,7 +327,8 @@ impl World<'_> {
         }
         let policy = self.vendor_policy();
         for uid in &task.pods {
-            let Some(pod) = self.pods.get(uid).filter(|_| !task.granted.contains(uid)).cloned() else { continue };
+            let asked = task.granted.contains(uid) || task.given_up.contains(uid);
+            let Some(pod) = self.pods.get(uid).filter(|_| !asked).cloned() else { continue };
             match self.ask_budgets(&pod) {
                 Asked::Granted => {
                     task.granted.insert(uid.clone());
@@ -337,10 +336,14 @@ impl World<'_> {
                     self.tell(|| format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name));
                     self.delete_pod(uid);
                 }
-                Asked::Blocked | Asked::Error => self.report.refused_evictions += 1,
+                Asked::Blocked => self.report.refused_evictions += 1,
+                Asked::Error => {
+                    self.report.refused_evictions += 1;
+                    task.given_up.insert(uid.clone());
+                }
             }
         }
-        let left = task.pods.iter().any(|uid| self.pods.contains_key(uid));
+        let left = task.pods.iter().any(|uid| self.pods.contains_key(uid) && !task.given_up.contains(uid));
         let over = task.until.is_some_and(|until| until <= self.now);
         if left && !over {
             let pause = self
@@ -353,7 +356,8 @@ impl World<'_> {
             self.after(pause, Event::VendorTask(node.to_owned(), number));
             return;
         }
-        self.vendor_task_ends(node, if task.drains { drain_ended(!left) } else { eviction_ended(!left, &policy) });
+        let well = !left && task.given_up.is_empty();
+        self.vendor_task_ends(node, if task.drains { drain_ended(well) } else { eviction_ended(well, &policy) });
     }
 
     fn vendor_task_ends(&mut self, node: &str, state: State) {

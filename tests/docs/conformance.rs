@@ -1,4 +1,4 @@
-//! `docs/conformance.md` has each of the 152 lines once, with the tests that are called after it or a reason, and a verdict.
+//! `docs/conformance.md` has each of the 153 lines once, with the tests that are called after it or a reason, and a verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::{cells, root};
 
 const PAGE: &str = "docs/conformance.md";
 /// How many lines there are.
-const LINES: u32 = 152;
+const LINES: u32 = 153;
 /// How a cell begins that says why there is nothing to hold.
 const NOT_APPLICABLE: &str = "Not applicable: ";
 /// How a verdict says that `drive` differs, and why.

@@ -110,12 +110,15 @@ impl Deciding<'_> {
     {
         let asleep_since = self.asleep_since(since);
         let (observed, driver) = (self.observed, self.settings.driver);
-        let parts = if since.is_some_and(|since| since.last.roll.is_some()) {
+        let parts: Vec<Part<'_>> = if since.is_some_and(|since| since.last.roll.is_some()) {
             let inputs = Inputs::of(observed, driver);
-            let part = |(owner, rules): (_, Rules)| Part { owner, snapshot: roll.snapshot(observed, &inputs, owner, &rules.policy), rules };
+            let part = |(owner, rules): (_, Rules)| {
+                let snapshot = roll.snapshot(observed, &inputs, owner, &rules.policy);
+                Part { owner, snapshot, rules, cleaned: Vec::new() }
+            };
             policies(observed, driver, generation).into_iter().map(part).collect()
         } else {
-            work(observed, driver, generation, None).parts
+            work(observed, driver, generation, None).parts.into_iter().filter(|part| part.rules.auto_upgrade).collect()
         };
         let is_sandboxed = observed.cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.sandbox_workloads);
         let off = (parts.is_empty() && driver == Driver::Gpu && is_sandboxed).then_some(Wait::SandboxWorkloads);

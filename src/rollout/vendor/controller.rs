@@ -68,6 +68,12 @@ impl Controller {
         let again = work.again();
         let mut done = Reconciliation { passes: Vec::new(), cleaned: work.cleaned, maintenances: work.maintenances };
         for part in &work.parts {
+            done.cleaned.extend_from_slice(&part.cleaned);
+            // An NVIDIADriver without nodes has no pass either.
+            let is_idle = part.owner.is_some() && part.snapshot.entries.is_empty() && part.snapshot.blocked.is_none();
+            if !part.rules.auto_upgrade || is_idle {
+                continue;
+            }
             let mut options = Options::of(self.generation, now);
             options.requestor.clone_from(&self.requestor);
             options.evicting.clone_from(&self.evicting);

@@ -41,6 +41,8 @@ pub struct Features {
     pub pod_deletion: bool,
     /// A validator must be ready.
     pub validation: bool,
+    /// A policy without a `drain` section ends every pass.
+    pub needs_drain: bool,
     /// Pause between two tries of an eviction that a PodDisruptionBudget refuses (kubectl 0.33: 5 s; from 0.35.1 on none).
     pub eviction_retry: SignedDuration,
     /// Pause after the first failed pass; it doubles …
@@ -58,6 +60,7 @@ const GPU_25: Features = Features {
     claims: false,
     pod_deletion: true,
     validation: true,
+    needs_drain: true,
     eviction_retry: SignedDuration::from_secs(5),
     backoff_first: SignedDuration::from_millis(100),
     backoff_last: SignedDuration::from_secs(3),
@@ -71,6 +74,7 @@ const GPU_26_7: Features = Features {
     restart_only: true,
     policy_per_driver: true,
     claims: true,
+    needs_drain: false,
     wakes: &[
         Change::NodeState,
         Change::NodeSkip,
@@ -90,6 +94,7 @@ const NETWORK: Features = Features {
     claims: false,
     pod_deletion: false,
     validation: false,
+    needs_drain: false,
     eviction_retry: SignedDuration::ZERO,
     // controller-runtime's own.
     backoff_first: SignedDuration::from_millis(5),
@@ -116,6 +121,7 @@ const fn copy(features: &Features) -> Features {
         claims: features.claims,
         pod_deletion: features.pod_deletion,
         validation: features.validation,
+        needs_drain: features.needs_drain,
         eviction_retry: features.eviction_retry,
         backoff_first: features.backoff_first,
         backoff_last: features.backoff_last,

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use crate::contract::driver::Driver;
 use crate::contract::names;
 
-use super::super::observed::{Node, Observed, UpgradePolicy};
+use super::super::observed::{ClusterPolicy, Node, NvidiaDriver, Observed, UpgradePolicy};
 use super::generation::{Generation, TICK};
 use super::pass::{Requestor, Write};
 use super::rules::Rules;
@@ -20,7 +20,7 @@ pub struct Work<'a> {
     /// Passes, one after the other; an error in one ends the later ones. None: upgrades are off, and there is no next reconciliation
     /// until something changes.
     pub parts: Vec<Part<'a>>,
-    /// Nodes that lose their state label. Nothing else is cleaned: cordons and annotations stay.
+    /// Nodes that lose their state label, where upgrades are off for all. Nothing else is cleaned: cordons and annotations stay.
     pub cleaned: Vec<String>,
     /// NodeMaintenance objects of its own that it deletes.
     pub maintenances: Vec<String>,
@@ -35,6 +35,8 @@ pub struct Part<'a> {
     pub rules: Rules,
     /// The nodes.
     pub snapshot: Snapshot<'a>,
+    /// Nodes that lose their state label when its turn comes: its NVIDIADriver's upgrades are off, and there is no pass.
+    pub cleaned: Vec<String>,
 }
 
 impl Work<'_> {
@@ -51,20 +53,34 @@ pub fn work<'a>(observed: &'a Observed, driver: Driver, generation: Generation, 
     }
     let policies = policies(observed, driver, generation);
     if policies.is_empty() {
-        return off(observed, driver, requestor);
+        // Releases that have one policy for all do nothing without the ClusterPolicy that has it.
+        let nothing = driver == Driver::Gpu && !generation.features().policy_per_driver && cluster_policy(observed).is_none();
+        return if nothing {
+            Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() }
+        } else {
+            off(observed, driver, requestor)
+        };
     }
-    let owners: BTreeSet<&str> = policies.iter().filter_map(|(owner, _)| *owner).collect();
-    // A node without owner is nobody's, and keeps what it has.
-    let disowned = |node: &&Node| !owners.is_empty() && owner(node).is_some_and(|owner| !owners.contains(owner));
-    let cleaned = labeled(observed, driver).filter(disowned).map(|node| node.name.clone()).collect();
     let snapshot = || Snapshot::of(observed, &Inputs { requestor, ..Inputs::of(observed, driver) });
-    let mut all = None;
-    let part = |(owner, rules)| Part {
-        owner,
-        rules,
-        snapshot: owner.map_or_else(snapshot, |owner| all.get_or_insert_with(snapshot).owned_by(owner)),
+    if policies.iter().all(|(owner, _)| owner.is_none()) {
+        let part = |(owner, rules)| Part { owner, rules, snapshot: snapshot(), cleaned: Vec::new() };
+        return Work { parts: policies.into_iter().map(part).collect(), cleaned: Vec::new(), maintenances: Vec::new() };
+    }
+    let all = snapshot();
+    let part = |object: &'a NvidiaDriver| {
+        let (name, rules) = (object.name.as_str(), Rules::of(&object.upgrade_policy));
+        // What keeps the controller from looking at the nodes keeps it from all of this. A node without a live owner keeps what it has.
+        let off = !rules.auto_upgrade && all.blocked.is_none();
+        let cleaned = labeled(observed, driver).filter(|node| off && owner(node) == Some(name)).map(|node| node.name.clone()).collect();
+        // An error of all is that of the first pass; there is none for a policy that is off.
+        Part { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
     };
-    Work { parts: policies.into_iter().map(part).collect(), cleaned, maintenances: Vec::new() }
+    let parts = observed.nvidia_drivers.served().into_iter().flatten().map(part).collect();
+    Work { parts, cleaned: Vec::new(), maintenances: Vec::new() }
+}
+
+fn cluster_policy(observed: &Observed) -> Option<&ClusterPolicy> {
+    observed.cluster_policy.served().and_then(Option::as_ref)
 }
 
 /// The policies by which passes go, in the order of the passes, and the NVIDIADriver whose nodes each is for; without one it is for all.
@@ -77,11 +93,12 @@ pub fn policies(observed: &Observed, driver: Driver, generation: Generation) -> 
             let policy = observed.nic_cluster_policy.served().and_then(Option::as_ref);
             policy.map_or_else(Vec::new, |policy| one(policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade, &policy.upgrade_policy))
         }
-        Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
-            Some(policy) if !policy.uses_nvidia_drivers || !generation.features().policy_per_driver => {
+        Driver::Gpu => match (cluster_policy(observed), generation.features().policy_per_driver) {
+            (Some(policy), per_driver) if !policy.uses_nvidia_drivers || !per_driver => {
                 one(policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads, &policy.upgrade_policy)
             }
-            Some(_) | None => each_driver(observed),
+            (None, false) => Vec::new(),
+            (Some(_) | None, _) => each_driver(observed),
         },
     }
 }
@@ -116,7 +133,7 @@ fn state(node: &Node, driver: Driver) -> State {
 
 /// Whether drivers are the business of NVIDIADrivers: the ClusterPolicy says so, or there is none.
 fn uses_nvidia_drivers(observed: &Observed) -> bool {
-    observed.cluster_policy.served().and_then(Option::as_ref).is_none_or(|policy| policy.uses_nvidia_drivers)
+    cluster_policy(observed).is_none_or(|policy| policy.uses_nvidia_drivers)
 }
 
 /// Nodes that the labelling controller puts into `upgrade-required`: a driver pod was left without owner on a node of an NVIDIADriver (the
@@ -139,7 +156,7 @@ pub fn orphaned(observed: &Observed) -> Vec<String> {
 /// What the labelling controller does to the annotation that leaves evictions to the upgrade controller: `true` while upgrades are on for
 /// a node, and removed otherwise.
 pub fn upgrade_enabled(observed: &Observed) -> Vec<Write> {
-    let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+    let policy = cluster_policy(observed);
     let drivers: BTreeMap<&str, bool> = observed
         .nvidia_drivers
         .served()

@@ -248,6 +248,11 @@ pub enum PassError {
         /// What it is.
         text: String,
     },
+    /// The policy has no `drain`, not even one that is switched off: the controller of gpu-operator up to v26.3 panics in every pass.
+    #[error(
+        "the upgrade policy has no `drain`, without which gpu-operator up to v26.3 makes no pass; add `drain: {{enable: false}}` to it"
+    )]
+    NoDrain,
     /// A node is to lose pods and the policy has no `podDeletion`.
     #[error("node/{node} is in pod-deletion-required and the policy has no podDeletion")]
     NoPodDeletion {
@@ -302,6 +307,13 @@ impl<'r, 'a> Run<'r, 'a> {
         }
         if let Some(error) = &self.snapshot.blocked {
             return Err(PassError::Build(error.clone()));
+        }
+        // The operators read the policy before they make the pass.
+        if let Some(text) = &self.rules.unreadable {
+            return Err(PassError::MaxUnavailable { text: text.clone() });
+        }
+        if self.rules.lacks_drain && self.options.generation.features().needs_drain {
+            return Err(PassError::NoDrain);
         }
         self.unknown_or_done(State::Unknown)?;
         self.unknown_or_done(State::Done)?;

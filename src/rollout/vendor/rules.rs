@@ -14,15 +14,17 @@ pub struct Rules {
     pub policy: Policy,
     /// What stands in `maxUnavailable` and is no number of nodes.
     pub unreadable: Option<String>,
+    /// The policy has no `drain`, not even one that is switched off.
+    pub lacks_drain: bool,
 }
 
 impl Rules {
-    /// From the live object. A `maxUnavailable` that is a number in quotes is taken for the number, which the controller refuses: the
-    /// view does not tell them apart.
+    /// From the live object.
     pub fn of(live: &UpgradePolicy) -> Self {
         let max_unavailable = live.max_unavailable.as_deref().map(|text| (text, text.parse::<Count>()));
         Self {
             auto_upgrade: live.auto_upgrade,
+            lacks_drain: live.lacks_drain,
             unreadable: match max_unavailable {
                 Some((text, Err(_))) => Some(text.to_owned()),
                 Some((_, Ok(_))) | None => None,
@@ -40,6 +42,6 @@ impl Rules {
 
     /// A policy that is switched on.
     pub fn on(policy: Policy) -> Self {
-        Self { auto_upgrade: true, policy, unreadable: None }
+        Self { auto_upgrade: true, policy, unreadable: None, lacks_drain: false }
     }
 }

@@ -38,12 +38,15 @@ pub fn uses_gpu(pod: &Workload, workloads: &Workloads, generation: Generation) -
 
 /// Whether the drain helper would have it. A pod of a DaemonSet never goes, whatever the policy (its DaemonSet is taken to exist).
 fn is_evictable(pod: &Workload, policy: &PodDeletion) -> bool {
-    let of_daemon_set =
-        pod.controller.as_ref().is_some_and(|controller| controller.api_version == "apps/v1" && controller.kind == "DaemonSet");
-    !of_daemon_set
+    !is_of_daemon_set(pod)
         && !pod.mirror
         && (policy.delete_empty_dir || !(pod.empty_dir || pod.memory_dir))
         && (policy.force || pod.controller.is_some())
+}
+
+/// Whether the drain helper takes the pod for one of a DaemonSet.
+pub(super) fn is_of_daemon_set(pod: &Workload) -> bool {
+    pod.controller.as_ref().is_some_and(|controller| controller.api_version == "apps/v1" && controller.kind == "DaemonSet")
 }
 
 fn protects(budget: &Budget, pod: &Workload) -> bool {

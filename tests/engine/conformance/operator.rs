@@ -1,14 +1,15 @@
-//! Lines 144 to 151: what the GPU operator does around the passes.
+//! Lines 144 to 151 and 153: what the GPU operator does around the passes.
 
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::names;
 use gpu_rollout::rollout::observed::{Api, ClusterPolicy, DaemonSet, Labels, Node, NvidiaDriver, Observed, Pod, UpgradePolicy};
 use gpu_rollout::rollout::vendor::generation::TICK;
 use gpu_rollout::rollout::vendor::operator::{Work, orphaned, unfinished, upgrade_enabled, work};
-use gpu_rollout::rollout::vendor::pass::Write;
+use gpu_rollout::rollout::vendor::pass::{PassError, Write};
 use gpu_rollout::rollout::vendor::snapshot::Selection;
 use gpu_rollout::rollout::vendor::wake::{Change, changes};
-use gpu_rollout::rollout::vendor::{Generation, State};
+use gpu_rollout::rollout::vendor::{Generation, Options, Rules, Snapshot, State, pass};
+use jiff::Timestamp;
 
 const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
 const SKIP: &str = "nvidia.com/gpu-driver-upgrade.skip";
@@ -77,9 +78,11 @@ fn line_146_only_nodes_of_a_driver_that_is_off_lose_their_state() {
     for name in ["a", "b", "c"] {
         driver_pod(&mut observed, name);
     }
+    owned(&mut observed, "d", "nobody", State::Done);
     let found = reconcile(&observed);
-    assert_eq!(found.cleaned, ["b"]);
-    assert_eq!(found.parts.iter().map(|part| part.owner).collect::<Vec<_>>(), [Some("on")]);
+    assert_eq!(found.cleaned, Vec::<String>::new());
+    let cleaned = found.parts.iter().map(|part| (part.owner, part.cleaned.clone())).collect::<Vec<_>>();
+    assert_eq!(cleaned, [(Some("on"), vec![]), (Some("off"), vec!["b".to_owned()])]);
     assert_eq!(found.parts[0].snapshot.entries.iter().map(|entry| entry.node).collect::<Vec<_>>(), ["a"]);
 }
 
@@ -97,6 +100,9 @@ fn line_147_the_cluster_policy_decides_the_mode() {
     assert_eq!(reconcile(&drivers).parts.len(), 0, "there is no NVIDIADriver");
     let old = work(&drivers, Driver::Gpu, Generation::Gpu26_3, None);
     assert_eq!(old.parts.len(), 1, "before v26.7 the ClusterPolicy's policy was for all");
+    observed.cluster_policy = Api::Served(None);
+    let without = work(&observed, Driver::Gpu, Generation::Gpu26_3, None);
+    assert_eq!(without, Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() }, "and without one nothing was done");
     let mut open_shift = with(policy);
     let template_labels = [(names::DRIVER_TOOLKIT_LABEL.to_owned(), "true".to_owned())].into();
     open_shift.daemon_sets.push(DaemonSet { template_labels, ..DaemonSet::default() });
@@ -203,4 +209,16 @@ fn line_151_owned_nodes_that_are_not_done_keep_the_policy_from_being_ready() {
     node(&mut observed, "skipped", &[(names::DRIVER_OWNER_LABEL, "on"), (STATE, "upgrade-required"), (SKIP, "true")]);
     node(&mut observed, "unowned", &[(STATE, "upgrade-required")]);
     assert_eq!(unfinished(&observed), ["failed", "odd", "pending"]);
+}
+
+#[test]
+fn line_153_up_to_v26_3_a_policy_without_a_drain_ends_every_pass() {
+    for (generation, refuses) in [(Generation::Gpu25, true), (Generation::Gpu26_3, true), (Generation::Gpu26_7, false)] {
+        for lacks_drain in [true, false] {
+            let live = UpgradePolicy { lacks_drain, ..on() };
+            let outcome = pass(&Snapshot::default(), &Rules::of(&live), &Options::of(generation, Timestamp::UNIX_EPOCH));
+            let expected = (refuses && lacks_drain).then_some(PassError::NoDrain);
+            assert_eq!(outcome.error, expected, "{generation:?}, without a drain: {lacks_drain}");
+        }
+    }
 }

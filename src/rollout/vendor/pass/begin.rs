@@ -29,9 +29,6 @@ impl Run<'_, '_> {
 
     /// Starts as many pending nodes as the policy allows.
     pub(super) fn start(&mut self) -> Result<(), PassError> {
-        if let Some(text) = &self.rules.unreadable {
-            return Err(PassError::MaxUnavailable { text: text.clone() });
-        }
         let mut available = slots(self.snapshot, &self.rules.policy).available;
         for entry in self.bucket(State::UpgradeRequired) {
             let requested = self.take_request(entry)?;
