@@ -5,7 +5,8 @@
 #   3. what the hook holds of 10,000 nodes
 #   4. what one decision costs among 10,000 nodes when one of them has changed, in each mode
 #   5. the hook on a real API server (needs what `make e2e` needs): 3 and 1,000 nodes, time with nothing to do, memory; and mode `drive` on
-#      10 and 100 nodes: requests, processor time, and how much longer an upgrade takes than its drivers do
+#      10 and 100 nodes: requests, processor time, and how much longer an upgrade takes than its drivers do; and how near `plan` comes where
+#      NVIDIA's controller upgrades (five fleets, three quarters of an hour)
 # Usage: scripts/bench.sh   (GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000, GPU_ROLLOUT_BENCH_DRIVE_NODES=100)
 set -eu
 cd "$(dirname -- "$0")/.."
@@ -52,6 +53,7 @@ title "the hook on a real API server"
 if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then
   GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/cluster/run.sh scenarios::cost::
   GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^drive  ' '^requests without' tests/cluster/run.sh scenarios::pace::
+  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-plan.log '^assist  ' '^$' tests/cluster/run.sh scenarios::calibration::
 else
   echo "not measured: it needs buildah, go and bubblewrap"
 fi

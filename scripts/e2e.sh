@@ -13,6 +13,7 @@ command -v go >/dev/null || {
   exit 1
 }
 tests/tools/build.sh >/dev/null
+[ "${1:-}" != --full ] || tests/tools/build.sh other-versions >/dev/null
 scripts/image.sh "$profile"
 # Without a filter everything: the tests that only need Helm first, they are over in seconds.
 [ "${1:---full}" != --full ] || cargo test --locked --test chart --test render -- --ignored

@@ -73,17 +73,17 @@ if [ $# -gt 0 ] && [ "$1" != --full ]; then
 fi
 
 # What only measures is run by name (scripts/bench.sh), and so is what is for people (scripts/stack.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
-set -- "$@" scenarios::cost:: scenarios::pace:: stays_until_it_is_told_to_end every_granted_right
+set -- "$@" scenarios::cost:: scenarios::pace:: scenarios::calibration:: stays_until_it_is_told_to_end every_granted_right
 # Needs the image of the release before.
 [ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || set -- "$@" of_previous_release
 if [ "$1" = --full ]; then
   shift
 else
   # Of the deployers every change is held against `scenarios::deployers::short`. The others take long, or have a shorter one like them.
-  for table in by_tags leaving moving mutations network order outcomes triggers; do
+  for table in by_tags leaving moving mutations network order outcomes triggers versions; do
     set -- "$@" "scenarios::deployers::$table::"
   done
-  set -- "$@" scenarios::bundle:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: its_node_is_lost fifty_nodes_are_drained
+  set -- "$@" scenarios::bundle:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds
 fi
 skipped=
 for name in "$@"; do

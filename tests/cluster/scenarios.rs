@@ -2,9 +2,11 @@
 
 mod accepted;
 mod again;
+mod agreement;
 mod api_away;
 mod assist;
 mod bundle;
+mod calibration;
 mod console;
 mod cost;
 mod deployers;

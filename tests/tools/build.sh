@@ -3,16 +3,20 @@
 # into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
 # its line in `tools` below names what is built from it, and one in `definitions` where its CustomResourceDefinitions are: those
 # come into `crds/FOLDER` beside the directory.
-# Usage: tests/tools/build.sh [NAME…]   a tool, or a folder for all of its tools (default: all)
+# Usage: tests/tools/build.sh [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `other-versions`: those that
+#                                       only `make e2e-full` runs)
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
 
-kubernetes_version=$(sed -n 's/^require k8s.io\/kubernetes v//p; s/^\tk8s.io\/kubernetes v\([^ ]*\).*/\1/p' "$here/kubernetes/go.mod" | head -n 1)
-version_package=k8s.io/component-base/version
-stamp="-X $version_package.gitVersion=v$kubernetes_version -X $version_package.gitMajor=$(echo "$kubernetes_version" | cut -d. -f1) -X $version_package.gitMinor=$(echo "$kubernetes_version" | cut -d. -f2)"
+# stamp FILE: the linker's options that tell programs of Kubernetes their version, which is in that go.mod
+stamp() {
+  version=$(sed -n 's/^require k8s.io\/kubernetes v//p; s/^\tk8s.io\/kubernetes v\([^ ]*\).*/\1/p' "$1" | head -n 1)
+  package=k8s.io/component-base/version
+  echo "-X $package.gitVersion=v$version -X $package.gitMajor=$(echo "$version" | cut -d. -f1) -X $package.gitMinor=$(echo "$version" | cut -d. -f2)"
+}
 
-# module folder, binary, package
+# module folder, binary, package; and, where the folder has several sets of versions, which one: its VERSION.mod, and the build tag of that name
 tools() {
   cat <<TOOLS
 etcd etcd go.etcd.io/etcd/server/v3
@@ -30,7 +34,18 @@ flux source-controller github.com/fluxcd/source-controller
 flux helm-controller github.com/fluxcd/helm-controller
 flux kustomize-controller github.com/fluxcd/kustomize-controller
 read-yaml read-yaml .
+upgrade-controller upgrade-controller-26.7 .
+upgrade-controller upgrade-controller-26.3 . v26.3
 TOOLS
+}
+
+# The same for what only `make e2e-full` runs: the control plane of other minor versions, newest patches that can be had.
+other_versions() {
+  for version in v1.32 v1.33 v1.35; do
+    for program in kube-apiserver kube-controller-manager kube-scheduler; do
+      echo "kubernetes $program-${version#v} k8s.io/kubernetes/cmd/$program $version"
+    done
+  done
 }
 
 # module folder, Go module, directory in it
@@ -47,24 +62,28 @@ bin=$cache/bin
 crds=$cache/crds
 mkdir -p "$bin" "$crds"
 
+# key_of FOLDER [VERSION]
 key_of() {
   (
     cd "$here/$1"
     # The source of a program of ours counts as well.
-    for file in go.mod go.sum *.go; do
+    for file in "${2:-go}.mod" "${2:-go}.sum" *.go; do
       [ ! -f "$file" ] || cat "$file"
     done
   ) | sha256sum | cut -c1-12
 }
 
-# build FOLDER TOOL PACKAGE
+# build FOLDER TOOL PACKAGE [VERSION]
 build() {
-  binary=$bin/$2-$(key_of "$1")
+  binary=$bin/$2-$(key_of "$1" "${4:-}")
   if [ ! -x "$binary" ]; then
     echo "building $2 (once; cached in $bin) …" >&2
     flags="-s -w"
-    case $1 in kube*) flags="$flags $stamp" ;; esac
-    ( cd "$here/$1" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$3" </dev/null )
+    case $1 in kube*) flags="$flags $(stamp "$here/$1/${4:-go}.mod")" ;; esac
+    versions=
+    [ -z "${4:-}" ] || versions="-modfile=$4.mod -tags=$(echo "$4" | tr . _)"
+    # shellcheck disable=SC2086 # two options, or none
+    ( cd "$here/$1" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build $versions -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$3" </dev/null )
     mv "$binary.tmp$$" "$binary"
   fi
   ln -sfn "$(basename "$binary")" "$bin/$2"
@@ -90,10 +109,10 @@ FOUND
 
 wanted=${*:-$(tools | awk '!seen[$1]++ { print $1 }')}
 for name in $wanted; do
-  lines=$(tools | awk -v name="$name" '$1 == name || $2 == name')
+  lines=$({ tools; other_versions | sed 's/^kubernetes /other-versions /'; } | awk -v name="$name" '$1 == name || $2 == name' | sed 's/^other-versions /kubernetes /')
   [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }
-  while read -r module tool package; do
-    build "$module" "$tool" "$package"
+  while read -r module tool package version; do
+    build "$module" "$tool" "$package" "$version"
     define "$module"
   done <<LINES
 $lines

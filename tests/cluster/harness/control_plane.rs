@@ -23,8 +23,9 @@ pub(crate) struct ControlPlane {
     etcd: Process,
     /// `None`: the scenario has taken it away.
     api_server: RefCell<Option<Process>>,
-    controller_manager: Process,
-    scheduler: Process,
+    /// Controller manager and scheduler; none: nobody does anything that is not asked for.
+    controllers: Vec<Process>,
+    version: Option<&'static str>,
     directory: PathBuf,
     api_server_arguments: Vec<String>,
     /// The API server's port on 127.0.0.1.
@@ -36,8 +37,16 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts everything and returns when the API server is ready and the controllers have been started.
-    pub(crate) async fn start(directory: &Path) -> Result<Self> {
+    /// Starts everything and returns when the API server is ready and the controllers have been started. `version`: another minor version of
+    /// Kubernetes than usual, such as `1.32`.
+    pub(crate) async fn start(directory: &Path, version: Option<&'static str>) -> Result<Self> {
+        let mut control_plane = Self::start_server(directory, version).await?;
+        control_plane.start_controllers()?;
+        Ok(control_plane)
+    }
+
+    /// Starts etcd and the API server alone, and returns when it is ready.
+    pub(crate) async fn start_server(directory: &Path, version: Option<&'static str>) -> Result<Self> {
         let certificates = directory.join("certificates");
         let authority = Authority::create(&certificates)?;
         authority.server()?;
@@ -45,22 +54,35 @@ impl ControlPlane {
         let (etcd_port, peer_port, port) = (free_port()?, free_port()?, free_port()?);
         let server = format!("https://127.0.0.1:{port}");
         let kubeconfig = authority.client("admin", "admin", Some("system:masters"), &server)?;
-        let controllers = authority.client("controller-manager", "system:kube-controller-manager", None, &server)?;
-        let scheduler = authority.client("scheduler", "system:kube-scheduler", None, &server)?;
+        authority.client("controller-manager", "system:kube-controller-manager", None, &server)?;
+        authority.client("scheduler", "system:kube-scheduler", None, &server)?;
 
         let etcd = start_etcd(directory, etcd_port, peer_port)?;
         let arguments = api_server_arguments(directory, &certificates, port, etcd_port);
-        let mut api_server = Process::start(directory, "kube-apiserver", &program("kube-apiserver")?, &arguments, &[])?;
+        let mut api_server = Process::start(directory, "kube-apiserver", &of_version("kube-apiserver", version)?, &arguments, &[])?;
         let client = client(&kubeconfig).await?;
         await_ready(&client, &mut api_server).await?;
+        Ok(Self {
+            etcd,
+            api_server: RefCell::new(Some(api_server)),
+            controllers: Vec::new(),
+            version,
+            directory: directory.to_owned(),
+            api_server_arguments: arguments,
+            port,
+            kubeconfig,
+            client,
+        })
+    }
 
-        let file = |name: &str| certificates.join(name).display().to_string();
+    fn start_controllers(&mut self) -> Result<()> {
+        let file = |name: &str| self.directory.join("certificates").join(name).display().to_string();
         let controller_manager = Process::start(
-            directory,
+            &self.directory,
             "kube-controller-manager",
-            &program("kube-controller-manager")?,
+            &of_version("kube-controller-manager", self.version)?,
             [
-                format!("--kubeconfig={}", controllers.display()),
+                format!("--kubeconfig={}", file("controller-manager.kubeconfig")),
                 "--use-service-account-credentials=true".into(),
                 format!("--root-ca-file={}", file("ca.crt")),
                 format!("--service-account-private-key-file={}", file("service-accounts.key")),
@@ -71,34 +93,25 @@ impl ControlPlane {
             &[],
         )?;
         let scheduler = Process::start(
-            directory,
+            &self.directory,
             "kube-scheduler",
-            &program("kube-scheduler")?,
+            &of_version("kube-scheduler", self.version)?,
             [
-                format!("--kubeconfig={}", scheduler.display()),
+                format!("--kubeconfig={}", file("scheduler.kubeconfig")),
                 "--leader-elect=false".into(),
                 "--bind-address=127.0.0.1".into(),
                 format!("--secure-port={}", free_port()?),
             ],
             &[],
         )?;
-        Ok(Self {
-            etcd,
-            api_server: RefCell::new(Some(api_server)),
-            controller_manager,
-            scheduler,
-            directory: directory.to_owned(),
-            api_server_arguments: arguments,
-            port,
-            kubeconfig,
-            client,
-        })
+        self.controllers = vec![controller_manager, scheduler];
+        Ok(())
     }
 
     /// Fails with the end of its log if a program has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        let others = [&mut self.etcd, &mut self.controller_manager, &mut self.scheduler];
-        others.into_iter().chain(self.api_server.get_mut()).try_for_each(Process::check_alive)
+        let others = std::iter::once(&mut self.etcd).chain(&mut self.controllers);
+        others.chain(self.api_server.get_mut()).try_for_each(Process::check_alive)
     }
 
     /// The API server goes away; what it stored stays.
@@ -109,12 +122,17 @@ impl ControlPlane {
 
     /// The API server comes back on the same port.
     pub(crate) async fn start_api_server(&self) -> Result<()> {
-        let program = program("kube-apiserver")?;
+        let program = of_version("kube-apiserver", self.version)?;
         let mut api_server = Process::start(&self.directory, "kube-apiserver-again", &program, &self.api_server_arguments, &[])?;
         await_ready(&self.client, &mut api_server).await?;
         self.api_server.replace(Some(api_server));
         Ok(())
     }
+}
+
+/// The program of a minor version of Kubernetes, or of the usual one.
+fn of_version(name: &str, version: Option<&str>) -> Result<PathBuf> {
+    program(&version.map_or_else(|| name.to_owned(), |version| format!("{name}-{version}")))
 }
 
 fn start_etcd(directory: &Path, port: u16, peer_port: u16) -> Result<Process> {

@@ -24,11 +24,16 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 /// The NicClusterPolicy, as a bundle has it where the hook drives.
 pub(crate) fn nic_cluster_policy(version: &str) -> Value {
+    nic_cluster_policy_with(version, &json!({"autoUpgrade": false, "drain": {"enable": false}}))
+}
+
+/// The NicClusterPolicy with an upgrade policy.
+pub(crate) fn nic_cluster_policy_with(version: &str, upgrade_policy: &Value) -> Value {
     json!({
         "apiVersion": "mellanox.com/v1alpha1", "kind": "NicClusterPolicy", "metadata": {"name": "nic-cluster-policy"},
         "spec": {"ofedDriver": {
             "repository": "nvcr.io/nvidia/mellanox", "image": "doca-driver", "version": version,
-            "upgradePolicy": {"autoUpgrade": false, "drain": {"enable": false}},
+            "upgradePolicy": upgrade_policy,
         }},
     })
 }

@@ -25,13 +25,28 @@ pub(crate) fn scenario_within<'s>(
     name: &'s str,
     story: impl AsyncFnOnce(&mut Stack) -> Result<()> + 's,
 ) -> LocalBoxFuture<'s, Result<()>> {
-    Box::pin(tell(deadline, name, story))
+    scenario_on(None, deadline, name, story)
 }
 
-async fn tell(deadline: Duration, name: &str, story: impl AsyncFnOnce(&mut Stack) -> Result<()>) -> Result<()> {
+/// The same on a control plane of a minor version of Kubernetes, such as `1.32`.
+pub(crate) fn scenario_on<'s>(
+    version: Option<&'static str>,
+    deadline: Duration,
+    name: &'s str,
+    story: impl AsyncFnOnce(&mut Stack) -> Result<()> + 's,
+) -> LocalBoxFuture<'s, Result<()>> {
+    Box::pin(tell(version, deadline, name, story))
+}
+
+async fn tell(
+    version: Option<&'static str>,
+    deadline: Duration,
+    name: &str,
+    story: impl AsyncFnOnce(&mut Stack) -> Result<()>,
+) -> Result<()> {
     let mut directory = RunDirectory::create(name)?;
     let begin = Instant::now();
-    let mut stack = Stack::start(directory.path()).await.with_context(|| format!("starting the stack of {name}"))?;
+    let mut stack = Stack::start(directory.path(), version).await.with_context(|| format!("starting the stack of {name}"))?;
     eprintln!("{name}: stack ready after {:.1?}", begin.elapsed());
     let told = tokio::time::timeout(deadline, AssertUnwindSafe(story(&mut stack)).catch_unwind()).await;
     let result = match told {

@@ -35,9 +35,9 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Starts everything in `directory`.
-    pub(crate) async fn start(directory: &Path) -> Result<Self> {
-        let control_plane = ControlPlane::start(directory).await?;
+    /// Starts everything in `directory`, with the control plane of a minor version of Kubernetes such as `1.32`, or the usual one.
+    pub(crate) async fn start(directory: &Path, version: Option<&'static str>) -> Result<Self> {
+        let control_plane = ControlPlane::start(directory, version).await?;
         let kwok = kwok::start(directory, &control_plane)?;
         let client = control_plane.client.clone();
         let workers = vec![
@@ -52,7 +52,7 @@ impl Stack {
     /// Starts to play NVIDIA's operator, DRA driver and charts, on a CPU node that has room for their controllers.
     pub(crate) async fn play(&mut self, script: Script) -> Result<()> {
         kwok::add_cpu_node(&self.client, "system-0").await?;
-        self.stand_in = Some(StandIn::start(&self.directory, &self.client, &self.helm, script).await?);
+        self.stand_in = Some(StandIn::start(&self.directory, &self.control_plane, &self.helm, script).await?);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! Stand-ins for what cannot be had here: NVIDIA's GPU operator and network operator, the kubelets of their nodes, the DRA driver, and their
-//! charts.
+//! charts. Drivers are upgraded by NVIDIA's own state machine (`upgrade_controller`).
 //!
 //! They play what the real ones do to objects: for gpu-operator v26.7.0 as recorded (`tests/data/traces`), for the older releases with the
 //! differences that are known. Pods themselves are kwok's.
@@ -13,18 +13,22 @@ mod operator;
 mod random;
 mod repository;
 mod script;
+mod upgrade_controller;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use kube::Client;
 use tokio::task::JoinSet;
+
+use self::upgrade_controller::Place;
+use super::control_plane::ControlPlane;
 
 pub(crate) use dra::{GPU_DRIVER, published, resource_slice_kind};
 pub(crate) use kubelets::{GPU, SAFE_LOAD, is_ready, offered};
 pub(crate) use network_operator::{NETWORK_DRIVER, NETWORK_NAMESPACE};
 pub(crate) use operator::{LEASE, OPERATOR_NAMESPACE, Operand, cluster_policy_kind, driver_version};
+pub(crate) use random::number;
 pub(crate) use script::{Fault, Script};
 
 /// Everything of NVIDIA's that is played. Dropping it stops it.
@@ -39,14 +43,16 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     /// Starts to play by a script.
-    pub(crate) async fn start(directory: &Path, client: &Client, helm: &super::helm::Helm, script: Script) -> Result<Self> {
+    pub(crate) async fn start(directory: &Path, control_plane: &ControlPlane, helm: &super::helm::Helm, script: Script) -> Result<Self> {
+        let client = &control_plane.client;
+        let place = Place::new(directory, &control_plane.kubeconfig);
         let script = Arc::new(Mutex::new(script));
         let mut tasks = JoinSet::new();
         let repository = directory.join("chart-repository");
         charts::package(helm, &repository).await?;
         let charts = repository::serve(&repository, &mut tasks).await?;
-        operator::start(client, &script, &mut tasks);
-        network_operator::start(client, &mut tasks);
+        operator::start(client, &place, &script, &mut tasks);
+        network_operator::start(client, &place, &script, &mut tasks);
         kubelets::start(client, &script, &mut tasks);
         dra::start(client, &mut tasks);
         Ok(Self { charts, repository, script, tasks })

@@ -7,11 +7,15 @@ use std::sync::LazyLock;
 use anyhow::{Context, Result, anyhow, bail};
 
 /// The directory, as soon as everything has been built: minutes of work the first time, and done before the time of a scenario begins.
-static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build().map_err(|error| format!("{error:#}")));
+static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build(&[]).map_err(|error| format!("{error:#}")));
 
-/// The path of a program.
+/// The path of a program. One that only few scenarios run is built now, if it was not before.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
-    Ok(directory()?.join(name))
+    let path = directory()?.join(name);
+    if !path.exists() {
+        build(&[name])?;
+    }
+    Ok(path)
 }
 
 /// The CustomResourceDefinitions of the programs of a folder of `tests/tools`: one YAML file each, by name.
@@ -27,9 +31,10 @@ fn directory() -> Result<&'static Path> {
     BUILT.as_deref().map_err(|error| anyhow!("{error}"))
 }
 
-fn build() -> Result<PathBuf> {
+/// Some programs, or all that are usual.
+fn build(names: &[&str]) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/build.sh");
-    let output = Command::new(&script).stderr(Stdio::inherit()).output();
+    let output = Command::new(&script).args(names).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("running {}", script.display()))?;
     if !output.status.success() {
         bail!("{} failed: {}", script.display(), output.status);

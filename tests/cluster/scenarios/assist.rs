@@ -9,12 +9,16 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::harness::apply::Applier;
 use crate::harness::fleet::{NEW, Release};
 use crate::harness::hook_release::HookRelease;
+use crate::harness::network::{NETWORK_CHART, NEW_NETWORK, nic_cluster_policy_with};
 use crate::harness::rights;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
-use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
+use crate::harness::stand_in::{NETWORK_NAMESPACE, OPERATOR_NAMESPACE, Script, is_ready};
+use crate::harness::turns::Turns;
+use crate::harness::workloads::{NAMESPACE, Serving};
 
 const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
 const SKIP: &str = "nvidia.com/gpu-driver-upgrade.skip";
@@ -111,6 +115,51 @@ async fn held_nodes_go_when_they_are_let_go_of_and_are_checked_before_they_take_
         check_clean(stack).await?;
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
         rights::check(stack, &hook, "steer").await
+    })
+    .await
+}
+
+/// The network operator's controller drains a node and replaces its driver; the hook waits until all of that is done.
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn network_drivers_are_upgraded_by_the_controller_of_their_operator() -> Result<()> {
+    scenario("assist-network", async |stack| {
+        let names = stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(63) }, 3, false).await?;
+        stack.network(&names).await?;
+        stack.create_namespace(NAMESPACE).await?;
+        stack.run(&Serving { name: "mpi", replicas: 3, ..Serving::default() }).await?;
+        stack.await_serving("mpi", 3).await?;
+        let before = stack.network_drivers().await?;
+        let policy = json!({"autoUpgrade": true, "maxParallelUpgrades": 1, "drain": {"enable": true, "timeoutSeconds": 60}});
+        let asked = nic_cluster_policy_with(NEW_NETWORK, &policy);
+        let hook = HookRelease::in_namespace(stack, "network-operator-post", NETWORK_NAMESPACE);
+
+        let turns = Turns::record(&stack.client);
+        Applier::new(&stack.client).apply(&asked, "").await?;
+        let settings = json!({
+            "component": {"name": "network-operator", "version": NETWORK_CHART},
+            "driver": "ofed", "mode": "assist", "duties": ["settle", "wake"],
+        });
+        let said = hook.deploy(&json!({"objects": [asked]}), &settings).await?;
+
+        ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
+        for (node, pod) in stack.network_drivers().await? {
+            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+            let replaced = before.get(&node).is_some_and(|before| before.uid() != pod.uid());
+            ensure!(replaced && is_ready(&pod) && image.contains(NEW_NETWORK), "{node} runs {image}");
+        }
+        for node in Api::<Node>::all(stack.client.clone())
+            .list(&ListParams::default())
+            .await?
+            .iter()
+            .filter(|node| names.contains(&node.name_any()))
+        {
+            let state = node.labels().get("nvidia.com/ofed-driver-upgrade-state").map(String::as_str);
+            ensure!(state == Some("upgrade-done"), "{}: {state:?}", node.name_any());
+        }
+        ensure!(turns.most_cordoned() == 1, "{} nodes were away at once", turns.most_cordoned());
+        stack.await_serving("mpi", 3).await?;
+        rights::check(stack, &hook, "assist-network").await
     })
     .await
 }

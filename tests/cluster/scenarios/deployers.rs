@@ -12,6 +12,7 @@ mod order;
 mod outcomes;
 mod short;
 mod triggers;
+mod versions;
 
 use anyhow::Result;
 use jiff::Timestamp;

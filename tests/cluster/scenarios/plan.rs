@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -90,14 +91,7 @@ async fn comes_true(policy: Policy) -> Result<()> {
         let plan = &document["rollouts"][0];
 
         let begin = Timestamp::now();
-        let seen = RefCell::new(Seen::default());
-        let deployed = tokio::select! {
-            deployed = stack.deploy_bundle(&bundle) => deployed?,
-            error = follow(&stack.client, &seen) => error?,
-        };
-        let hook = HookRelease::new(stack, "gpu-operator-post");
-        ensure!(deployed.success, "{deployed:?}\n{}", hook.logs().await?);
-        let seen = seen.into_inner();
+        let (seen, took) = deploy(stack, &bundle, begin).await?;
         let evicted = evicted(stack, begin)?;
 
         let steps = plan["nodes"].as_array().context("nodes")?;
@@ -119,11 +113,7 @@ async fn comes_true(policy: Policy) -> Result<()> {
         ensure!(must.is_subset(&left), "these were to leave and stayed: {:?}", must.difference(&left));
         ensure!(left.is_subset(&may), "these left without a word: {:?}", left.difference(&may));
 
-        let fired = hook.fired_at(begin)?.first().copied().context("the hook has not fired")?;
-        let first = seen.first.context("no node was cordoned")?.min(fired);
-        let took = seen.last.context("no node was given back")?.duration_since(first).as_secs_f64();
-        let bound = |key: &str| plan["duration"][key].as_f64().with_context(|| format!("{key}: {plan:#}"));
-        let (quickest, likely, slowest) = (bound("leastSeconds")?, bound("likelySeconds")?, bound("mostSeconds")?);
+        let [quickest, likely, slowest] = duration(plan)?;
         eprintln!("{}: took {took:.0} s, predicted {quickest} to {slowest} s, likely {likely} s", policy.name);
         ensure!(quickest <= took && took <= slowest, "took {took} s, predicted {quickest} to {slowest} s");
         Ok(())
@@ -131,9 +121,32 @@ async fn comes_true(policy: Policy) -> Result<()> {
     .await
 }
 
+/// Deploys a bundle. What was seen of the nodes, and the seconds from the first node's cordon, or the hook's beginning if that was earlier, until
+/// the last node was given back.
+pub(super) async fn deploy(stack: &Stack, bundle: &Path, begin: Timestamp) -> Result<(Seen, f64)> {
+    let seen = RefCell::new(Seen::default());
+    let deployed = tokio::select! {
+        deployed = stack.deploy_bundle(bundle) => deployed?,
+        error = follow(&stack.client, &seen) => error?,
+    };
+    let hook = HookRelease::new(stack, "gpu-operator-post");
+    ensure!(deployed.success, "{deployed:?}\n{}", hook.logs().await?);
+    let seen = seen.into_inner();
+    let fired = hook.fired_at(begin)?.first().copied().context("the hook has not fired")?;
+    let first = seen.first.context("no node was cordoned")?.min(fired);
+    let took = seen.last.context("no node was given back")?.duration_since(first).as_secs_f64();
+    Ok((seen, took))
+}
+
+/// The shortest, the likely and the longest duration of a plan, in seconds.
+pub(super) fn duration(plan: &Value) -> Result<[f64; 3]> {
+    let bound = |key: &str| plan["duration"][key].as_f64().with_context(|| format!("{key}: {plan:#}"));
+    Ok([bound("leastSeconds")?, bound("likelySeconds")?, bound("mostSeconds")?])
+}
+
 /// What was seen of the nodes.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     cordoned: BTreeSet<String>,
     /// Those that are cordoned now.
     now: BTreeSet<String>,

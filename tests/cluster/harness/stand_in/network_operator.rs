@@ -1,7 +1,7 @@
-//! What the network operator does to the objects of a cluster for its driver: DaemonSet, status and wait label. Its upgrade controller is not
-//! played: it is off in every scenario.
+//! What the network operator does to the objects of a cluster for its driver: DaemonSet, status and wait label. Its upgrade controller is
+//! NVIDIA's own state machine.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -16,6 +16,8 @@ use tokio::task::JoinSet;
 
 use super::cache::Cache;
 use super::kubelets::is_ready;
+use super::script::Script;
+use super::upgrade_controller::{Of, Place, UpgradeController};
 use crate::harness::kwok::KWOK_TAINT;
 
 /// Where the operator and its operands run.
@@ -30,14 +32,16 @@ const WAIT: &str = "network.nvidia.com/operator.mofed.wait";
 const NIC_LABEL: &str = "feature.node.kubernetes.io/pci-15b3.present";
 
 /// Starts the operator.
-pub(super) fn start(client: &Client, tasks: &mut JoinSet<()>) {
+pub(super) fn start(client: &Client, place: &Place, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
     let changed = Arc::new(Notify::new());
     let kind =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy"), "nicclusterpolicies");
     let policies = Api::<DynamicObject>::all_with(client.clone(), &kind);
     let in_namespace = || Api::<Pod>::namespaced(client.clone(), NETWORK_NAMESPACE);
-    let operator = Operator {
+    let mut operator = Operator {
         client: client.clone(),
+        script: Arc::clone(script),
+        upgrades: UpgradeController::new(place, "network-operator"),
         policies: Cache::start(policies.clone(), kind, Config::default(), &changed, tasks),
         nodes: Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks),
         daemon_sets: Cache::start(Api::namespaced(client.clone(), NETWORK_NAMESPACE), (), Config::default(), &changed, tasks),
@@ -58,6 +62,8 @@ pub(super) fn start(client: &Client, tasks: &mut JoinSet<()>) {
 
 struct Operator {
     client: Client,
+    script: Arc<Mutex<Script>>,
+    upgrades: UpgradeController,
     api: Api<DynamicObject>,
     policies: Cache<DynamicObject>,
     nodes: Cache<Node>,
@@ -66,7 +72,7 @@ struct Operator {
 }
 
 impl Operator {
-    async fn reconcile(&self) -> Result<()> {
+    async fn reconcile(&mut self) -> Result<()> {
         let Some(policy) = self.policies.all().into_iter().find(|policy| policy.name_any() == "nic-cluster-policy") else {
             return Ok(());
         };
@@ -84,7 +90,14 @@ impl Operator {
             }
         }
         self.label_nodes().await?;
-        self.report(&policy).await
+        self.report(&policy).await?;
+        self.upgrade()
+    }
+
+    /// Its upgrade controller begins with the first NicClusterPolicy: before that it has nothing to do.
+    fn upgrade(&mut self) -> Result<()> {
+        let tick = self.script.lock().unwrap_or_else(PoisonError::into_inner).tick;
+        self.upgrades.ensure(Of::Network, tick)
     }
 
     async fn label_nodes(&self) -> Result<()> {

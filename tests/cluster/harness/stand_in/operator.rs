@@ -5,7 +5,6 @@ mod leadership;
 mod observed;
 mod operands;
 mod status;
-mod upgrade;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +20,7 @@ use tokio::task::JoinSet;
 use self::leadership::Leader;
 use self::observed::{Caches, Observed};
 use super::script::Script;
+use super::upgrade_controller::{Of, Place, UpgradeController};
 
 /// Where the operator and its operands run.
 pub(crate) const OPERATOR_NAMESPACE: &str = "gpu-operator";
@@ -37,32 +37,42 @@ pub(crate) fn cluster_policy_kind() -> ApiResource {
 }
 
 /// Starts the operator.
-pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
+pub(super) fn start(client: &Client, place: &Place, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
     let changed = Arc::new(Notify::new());
     let caches = Caches::start(client, &changed, tasks);
     let leader = leadership::start(client, script, tasks);
-    tasks.spawn_local(run(client.clone(), Arc::clone(script), caches, leader, changed));
+    let found = Found { client: client.clone(), place: place.clone(), caches, leader, changed };
+    tasks.spawn_local(run(found, Arc::clone(script)));
+}
+
+/// What all instances find when they start.
+struct Found {
+    client: Client,
+    place: Place,
+    caches: Caches,
+    leader: watch::Receiver<Option<Leader>>,
+    changed: Arc<Notify>,
 }
 
 /// One instance after the other does the work, each from its own beginning.
-async fn run(client: Client, script: Arc<Mutex<Script>>, caches: Caches, leader: watch::Receiver<Option<Leader>>, changed: Arc<Notify>) {
+async fn run(found: Found, script: Arc<Mutex<Script>>) {
     let mut operator: Option<Operator> = None;
     loop {
         // Woken by a change or after the period: either way it looks.
-        tokio::time::timeout(PERIOD, changed.notified()).await.ok();
-        let leader = leader.borrow().clone();
+        tokio::time::timeout(PERIOD, found.changed.notified()).await.ok();
+        let leader = found.leader.borrow().clone();
         let Some(leader) = leader else {
             operator = None;
             continue;
         };
         let script = script.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let known = operator.take().filter(|known| known.identity == leader.identity);
-        let operator = operator.insert(known.unwrap_or_else(|| Operator::new(&client, &leader)));
+        let operator = operator.insert(known.unwrap_or_else(|| Operator::new(&found, &leader)));
         if leader.is_outdated && !script.two_writers {
             continue;
         }
-        if let Some(observed) = caches.observe(&leader.version)
-            && let Err(error) = operator.reconcile(&caches, &observed, &script).await
+        if let Some(observed) = found.caches.observe(&leader.version)
+            && let Err(error) = operator.reconcile(&observed, &script).await
         {
             eprintln!("stand-in operator: {error:#}");
             tokio::time::sleep(PERIOD).await;
@@ -80,22 +90,22 @@ struct Operator {
     has_rendered: bool,
     /// Since when everything has been ready.
     ready_since: Option<Instant>,
-    upgrade: upgrade::Controller,
+    upgrades: UpgradeController,
 }
 
 impl Operator {
-    fn new(client: &Client, leader: &Leader) -> Self {
+    fn new(found: &Found, leader: &Leader) -> Self {
         Self {
-            client: client.clone(),
+            client: found.client.clone(),
             identity: leader.identity.clone(),
             spec: None,
             has_rendered: false,
             ready_since: None,
-            upgrade: upgrade::Controller::default(),
+            upgrades: UpgradeController::new(&found.place, &leader.identity),
         }
     }
 
-    async fn reconcile(&mut self, caches: &Caches, observed: &Observed, script: &Script) -> Result<()> {
+    async fn reconcile(&mut self, observed: &Observed, script: &Script) -> Result<()> {
         let generation = format!("{}/{}", observed.policy.uid().unwrap_or_default(), observed.policy.metadata.generation.unwrap_or(0));
         if self.spec.as_ref().is_none_or(|(seen, _)| *seen != generation) {
             self.spec = Some((generation.clone(), Instant::now()));
@@ -111,7 +121,12 @@ impl Operator {
         if age >= script.time(script.stale_ready, &format!("stale {generation}")) {
             self.report(observed, script, &generation, &written).await?;
         }
-        if self.has_rendered { self.upgrade.reconcile(&self.client, caches, observed, script).await } else { Ok(()) }
+        if self.has_rendered { self.upgrade(observed, script) } else { Ok(()) }
+    }
+
+    /// Its upgrade controller is a process of its own, which dies with it.
+    fn upgrade(&mut self, observed: &Observed, script: &Script) -> Result<()> {
+        self.upgrades.ensure(if observed.is_at_least(26, 7) { Of::Gpu26_7 } else { Of::Gpu26_3 }, script.tick)
     }
 
     /// The operands whose DaemonSets were written. Without GPU nodes none is.

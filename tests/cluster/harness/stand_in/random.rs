@@ -9,7 +9,7 @@ fn mix(seed: u64) -> u64 {
 }
 
 /// A number that depends on the seed and on what it is for, and on nothing else.
-pub(super) fn number(seed: u64, purpose: &str) -> u64 {
+pub(crate) fn number(seed: u64, purpose: &str) -> u64 {
     purpose.bytes().fold(mix(seed), |value, byte| mix(value ^ u64::from(byte)))
 }
 

@@ -1,9 +1,9 @@
-//! What the stand-ins play: order, times and faults. Times that are ranges are drawn from the seed, for each node its own.
+//! What the stand-ins play: times and faults. Times that are ranges are drawn from the seed, for each node its own.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::random::{between, number};
+use super::random::between;
 
 /// What goes wrong on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum Fault {
 /// The script.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Decides order and times.
+    /// Decides times.
     pub(crate) seed: u64,
     /// Milliseconds from a change of the ClusterPolicy's spec until the driver DaemonSet has it.
     pub(crate) template_after: (u64, u64),
@@ -54,7 +54,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// A quick rollout whose order and times come from `seed`.
+    /// A quick rollout whose times come from `seed`.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self {
             seed,
@@ -79,10 +79,5 @@ impl Script {
     /// A time of one of the ranges, for one purpose.
     pub(super) fn time(&self, range: (u64, u64), purpose: &str) -> Duration {
         Duration::from_millis(between(self.seed, purpose, range))
-    }
-
-    /// Where a node stands in the order.
-    pub(super) fn place(&self, node: &str) -> u64 {
-        number(self.seed, node)
     }
 }

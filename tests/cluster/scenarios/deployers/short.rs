@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::harness::ask::Ask;
 use crate::harness::deployers::{Kind, Outcome};
 use crate::harness::fleet::NEW;
-use crate::harness::scenario::scenario_within;
+use crate::harness::scenario::scenario_on;
 use crate::harness::stand_in::Script;
 
 use super::change::{ALL, NONE, OPERATOR, changed};
@@ -26,7 +26,13 @@ const SETTINGS: &str = "*-gpu-operator-post/rollout.yaml";
 const MISTAKE: (&str, &str) = ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
 
 async fn short(kind: Kind) -> Result<()> {
-    scenario_within(DEADLINE, &format!("short-{}", kind.word()), async |stack| {
+    short_on(None, kind).await
+}
+
+/// The story on the API server of a minor version of Kubernetes, such as `1.32`.
+pub(super) async fn short_on(version: Option<&'static str>, kind: Kind) -> Result<()> {
+    let name = format!("short-{}{}", kind.word(), version.map(|version| format!("-{version}")).unwrap_or_default());
+    scenario_on(version, DEADLINE, &name, async |stack| {
         stack.play(Script { driver: (300, 1_000), ..Script::seeded(21) }).await?;
         stack.add_gpu_nodes(NODES).await?;
         let stack = &*stack;

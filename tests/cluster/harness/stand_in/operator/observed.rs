@@ -34,8 +34,6 @@ pub(super) struct Observed {
     pub(super) version: String,
     /// Nodes with NVIDIA GPUs, by name.
     pub(super) gpu_nodes: Vec<Arc<Node>>,
-    /// All nodes, by name.
-    pub(super) nodes: Vec<Arc<Node>>,
     /// Whether node-feature-discovery has labeled any node.
     pub(super) nfd_labels: bool,
     /// The operands' pods.
@@ -65,23 +63,17 @@ impl Caches {
         let mut nodes = self.nodes.all();
         nodes.sort_by_key(|node| node.name_any());
         let nfd_labels = nodes.iter().any(|node| node.labels().keys().any(|label| label.starts_with(NFD_PREFIX)));
-        let mut gpu_nodes = nodes.clone();
+        let mut gpu_nodes = nodes;
         gpu_nodes.retain(|node| node.labels().get(NFD_GPU_LABEL).is_some_and(|value| value == "true"));
         Some(Observed {
             policy,
             version: version.to_owned(),
             gpu_nodes,
-            nodes,
             nfd_labels,
             pods,
             daemon_sets: self.daemon_sets.all(),
             revisions: self.revisions.all(),
         })
-    }
-
-    /// A node as it was seen last.
-    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes.all().into_iter().find(|node| node.name_any() == name)
     }
 }
 
@@ -119,11 +111,6 @@ impl Observed {
     pub(super) fn pods_of(&self, operand: Operand) -> impl Iterator<Item = &Pod> {
         let of_operand = move |pod: &&Arc<Pod>| pod.labels().get("app").is_some_and(|app| app == operand.name());
         self.pods.iter().filter(of_operand).map(Arc::as_ref)
-    }
-
-    /// The operand's pod on a node.
-    pub(super) fn pod_on(&self, operand: Operand, node: &str) -> Option<&Pod> {
-        self.pods_of(operand).find(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node))
     }
 
     /// Whether a pod is of its DaemonSet's newest revision.

@@ -1,0 +1,162 @@
+//! NVIDIA's upgrade library and our model of it (`src/rollout/vendor.rs`) agree: in small worlds that come from a seed, on a real API server,
+//! both make the same pass over the same objects, and after each one every node, every pod and every eviction that is still under way must be
+//! what the model says. The library runs in `tests/tools/upgrade-controller`, one pass at a time.
+//!
+//! What a difference led to is in `docs/conformance.md`. A world that fails is named by its seed: `GPU_ROLLOUT_WORLD=N` plays it alone.
+
+mod actions;
+mod api;
+mod draw;
+mod library;
+mod model;
+mod policy;
+mod seen;
+mod workloads;
+mod world;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use self::api::Server;
+use self::draw::Draw;
+use self::library::Library;
+use self::model::{Expected, Model};
+use self::seen::{Picture, Seen};
+use self::world::World;
+use crate::harness::control_plane::ControlPlane;
+use crate::harness::run_directory::RunDirectory;
+use crate::harness::wait::until;
+
+/// One world alone, by its seed.
+const ONE: &str = "GPU_ROLLOUT_WORLD";
+/// Passes of a world.
+const PASSES: usize = 24;
+/// In so many worlds everything happens.
+const MANY: usize = 100;
+/// Steps that are rare, and that many worlds must have shown.
+const RARE: [(&str, &str); 10] = [
+    ("upgrade-required", "pod-restart-required"),
+    ("wait-for-jobs-required", "drain-required"),
+    ("pod-deletion-required", "drain-required"),
+    ("pod-deletion-required", "upgrade-failed"),
+    ("drain-required", "upgrade-failed"),
+    ("pod-restart-required", "upgrade-failed"),
+    ("validation-required", "upgrade-failed"),
+    ("validation-required", "upgrade-done"),
+    ("upgrade-failed", "uncordon-required"),
+    ("upgrade-done", ""),
+];
+/// More than evictions with a short limit take.
+const LIMIT: Duration = Duration::from_mins(1);
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn twenty_worlds() -> Result<()> {
+    agree("agreement", 0..20).await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e-full"]
+async fn five_hundred_worlds_the_first_half() -> Result<()> {
+    agree("agreement-first", 1_000..1_250).await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e-full"]
+async fn five_hundred_worlds_the_second_half() -> Result<()> {
+    agree("agreement-second", 1_250..1_500).await
+}
+
+async fn agree(name: &str, seeds: Range<u64>) -> Result<()> {
+    let mut directory = RunDirectory::create(name)?;
+    let control_plane = ControlPlane::start_server(directory.path(), None).await?;
+    let server = Server::new(control_plane.client.clone());
+    world::prepare(&server).await?;
+    let seeds = match std::env::var(ONE) {
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).with_context(|| format!("{ONE}={seed}"))?,
+        Err(_) => seeds,
+    };
+    let mut told = Told::default();
+    for seed in seeds {
+        let library = |of| Library::start(directory.path(), &control_plane.kubeconfig, of);
+        let story = live(&server, seed, library, &mut told);
+        story.await.with_context(|| format!("world {seed} (alone: {ONE}={seed})"))?;
+        world::clear(&server).await?;
+    }
+    eprintln!("{name}: {} worlds, {} passes, {} of them with an error", told.worlds, told.passes, told.errors);
+    for ((from, to), times) in &told.moves {
+        eprintln!("{name}: {times:5} × {from:?} → {to:?}");
+    }
+    ensure!(told.worlds == 1 || told.moves.values().sum::<usize>() > 10 * told.worlds, "the worlds stand still");
+    let missing = RARE.iter().find(|(from, to)| !told.moves.contains_key(&((*from).to_owned(), (*to).to_owned())));
+    ensure!(told.worlds < MANY || missing.is_none(), "in so many worlds no node has gone {missing:?}");
+    directory.succeeded();
+    Ok(())
+}
+
+/// What happened in all worlds.
+#[derive(Debug, Default)]
+struct Told {
+    worlds: usize,
+    passes: usize,
+    /// Passes that ended with an error, in both.
+    errors: usize,
+    /// How often a node left a state for another one in a pass.
+    moves: BTreeMap<(String, String), usize>,
+}
+
+/// One world from its beginning to its end.
+async fn live(server: &Server, seed: u64, start: impl Fn(library::Of) -> Result<Library>, told: &mut Told) -> Result<()> {
+    let mut world = World::create(server, Draw::new(seed)).await?;
+    let mut library = start(world.of)?;
+    let mut model = Model::new(world.of);
+    for pass in 0..PASSES {
+        let done = world.act().await?;
+        if done.killed {
+            // Nothing that was begun survives.
+            library.kill().await?;
+            library = start(world.of)?;
+            model = Model::new(world.of);
+        }
+        let between = || format!("before pass {pass}, after {:?}", done.actions);
+        // Evictions that were waiting may have gone on.
+        let before = Seen::look(server, world.of).await?;
+        let expected = model.settle(&before);
+        reach(server, &mut library, world.of, &expected).await.with_context(between)?;
+
+        let before = Seen::look(server, world.of).await?;
+        let expected = model.pass(&before);
+        let said = library.pass().await?;
+        let pass = || format!("in pass {pass}, after {:?}; the library says {said:?}, the model {:?}", done.actions, expected.error);
+        ensure!(said.error.is_some() == expected.error.is_some(), "only one of them has an error {}", pass());
+        let both_go_on = said.error.is_some() || said.on == expected.on;
+        ensure!(both_go_on, "upgrades are on for only one of them {}", pass());
+        reach(server, &mut library, world.of, &expected).await.with_context(pass)?;
+        told.passes += 1;
+        told.errors += usize::from(said.error.is_some());
+        for (from, to) in expected.picture.moves_since(&before.picture) {
+            *told.moves.entry((from.to_owned(), to.to_owned())).or_default() += 1;
+        }
+    }
+    told.worlds += 1;
+    library.kill().await
+}
+
+/// Waits until the cluster is what the model says, and as much is under way.
+async fn reach(server: &Server, library: &mut Library, of: library::Of, expected: &Expected) -> Result<()> {
+    let mut last = String::new();
+    until("the library to do what the model says", LIMIT, async || {
+        let tasks = library.tasks().await?;
+        let picture = Picture::look(server, of).await?;
+        last = picture.difference(&expected.picture);
+        if tasks != expected.tasks {
+            last = format!("{last}{tasks} evictions and drains are under way, not {}\n", expected.tasks);
+        }
+        Ok(last.is_empty().then_some(()))
+    })
+    .await
+    .with_context(|| format!("found (-), according to the model (+):\n{last}"))
+}

@@ -1,0 +1,101 @@
+//! NVIDIA's library, which makes a pass when it is told to.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::rollout::vendor::Generation;
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::harness::tools::program;
+
+/// More than any pass takes.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Whose library it is, as which operator uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Of {
+    pub(super) generation: Generation,
+}
+
+impl Of {
+    pub(super) fn driver(self) -> Driver {
+        if self.generation == Generation::Network { Driver::Ofed } else { Driver::Gpu }
+    }
+
+    fn program(self) -> &'static str {
+        match self.generation {
+            Generation::Gpu26_7 => "upgrade-controller-26.7",
+            Generation::Gpu25 | Generation::Gpu26_3 | Generation::Network => "upgrade-controller-26.3",
+        }
+    }
+}
+
+/// The answer to one line.
+#[derive(Debug, Deserialize)]
+pub(super) struct Said {
+    /// Upgrades are on.
+    #[serde(default)]
+    pub(super) on: bool,
+    /// What ended the pass.
+    pub(super) error: Option<String>,
+    /// Evictions and drains that are under way.
+    tasks: usize,
+}
+
+/// The running program; dropping it kills it.
+pub(super) struct Library {
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    child: Child,
+}
+
+impl Library {
+    pub(super) fn start(directory: &Path, kubeconfig: &Path, of: Of) -> Result<Self> {
+        let log = directory.join("logs/upgrade-controller.log");
+        let log = File::options().create(true).append(true).open(&log).with_context(|| format!("opening {}", log.display()))?;
+        let driver = if of.driver() == Driver::Ofed { "ofed" } else { "gpu" };
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program(of.program())?)
+            .args(["--passes", "--driver", driver])
+            .env("KUBECONFIG", kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("starting the upgrade controller")?;
+        let input = child.stdin.take().context("no standard input")?;
+        let output = BufReader::new(child.stdout.take().context("no standard output")?).lines();
+        Ok(Self { input, output, child })
+    }
+
+    /// One pass. Evictions and drains that it started may still be under way.
+    pub(super) async fn pass(&mut self) -> Result<Said> {
+        self.ask("pass").await
+    }
+
+    /// How many evictions and drains are under way.
+    pub(super) async fn tasks(&mut self) -> Result<usize> {
+        Ok(self.ask("tasks").await?.tasks)
+    }
+
+    async fn ask(&mut self, line: &str) -> Result<Said> {
+        self.input.write_all(format!("{line}\n").as_bytes()).await?;
+        let said = timeout(LIMIT, self.output.next_line()).await.with_context(|| format!("no answer to `{line}` within {LIMIT:?}"))?;
+        let said = said?.context("the upgrade controller has ended")?;
+        serde_json::from_str(&said).with_context(|| said.clone())
+    }
+
+    /// Ends it, in whatever it is. Nothing that it has asked for comes after this.
+    pub(super) async fn kill(mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+}

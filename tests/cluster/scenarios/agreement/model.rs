@@ -1,0 +1,230 @@
+//! The model: what a pass and the evictions that it starts must come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpu_rollout::contract::policy::Policy;
+use gpu_rollout::rollout::observed::workload::{Phase, Workload};
+use gpu_rollout::rollout::vendor::operator::policies;
+use gpu_rollout::rollout::vendor::pass::Write;
+use gpu_rollout::rollout::vendor::task::{Eviction, drain_ended, drain_selector, drained, eviction, eviction_ended};
+use gpu_rollout::rollout::vendor::users::{users, uses_gpu};
+use gpu_rollout::rollout::vendor::{Controller, State};
+use jiff::Timestamp;
+
+use super::library::Of;
+use super::seen::{NodeLook, Picture, Seen, about};
+use super::world::SHORT;
+
+/// The controller, and what it has begun.
+pub(super) struct Model {
+    of: Of,
+    controller: Controller,
+    tasks: BTreeMap<String, Task>,
+}
+
+/// An eviction or a drain.
+struct Task {
+    /// The pods that are to go, as `namespace/name`.
+    pods: BTreeSet<String>,
+    /// Those whose eviction is an error.
+    given_up: BTreeSet<String>,
+    drains: bool,
+    /// It is given up soon.
+    short: bool,
+    policy: Policy,
+}
+
+/// What must be found afterwards.
+pub(super) struct Expected {
+    pub(super) picture: Picture,
+    /// Evictions and drains that are still under way.
+    pub(super) tasks: usize,
+    /// What ends the pass.
+    pub(super) error: Option<String>,
+    /// Upgrades are on: there is a next pass although nothing changes.
+    pub(super) on: bool,
+}
+
+impl Model {
+    /// One that has just started.
+    pub(super) fn new(of: Of) -> Self {
+        let controller = Controller::new(of.driver(), of.generation, None, Timestamp::now());
+        Self { of, controller, tasks: BTreeMap::new() }
+    }
+
+    /// What becomes of the evictions that are under way.
+    pub(super) fn settle(&mut self, seen: &Seen) -> Expected {
+        let mut picture = seen.picture.clone();
+        self.go_on(seen, &mut picture);
+        Expected { picture, tasks: self.tasks.len(), error: None, on: false }
+    }
+
+    /// A pass, and what becomes of the evictions then.
+    pub(super) fn pass(&mut self, seen: &Seen) -> Expected {
+        let mut picture = seen.picture.clone();
+        let mut writes = Vec::new();
+        let done = self.controller.run(&seen.observed, Timestamp::now(), &mut |write| {
+            writes.push(write.clone());
+            true
+        });
+        for write in &writes {
+            self.write(write, seen, &mut picture);
+        }
+        for node in &done.cleaned {
+            label(&mut picture, node, State::Unknown);
+        }
+        self.go_on(seen, &mut picture);
+        let error = done.error().map(ToString::to_string);
+        Expected { picture, tasks: self.tasks.len(), error, on: self.controller.due().is_some() }
+    }
+
+    fn write(&mut self, write: &Write, seen: &Seen, picture: &mut Picture) {
+        let name = write.node();
+        match write {
+            Write::State { state, .. } => label(picture, name, *state),
+            Write::Annotate { key, value, .. } => {
+                let Some(look) = picture.nodes.get_mut(name) else { return };
+                match value {
+                    Some(value) => drop(look.notes.insert((*key).to_owned(), about(value))),
+                    None => drop(look.notes.remove(*key)),
+                }
+            }
+            Write::Cordon { .. } => cordon(picture, name, true),
+            Write::Uncordon { .. } => cordon(picture, name, false),
+            Write::DeletePod { namespace, name: pod, .. } => {
+                let pod = format!("{namespace}/{pod}");
+                let grace = seen.pods_on(name).iter().find(|workload| key(workload) == pod).map_or(0, grace);
+                delete(picture, &pod, grace);
+            }
+            Write::Evict { .. } => self.evict(name, seen, picture),
+            Write::Drain { .. } => self.drain(name, seen, picture),
+            Write::CreateMaintenance { .. }
+            | Write::JoinMaintenance { .. }
+            | Write::LeaveMaintenance { .. }
+            | Write::DeleteMaintenance { .. } => {}
+        }
+    }
+
+    /// The policy that holds for a node.
+    fn policy(&self, node: &str, seen: &Seen) -> Policy {
+        let owner = seen.observed.nodes.get(node).and_then(|node| node.labels.get("nvidia.com/gpu-operator.driver.owner"));
+        let all = policies(&seen.observed, self.of.driver(), self.of.generation);
+        let of_node = |of: Option<&str>| of.is_none() || of == owner.map(String::as_str);
+        all.into_iter().find(|(of, _)| of_node(*of)).map(|(_, rules)| rules.policy).unwrap_or_default()
+    }
+
+    fn evict(&mut self, node: &str, seen: &Seen, picture: &mut Picture) {
+        let policy = self.policy(node, seen);
+        let deletion = policy.pod_deletion.clone().unwrap_or_default();
+        let pods = seen.pods_on(node);
+        match eviction(&users(pods, seen.workloads(), &deletion, self.of.generation), &policy) {
+            Eviction::Ends(state) => self.ends(node, state, picture),
+            Eviction::Runs => {
+                let pods = pods.iter().filter(|pod| uses_gpu(pod, seen.workloads(), self.of.generation)).map(key).collect();
+                let short = deletion.timeout_seconds == SHORT;
+                self.tasks.insert(node.to_owned(), Task { pods, given_up: BTreeSet::new(), drains: false, short, policy });
+            }
+        }
+    }
+
+    fn drain(&mut self, node: &str, seen: &Seen, picture: &mut Picture) {
+        cordon(picture, node, true);
+        let policy = self.policy(node, seen);
+        let drain = policy.drain.clone().unwrap_or_default();
+        let selector = drain_selector(&drain.pod_selector, self.of.driver().traits().drain_skip_label).parse().ok();
+        match selector.and_then(|selector| drained(seen.pods_on(node), &drain, &selector)) {
+            None => self.ends(node, drain_ended(false), picture),
+            Some(pods) => {
+                let pods = pods.into_iter().map(key).collect();
+                let short = drain.timeout_seconds == SHORT;
+                self.tasks.insert(node.to_owned(), Task { pods, given_up: BTreeSet::new(), drains: true, short, policy });
+            }
+        }
+    }
+
+    fn ends(&mut self, node: &str, state: State, picture: &mut Picture) {
+        self.controller.ended(node);
+        label(picture, node, state);
+    }
+
+    /// Evictions that are refused are tried again until they are granted or time is up; then the pods are waited for.
+    fn go_on(&mut self, seen: &Seen, picture: &mut Picture) {
+        for (node, task) in std::mem::take(&mut self.tasks) {
+            let mut task = task;
+            for pod in task.pods.clone() {
+                if task.given_up.contains(&pod) || picture.pods.get(&pod) != Some(&false) {
+                    continue;
+                }
+                let Some(workload) = seen.pods.values().flatten().find(|workload| key(workload) == pod) else { continue };
+                match answer(workload, seen) {
+                    Answer::Granted => delete(picture, &pod, grace(workload)),
+                    Answer::Refused => {}
+                    Answer::Error => drop(task.given_up.insert(pod)),
+                }
+            }
+            let left = task.pods.iter().any(|pod| picture.pods.contains_key(pod) && !task.given_up.contains(pod));
+            if left && !task.short {
+                self.tasks.insert(node, task);
+                continue;
+            }
+            let well = !left && task.given_up.is_empty();
+            let state = if task.drains { drain_ended(well) } else { eviction_ended(well, &task.policy) };
+            self.ends(&node, state, picture);
+        }
+    }
+}
+
+/// What the API server says to an eviction.
+enum Answer {
+    Granted,
+    /// 429: tried again.
+    Refused,
+    /// 500, as more than one budget has the pod: not tried again.
+    Error,
+}
+
+fn answer(pod: &Workload, seen: &Seen) -> Answer {
+    // What does not run is in nobody's way.
+    if pod.phase != Phase::Running {
+        return Answer::Granted;
+    }
+    let has = |selector: &gpu_rollout::contract::selector::Selector| selector.matches(&pod.labels);
+    let budgets = seen.workloads().budgets.iter();
+    let budgets: Vec<_> = budgets.filter(|budget| budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(has)).collect();
+    match budgets.as_slice() {
+        [] => Answer::Granted,
+        [budget] if budget.allowed > 0 && budget.observed => Answer::Granted,
+        [_] => Answer::Refused,
+        [_, _, ..] => Answer::Error,
+    }
+}
+
+/// Seconds for which the API server keeps a pod that is deleted; one that has ended goes at once.
+fn grace(pod: &Workload) -> u64 {
+    if pod.phase.is_finished() { 0 } else { pod.grace_seconds }
+}
+
+/// `namespace/name`
+fn key(pod: &Workload) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+fn delete(picture: &mut Picture, pod: &str, grace_seconds: u64) {
+    if grace_seconds == 0 {
+        picture.pods.remove(pod);
+    } else if let Some(deleting) = picture.pods.get_mut(pod) {
+        *deleting = true;
+    }
+}
+
+fn cordon(picture: &mut Picture, node: &str, cordoned: bool) {
+    if let Some(look) = picture.nodes.get_mut(node) {
+        look.cordoned = cordoned;
+    }
+}
+
+fn label(picture: &mut Picture, node: &str, state: State) {
+    if let Some(NodeLook { state: label, .. }) = picture.nodes.get_mut(node) {
+        state.label().clone_into(label);
+    }
+}
