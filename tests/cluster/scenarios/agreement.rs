@@ -15,7 +15,6 @@ mod workloads;
 mod world;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -55,7 +54,8 @@ const LIMIT: Duration = Duration::from_mins(1);
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn twenty_worlds() -> Result<()> {
-    agree("agreement", 0..20).await
+    // The last one has a node with an owned and an orphaned driver pod, which was cordoned before.
+    agree("agreement", (0..19).chain([1_384])).await
 }
 
 #[tokio::test(flavor = "local")]
@@ -70,14 +70,14 @@ async fn five_hundred_worlds_the_second_half() -> Result<()> {
     agree("agreement-second", 1_250..1_500).await
 }
 
-async fn agree(name: &str, seeds: Range<u64>) -> Result<()> {
+async fn agree(name: &str, seeds: impl IntoIterator<Item = u64>) -> Result<()> {
     let mut directory = RunDirectory::create(name)?;
     let control_plane = ControlPlane::start_server(directory.path(), None).await?;
     let server = Server::new(control_plane.client.clone());
     world::prepare(&server).await?;
     let seeds = match std::env::var(ONE) {
-        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).with_context(|| format!("{ONE}={seed}"))?,
-        Err(_) => seeds,
+        Ok(seed) => vec![seed.parse().with_context(|| format!("{ONE}={seed}"))?],
+        Err(_) => seeds.into_iter().collect(),
     };
     let mut told = Told::default();
     for seed in seeds {

@@ -8,7 +8,13 @@ impl Run<'_, '_> {
     /// A node that was cordoned before stays so, and is done; any other is to be uncordoned. With the maintenance-operator all are.
     pub(super) fn finish(&mut self, entry: &Entry<'_>) -> Result<(), PassError> {
         let key = self.driver().traits().initially_unschedulable;
-        if entry.notes.initially_unschedulable && !entry.notes.requestor {
+        // A node that is there twice loses the note with its first entry. What takes an annotation off reads the node again, so after a validation
+        // the second one knows.
+        let is_gone =
+            |write: &Write| matches!(write, Write::Annotate { node, key: gone, value: None } if node == entry.node && *gone == key);
+        let reads_again = entry.state == State::ValidationRequired && !entry.validators.is_empty();
+        let is_noted = entry.notes.initially_unschedulable && !(reads_again && self.outcome.writes.iter().any(is_gone));
+        if is_noted && !entry.notes.requestor {
             self.state(entry, State::Done)?;
             return self.annotate(entry, key, None);
         }
