@@ -1,5 +1,5 @@
 //! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s, [`Config`]s,
-//! the cohort and the baseline. The rest only measures durations, and starts anew after a restart.
+//! the cohort and the baseline. The rest only measures durations, and a restart resets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use super::snapshot::{Inputs, Snapshot};
 use super::state::State;
 
 /// What a reconciliation comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work<'a> {
     /// Passes, one after the other; an error in one ends the later ones. None: upgrades are off, and there is no next reconciliation
     /// until something changes.
@@ -49,22 +49,18 @@ impl Work<'_> {
 /// What the operator of a driver does with what is observed.
 pub fn work<'a>(observed: &'a Observed, driver: Driver, generation: Generation, requestor: Option<&'a Requestor>) -> Work<'a> {
     if driver == Driver::DaemonSet {
-        return Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() };
+        return Work::default();
     }
     let policies = policies(observed, driver, generation);
     if policies.is_empty() {
         // Releases that have one policy for all do nothing without the ClusterPolicy that has it.
         let nothing = driver == Driver::Gpu && !generation.features().policy_per_driver && cluster_policy(observed).is_none();
-        return if nothing {
-            Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() }
-        } else {
-            off(observed, driver, requestor)
-        };
+        return if nothing { Work::default() } else { off(observed, driver, requestor) };
     }
     let snapshot = || Snapshot::of(observed, &Inputs { requestor, ..Inputs::of(observed, driver) });
     if policies.iter().all(|(owner, _)| owner.is_none()) {
         let part = |(owner, rules)| Part { owner, rules, snapshot: snapshot(), cleaned: Vec::new() };
-        return Work { parts: policies.into_iter().map(part).collect(), cleaned: Vec::new(), maintenances: Vec::new() };
+        return Work { parts: policies.into_iter().map(part).collect(), ..Work::default() };
     }
     let all = snapshot();
     let part = |object: &'a NvidiaDriver| {
@@ -76,7 +72,7 @@ pub fn work<'a>(observed: &'a Observed, driver: Driver, generation: Generation, 
         Part { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
     };
     let parts = observed.nvidia_drivers.served().into_iter().flatten().map(part).collect();
-    Work { parts, cleaned: Vec::new(), maintenances: Vec::new() }
+    Work { parts, ..Work::default() }
 }
 
 fn cluster_policy(observed: &Observed) -> Option<&ClusterPolicy> {

@@ -338,7 +338,8 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    /// The entries in a state, as the pass found them. A node makes one step a pass, so nothing that the pass writes is read again.
+    /// The entries in a state, as the pass found them. A node makes one step a pass, so what the pass writes is not
+    /// read again, unless the node is there twice ([`Self::finish`]).
     fn bucket(&self, state: State) -> impl Iterator<Item = &'r Entry<'a>> + use<'r, 'a> {
         self.snapshot.entries.iter().filter(move |entry| entry.state == state)
     }

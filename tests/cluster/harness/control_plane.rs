@@ -23,7 +23,7 @@ pub(crate) struct ControlPlane {
     etcd: Process,
     /// `None`: the scenario has taken it away.
     api_server: RefCell<Option<Process>>,
-    /// Controller manager and scheduler; none: nobody does anything that is not asked for.
+    /// Controller manager and scheduler; empty where only the API server was started.
     controllers: Vec<Process>,
     version: Option<&'static str>,
     directory: PathBuf,

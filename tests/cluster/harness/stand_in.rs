@@ -30,6 +30,7 @@ pub(crate) use network_operator::{NETWORK_DRIVER, NETWORK_NAMESPACE};
 pub(crate) use operator::{LEASE, OPERATOR_NAMESPACE, Operand, cluster_policy_kind, driver_version};
 pub(crate) use random::number;
 pub(crate) use script::{Fault, Script};
+pub(crate) use upgrade_controller::controller;
 
 /// Everything of NVIDIA's that is played. Dropping it stops it.
 pub(crate) struct StandIn {

@@ -102,7 +102,7 @@ fn line_147_the_cluster_policy_decides_the_mode() {
     assert_eq!(old.parts.len(), 1, "before v26.7 the ClusterPolicy's policy was for all");
     observed.cluster_policy = Api::Served(None);
     let without = work(&observed, Driver::Gpu, Generation::Gpu26_3, None);
-    assert_eq!(without, Work { parts: Vec::new(), cleaned: Vec::new(), maintenances: Vec::new() }, "and without one nothing was done");
+    assert_eq!(without, Work::default(), "and without one nothing was done");
     let mut open_shift = with(policy);
     let template_labels = [(names::DRIVER_TOOLKIT_LABEL.to_owned(), "true".to_owned())].into();
     open_shift.daemon_sets.push(DaemonSet { template_labels, ..DaemonSet::default() });

@@ -57,6 +57,15 @@ fn line_119_a_node_that_was_cordoned_before_is_done() {
     assert_eq!(one(entry), [GONE, "a: upgrade-done", INITIALLY_GONE]);
 }
 
+/// World 1384 of `scenarios::agreement`: a node with an owned and an orphaned driver pod.
+#[test]
+fn a_node_that_is_there_twice_forgets_its_cordon_with_its_first_entry() {
+    let entry = || with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
+    let outcome = pass(&snapshot([entry(), entry()]), &rules(), &options());
+    let writes: Vec<String> = outcome.writes.iter().map(ToString::to_string).collect();
+    assert_eq!(writes, [GONE, "a: upgrade-done", INITIALLY_GONE, GONE, "a: uncordon-required"]);
+}
+
 #[test]
 fn line_120_a_driver_that_waits_to_load_may() {
     let entry = with(validating(&[true], None), |entry| entry.notes.safe_load = Some("true"));

@@ -8,7 +8,6 @@ import (
 
 	"github.com/NVIDIA/k8s-operator-libs/api/upgrade/v1alpha1"
 	"github.com/NVIDIA/k8s-operator-libs/pkg/upgrade"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -33,12 +32,11 @@ type gpuOperator struct {
 	client    client.Client
 	manager   upgrade.ClusterUpgradeStateManager
 	namespace string
-	log       logr.Logger
 }
 
-func newGPUOperator(cached client.Client, live client.Reader, manager upgrade.ClusterUpgradeStateManager, namespace string, log logr.Logger) *gpuOperator {
+func newGPUOperator(cached client.Client, live client.Reader, manager upgrade.ClusterUpgradeStateManager) *gpuOperator {
 	manager = manager.WithPodDeletionEnabled(usesGPU(live)).WithValidationEnabled(validator)
-	return &gpuOperator{client: cached, manager: restartOnly(manager), namespace: namespace, log: log}
+	return &gpuOperator{client: cached, manager: restartOnly(manager), namespace: "gpu-operator"}
 }
 
 func (o *gpuOperator) reconcile(ctx context.Context) (bool, error) {

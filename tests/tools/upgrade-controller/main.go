@@ -5,7 +5,7 @@
 // It is built twice: with the library of gpu-operator v26.3 (v26.3.mod, build tag v26_3) and with that of v26.7 (go.mod). network-operator
 // uses an older version, which cannot be had; here it runs with that of v26.3.
 //
-// Usage: upgrade-controller [--driver gpu|ofed] [--namespace N] [--requeue-after 2m] [--passes]
+// Usage: upgrade-controller [--driver gpu|ofed] [--requeue-after 2m] [--passes]
 package main
 
 import (
@@ -27,7 +27,6 @@ import (
 // settings are what the command line says.
 type settings struct {
 	driver       string
-	namespace    string
 	requeueAfter time.Duration
 	passes       bool
 }
@@ -35,7 +34,6 @@ type settings struct {
 func main() {
 	var set settings
 	flag.StringVar(&set.driver, "driver", "gpu", "whose upgrades: gpu (gpu-operator) or ofed (network-operator)")
-	flag.StringVar(&set.namespace, "namespace", "", "namespace of the driver DaemonSets (default: gpu-operator or nvidia-network-operator)")
 	flag.DurationVar(&set.requeueAfter, "requeue-after", 2*time.Minute, "pause after a pass that went well; the operators have 2m")
 	flag.BoolVar(&set.passes, "passes", false, "make a pass for every line `pass` on standard input, and none otherwise")
 	flag.Parse()
@@ -74,17 +72,10 @@ func newOperator(config *rest.Config, cached client.Client, live client.Reader, 
 	}
 	switch set.driver {
 	case "gpu":
-		return newGPUOperator(cached, live, manager, namespaceOr(set, "gpu-operator"), log), nil
+		return newGPUOperator(cached, live, manager), nil
 	case "ofed":
-		return newNetworkOperator(cached, manager, namespaceOr(set, "nvidia-network-operator"), log), nil
+		return newNetworkOperator(cached, manager), nil
 	default:
 		return nil, fmt.Errorf("--driver %q; expected gpu or ofed", set.driver)
 	}
-}
-
-func namespaceOr(set settings, otherwise string) string {
-	if set.namespace != "" {
-		return set.namespace
-	}
-	return otherwise
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/NVIDIA/k8s-operator-libs/pkg/upgrade"
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,11 +21,10 @@ type networkOperator struct {
 	client    client.Client
 	manager   upgrade.ClusterUpgradeStateManager
 	namespace string
-	log       logr.Logger
 }
 
-func newNetworkOperator(reader client.Client, manager upgrade.ClusterUpgradeStateManager, namespace string, log logr.Logger) *networkOperator {
-	return &networkOperator{client: reader, manager: manager, namespace: namespace, log: log}
+func newNetworkOperator(cached client.Client, manager upgrade.ClusterUpgradeStateManager) *networkOperator {
+	return &networkOperator{client: cached, manager: manager, namespace: "nvidia-network-operator"}
 }
 
 func (o *networkOperator) reconcile(ctx context.Context) (bool, error) {

@@ -87,6 +87,7 @@ func driverPolicy(object *unstructured.Unstructured) (*v1alpha1.DriverUpgradePol
 	return policy, nil
 }
 
+// nestedBool is a flag that is off where it is not set. The CustomResourceDefinitions allow nothing but a boolean there.
 func nestedBool(object *unstructured.Unstructured, path ...string) bool {
 	found, _, err := unstructured.NestedBool(object.Object, path...)
 	return err == nil && found

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use gpu_rollout::rollout::vendor::Generation;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::kubelets::is_ready;
 use super::script::Script;
-use super::upgrade_controller::{Of, Place, UpgradeController};
+use super::upgrade_controller::{Place, UpgradeController};
 use crate::harness::kwok::KWOK_TAINT;
 
 /// Where the operator and its operands run.
@@ -97,7 +98,7 @@ impl Operator {
     /// Its upgrade controller begins with the first NicClusterPolicy: before that it has nothing to do.
     fn upgrade(&mut self) -> Result<()> {
         let tick = self.script.lock().unwrap_or_else(PoisonError::into_inner).tick;
-        self.upgrades.ensure(Of::Network, tick)
+        self.upgrades.ensure(Generation::Network, tick)
     }
 
     async fn label_nodes(&self) -> Result<()> {

@@ -9,7 +9,9 @@ mod status;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::rollout::vendor::Generation;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -20,7 +22,7 @@ use tokio::task::JoinSet;
 use self::leadership::Leader;
 use self::observed::{Caches, Observed};
 use super::script::Script;
-use super::upgrade_controller::{Of, Place, UpgradeController};
+use super::upgrade_controller::{Place, UpgradeController};
 
 /// Where the operator and its operands run.
 pub(crate) const OPERATOR_NAMESPACE: &str = "gpu-operator";
@@ -126,7 +128,8 @@ impl Operator {
 
     /// Its upgrade controller is a process of its own, which dies with it.
     fn upgrade(&mut self, observed: &Observed, script: &Script) -> Result<()> {
-        self.upgrades.ensure(if observed.is_at_least(26, 7) { Of::Gpu26_7 } else { Of::Gpu26_3 }, script.tick)
+        let generation = Generation::of(Driver::Gpu, Some(&observed.version));
+        self.upgrades.ensure(generation.context("an operator without a version")?, script.tick)
     }
 
     /// The operands whose DaemonSets were written. Without GPU nodes none is.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use gpu_rollout::rollout::vendor::Generation;
 
 use crate::harness::process::Process;
 use crate::harness::tools::program;
@@ -22,26 +23,15 @@ impl Place {
     }
 }
 
-/// Whose upgrades a controller does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
-    /// gpu-operator up to v26.3; what older ones than that have cannot be had.
-    Gpu26_3,
-    /// gpu-operator v26.7.
-    Gpu26_7,
-    /// network-operator.
-    Network,
-}
-
-impl Of {
-    /// What its program is called, and its options.
-    fn program(self) -> (&'static str, [&'static str; 2]) {
-        match self {
-            Self::Gpu26_3 => ("upgrade-controller-26.3", ["--driver=gpu", "--namespace=gpu-operator"]),
-            Self::Gpu26_7 => ("upgrade-controller-26.7", ["--driver=gpu", "--namespace=gpu-operator"]),
-            Self::Network => ("upgrade-controller-26.3", ["--driver=ofed", "--namespace=nvidia-network-operator"]),
-        }
-    }
+/// The program for operators of a generation, and the option that says whose upgrades it does. The libraries of gpu-operator before v26.3 and of
+/// network-operator cannot be had.
+pub(crate) fn controller(generation: Generation) -> Result<(PathBuf, &'static str)> {
+    let (name, driver) = match generation {
+        Generation::Gpu26_7 => ("upgrade-controller-26.7", "--driver=gpu"),
+        Generation::Gpu25 | Generation::Gpu26_3 => ("upgrade-controller-26.3", "--driver=gpu"),
+        Generation::Network => ("upgrade-controller-26.3", "--driver=ofed"),
+    };
+    Ok((program(name)?, driver))
 }
 
 /// The controller of an instance of an operator. Dropping it kills it, with all that it had in memory.
@@ -61,18 +51,18 @@ impl UpgradeController {
 
     /// Starts it, unless it runs. One that has ended by itself is started again, as its pod's kubelet would; that is an error all the same, with the
     /// end of its log. `tick`: when it looks again although nothing has changed.
-    pub(super) fn ensure(&mut self, of: Of, tick: Duration) -> Result<()> {
+    pub(super) fn ensure(&mut self, generation: Generation, tick: Duration) -> Result<()> {
         let alive = self.process.as_mut().map_or(Ok(()), Process::check_alive);
         if alive.is_err() {
             self.process = None;
         }
         if self.process.is_none() {
             self.started += 1;
-            let (tool, [driver, namespace]) = of.program();
+            let (program, driver) = controller(generation)?;
             let tick = format!("--requeue-after={}ms", tick.as_millis());
             let log = format!("upgrade-controller-{}-{}", self.name, self.started);
             let environment = [("KUBECONFIG", self.place.kubeconfig.display().to_string())];
-            self.process = Some(Process::start(&self.place.directory, &log, &program(tool)?, [driver, namespace, &tick], &environment)?);
+            self.process = Some(Process::start(&self.place.directory, &log, &program, [driver, &tick], &environment)?);
         }
         alive
     }

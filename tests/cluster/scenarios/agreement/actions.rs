@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use gpu_rollout::contract::driver::Driver;
+use gpu_rollout::contract::names;
 use gpu_rollout::rollout::vendor::State;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::world::{Host, OWNER_LABEL, World, container};
+use super::world::{Host, World, container};
 
 /// What was done.
 pub(super) struct Done {
@@ -226,9 +227,9 @@ impl World<'_> {
             }
             Action::Disown => {
                 let owner = self.daemon_sets[self.hosts[&node].daemon_set].owner;
-                let value = self.draw.one(&[json!(owner), Value::Null, json!("nobody")]);
+                let value = self.draw.one(&[json!(owner), Value::Null, json!("absent")]);
                 if owner.is_some() {
-                    self.patch_node(&node, json!({"metadata": {"labels": {OWNER_LABEL: value}}})).await?;
+                    self.patch_node(&node, json!({"metadata": {"labels": {names::DRIVER_OWNER_LABEL: value}}})).await?;
                 }
             }
             Action::Kill => {}
@@ -255,7 +256,7 @@ impl World<'_> {
         let daemon_set = self.draw.below(self.daemon_sets.len());
         let mut labels = json!({"nvidia.com/gpu.present": "true"});
         if let Some(owner) = self.daemon_sets[daemon_set].owner {
-            labels[OWNER_LABEL] = owner.into();
+            labels[names::DRIVER_OWNER_LABEL] = owner.into();
         }
         self.server.create("/api/v1/nodes", &json!({"metadata": {"name": name, "labels": labels}})).await?;
         self.server.merge(&format!("/api/v1/nodes/{name}/status"), &json!({"status": {"conditions": ready_condition("True")}})).await?;
@@ -360,7 +361,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Gives pods of a node a status. Those that crash go on crashing, unless `all`.
+    /// Gives pods of a node a status. `keep_crashing`: not those that crash.
     async fn status_of(&self, node: &str, keep_crashing: bool, status: &Value, of: impl Fn(&Host) -> &Vec<String>) -> Result<()> {
         let pods = self.pods().await?;
         self.status_among(&pods, node, keep_crashing, status, of).await

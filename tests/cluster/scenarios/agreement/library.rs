@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::harness::tools::program;
+use crate::harness::stand_in::controller;
 
 /// More than any pass takes.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -27,13 +27,6 @@ pub(super) struct Of {
 impl Of {
     pub(super) fn driver(self) -> Driver {
         if self.generation == Generation::Network { Driver::Ofed } else { Driver::Gpu }
-    }
-
-    fn program(self) -> &'static str {
-        match self.generation {
-            Generation::Gpu26_7 => "upgrade-controller-26.7",
-            Generation::Gpu25 | Generation::Gpu26_3 | Generation::Network => "upgrade-controller-26.3",
-        }
     }
 }
 
@@ -60,11 +53,11 @@ impl Library {
     pub(super) fn start(directory: &Path, kubeconfig: &Path, of: Of) -> Result<Self> {
         let log = directory.join("logs/upgrade-controller.log");
         let log = File::options().create(true).append(true).open(&log).with_context(|| format!("opening {}", log.display()))?;
-        let driver = if of.driver() == Driver::Ofed { "ofed" } else { "gpu" };
+        let (program, driver) = controller(of.generation)?;
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
-            .arg(program(of.program())?)
-            .args(["--passes", "--driver", driver])
+            .arg(program)
+            .args(["--passes", driver])
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpu_rollout::contract::names;
 use gpu_rollout::contract::policy::Policy;
 use gpu_rollout::rollout::observed::workload::{Phase, Workload};
 use gpu_rollout::rollout::vendor::operator::policies;
@@ -107,7 +108,7 @@ impl Model {
 
     /// The policy that holds for a node.
     fn policy(&self, node: &str, seen: &Seen) -> Policy {
-        let owner = seen.observed.nodes.get(node).and_then(|node| node.labels.get("nvidia.com/gpu-operator.driver.owner"));
+        let owner = seen.observed.nodes.get(node).and_then(|node| node.labels.get(names::DRIVER_OWNER_LABEL));
         let all = policies(&seen.observed, self.of.driver(), self.of.generation);
         let of_node = |of: Option<&str>| of.is_none() || of == owner.map(String::as_str);
         all.into_iter().find(|(of, _)| of_node(*of)).map(|(_, rules)| rules.policy).unwrap_or_default()
@@ -184,7 +185,7 @@ enum Answer {
 }
 
 fn answer(pod: &Workload, seen: &Seen) -> Answer {
-    // What does not run is in nobody's way.
+    // Budgets protect only pods that run.
     if pod.phase != Phase::Running {
         return Answer::Granted;
     }

@@ -107,7 +107,7 @@ fn keys(driver: Driver) -> [&'static str; 6] {
     [traits.safe_load, traits.initially_unschedulable, traits.wait_start, traits.validation_start, traits.requested, traits.requestor]
 }
 
-/// What the model expects where it has written a value: a time is that of the pass, and nobody knows it to the second.
+/// The value to expect where the model has written one: a time only has to be close to the time of the pass.
 pub(super) fn about(value: &str) -> String {
     if value.parse::<i64>().is_ok() { format!("{ABOUT}{value}") } else { value.to_owned() }
 }

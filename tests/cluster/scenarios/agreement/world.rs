@@ -31,7 +31,6 @@ const CRDS: [&str; 3] = [
 ];
 /// The names of the NVIDIADrivers.
 const OWNERS: [&str; 2] = ["one", "two"];
-pub(super) const OWNER_LABEL: &str = "nvidia.com/gpu-operator.driver.owner";
 
 /// Where driver and validator pods are.
 pub(super) fn namespace(driver: Driver) -> &'static str {

@@ -1,42 +1,18 @@
 //! Other minor versions of Kubernetes than the one that everything else runs on: an install, an upgrade, nothing at all, a hook that fails.
 
-use anyhow::Result;
+/// Makes a module for a minor version, with a test for Helm and one for a GitOps deployer.
+macro_rules! on_kubernetes {
+    ($($module:ident $version:literal),+) => {$(
+        mod $module {
+            use crate::harness::deployers::Kind;
+            use crate::scenarios::deployers::for_each_deployer;
+            use crate::scenarios::deployers::short::short_on;
 
-use super::short::short_on;
-use crate::harness::deployers::Kind;
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e-full"]
-async fn kubernetes_1_32_with_helm() -> Result<()> {
-    short_on(Some("1.32"), Kind::Helm4).await
+            async fn short(kind: Kind) -> anyhow::Result<()> {
+                short_on(Some($version), kind).await
+            }
+            for_each_deployer!(short, helm4 Helm4, flux Flux);
+        }
+    )+};
 }
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e-full"]
-async fn kubernetes_1_32_with_flux() -> Result<()> {
-    short_on(Some("1.32"), Kind::Flux).await
-}
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e-full"]
-async fn kubernetes_1_33_with_helm() -> Result<()> {
-    short_on(Some("1.33"), Kind::Helm4).await
-}
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e-full"]
-async fn kubernetes_1_33_with_flux() -> Result<()> {
-    short_on(Some("1.33"), Kind::Flux).await
-}
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e-full"]
-async fn kubernetes_1_35_with_helm() -> Result<()> {
-    short_on(Some("1.35"), Kind::Helm4).await
-}
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e-full"]
-async fn kubernetes_1_35_with_flux() -> Result<()> {
-    short_on(Some("1.35"), Kind::Flux).await
-}
+on_kubernetes!(kubernetes_1_32 "1.32", kubernetes_1_33 "1.33", kubernetes_1_35 "1.35");
