@@ -25,7 +25,7 @@ mod operands;
 mod operator;
 mod others;
 mod server;
-mod vendor;
+pub mod vendor;
 mod view;
 mod workers;
 mod world;

@@ -53,6 +53,15 @@ pub enum Spread {
     Constant(u64),
     /// Evenly between the two, both included.
     Uniform(u64, u64),
+    /// One half evenly between the least and the middle, the other half evenly between that and the most.
+    Halves {
+        /// The least.
+        least: u64,
+        /// The median.
+        middle: u64,
+        /// The most.
+        most: u64,
+    },
     /// A Pareto distribution with exponent 2, cut off: a quarter takes more than twice the least, one in a hundred more than ten times.
     HeavyTail {
         /// The least.
@@ -67,7 +76,7 @@ impl Spread {
     pub fn least(self) -> u64 {
         match self {
             Self::Constant(value) => value,
-            Self::Uniform(least, _) | Self::HeavyTail { least, .. } => least,
+            Self::Uniform(least, _) | Self::Halves { least, .. } | Self::HeavyTail { least, .. } => least,
         }
     }
 
@@ -75,7 +84,7 @@ impl Spread {
     pub fn most(self) -> u64 {
         match self {
             Self::Constant(value) => value,
-            Self::Uniform(_, most) | Self::HeavyTail { most, .. } => most,
+            Self::Uniform(_, most) | Self::Halves { most, .. } | Self::HeavyTail { most, .. } => most,
         }
     }
 
@@ -84,6 +93,10 @@ impl Spread {
         match self {
             Self::Constant(value) => value,
             Self::Uniform(least, most) => least + random.below(most.saturating_sub(least) + 1),
+            Self::Halves { least, middle, most } => {
+                let half = if random.below(2) == 0 { Self::Uniform(least, middle) } else { Self::Uniform(middle, most) };
+                half.draw(random)
+            }
             Self::HeavyTail { least, most } => {
                 // least / sqrt(u) for an even u in (0, 1]: its inverse has sixteen bits behind the point, and so the root has eight.
                 let even = (random.number() >> 32) + 1;
@@ -113,6 +126,16 @@ mod tests {
         assert!(drawn.iter().all(|value| (1000..=100_000).contains(value)));
         assert!((2200..2800).contains(&above(2000)), "{}", above(2000));
         assert!((60..150).contains(&above(10_000)), "{}", above(10_000));
+    }
+
+    #[test]
+    fn halves_have_the_middle_in_the_middle() {
+        let mut random = Random::new(8);
+        let spread = Spread::Halves { least: 0, middle: 100, most: 10_000 };
+        let drawn: Vec<u64> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
+        let below = |limit: u64| drawn.iter().filter(|value| **value < limit).count();
+        assert!((4700..5300).contains(&below(100)), "{}", below(100));
+        assert!((7000..8000).contains(&below(5_000)) && below(10_001) == 10_000, "{}", below(5_000));
     }
 
     #[test]

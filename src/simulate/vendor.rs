@@ -2,6 +2,7 @@
 //! and what wakes it from that. Its evictions and drains run beside it, as they do in the original.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::contract::driver::Driver;
 use crate::contract::policy::Policy;
@@ -25,6 +26,9 @@ use super::world::{Event, World};
 
 /// Milliseconds from a change to the pass that it makes the controller begin.
 const NOTICE: u64 = 20;
+/// What a write of the controller takes, one after another: the operators' client makes 20 requests a second, and a write is two, the patch and the
+/// event. It is what the traces show (`tests/data/traces`).
+pub const WRITE: Duration = Duration::from_millis(100);
 /// Pause between two tries of evictions, in milliseconds, where the original has none.
 const RETRY: u64 = 500;
 
@@ -35,6 +39,8 @@ pub(super) struct Vendor {
     /// Counts its appointments.
     appointment: u64,
     runs_at: Option<u64>,
+    /// Until when its last pass takes.
+    busy_until: u64,
     /// What it last heard of the operator's own objects.
     fixed: Fixed,
     /// Everything as it is: its caches have no lag.
@@ -70,6 +76,7 @@ impl Vendor {
             generation,
             appointment: 0,
             runs_at: None,
+            busy_until: 0,
             fixed: fixed.clone(),
             view: View::default(),
             jobs,
@@ -133,6 +140,7 @@ impl World<'_> {
             vendor.controller = Controller::new(Driver::Gpu, vendor.generation, None, at(now));
             vendor.tasks.clear();
             vendor.runs_at = None;
+            vendor.busy_until = now;
         }
         self.vendor_due();
     }
@@ -153,7 +161,7 @@ impl World<'_> {
 
     fn vendor_due(&mut self) {
         let Some(vendor) = &mut self.vendor else { return };
-        let Some(due) = vendor.controller.due().map(|due| milliseconds(due).max(self.now)) else { return };
+        let Some(due) = vendor.controller.due().map(|due| milliseconds(due).max(self.now).max(vendor.busy_until)) else { return };
         if vendor.runs_at.is_none_or(|known| known > due) {
             vendor.appointment += 1;
             vendor.runs_at = Some(due);
@@ -169,7 +177,7 @@ impl World<'_> {
         if self.setup.thorough {
             self.check_vendor_sees();
         }
-        let now = at(self.now);
+        let (start, now) = (self.now, at(self.now));
         let Some(vendor) = &mut self.vendor else { return };
         vendor.runs_at = None;
         let mut writes = Vec::new();
@@ -177,6 +185,9 @@ impl World<'_> {
             writes.push(write.clone());
             true
         });
+        // All that it writes is there at once; what takes its time is the pass.
+        let pass = WRITE * u32::try_from(writes.len()).unwrap_or(u32::MAX);
+        vendor.busy_until = start + u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
         if let Some(error) = done.error() {
             let error = error.to_string();
             self.tell(|| format!("operator: {error}"));

@@ -73,7 +73,7 @@ if [ $# -gt 0 ] && [ "$1" != --full ]; then
 fi
 
 # What only measures is run by name (scripts/bench.sh), and so is what is for people (scripts/stack.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
-set -- "$@" scenarios::cost:: scenarios::pace:: scenarios::calibration:: stays_until_it_is_told_to_end every_granted_right
+set -- "$@" scenarios::cost:: scenarios::pace:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right
 # Needs the image of the release before.
 [ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || set -- "$@" of_previous_release
 if [ "$1" = --full ]; then

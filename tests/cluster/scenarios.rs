@@ -23,6 +23,7 @@ mod operator_upgrade;
 mod pace;
 mod plan;
 mod recipes;
+mod recordings;
 mod rights;
 mod traces;
 mod trivial;

@@ -22,6 +22,8 @@ const MANY: usize = 20;
 pub struct Measured {
     /// The least.
     pub least_seconds: u64,
+    /// Half of them take less.
+    pub middle_seconds: u64,
     /// The most, without outliers.
     pub most_seconds: u64,
     /// Of how many pods.
@@ -45,7 +47,7 @@ fn spread(mut all: Vec<i64>) -> Option<Measured> {
     let pods = all.len();
     let most = if pods >= MANY { pods - pods.div_ceil(20) } else { pods.checked_sub(1)? };
     let seconds = |place: usize| u64::try_from(all[place]).unwrap_or(0);
-    Some(Measured { least_seconds: seconds(0), most_seconds: seconds(most), pods })
+    Some(Measured { least_seconds: seconds(0), middle_seconds: seconds(most / 2), most_seconds: seconds(most), pods })
 }
 
 /// Measures. A pod whose container was restarted, or whose node was away, tells nothing of a start.
@@ -72,7 +74,11 @@ pub fn measured(observed: &Observed, driver: Driver) -> Measurements {
 /// The times that are drawn: as it took before, or as somebody says. Objects tell whole seconds: it may be one less or more.
 pub(super) fn times(measured: &Measurements, driver: Option<Spread>) -> Times {
     let of = |measured: Option<Measured>, or: Spread| {
-        measured.map_or(or, |measured| Spread::Uniform(measured.least_seconds.saturating_sub(1) * 1000, (measured.most_seconds + 1) * 1000))
+        measured.map_or(or, |Measured { least_seconds, middle_seconds, most_seconds, .. }| Spread::Halves {
+            least: least_seconds.saturating_sub(1) * 1000,
+            middle: middle_seconds * 1000,
+            most: (most_seconds + 1) * 1000,
+        })
     };
     let usual = Times::default();
     Times {
@@ -96,10 +102,10 @@ mod tests {
     #[test]
     fn of_many_pods_the_slowest_are_outliers() {
         assert_eq!(spread(vec![]), None);
-        assert_eq!(spread(vec![90, -3, 4000]), Some(Measured { least_seconds: 90, most_seconds: 90, pods: 1 }));
+        assert_eq!(spread(vec![90, -3, 4000]), Some(Measured { least_seconds: 90, middle_seconds: 90, most_seconds: 90, pods: 1 }));
         let many: Vec<i64> = (100..119).chain([3000]).collect();
-        assert_eq!(spread(many), Some(Measured { least_seconds: 100, most_seconds: 3000, pods: 20 }));
+        assert_eq!(spread(many), Some(Measured { least_seconds: 100, middle_seconds: 109, most_seconds: 3000, pods: 20 }));
         let more: Vec<i64> = (100..139).chain([3000]).collect();
-        assert_eq!(spread(more), Some(Measured { least_seconds: 100, most_seconds: 138, pods: 40 }));
+        assert_eq!(spread(more), Some(Measured { least_seconds: 100, middle_seconds: 119, most_seconds: 138, pods: 40 }));
     }
 }

@@ -1,23 +1,11 @@
 //! What a rollout looks like from outside: the node states and the ClusterPolicy's status, live or from a recording, and what two
 //! rollouts of the same shape have in common however fast they are.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 use std::path::Path;
-use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::DynamicObject;
-use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::task::JoinHandle;
-
-use super::stand_in::cluster_policy_kind;
 
 /// What is seen of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +64,7 @@ impl Trace {
         Ok(trace)
     }
 
-    fn add(&mut self, object: &Value) {
+    pub(super) fn add(&mut self, object: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match object["kind"].as_str() {
             Some("Node") if object["metadata"]["labels"]["feature.node.kubernetes.io/pci-10de.present"] == "true" => {
@@ -146,52 +134,4 @@ impl Trace {
         }
         (nodes, policy)
     }
-}
-
-/// Records what happens from now on; dropping it ends the recording.
-pub(crate) struct Recorder {
-    trace: Rc<RefCell<Trace>>,
-    watches: [JoinHandle<()>; 2],
-}
-
-impl Recorder {
-    /// Starts to record.
-    pub(crate) fn start(client: &Client) -> Self {
-        let trace = Rc::new(RefCell::new(Trace::default()));
-        let policies = Api::<DynamicObject>::all_with(client.clone(), &cluster_policy_kind());
-        let watches = [record(Api::<Node>::all(client.clone()), "Node", &trace), record(policies, "ClusterPolicy", &trace)];
-        Self { trace, watches }
-    }
-
-    /// What has been recorded so far.
-    pub(crate) fn trace(&self) -> std::cell::Ref<'_, Trace> {
-        self.trace.borrow()
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.watches.iter().for_each(JoinHandle::abort);
-    }
-}
-
-fn record<K>(api: Api<K>, kind: &'static str, trace: &Rc<RefCell<Trace>>) -> JoinHandle<()>
-where
-    K: Resource + Clone + Debug + DeserializeOwned + serde::Serialize + Send + 'static,
-{
-    let trace = Rc::clone(trace);
-    tokio::task::spawn_local(async move {
-        let mut events = std::pin::pin!(watcher(api, Config::default()));
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                    let mut value = serde_json::to_value(object).unwrap_or_default();
-                    value["kind"] = kind.into();
-                    trace.borrow_mut().add(&value);
-                }
-                Ok(_) => {}
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
-            }
-        }
-    })
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use gpu_rollout::simulate::setup::Times;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,6 +16,10 @@ use crate::harness::scenario::scenario_within;
 use crate::harness::stand_in::Script;
 
 const LIMIT: Duration = Duration::from_hours(1);
+/// In so long times their number the drivers of a new fleet come up.
+const COMES_UP_WITHIN: Duration = Duration::from_millis(500);
+/// One fleet alone: its nodes and the seconds that its drivers take, such as `30-1`.
+const CHOSEN: &str = "GPU_ROLLOUT_FLEET";
 
 /// A fleet, how many of its nodes go at once, and how long their drivers take, in seconds.
 struct Fleet {
@@ -36,8 +41,11 @@ async fn measure(fleet: &Fleet) -> Result<(f64, f64)> {
     let &Fleet { nodes, at_once, driver_seconds } = fleet;
     let mut measured = (0.0, 0.0);
     scenario_within(LIMIT, &format!("calibration-{nodes}-{driver_seconds}"), async |stack| {
-        // They come up quickly, whatever the upgrade takes.
-        stack.play(Script { driver: (0, 1), ..Script::seeded(91) }).await?;
+        // They come up one after another: all at once they would wait for this machine, and plans go by how long the operands took. How long a
+        // driver pod takes to end no cluster tells beforehand: here it is what plans take it for.
+        let come_up = COMES_UP_WITHIN.saturating_mul(u32::try_from(nodes)?);
+        let driver = (0, u64::try_from(come_up.as_millis())?);
+        stack.play(Script { driver, driver_end: (0, Times::default().operand_end.most()), ..Script::seeded(91) }).await?;
         stack.add_gpu_nodes(nodes).await?;
         let policy = json!({"maxParallelUpgrades": at_once, "maxUnavailable": "50%", "podDeletion": {"timeout": "60s"}});
         let old = Ask { dra: false, ..Ask::old(nodes) };
@@ -65,7 +73,9 @@ async fn measure(fleet: &Fleet) -> Result<(f64, f64)> {
 #[ignore = "a measurement: make bench"]
 async fn predicted_and_measured() -> Result<()> {
     let mut rows = vec!["assist  at once  driver s  predicted s  measured s  predicted/measured".to_owned()];
-    for fleet in &FLEETS {
+    let chosen = std::env::var(CHOSEN).ok();
+    let is_chosen = |fleet: &&Fleet| chosen.as_ref().is_none_or(|chosen| *chosen == format!("{}-{}", fleet.nodes, fleet.driver_seconds));
+    for fleet in FLEETS.iter().filter(is_chosen) {
         let (likely, took) = measure(fleet).await?;
         let Fleet { nodes, at_once, driver_seconds } = fleet;
         let ratio = likely / took;

@@ -8,10 +8,11 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use crate::harness::recorder::Recorder;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
-use crate::harness::trace::{Recorder, Trace};
+use crate::harness::trace::Trace;
 use crate::harness::wait::until;
 
 /// The release that was recorded.
@@ -33,11 +34,11 @@ async fn install_and_serial_bump() -> Result<()> {
 
         let recorder = Recorder::start(&stack.client);
         stack.deploy("gpu-operator", VERSION, OPERATOR_NAMESPACE, &values).await?;
-        settled(&recorder, 4).await?;
+        settled(&recorder, 4, LIMIT).await?;
         same_shape(&recorder, "01-fresh-install.jsonl")?;
 
         let recorder = Recorder::start(&stack.client);
-        settled(&recorder, 4).await?;
+        settled(&recorder, 4, LIMIT).await?;
         let values = json!({"toolkit": {"enabled": false}, "driver": {"version": "595.92.01"}});
         stack.deploy("gpu-operator", VERSION, OPERATOR_NAMESPACE, &values).await?;
         rolled(&recorder, 4).await?;
@@ -56,10 +57,10 @@ async fn parallel_bump_with_a_slow_validator() -> Result<()> {
         let values = json!({"toolkit": {"enabled": false}, "driver": {"version": "595.91.07", "upgradePolicy": policy}});
         stack.deploy("gpu-operator", VERSION, OPERATOR_NAMESPACE, &values).await?;
         let recorder = Recorder::start(&stack.client);
-        settled(&recorder, 4).await?;
+        settled(&recorder, 4, LIMIT).await?;
 
         let recorder = Recorder::start(&stack.client);
-        settled(&recorder, 4).await?;
+        settled(&recorder, 4, LIMIT).await?;
         let values = json!({"toolkit": {"enabled": false}, "driver": {"version": "595.92.01", "upgradePolicy": policy}});
         stack.deploy("gpu-operator", VERSION, OPERATOR_NAMESPACE, &values).await?;
         let slow = until("a node to wait for its driver", LIMIT, async || {
@@ -98,8 +99,8 @@ async fn no_gpu_nodes() -> Result<()> {
 }
 
 /// Everything is installed and the controller has looked.
-async fn settled(recorder: &Recorder, count: usize) -> Result<()> {
-    until("all nodes to be done", LIMIT, async || {
+pub(super) async fn settled(recorder: &Recorder, count: usize, limit: Duration) -> Result<()> {
+    until("all nodes to be done", limit, async || {
         let (nodes, policy) = recorder.trace().now();
         let done = nodes.len() == count && nodes.values().all(|look| look.state == "upgrade-done");
         Ok((done && policy.reasons.0 == "Reconciled").then_some(()))
@@ -114,7 +115,7 @@ async fn rolled(recorder: &Recorder, count: usize) -> Result<()> {
         Ok(nodes.values().any(|look| look.state == "upgrade-required").then_some(()))
     })
     .await?;
-    settled(recorder, count).await
+    settled(recorder, count, LIMIT).await
 }
 
 fn same_shape(recorder: &Recorder, recording: &str) -> Result<()> {

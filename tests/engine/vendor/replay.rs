@@ -5,13 +5,17 @@
 //! watches: what belongs to another kind may show up to [`ARRIVAL`] after the step that follows from it. And after a failed pass the
 //! controller looks again within [`BACKOFF`], so it is known to that much when it went to sleep.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::rollout::observed::Observed;
 use gpu_rollout::rollout::vendor::operator::work;
 use gpu_rollout::rollout::vendor::pass::Write;
 use gpu_rollout::rollout::vendor::predict::{Move, Step as Next};
-use gpu_rollout::rollout::vendor::task::eviction_ended;
+use gpu_rollout::rollout::vendor::task::{drain_ended, eviction_ended};
 use gpu_rollout::rollout::vendor::{Generation, State, pass, predict, would_move};
+use gpu_rollout::simulate::vendor::WRITE;
 
 use super::story::{Moment, Step, Story, rules, snapshot, stories};
 
@@ -50,8 +54,11 @@ impl Story {
         let mut all = vec![since];
         for pair in self.moments.windows(2) {
             let [before, after] = pair else { continue };
-            let failing = pass(&snapshot(&before.observed), &rules(&before.observed), &self.options(before.second)).error.is_some();
-            if Generation::Gpu26_7.is_woken(&before.observed, &after.observed, Driver::Gpu) || failing {
+            // It looks at what would be an error only if it is awake.
+            let awake = before.second - since <= BACKOFF;
+            let failing =
+                awake && pass(&snapshot(&before.observed), &rules(&before.observed), &self.options(before.second)).error.is_some();
+            if self.generation.is_woken(&before.observed, &after.observed, Driver::Gpu) || failing {
                 since = after.second;
             }
             while after.second - since > TICK + BACKOFF {
@@ -68,15 +75,17 @@ impl Story {
         let slept = move |step: &Step| (step.second - since[step.moment - 1] > 2.0 * BACKOFF).then(|| since[step.moment - 1]);
         self.steps
             .iter()
-            .filter(|step| step.from != State::PodDeletionRequired && step.to != State::Unknown)
+            .filter(|step| !matches!(step.from, State::PodDeletionRequired | State::DrainRequired) && step.to != State::Unknown)
             .filter_map(move |step| Some((step, &self.moments[step.moment - 1], slept(step)?)))
     }
 }
 
 #[test]
 fn every_step_of_the_real_controller_is_one_that_the_model_takes() {
-    let (mut foreground, mut background, mut cleaned) = (0, 0, 0);
+    // In the pass, in the background, and where upgrades are switched off, by the controller's release.
+    let mut counts: BTreeMap<Generation, [usize; 3]> = BTreeMap::new();
     for (name, story) in stories() {
+        let [foreground, background, cleaned] = counts.entry(story.generation).or_default();
         for step in &story.steps {
             let views = story.views(step);
             let taken = |observed: &Observed| {
@@ -85,23 +94,24 @@ fn every_step_of_the_real_controller_is_one_that_the_model_takes() {
             };
             let ended = |observed: &Observed| {
                 let policy = rules(observed).policy;
-                step.from == State::PodDeletionRequired && [true, false].iter().any(|well| eviction_ended(*well, &policy) == step.to)
+                let of = |from: State, end: &dyn Fn(bool) -> State| step.from == from && [end(true), end(false)].contains(&step.to);
+                of(State::PodDeletionRequired, &|well| eviction_ended(well, &policy)) || of(State::DrainRequired, &drain_ended)
             };
             let switched_off = |observed: &Observed| {
-                step.to == State::Unknown && work(observed, Driver::Gpu, Generation::Gpu26_7, None).cleaned.contains(&step.node)
+                step.to == State::Unknown && work(observed, Driver::Gpu, story.generation, None).cleaned.contains(&step.node)
             };
             if views.iter().any(taken) {
-                foreground += 1;
+                *foreground += 1;
             } else if views.iter().any(ended) {
-                background += 1;
+                *background += 1;
             } else if views.iter().any(switched_off) {
-                cleaned += 1;
+                *cleaned += 1;
             } else {
                 panic!("{name}: the model does not do this: {step:?}");
             }
         }
     }
-    assert_eq!((foreground, background, cleaned), (255, 31, 4), "steps of all traces");
+    assert_eq!(counts, [(Generation::Gpu26_3, [112, 17, 0]), (Generation::Gpu26_7, [255, 31, 4])].into(), "steps of all traces");
 }
 
 /// When it goes to sleep it has nothing left to do, and when it looks without anything to show for it there was nothing to do.
@@ -125,7 +135,7 @@ fn the_real_controller_sleeps_when_the_model_has_nothing_to_do() {
 
 #[test]
 fn after_a_sleep_the_next_step_is_the_predicted_one_at_the_predicted_time() {
-    let mut count = 0;
+    let mut counts: BTreeMap<Generation, usize> = BTreeMap::new();
     for (name, story) in stories() {
         for (step, moment, since) in story.first_steps() {
             let snapshot = snapshot(&moment.observed);
@@ -136,15 +146,15 @@ fn after_a_sleep_the_next_step_is_the_predicted_one_at_the_predicted_time() {
             let at_latest = prediction.at_latest.expect("upgrades are on");
             let off = step.second - at_latest.duration_since(story.at(0.0)).as_secs_f64();
             assert!((-GRAIN..BACKOFF + GRAIN).contains(&off), "{name}: {off} s from the tick: {step:?}");
-            count += 1;
+            *counts.entry(story.generation).or_default() += 1;
         }
     }
-    assert_eq!(count, 33, "sleeps of all traces");
+    assert_eq!(counts, [(Generation::Gpu26_3, 16), (Generation::Gpu26_7, 33)].into(), "sleeps of all traces");
 }
 
 #[test]
 fn the_node_that_starts_next_is_the_predicted_one() {
-    let mut count = 0;
+    let mut counts: BTreeMap<Generation, usize> = BTreeMap::new();
     for (name, story) in stories() {
         for step in story.steps.iter().filter(|step| step.from == State::UpgradeRequired && step.to != State::Unknown) {
             // A pass may start several nodes: those before this one have started by now.
@@ -156,8 +166,21 @@ fn the_node_that_starts_next_is_the_predicted_one() {
                 next.is_some_and(|moved| moved.node == step.node && moved.step == Next::To(step.to))
             };
             assert!(story.views(step).iter().any(predicted), "{name}: {step:?}");
-            count += 1;
+            *counts.entry(story.generation).or_default() += 1;
         }
     }
-    assert_eq!(count, 37, "starts of all traces");
+    assert_eq!(counts, [(Generation::Gpu26_3, 16), (Generation::Gpu26_7, 37)].into(), "starts of all traces");
+}
+
+/// What simulations take for the time of a write is what the traces show between two nodes that make the same step in one pass.
+#[test]
+fn a_write_of_the_controller_takes_as_long_as_simulations_take_it_for() {
+    let mut between: Vec<f64> = Vec::new();
+    for (_, story) in stories() {
+        let same = |pair: &[Step]| pair[0].to == pair[1].to && pair[0].node != pair[1].node && pair[1].second - pair[0].second < PASS;
+        between.extend(story.steps.windows(2).filter(|pair| same(pair)).map(|pair| pair[1].second - pair[0].second));
+    }
+    between.sort_by(f64::total_cmp);
+    let middle = Duration::from_secs_f64(between[between.len() / 2]);
+    assert!(between.len() > 50 && middle.abs_diff(WRITE) < Duration::from_millis(15), "{middle:?} in the middle of {}", between.len());
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::traces::{apply, observed, origin, seconds, trace};
 
-const TRACES: [&str; 12] = [
+const TRACES: [&str; 16] = [
     "01-fresh-install",
     "02-driver-bump-serial",
     "03-driver-bump-parallel",
@@ -27,6 +27,10 @@ const TRACES: [&str; 12] = [
     "11-toolkit-bump",
     "12b-gpu-node-appears",
     "16-rollback-mid-roll",
+    "26.3-serial",
+    "26.3-parallel-jobs",
+    "26.3-drain-pdb",
+    "26.3-failing-driver",
 ];
 
 /// All traces with their names. They are read once.
@@ -63,13 +67,16 @@ pub(crate) struct Story {
     pub(crate) steps: Vec<Step>,
     /// Since when the controller had no reason to run, at each moment.
     pub(crate) asleep_since: Vec<f64>,
+    /// Whose controller was recorded.
+    pub(crate) generation: Generation,
     origin: Timestamp,
 }
 
 impl Story {
     fn of(name: &str) -> Self {
         let lines = trace(name);
-        let mut story = Self { moments: Vec::new(), steps: Vec::new(), asleep_since: Vec::new(), origin: origin(&lines) };
+        let generation = if name.starts_with("26.3-") { Generation::Gpu26_3 } else { Generation::Gpu26_7 };
+        let mut story = Self { moments: Vec::new(), steps: Vec::new(), asleep_since: Vec::new(), generation, origin: origin(&lines) };
         let mut views = BTreeMap::new();
         let mut digests = BTreeMap::new();
         for line in lines.iter().filter(|line| line.object["kind"] != "Event") {
@@ -104,7 +111,7 @@ impl Story {
     }
 
     pub(crate) fn options(&self, second: f64) -> Options {
-        Options::of(Generation::Gpu26_7, self.at(second))
+        Options::of(self.generation, self.at(second))
     }
 }
 

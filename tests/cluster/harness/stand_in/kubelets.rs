@@ -27,6 +27,7 @@ pub(crate) use devices::{GPU, offered};
 
 const HOLD: &str = "stand-in.gpu-rollout.dev/hold";
 const READY_AFTER: &str = "stand-in.gpu-rollout.dev/ready-after";
+const DELETE_AFTER: &str = "stand-in.gpu-rollout.dev/delete-after";
 const NEVER_READY: &str = "stand-in.gpu-rollout.dev/never-ready";
 /// On a network driver pod: the version of its node with which it has asked.
 const ASKED: &str = "stand-in.gpu-rollout.dev/asked";
@@ -158,6 +159,8 @@ impl Kubelets {
                 }
                 let time = script.time(script.driver, &format!("driver {node}"));
                 annotations[READY_AFTER] = format!("{}ms", time.as_millis()).into();
+                let end = script.time(script.driver_end, &format!("end of the driver {node}"));
+                annotations[DELETE_AFTER] = format!("{}ms", end.as_millis()).into();
             }
             Operand::Toolkit if !script.host_driver && host.driver().is_none() => return Ok(()),
             Operand::Validator if !pod.annotations().contains_key(TOOLKIT_VALIDATED) => {

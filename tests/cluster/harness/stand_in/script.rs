@@ -29,6 +29,8 @@ pub(crate) struct Script {
     pub(crate) tick: Duration,
     /// Milliseconds that a driver container takes from its start until it is ready.
     pub(crate) driver: (u64, u64),
+    /// Milliseconds that a driver pod takes to end.
+    pub(crate) driver_end: (u64, u64),
     /// Whether the nodes' own image has a driver, so that operands wait for no driver pod.
     pub(crate) host_driver: bool,
     /// Whether driver pods begin with the driver manager, which sends the other operands of the node away.
@@ -63,6 +65,7 @@ impl Script {
             ready_after: (300, 1_500),
             tick: Duration::from_secs(3),
             driver: (1_500, 4_500),
+            driver_end: (100, 100),
             driver_manager: true,
             lease: Duration::from_secs(3),
             operator: (100, 300),

@@ -5,6 +5,8 @@ use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::names;
 use gpu_rollout::rollout::vendor::State;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::world::{Host, World, container};
@@ -210,6 +212,9 @@ impl World<'_> {
                 let value = self.draw.one(&[ago(5_000), ago(5_000), ago(200), "soon".to_owned()]);
                 let key = self.draw.one(&[traits.wait_start, traits.validation_start]);
                 self.patch_node(&node, json!({"metadata": {"annotations": {key: value}}})).await?;
+                if key == traits.validation_start {
+                    self.delay_validations(&value).await?;
+                }
             }
             Action::Note => {
                 let key = self.draw.one(&[traits.initially_unschedulable, traits.requestor]);
@@ -380,6 +385,20 @@ impl World<'_> {
             let crashes = pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or(0) > 10;
             if !(keep_crashing && crashes) {
                 self.server.merge_if_there(&format!("{}/status", self.pod(name)), &json!({"status": status})).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is being validated has been since then, and its validators are not ready.
+    async fn delay_validations(&self, since: &str) -> Result<()> {
+        let traits = self.of.driver().traits();
+        let selector = format!("{}%3D{}", traits.state_label, State::ValidationRequired.label());
+        for node in self.server.list::<Node>(&format!("/api/v1/nodes?labelSelector={selector}")).await? {
+            let node = node.name_any();
+            if self.hosts.contains_key(&node) {
+                self.status_of(&node, false, &unready(0), |host| &host.validators).await?;
+                self.patch_node(&node, json!({"metadata": {"annotations": {traits.validation_start: since}}})).await?;
             }
         }
         Ok(())

@@ -6,7 +6,8 @@ use gpu_rollout::contract::names;
 use gpu_rollout::contract::policy::Policy;
 use gpu_rollout::rollout::observed::workload::{Phase, Workload};
 use gpu_rollout::rollout::vendor::operator::policies;
-use gpu_rollout::rollout::vendor::pass::Write;
+use gpu_rollout::rollout::vendor::pass::{PassError, Write};
+use gpu_rollout::rollout::vendor::snapshot::BuildError;
 use gpu_rollout::rollout::vendor::task::{Eviction, drain_ended, drain_selector, drained, eviction, eviction_ended};
 use gpu_rollout::rollout::vendor::users::{users, uses_gpu};
 use gpu_rollout::rollout::vendor::{Controller, State};
@@ -41,9 +42,27 @@ pub(super) struct Expected {
     /// Evictions and drains that are still under way.
     pub(super) tasks: usize,
     /// What ends the pass.
-    pub(super) error: Option<String>,
+    pub(super) error: Option<PassError>,
     /// Upgrades are on: there is a next pass although nothing changes.
     pub(super) on: bool,
+}
+
+impl Expected {
+    /// What must stand in the library's own words for what ends the pass.
+    pub(super) fn library_error(&self) -> Option<String> {
+        Some(match self.error.as_ref()? {
+            PassError::Build(BuildError::PodCount { .. }) => "driver DaemonSet should not have Unscheduled pods".to_owned(),
+            PassError::Build(BuildError::NodeMissing { node, .. }) => format!("unable to get node {node}:"),
+            PassError::Build(BuildError::NoNode { .. }) => "unable to get node :".to_owned(),
+            PassError::NoHash { pod, .. } => format!("controller-revision-hash label not present for pod {pod}"),
+            PassError::NoRevision { .. } => "no revision found for daemonset".to_owned(),
+            PassError::MaxUnavailable { text } => format!("{text}: invalid value for IntOrString"),
+            PassError::NoDrain => "the upgrade policy has no drain".to_owned(),
+            PassError::NoPodDeletion { .. } => "pod deletion spec should not be empty".to_owned(),
+            PassError::StartTime { value, .. } => format!("parsing {value:?}: invalid syntax"),
+            PassError::Refused { write } => format!("{write} is refused, which no world does"),
+        })
+    }
 }
 
 impl Model {
@@ -75,7 +94,7 @@ impl Model {
             label(&mut picture, node, State::Unknown);
         }
         self.go_on(seen, &mut picture);
-        let error = done.error().map(ToString::to_string);
+        let error = done.error().cloned();
         Expected { picture, tasks: self.tasks.len(), error, on: self.controller.due().is_some() }
     }
 
