@@ -58,7 +58,8 @@ impl ControlPlane {
         authority.client("scheduler", "system:kube-scheduler", None, &server)?;
 
         let etcd = start_etcd(directory, etcd_port, peer_port)?;
-        let arguments = api_server_arguments(directory, &certificates, port, etcd_port);
+        let mut arguments = api_server_arguments(directory, &certificates, port, etcd_port);
+        arguments.extend(resource_allocation(version).iter().map(|argument| (*argument).to_owned()));
         let mut api_server = Process::start(directory, "kube-apiserver", &of_version("kube-apiserver", version)?, &arguments, &[])?;
         let client = client(&kubeconfig).await?;
         await_ready(&client, &mut api_server).await?;
@@ -176,6 +177,18 @@ fn api_server_arguments(directory: &Path, certificates: &Path, port: u16, etcd_p
         format!("--audit-policy-file={}", directory.join("audit_policy.yaml").display()),
         format!("--audit-log-path={}", directory.join("audit.log").display()),
     ]
+}
+
+/// Switches dynamic resource allocation on where it is not by default: clusters with a DRA driver have it.
+fn resource_allocation(version: Option<&str>) -> &'static [&'static str] {
+    match version {
+        Some("1.32") => &["--feature-gates=DynamicResourceAllocation=true", "--runtime-config=resource.k8s.io/v1beta1=true"],
+        Some("1.33") => &[
+            "--feature-gates=DynamicResourceAllocation=true",
+            "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
+        ],
+        _ => &[],
+    }
 }
 
 async fn client(kubeconfig: &Path) -> Result<Client> {
