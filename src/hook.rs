@@ -6,18 +6,20 @@ use jiff::Timestamp;
 use kube::Client;
 
 use crate::cluster::lease::Leases;
-use crate::contract::exit::ExitCode;
-use crate::contract::record::Verdict;
 use crate::contract::settings::Settings;
 
 mod begin;
 mod clock;
 mod drive;
+mod end;
 mod metrics;
 mod occurrence;
 mod shutdown;
 
 pub use clock::Clock;
+pub use drive::CANNOT_BE_READ;
+pub use drive::lease::WAITING_FOR_LEASE;
+pub use end::{EndReason, Ended};
 pub use metrics::{Metrics, listen, serve};
 pub use shutdown::Shutdown;
 
@@ -40,27 +42,6 @@ pub struct Hook {
     metrics: Arc<Metrics>,
 }
 
-/// How a run ended, for the process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The code that the process ends with.
-    pub code: ExitCode,
-    /// Why, for people: the termination message.
-    pub message: String,
-}
-
-impl Ended {
-    fn new(code: ExitCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
-
-impl From<Verdict> for Ended {
-    fn from(verdict: Verdict) -> Self {
-        Self { code: verdict.code, message: verdict.message }
-    }
-}
-
 impl Hook {
     /// A run that has not begun.
     pub fn new(client: Client, settings: Settings, identity: Identity, clock: Clock, shutdown: Shutdown) -> Self {
@@ -80,7 +61,7 @@ impl Hook {
         let begin = begin::begin(&self, &leases);
         let start = tokio::select! {
             start = begin => start,
-            () = self.shutdown.requested() => return Ended::new(ExitCode::Interrupted, "ended by a signal before the run began"),
+            () = self.shutdown.requested() => return Ended::new(EndReason::SignalReceived, "ended by a signal before the run began"),
         };
         match start {
             Ok(start) => Box::pin(drive::drive(&self, &leases, start)).await,

@@ -10,8 +10,11 @@ pub mod estimate;
 pub mod hold;
 pub mod keep;
 pub mod memory;
+#[cfg(test)]
+mod messages;
 pub mod named;
 pub mod node;
+pub mod note;
 pub mod observed;
 pub mod operands;
 pub mod pause;

@@ -11,7 +11,7 @@ use crate::cluster::events::shortened;
 use crate::contract::exit::ExitCode;
 use crate::contract::names::{METRICS_ENV, SETTINGS_ENV, TERMINATION_LOG};
 use crate::contract::settings::{FORMAT_VERSION, Settings};
-use crate::hook::{Clock, Ended, Hook, Identity, Shutdown, listen, serve};
+use crate::hook::{Clock, EndReason, Ended, Hook, Identity, Shutdown, listen, serve};
 
 use super::printer::Printer;
 
@@ -108,18 +108,14 @@ fn read(text: &str) -> Result<Settings, Ended> {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         let found = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
         match found {
-            Some(found) => Ended {
-                code: ExitCode::NewerFormat,
-                message: format!(
-                    "the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"
-                ),
-            },
-            None => Ended {
-                code: ExitCode::Input,
-                message: format!(
-                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"
-                ),
-            },
+            Some(found) => Ended::new(
+                EndReason::SettingsNewer,
+                format!("the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"),
+            ),
+            None => Ended::new(
+                EndReason::SettingsUnreadable,
+                format!("unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"),
+            ),
         }
     };
     serde_json::from_str(text).map_err(newer)
@@ -127,7 +123,7 @@ fn read(text: &str) -> Result<Settings, Ended> {
 
 /// Runs the hook on a runtime of its own.
 fn in_cluster(settings: Settings, identity: Identity, metrics_port: Option<u16>) -> Ended {
-    let internal = |message: String| Ended { code: ExitCode::Internal, message };
+    let internal = |message: String| Ended::new(EndReason::StartFailed, message);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return internal(format!("unable to start: {error}")),
@@ -150,7 +146,7 @@ fn in_cluster(settings: Settings, identity: Identity, metrics_port: Option<u16>)
                 }
                 hook.run().await
             }
-            Err(error) => Ended { code: ExitCode::ApiUnreachable, message: format!("{:#}", anyhow::Error::from(error)) },
+            Err(error) => Ended::new(EndReason::ApiServerUnreachable, format!("{:#}", anyhow::Error::from(error))),
         }
     })
 }

@@ -238,7 +238,7 @@ fn bar(node: String, record: NodeRecord, end: Timestamp) -> Bar {
         .collect();
     replaced.sort_by_key(|one| one.at);
     let seconds = spans.first().zip(spans.last()).map(|(first, last)| last.to.duration_since(first.from).as_secs());
-    Bar { node, outcome, reason, spans, seconds, evicted, replaced }
+    Bar { node, outcome, reason: reason.map(|reason| reason.to_string()), spans, seconds, evicted, replaced }
 }
 
 fn spans(steps: &[Step], end: Timestamp) -> Vec<Span> {

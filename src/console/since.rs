@@ -105,10 +105,9 @@ impl Sources<'_> {
     }
 }
 
-/// Whether the run record is about the same kind of reason: its text begins with the name.
+/// Whether the run record is about the same kind of reason.
 fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
-    let kind = |text: &String| text.split(':').next().map(str::to_owned);
-    record.reason.as_ref().and_then(kind).as_deref() == Some(reason.name())
+    record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
 }
 
 /// Which keys of nodes tell something: the drivers' states and wishes.

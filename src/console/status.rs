@@ -189,7 +189,7 @@ pub fn status(sight: &Sight) -> Status {
         totals,
         fleet: fleet.map(|wait| waiting::fleet(sight, wait)).collect(),
         nodes: rows,
-        notes: sight.decision.notes.iter().chain(&sight.notes).cloned().collect(),
+        notes: sight.decision.notes.iter().map(ToString::to_string).chain(sight.notes.iter().cloned()).collect(),
         at: sight.now,
     }
 }

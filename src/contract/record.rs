@@ -17,6 +17,9 @@ use super::exit::ExitCode;
 
 pub mod baseline;
 pub mod cohort;
+mod reason;
+
+pub use reason::RecordedReason;
 
 /// The format of the record. Version 1 knows one ConfigMap, with names of nodes in keys; what it can read is still written as version 1.
 pub const RECORD_FORMAT_VERSION: u32 = 2;
@@ -99,8 +102,29 @@ pub struct Verdict {
     pub code: ExitCode,
     /// Why, for people.
     pub message: String,
+    /// What the message names: what ended the run, or what a successful run reports. Bounded, as the message is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<VerdictReason>,
     /// When.
     pub at: Timestamp,
+}
+
+/// One reason of a verdict, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerdictReason {
+    /// The node; absent for what concerns the fleet, or the run itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// A constant name, as in events and metrics.
+    pub reason: String,
+}
+
+impl VerdictReason {
+    /// Of a node, or of the fleet.
+    pub fn new(node: Option<&str>, reason: &str) -> Self {
+        Self { node: node.map(str::to_owned), reason: reason.to_owned() }
+    }
 }
 
 /// What happened to one node.
@@ -114,7 +138,7 @@ pub struct NodeRecord {
     pub outcome: Option<Outcome>,
     /// What the run waits for, or why the outcome is what it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<RecordedReason>,
     /// Since when `outcome` and `reason` are as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,

@@ -24,7 +24,7 @@ use crate::rollout::memory::Memory;
 use crate::rollout::spec::fingerprint;
 use crate::rollout::spec::leadership::OperatorActivity;
 
-use super::{Ended, Hook};
+use super::{EndReason, Ended, Hook};
 
 /// What the loop starts from.
 pub(super) struct Start {
@@ -58,10 +58,10 @@ pub(super) async fn begin(hook: &Hook, leases: &Leases) -> Result<Start, Ended> 
             "the settings have format {}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version",
             settings.format_version
         );
-        return Err(Ended::new(ExitCode::NewerFormat, message));
+        return Err(Ended::new(EndReason::SettingsNewer, message));
     }
     if let Some(contradiction) = settings.contradiction() {
-        return Err(Ended::new(ExitCode::Input, contradiction));
+        return Err(Ended::new(EndReason::SettingsContradictory, contradiction));
     }
     let after = |started: Timestamp| started.saturating_add(seconds(working_seconds(settings.budget_seconds))).unwrap_or(Timestamp::MAX);
     // Counted from the process's start until the Job itself tells.
@@ -141,7 +141,7 @@ pub(super) async fn read(hook: &Hook, store: &mut RecordStore, deadline: Timesta
     loop {
         match store.read().await {
             Ok(record) => return Ok(record),
-            Err(error @ RecordError::Newer { .. }) => return Err(Ended::new(ExitCode::NewerFormat, error.to_string())),
+            Err(error @ RecordError::Newer { .. }) => return Err(Ended::new(EndReason::RecordNewer, error.to_string())),
             Err(RecordError::Call(CallError::NotFound(message), _)) => return Err(record_missing(hook, &message)),
             Err(RecordError::Call(error, _)) if error.is_passing() && hook.clock.now() < deadline => {
                 tracing::warn!(%error, "unable to read the run record; trying again");
@@ -156,13 +156,13 @@ pub(super) async fn read(hook: &Hook, store: &mut RecordStore, deadline: Timesta
 
 /// The run record cannot be written, however often it is tried.
 pub(super) fn record_refused(refusal: &Refusal) -> Ended {
-    Ended::new(ExitCode::Record, refusal.to_string())
+    Ended::new(EndReason::RecordNotWritable, refusal.to_string())
 }
 
 /// The chart's ConfigMap is not there.
 pub(super) fn record_missing(hook: &Hook, message: &str) -> Ended {
     let message = format!("the run record is missing ({message}): run `helm upgrade` of release {} again", hook.settings.release);
-    Ended::new(ExitCode::Input, message)
+    Ended::new(EndReason::RecordMissing, message)
 }
 
 /// Why a call was given up.
@@ -194,16 +194,18 @@ async fn reach<T>(hook: &Hook, deadline: Timestamp, request: impl AsyncFn() -> R
 /// The end of a run that could not begin. A refusal is answered with the whole list of missing rights.
 async fn failed(hook: &Hook, failure: Failure) -> Ended {
     match failure {
-        Failure::Deadline(error) => Ended::new(ExitCode::ApiUnreachable, format!("the API server could not be reached in time: {error}")),
+        Failure::Deadline(error) => {
+            Ended::new(EndReason::ApiServerUnreachable, format!("the API server could not be reached in time: {error}"))
+        }
         Failure::Call(CallError::Forbidden(message)) => {
             // Where even this is refused, nothing is known of the namespaces and they are left out.
             let namespaces = dra_namespaces(&hook.client, &hook.settings).await.unwrap_or_default();
             match missing_rights(&hook.client, &hook.settings, &namespaces, &[]).await {
-                Ok(missing) if !missing.is_empty() => Ended::new(ExitCode::Rights, missing_message(hook, &missing)),
-                Ok(_) | Err(_) => Ended::new(ExitCode::Rights, format!("the API server refuses: {message}")),
+                Ok(missing) if !missing.is_empty() => Ended::new(EndReason::RightsMissing, missing_message(hook, &missing)),
+                Ok(_) | Err(_) => Ended::new(EndReason::RequestRefused, format!("the API server refuses: {message}")),
             }
         }
-        Failure::Call(error) => Ended::new(ExitCode::Internal, format!("unexpected answer of the API server: {error}")),
+        Failure::Call(error) => Ended::new(EndReason::UnexpectedAnswer, format!("unexpected answer of the API server: {error}")),
     }
 }
 
@@ -223,7 +225,7 @@ async fn rights(hook: &Hook, deadline: Timestamp, namespaces: &[String], watches
     let shown = watches.shown();
     match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces, &shown).await).await {
         Ok(missing) if missing.is_empty() => Ok(()),
-        Ok(missing) => Err(Ended::new(ExitCode::Rights, missing_message(hook, &missing))),
+        Ok(missing) => Err(Ended::new(EndReason::RightsMissing, missing_message(hook, &missing))),
         Err(failure) => Err(failed(hook, failure).await),
     }
 }
@@ -243,7 +245,7 @@ pub(super) async fn in_step(hook: &Hook, watches: &mut Watches, start: impl Fn()
             Sync::InStep => return Ok(()),
             Sync::Forbidden(message) => return Err(failed(hook, Failure::Call(CallError::Forbidden(message))).await),
             Sync::Behind(why) if hook.clock.now() >= deadline => {
-                return Err(Ended::new(ExitCode::ApiUnreachable, format!("the API server could not be read in time: {why}")));
+                return Err(Ended::new(EndReason::ApiServerUnreachable, format!("the API server could not be read in time: {why}")));
             }
             Sync::Behind(_) => tokio::select! {
                 () = watches.changed() => {}
@@ -274,7 +276,7 @@ async fn prepared(hook: &Hook, deadline: Timestamp) -> Result<Option<&'static st
 fn nothing(why: &str) -> Ended {
     let message = format!("nothing to do: {why}");
     tracing::info!("{message}");
-    Ended::new(ExitCode::Success, message)
+    Ended::new(EndReason::NothingToDo, message)
 }
 
 /// The same was about to be deployed before, and nothing stood against it.

@@ -14,7 +14,7 @@ use crate::cluster::record::{RecordError, RecordStore};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{RECORD_FORMAT_VERSION, Run, Verdict};
+use crate::contract::record::{RECORD_FORMAT_VERSION, RecordedReason, Run};
 use crate::rollout::decide::{Action, Decision, decide};
 use crate::rollout::estimate;
 use crate::rollout::hold::operator_version;
@@ -25,11 +25,11 @@ use crate::rollout::spec::fingerprint;
 use super::begin::{HISTORY_WENT_BACK, Start, last_moment, read, record_missing, record_refused};
 use super::metrics::Seen;
 use super::occurrence::Occurrence;
-use super::{Ended, Hook};
+use super::{EndReason, Ended, Hook};
 
 mod act;
 mod hold;
-mod lease;
+pub(super) mod lease;
 mod network;
 mod preflight;
 mod tell;
@@ -43,6 +43,8 @@ const SHORTEST_GATHER: Duration = Duration::from_millis(20);
 const LONGEST_GATHER: Duration = Duration::from_millis(150);
 /// How long the stories of nodes are gathered that the nodes themselves carry too.
 const GATHER_RECORD: Duration = Duration::from_secs(30);
+/// The log says so while the caches are not in step with the API server.
+pub const CANNOT_BE_READ: &str = "the API server cannot be read; nothing is decided meanwhile";
 /// How soon a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many nodes that were waited for in vain get an event: the record has them all.
@@ -155,13 +157,13 @@ impl Write {
 }
 
 fn refused(message: &str) -> Ended {
-    Ended::new(ExitCode::Rights, format!("the API server refuses what it allowed before: {message}"))
+    Ended::new(EndReason::RequestRefused, format!("the API server refuses what it allowed before: {message}"))
 }
 
 fn interrupted() -> Ended {
     let message = "ended by a signal; a replacement pod goes on where this one stopped";
     tracing::info!(message);
-    Ended::new(ExitCode::Interrupted, message)
+    Ended::new(EndReason::SignalReceived, message)
 }
 
 /// How long changes of a fleet of so many nodes are gathered.
@@ -268,32 +270,30 @@ impl<'a> Drive<'a> {
 
     /// All duties, in their order. `None`: the Lease was lost.
     async fn duties(&mut self, held: &mut Held) -> Option<Ended> {
-        let mut messages = Vec::new();
+        let mut steps = Vec::new();
         if self.hook.settings.has(Duty::PrepareNetwork) {
-            let message = match self.prepare_network(held).await {
-                Ok(message) => message?,
+            match self.prepare_network(held).await {
+                Ok(step) => steps.push(step?),
                 Err(ended) => return Some(ended),
-            };
-            messages.push(message);
+            }
         }
         if self.hook.settings.has(Duty::Preflight) {
             match self.preflight().await {
-                Ok(message) => messages.push(message),
+                Ok(step) => steps.push(step),
                 Err(ended) if ended.code == ExitCode::Preflight => {
-                    return Some(self.conclude(Verdict { code: ended.code, message: ended.message, at: self.now() }).await);
+                    return Some(self.conclude(ended).await);
                 }
                 Err(ended) => return Some(ended),
             }
         }
         if self.hook.settings.has(Duty::Hold) {
             match self.hold(held).await {
-                Ok(message) => messages.push(message?),
+                Ok(step) => steps.push(step?),
                 Err(ended) => return Some(ended),
             }
         }
         if !self.hook.settings.watches() {
-            let message = messages.join("; ");
-            return Some(self.conclude(Verdict { code: ExitCode::Success, message, at: self.now() }).await);
+            return Some(self.conclude(Ended::joined(steps)).await);
         }
         self.under_lease(held).await
     }
@@ -321,12 +321,10 @@ impl<'a> Drive<'a> {
                 }
                 Sync::Behind(why) => {
                     if self.now() >= self.last_moment() {
-                        return Some(Ended::new(
-                            ExitCode::ApiUnreachable,
-                            format!("the time budget is over and the API server cannot be read: {why}{}", self.not_given_back()),
-                        ));
+                        let message = format!("the time budget is over and the API server cannot be read: {why}");
+                        return Some(self.ends_without_verdict(EndReason::ApiServerUnreachable, &message));
                     }
-                    tracing::warn!(why, "the API server cannot be read; nothing is decided meanwhile");
+                    tracing::warn!(why, "{CANNOT_BE_READ}");
                     self.last_moment()
                 }
                 Sync::Past(why) => {
@@ -381,7 +379,7 @@ impl<'a> Drive<'a> {
         if let Some(verdict) = decision.verdict {
             for wait in decision.waits.iter().filter(|_| verdict.code != ExitCode::Success).take(TOLD_NODES) {
                 if let Some(node) = &wait.node {
-                    let reason = format!("{}: {}", wait.reason.name(), wait.reason);
+                    let reason = RecordedReason::new(wait.reason.name(), &wait.reason);
                     self.record(Occurrence::NodeEnded { node, failed: true, reason: &reason }).await;
                 }
             }

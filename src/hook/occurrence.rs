@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cluster::events::{About, Recorder, shortened};
 use crate::contract::check::Severity;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{Plugin, Verdict};
+use crate::contract::record::{Plugin, RecordedReason, Verdict};
 use crate::rollout::action::News;
 use crate::rollout::preflight::Finding;
 use crate::rollout::reason::Wait;
@@ -83,7 +83,7 @@ pub(super) enum Occurrence<'a> {
         /// Whether that fails the run.
         failed: bool,
         /// Why.
-        reason: &'a str,
+        reason: &'a RecordedReason,
     },
     /// The run is over.
     Ended {
@@ -165,9 +165,9 @@ impl Occurrence<'_> {
                 )
             }
             Occurrence::NodeEnded { node, failed, reason } => {
-                tracing::warn!(node, failed, reason, "a node does not get there");
+                tracing::warn!(node, failed, %reason, "a node does not get there");
                 let name = if *failed { "RolloutFailed" } else { "RolloutDeferred" };
-                (About::Node { name: node }, true, name, (*reason).to_owned())
+                (About::Node { name: node }, true, name, reason.to_string())
             }
             Occurrence::Ended { verdict } => {
                 let failed = verdict.code != ExitCode::Success;

@@ -17,6 +17,7 @@ use super::device_plugin::DevicePlugins;
 use super::memory::Memory;
 use super::named::Named;
 use super::node::Operands;
+use super::note::DecisionNote;
 use super::observed::{Node, Observed};
 use super::operands::OperandSets;
 use super::plugin::Plugins;
@@ -103,8 +104,8 @@ pub struct Decision {
     pub outcomes: Named<Outcome>,
     /// Why nodes, or the fleet, have failed or are left as they are.
     pub ended: Vec<Wait>,
-    /// What is worth telling and nothing to wait for.
-    pub notes: Vec<String>,
+    /// What is worth reporting and nothing to wait for.
+    pub notes: Vec<DecisionNote>,
     /// Everything is as it should be at this moment, the quiet period aside.
     pub well: bool,
     /// The run is over.
@@ -132,9 +133,9 @@ struct Deciding<'a> {
     failures: Vec<Wait>,
     /// Nodes that are left as they are, for a reason that the policy tolerates.
     deferred: Vec<Wait>,
-    notes: Vec<String>,
-    /// Nodes that ask for a configuration of the device plugin that there is not.
-    unconfigured: Vec<String>,
+    notes: Vec<DecisionNote>,
+    /// Nodes that ask for a configuration of the device plugin that is missing, each with its key.
+    unconfigured: Vec<(String, String)>,
     wake_at: Timestamp,
     /// The same of the node that is being judged.
     moment: Timestamp,

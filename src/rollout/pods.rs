@@ -1,6 +1,8 @@
 //! Which pods must leave a node before its driver is replaced, and what stands in the way. All of it is computed anew from the pods as they
 //! are: nothing is remembered, so that whoever starts again goes on where another one stopped.
 
+use crate::contract::record::VerdictReason;
+
 use super::observed::workload::Workload;
 
 pub mod budgets;
@@ -23,6 +25,11 @@ const NAMED: usize = 5;
 /// A pod as people and machines know it: `namespace/name`.
 pub fn full_name(pod: &Workload) -> String {
     format!("{}/{}", pod.namespace, pod.name)
+}
+
+/// The same names with a reason, for programs.
+pub fn verdict_reasons(nodes: &[String], reason: &str) -> Vec<VerdictReason> {
+    nodes.iter().take(NAMED).map(|node| VerdictReason::new(Some(node), reason)).collect()
 }
 
 /// The first names, and how many more there are.

@@ -7,13 +7,15 @@ use jiff::Timestamp;
 
 use crate::contract::driver::Driver;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::WriteKind;
+use crate::contract::record::{VerdictReason, WriteKind};
 
 use super::vendor;
 
 mod daemon_set;
 mod ofed;
 mod operand;
+#[cfg(test)]
+pub(crate) mod samples;
 mod table;
 mod text;
 pub mod upgrade;
@@ -22,6 +24,7 @@ pub use operand::OperandName;
 
 /// What is waited for. Every wait of the engine is one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(ReasonKind), vis(pub(crate)), derive(strum::EnumIter)))]
 pub enum Reason {
     /// The CustomResourceDefinition of the operator's custom resource is missing.
     PolicyApiMissing {
@@ -473,6 +476,13 @@ pub struct Wait {
     pub reason: Arc<Reason>,
     /// Since when it has been this reason.
     pub since: Timestamp,
+}
+
+impl Wait {
+    /// As the verdict names it.
+    pub fn verdict_reason(&self) -> VerdictReason {
+        VerdictReason::new(self.node.as_deref(), self.reason.name())
+    }
 }
 
 impl fmt::Display for Wait {

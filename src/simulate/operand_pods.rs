@@ -323,12 +323,12 @@ impl World<'_> {
     /// A node that is left as it is for an operand: the operand was broken before the run.
     pub(super) fn check_excuse(&mut self, name: &str) {
         let record = self.hook.memory.nodes.get(name).filter(|_| self.outcome(name) == Some(Outcome::Deferred));
-        let Some(reason) = record.and_then(|record| record.reason.clone()).filter(|reason| reason.starts_with("OperandNotReady")) else {
+        let Some(reason) = record.and_then(|record| record.reason.clone()).filter(|reason| reason.name == "OperandNotReady") else {
             return;
         };
         let broken = |scheduled: &Scheduled| {
             let Fault::Operand(OperandFault::Fails(node, operand, _)) = &scheduled.fault else { return false };
-            scheduled.at == 0 && node == name && reason.contains(operand.traits().daemon_set)
+            scheduled.at == 0 && node == name && reason.text.contains(operand.traits().daemon_set)
         };
         if !self.setup.faults.iter().any(broken) {
             self.report.violation(self.now, &format!("{name}: it is excused, and was well before the run: {reason}"));

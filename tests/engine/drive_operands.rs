@@ -2,12 +2,16 @@
 
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::operand::Operand;
+use gpu_rollout::contract::record::{Outcome, Verdict};
 use gpu_rollout::contract::settings::MissingGpus;
+use gpu_rollout::rollout::decide::Decision;
 use gpu_rollout::rollout::observed::Taint;
+use gpu_rollout::rollout::reason::Reason;
+use gpu_rollout::rollout::reason::upgrade::Upgrading;
 
 use crate::drive::Driven;
-use crate::fleet::Fleet;
-use crate::operands::{change, crashes, equip, offers};
+use crate::fleet::{Fleet, named, reason_of};
+use crate::operands::{change, crashes, equip, offers, one_gpu_less};
 
 /// Two nodes with all operands.
 fn driven() -> Driven {
@@ -17,7 +21,7 @@ fn driven() -> Driven {
 }
 
 /// Runs to its end; when the first driver has been replaced, something happens.
-fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (ExitCode, String) {
+fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (Verdict, Decision) {
     let mut happened = false;
     while driven.tick() {
         assert!(driven.second < 10_000, "{}", driven.story.join("\n"));
@@ -26,8 +30,8 @@ fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (ExitCode, String)
             happens(&mut driven.fleet);
         }
     }
-    let verdict = driven.last.as_ref().and_then(|last| last.verdict.clone()).expect("it is over");
-    (verdict.code, verdict.message)
+    let last = driven.last.clone().expect("it has decided");
+    (last.verdict.clone().expect("it is over"), last)
 }
 
 /// With `settle.gpusMissing: report` the node failed at once, and stayed cordoned.
@@ -36,11 +40,17 @@ fn gpu_that_died_in_an_upgrade_is_reported_or_fails() {
     for (setting, code) in [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)] {
         let mut driven = driven();
         driven.fleet.settings.settle.gpus_missing = setting;
-        let (ended, message) = runs(&mut driven, |fleet| offers(fleet, "gpu-1", "7", "7"));
-        assert_eq!(ended, code, "{message}");
-        assert!(message.contains("the node offers 7 nvidia.com/gpu, and had 8"), "{message}");
+        let (verdict, decision) = runs(&mut driven, |fleet| offers(fleet, "gpu-1", "7", "7"));
+        assert_eq!(verdict.code, code, "{}", verdict.message);
+        if let Reason::Upgrading(Upgrading::Failed { message, .. }) = reason_of(&decision, "gpu-1") {
+            assert_eq!(*message, one_gpu_less().to_string());
+        } else {
+            assert_eq!(*reason_of(&decision, "gpu-1"), one_gpu_less());
+        }
+        let reason = if setting == MissingGpus::Fail { "gpu-1:UpgradeFailed" } else { "gpu-1:GpusDegraded" };
+        assert_eq!(named(&verdict).last().map(String::as_str), Some(reason));
         let cordoned = driven.fleet.node("gpu-1").unschedulable;
-        assert_eq!(cordoned, setting == MissingGpus::Fail, "{message}");
+        assert_eq!(cordoned, setting == MissingGpus::Fail, "{}", verdict.message);
     }
 }
 
@@ -62,7 +72,7 @@ fn gpus_that_come_back_are_waited_for() {
         }
     }
     let verdict = driven.last.and_then(|last| last.verdict).expect("it is over");
-    assert_eq!(verdict.message, "settled: 2 of 2 nodes done; 2 DRA plugins replaced");
+    assert_eq!(named(&verdict), ["*:Settled"]);
 }
 
 /// A validator that failed before the run gets its time on the new driver; then the node is given back and reported.
@@ -72,9 +82,8 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
     change(&mut driven.fleet, Operand::Validator, "gpu-1", crashes);
     let pod = driven.fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
     (pod.ready, pod.containers_ready) = (false, false);
-    let (code, message) = runs(&mut driven, |_| {});
-    assert_eq!(code, ExitCode::Success, "{message}");
-    assert!(message.contains("gpu-1: ") && message.contains("as before the run"), "{message}");
+    let (verdict, _) = runs(&mut driven, |_| {});
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
     assert!(!driven.fleet.node("gpu-1").unschedulable);
 }
 
@@ -82,13 +91,13 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
 #[test]
 fn validator_that_fails_on_the_new_driver_keeps_its_node() {
     let mut driven = driven();
-    let (code, message) = runs(&mut driven, |fleet| {
+    let (verdict, _) = runs(&mut driven, |fleet| {
         let pod = fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
         (pod.ready, pod.containers_ready) = (false, false);
         change(fleet, Operand::Validator, "gpu-1", crashes);
     });
-    assert_eq!(code, ExitCode::NodesFailed, "{message}");
-    assert!(driven.fleet.node("gpu-1").unschedulable, "{message}");
+    assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);
+    assert!(driven.fleet.node("gpu-1").unschedulable, "{}", verdict.message);
 }
 
 /// Its old driver pod was deleted, and no new one could come.
@@ -96,9 +105,8 @@ fn validator_that_fails_on_the_new_driver_keeps_its_node() {
 fn node_whose_taint_keeps_drivers_off_is_not_touched() {
     let mut driven = driven();
     driven.fleet.node("gpu-1").taints.push(Taint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
-    let (code, message) = runs(&mut driven, |_| {});
-    assert_eq!(code, ExitCode::Success, "{message}");
-    assert!(message.starts_with("settled: 1 of 2 nodes done, 1 deferred"), "{message}");
-    assert!(message.contains("gpu-1: pods of daemonset/nvidia-driver-daemonset do not tolerate the taint"), "{message}");
+    let (verdict, decision) = runs(&mut driven, |_| {});
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:NodeTainted".to_owned()]));
+    assert_eq!((decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]), (Outcome::Done, Outcome::Deferred));
     assert_eq!(driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(), [""; 0]);
 }

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::names;
+use gpu_rollout::contract::record::Verdict;
 use gpu_rollout::contract::settings::{Mode, Settings};
 use gpu_rollout::rollout::action::NodePatch;
 use gpu_rollout::rollout::decide::{Action, Decision, decide};
 use gpu_rollout::rollout::memory::Memory;
+use gpu_rollout::rollout::note::DecisionNote;
 use gpu_rollout::rollout::observed::{
     Api, ClusterPolicy, Container, DaemonSet, Deployment, ImageSpec, Labels, Node, Observed, Pod, Revision, Slice, UpgradePolicy, Views,
 };
+use gpu_rollout::rollout::reason::Reason;
 use jiff::Timestamp;
 
 use crate::settings::settings;
@@ -329,4 +332,20 @@ pub(crate) fn replaced(decision: &Decision) -> Vec<&str> {
 pub(crate) fn waits(decision: &Decision) -> Vec<String> {
     let text = |wait: &gpu_rollout::rollout::reason::Wait| format!("{}:{}", wait.node.as_deref().unwrap_or("*"), wait.reason.name());
     decision.waits.iter().map(text).collect()
+}
+
+/// What a verdict names for programs: `node:Reason`, `*` for the fleet.
+pub(crate) fn named(verdict: &Verdict) -> Vec<String> {
+    verdict.reasons.iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect()
+}
+
+/// What the decision says of the node: what it waits for, ended for, or what is tolerated of it.
+pub(crate) fn reason_of<'a>(decision: &'a Decision, node: &str) -> &'a Reason {
+    let waits = decision.waits.iter().chain(&decision.ended).map(|wait| (wait.node.as_deref(), &wait.reason));
+    let tolerated = |note: &'a DecisionNote| {
+        let (DecisionNote::Tolerated { reason, .. } | DecisionNote::FailedBefore { reason, .. }) = note else { return None };
+        Some((note.node(), reason))
+    };
+    let notes = decision.notes.iter().filter_map(tolerated);
+    waits.chain(notes).find(|(found, _)| *found == Some(node)).map_or_else(|| panic!("nothing of {node}"), |(_, reason)| &**reason)
 }

@@ -7,13 +7,16 @@ use gpu_rollout::contract::duty::Duty;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::Outcome;
+use gpu_rollout::rollout::decide::Decision;
 use gpu_rollout::rollout::estimate;
 use gpu_rollout::rollout::memory::Memory;
+use gpu_rollout::rollout::note::DecisionNote;
 use gpu_rollout::rollout::observed::{
     Api, Container, DaemonSet, Deployment, ImageSpec, Labels, NicClusterPolicy, Node, Observed, Pod, Revision, UpgradePolicy,
 };
+use gpu_rollout::rollout::reason::Reason;
 
-use crate::fleet::{Fleet, at, waits};
+use crate::fleet::{Fleet, at, named, reason_of, waits};
 use crate::settings::settings;
 
 const OLD: &str = "24.10-0.7.0.0-0";
@@ -116,17 +119,18 @@ pub(crate) fn network(nodes: usize) -> Fleet {
 }
 
 /// The verdict after the quiet period, from second 0 on.
-fn settles(fleet: &mut Fleet) -> String {
+fn settles(fleet: &mut Fleet) -> Decision {
     let first = fleet.decide(0);
     assert_eq!(waits(&first), ["*:Quiet"]);
-    let verdict = fleet.decide(15).verdict.expect("settled");
+    let decision = fleet.decide(15);
+    let verdict = decision.verdict.as_ref().expect("settled");
     assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
-    verdict.message
+    decision
 }
 
 #[test]
 fn a_network_at_rest_is_settled() {
-    assert_eq!(settles(&mut network(2)), "settled: 2 of 2 nodes done");
+    assert_eq!(named(settles(&mut network(2)).verdict.as_ref().expect("settled")), ["*:Settled"]);
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn a_bump_is_followed_from_the_policy_to_the_last_node() {
     driver(&mut fleet, "nic-1", "new", NEW, 20);
     state(&mut fleet, "nic-1", "upgrade-done");
     fleet.pass(21);
-    assert_eq!(fleet.decide(36).verdict.expect("settled").message, "settled: 2 of 2 nodes done");
+    assert_eq!(named(&fleet.decide(36).verdict.expect("settled")), ["*:Settled"]);
 }
 
 #[test]
@@ -213,31 +217,24 @@ fn a_failed_node_is_named_with_what_to_do_and_a_skipped_one_is_deferred() {
     assert_eq!(waits(&decision), ["nic-1:UpgradeFailed"]);
     assert_eq!(decision.outcomes["nic-2"], Outcome::Deferred);
     fleet.pass(600);
-    let verdict = fleet.decide(615).verdict.expect("over");
-    assert_eq!(verdict.code, ExitCode::NodesFailed);
-    assert_eq!(
-        verdict.message,
-        "nic-1: upgrade state `upgrade-failed`; what to do: drain the node, delete its driver pod, and remove the annotation \
-         nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load if it is there; the controller goes on when the new pod is ready"
-    );
-    assert_eq!(
-        fleet.memory.nodes["nic-2"].reason.as_deref(),
-        Some("Skipped: left on its old driver: label nvidia.com/ofed-driver-upgrade.skip")
-    );
+    let decision = fleet.decide(615);
+    assert_eq!(*reason_of(&decision, "nic-1"), Reason::UpgradeFailed { trouble: None });
+    assert_eq!(*reason_of(&decision, "nic-2"), Reason::Skipped { label: names::OFED_UPGRADE_SKIP_LABEL });
+    let verdict = decision.verdict.expect("over");
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::NodesFailed, vec!["nic-1:UpgradeFailed".to_owned()]));
 }
 
 #[test]
 fn without_an_ofed_driver_the_hosts_own_is_used_and_said() {
     let mut fleet = network(2);
     policy(&mut fleet).ofed = None;
-    let message = settles(&mut fleet);
-    assert_eq!(message, "settled: 2 of 2 nodes done; the NicClusterPolicy has no ofedDriver: nodes use the network driver of their host");
+    assert_eq!(settles(&mut fleet).notes, [DecisionNote::OfedOfHost { has_policy: true }]);
     let mut fleet = network(2);
     fleet.observed.nic_cluster_policy = Api::Served(None);
     assert_eq!(waits(&fleet.decide(0)), ["*:PolicyMissing"], "the values have one");
     fleet.settings.expected.nic_cluster_policy = false;
     fleet.memory = Memory::new(at(0), at(3000));
-    assert!(settles(&mut fleet).ends_with("there is no NicClusterPolicy: nodes use the network driver of their host"));
+    assert_eq!(settles(&mut fleet).notes, [DecisionNote::OfedOfHost { has_policy: false }]);
 }
 
 #[test]
@@ -249,8 +246,9 @@ fn network_operator_557_a_driver_that_matches_no_node_is_not_waited_for() {
     // A pool that its last node has left keeps its old template.
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").version = Some(NEW.into());
     fleet.memory = Memory::new(at(0), at(3000));
-    let message = settles(&mut fleet);
-    assert_eq!(message, "settled: 0 of 0 nodes done; there are no NIC nodes (label feature.node.kubernetes.io/pci-15b3.present)");
+    let decision = settles(&mut fleet);
+    assert_eq!(decision.notes, [DecisionNote::NoNodesWithDevice { device: "NIC" }]);
+    assert!(decision.outcomes.values().next().is_none());
 }
 
 #[test]
@@ -276,7 +274,7 @@ fn drivers_of_node_policies_are_judged_by_node_alone() {
     let mut fleet = network(1);
     policy(&mut fleet).ofed = None;
     fleet.observed.daemon_sets[0].template_labels.insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
-    assert_eq!(settles(&mut fleet), "settled: 1 of 1 nodes done");
+    assert_eq!(settles(&mut fleet).outcomes.values().copied().collect::<Vec<_>>(), [Outcome::Done]);
     observes(&mut fleet, NEW, 2, "new");
     assert_eq!(waits(&fleet.decide(20)), ["nic-0:DriverOutOfDate"]);
 }
@@ -295,7 +293,7 @@ fn the_gpu_operators_labels_mean_nothing_here() {
     let mut fleet = network(1);
     fleet.node("nic-0").labels.insert(names::UPGRADE_STATE_LABEL.into(), "upgrade-failed".into());
     fleet.join("gpu-0", -9000);
-    assert_eq!(settles(&mut fleet), "settled: 1 of 1 nodes done");
+    assert_eq!(settles(&mut fleet).outcomes.values().copied().collect::<Vec<_>>(), [Outcome::Done]);
     assert_eq!(settings().driver, Driver::Gpu);
 }
 
@@ -303,10 +301,15 @@ fn the_gpu_operators_labels_mean_nothing_here() {
 fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
     type Change = fn(&mut Fleet);
     let cases: [(&str, Change, ExitCode, &str); 5] = [
-        ("no CRD", |fleet| fleet.observed.nic_cluster_policy = Api::Absent, ExitCode::ApiMissing, "nicclusterpolicies.mellanox.com"),
-        ("no object", |fleet| fleet.observed.nic_cluster_policy = Api::Served(None), ExitCode::OperatorMissing, "no NicClusterPolicy"),
-        ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing, "no deployment/network-operator in"),
-        ("another driver", |fleet| fleet.settings.expected.ofed_driver_version = Some(NEW.into()), ExitCode::Precondition, NEW),
+        ("no CRD", |fleet| fleet.observed.nic_cluster_policy = Api::Absent, ExitCode::ApiMissing, "*:PolicyApiMissing"),
+        ("no object", |fleet| fleet.observed.nic_cluster_policy = Api::Served(None), ExitCode::OperatorMissing, "*:PolicyMissing"),
+        ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing, "*:OperatorMissing"),
+        (
+            "another driver",
+            |fleet| fleet.settings.expected.ofed_driver_version = Some(NEW.into()),
+            ExitCode::Precondition,
+            "*:Precondition",
+        ),
         (
             "another operator",
             |fleet| {
@@ -314,16 +317,16 @@ fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
                 fleet.settings.component_version = Some("26.4.1".into());
             },
             ExitCode::Precondition,
-            "network-operator-24.7.1",
+            "*:OtherChart",
         ),
     ];
-    for (name, change, code, part) in cases {
+    for (name, change, code, reason) in cases {
         let mut fleet = network(1);
         change(&mut fleet);
         assert!(fleet.decide(0).verdict.is_none(), "{name}");
         let verdict = fleet.decide(120).verdict.unwrap_or_else(|| panic!("{name}: no verdict"));
-        assert_eq!(verdict.code, code, "{name}");
-        assert!(verdict.message.contains(part), "{name}: {}", verdict.message);
+        assert_eq!((verdict.code, named(&verdict)), (code, vec![reason.to_owned()]), "{name}");
+        // Of the network driver's reasons, not one speaks of the other operator.
         assert!(!verdict.message.contains("GPU operator"), "{name}: {}", verdict.message);
     }
 }

@@ -6,12 +6,13 @@ use gpu_rollout::contract::count::Count;
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::operand::Operand;
-use gpu_rollout::contract::record::Outcome;
+use gpu_rollout::contract::record::{Outcome, Verdict};
 use gpu_rollout::contract::settings::{GatingOperands, MissingGpus};
+use gpu_rollout::rollout::decide::Decision;
 use gpu_rollout::rollout::observed::{DaemonSet, ImageSpec, Labels, OperandPod, OperandSpec, Revision, Taint};
 use gpu_rollout::rollout::reason::Reason;
 
-use crate::fleet::{Fleet, at, waits};
+use crate::fleet::{Fleet, at, named, reason_of, waits};
 
 /// The operands that the fleet has beside driver and toolkit, with the suffix of the label that places them.
 const OPERANDS: [(Operand, &str); 3] =
@@ -101,21 +102,27 @@ fn works(pod: &mut OperandPod) {
 }
 
 /// Decides until the run ends, at most until its deadline.
-pub(crate) fn ends(fleet: &mut Fleet) -> (ExitCode, String) {
+pub(crate) fn ends(fleet: &mut Fleet) -> (Verdict, Decision) {
     let mut second = 0;
     loop {
         let decision = fleet.decide(second);
-        if let Some(verdict) = decision.verdict {
-            return (verdict.code, verdict.message);
+        if let Some(verdict) = decision.verdict.clone() {
+            return (verdict, decision);
         }
         second += 1;
     }
 }
 
+/// A node that offers 7 GPUs and had 8.
+pub(crate) fn one_gpu_less() -> Reason {
+    Reason::GpusDegraded { resource: GPU.into(), offered: 7, baseline: 8 }
+}
+
 #[test]
 fn fleet_with_all_operands_settles() {
-    let (code, message) = ends(&mut fleet(2));
-    assert_eq!((code, message.as_str()), (ExitCode::Success, "settled: 2 of 2 nodes done; 0 DRA plugins replaced"));
+    let (verdict, decision) = ends(&mut fleet(2));
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned()]));
+    assert!(decision.outcomes.values().all(|outcome| *outcome == Outcome::Done));
 }
 
 /// Each gating operand, unready, missing, of an old revision: success waits for it and names it.
@@ -135,8 +142,8 @@ fn gating_operand_not_current_blocks_success() {
             assert_eq!(waits(&decision), [format!("gpu-1:{name}")], "{operand:?}");
             let found = decision.waits[0].reason.operand().expect("an operand");
             assert_eq!(found.known, Some(operand));
-            let (code, message) = ends(&mut fleet);
-            assert_eq!(code, ExitCode::Budget, "{operand:?} {name}: {message}");
+            let verdict = ends(&mut fleet).0;
+            assert_eq!((verdict.code, named(&verdict)), (ExitCode::Budget, vec![format!("gpu-1:{name}")]), "{operand:?}");
         }
     }
 }
@@ -150,7 +157,7 @@ fn every_operand_down_is_never_success() {
             // Failing for long, on every node: that is no fault of nodes that could be left out.
             change(&mut fleet, operand, node, crashes);
         }
-        assert_eq!(ends(&mut fleet).0, ExitCode::Budget);
+        assert_eq!(ends(&mut fleet).0.code, ExitCode::Budget);
     }
 }
 
@@ -177,9 +184,9 @@ fn stale_template_of_operand_blocks_success() {
 fn exporter_not_ready_is_reported_and_does_not_gate() {
     let mut fleet = fleet(2);
     change(&mut fleet, Operand::DcgmExporter, "gpu-1", crashes);
-    let (code, message) = ends(&mut fleet);
-    assert_eq!(code, ExitCode::Success);
-    assert!(message.contains("nvidia-dcgm-exporter") && message.contains("gpu-1") && message.contains("CrashLoopBackOff"), "{message}");
+    let (verdict, decision) = ends(&mut fleet);
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "*:OperandReported".to_owned()]));
+    assert!(decision.notes.is_empty() && decision.waits.is_empty());
 }
 
 #[test]
@@ -190,6 +197,10 @@ fn exporter_gates_where_all_operands_do() {
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:OperandNotReady"]);
 }
 
+fn assert_excused(verdict: &Verdict) {
+    assert_eq!((verdict.code, named(verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
+}
+
 #[test]
 fn failure_from_before_the_run_never_gates() {
     let mut fleet = fleet(3);
@@ -197,9 +208,9 @@ fn failure_from_before_the_run_never_gates() {
     offers(&mut fleet, "gpu-1", "0", "0");
     let decision = fleet.decide(0);
     assert_eq!(decision.outcomes.get("gpu-1"), Some(&Outcome::Deferred));
-    let (code, message) = ends(&mut fleet);
-    assert_eq!(code, ExitCode::Success);
-    assert!(message.contains("1 deferred") && message.contains("as before the run"), "{message}");
+    let (verdict, decision) = ends(&mut fleet);
+    assert_excused(&verdict);
+    assert_eq!(decision.outcomes.values().filter(|outcome| **outcome == Outcome::Deferred).count(), 1);
 }
 
 /// What was broken before must not hide what broke since.
@@ -210,9 +221,9 @@ fn excuse_of_one_operand_covers_no_other() {
         change(&mut fleet, before, "gpu-1", crashes);
         fleet.pass(0);
         change(&mut fleet, since, "gpu-1", crashes);
-        let (code, message) = ends(&mut fleet);
-        assert_eq!(code, ExitCode::Budget, "{message}");
-        assert!(message.contains(since.traits().daemon_set), "{message}");
+        let (verdict, decision) = ends(&mut fleet);
+        assert_eq!(verdict.code, ExitCode::Budget, "{}", verdict.message);
+        assert_eq!(reason_of(&decision, "gpu-1").operand().and_then(|operand| operand.known), Some(since));
     }
 }
 
@@ -226,9 +237,7 @@ fn excuse_outlasts_what_else_is_waited_for() {
         change(&mut fleet, meanwhile, "gpu-1", |pod| pod.ready = false);
         fleet.pass(1);
         change(&mut fleet, meanwhile, "gpu-1", |pod| pod.ready = true);
-        let (code, message) = ends(&mut fleet);
-        assert_eq!(code, ExitCode::Success, "{message}");
-        assert!(message.contains("as before the run"), "{message}");
+        assert_excused(&ends(&mut fleet).0);
     }
 }
 
@@ -238,9 +247,7 @@ fn node_whose_plugin_was_broken_before_owes_no_gpus() {
     let mut fleet = fleet(2);
     change(&mut fleet, Operand::DevicePlugin, "gpu-1", crashes);
     offers(&mut fleet, "gpu-1", "0", "8");
-    let (code, message) = ends(&mut fleet);
-    assert_eq!(code, ExitCode::Success, "{message}");
-    assert!(message.contains("as before the run"), "{message}");
+    assert_excused(&ends(&mut fleet).0);
 }
 
 #[test]
@@ -250,7 +257,7 @@ fn failure_of_new_revision_is_not_excused() {
         crashes(pod);
         pod.created = at(-60);
     });
-    assert_eq!(ends(&mut fleet).0, ExitCode::Budget);
+    assert_eq!(ends(&mut fleet).0.code, ExitCode::Budget);
 }
 
 #[test]
@@ -284,7 +291,7 @@ fn node_without_gpus_blocks_success() {
         let mut fleet = fleet(2);
         fleet.node("gpu-1").gpus_allocatable = gpus;
         assert_eq!(waits(&fleet.decide(0)), ["gpu-1:GpusNotOffered"]);
-        assert_eq!(ends(&mut fleet).0, ExitCode::NodesFailed);
+        assert_eq!(ends(&mut fleet).0.code, ExitCode::NodesFailed);
     }
 }
 
@@ -295,9 +302,9 @@ fn gpu_that_died_is_reported_or_fails() {
         fleet.settings.settle.gpus_missing = setting;
         fleet.pass(0);
         offers(&mut fleet, "gpu-1", "7", "7");
-        let (ended, message) = ends(&mut fleet);
-        assert_eq!(ended, code, "{message}");
-        assert!(message.contains("gpu-1: the node offers 7 nvidia.com/gpu, and had 8"), "{message}");
+        let (verdict, decision) = ends(&mut fleet);
+        assert_eq!(verdict.code, code, "{}", verdict.message);
+        assert_eq!(*reason_of(&decision, "gpu-1"), one_gpu_less());
     }
 }
 
@@ -308,7 +315,7 @@ fn other_mig_layout_has_no_baseline() {
     let node = fleet.node("gpu-1");
     node.labels.insert("nvidia.com/mig.config".into(), "all-1g.10gb".into());
     node.gpus_allocatable = labels(&[("nvidia.com/mig-1g.10gb", "56")]);
-    assert_eq!(ends(&mut fleet).0, ExitCode::Success);
+    assert_eq!(ends(&mut fleet).0.code, ExitCode::Success);
 }
 
 #[test]
@@ -364,9 +371,9 @@ fn untolerated_taint_is_named_and_does_not_hang() {
     fleet.node("gpu-1").taints.push(Taint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
     remove(&mut fleet, Operand::DevicePlugin, "gpu-1");
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeTainted"]);
-    let (code, message) = ends(&mut fleet);
-    assert_eq!(code, ExitCode::Success, "{message}");
-    assert!(message.contains("1 deferred"), "{message}");
+    let (verdict, decision) = ends(&mut fleet);
+    assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
+    assert_eq!(decision.outcomes["gpu-1"], Outcome::Deferred);
 }
 
 /// Tolerations that were dropped, or a taint on the whole pool, are no matter of single nodes: the run said "settled: 0 of 2 nodes done".
@@ -377,9 +384,10 @@ fn taint_of_every_node_is_not_deferred() {
         fleet.node(node).taints.push(Taint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
         remove(&mut fleet, Operand::DevicePlugin, node);
     }
-    let (code, message) = ends(&mut fleet);
-    assert_eq!(code, ExitCode::Budget, "{message}");
-    assert!(message.contains("do not tolerate the taint team=a:NoSchedule"), "{message}");
+    let (verdict, decision) = ends(&mut fleet);
+    assert_eq!(verdict.code, ExitCode::Budget, "{}", verdict.message);
+    let Reason::NodeTainted { taint, .. } = reason_of(&decision, "gpu-1") else { panic!("{}", verdict.message) };
+    assert_eq!(taint, "team=a:NoSchedule");
 }
 
 /// A node that is down keeps a rolling update with `maxUnavailable: 1` from going on: tolerating it covers the nodes behind it.
@@ -399,6 +407,6 @@ fn tolerated_node_covers_the_roll_it_stalls() {
     let decision = fleet.decide(0);
     let stalled = decision.waits.iter().chain(&decision.ended).find(|wait| wait.node.as_deref() == Some("gpu-2")).expect("gpu-2 waits");
     assert!(matches!(&*stalled.reason, Reason::OperandOutdated { stalled_by: Some(node), .. } if node == "gpu-1"), "{stalled}");
-    let (code, message) = ends(&mut fleet);
-    assert_eq!(code, ExitCode::Success, "{message}");
+    let verdict = ends(&mut fleet).0;
+    assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
 }

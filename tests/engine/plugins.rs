@@ -8,7 +8,7 @@ use gpu_rollout::contract::settings::{Required, Reroll};
 use gpu_rollout::rollout::memory::Memory;
 use gpu_rollout::rollout::observed::{Api, Views};
 
-use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, named, replaced, waits};
 
 #[test]
 fn a_plugin_is_replaced_when_the_driver_on_its_own_node_is_ready_and_no_other() {
@@ -148,7 +148,7 @@ fn a_plugin_that_does_not_come_back_fails_the_run_with_its_reason() {
     fleet.pass(354);
     let verdict = fleet.decide(369).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::DraNotServing);
-    assert!(verdict.message.starts_with("gpu-0: the DRA plugin pod cannot be scheduled: 0/4 nodes are available: Insufficient cpu"));
+    assert_eq!(named(&verdict)[0], "gpu-0:PluginUnschedulable");
     assert_eq!(fleet.memory.nodes["gpu-0"].outcome, Some(Outcome::Failed));
 }
 
@@ -182,7 +182,23 @@ fn with_required_false_a_broken_dra_driver_is_only_reported() {
     fleet.pass(0);
     let verdict = fleet.decide(15).verdict.expect("settled");
     assert_eq!(verdict.code, ExitCode::Success);
-    assert!(verdict.message.ends_with("gpu-0: the DRA plugin pod is not ready"), "{}", verdict.message);
+    assert_eq!(named(&verdict), ["*:Settled", "gpu-0:PluginNotReady"]);
+}
+
+/// One note for each tolerated node: with ten thousand of them the record could not be written any more.
+#[test]
+fn verdict_of_many_tolerated_nodes_stays_short() {
+    let mut fleet = Fleet::at_rest(40);
+    fleet.settings.dra.required = Required::False;
+    for index in 0..40 {
+        fleet.plugin_pod(&format!("gpu-{index}")).ready = false;
+    }
+    fleet.pass(0);
+    let decision = fleet.decide(15);
+    assert_eq!(decision.notes.len(), 40);
+    let verdict = decision.verdict.expect("settled");
+    assert_eq!(verdict.reasons.len(), 6, "the verdict itself, and five nodes: {:?}", named(&verdict));
+    assert!(verdict.message.len() < 500, "{}", verdict.message);
 }
 
 #[test]
@@ -193,7 +209,7 @@ fn with_reroll_off_staleness_is_reported_and_nothing_touched() {
     fleet.pass(0);
     let decision = fleet.decide(15);
     assert!(decision.actions.is_empty());
-    assert!(decision.verdict.expect("settled").message.contains("rollout.dra.reroll is off"));
+    assert_eq!(named(&decision.verdict.expect("settled")), ["*:Settled", "gpu-0:PluginStale"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use gpu_rollout::simulate::report::Report;
 use gpu_rollout::simulate::setup::{Placement, Setup, Workers};
 use gpu_rollout::simulate::simulate;
 
+use crate::fleet::named;
 use crate::script::{given, operated};
 
 const NODES: usize = 4;
@@ -75,7 +76,7 @@ fn assert_fails(place: &str, report: &Report) {
     let verdict = report.verdict.as_ref().expect("a verdict");
     assert_eq!(verdict.code, ExitCode::NodesFailed, "{place}: {}\n{}", verdict.message, report.told());
     assert_eq!(report.outcomes[REFUSED], Outcome::Failed, "{place}: {}", verdict.message);
-    assert!(verdict.message.contains("gpu-1: the API server refuses"), "{place}: {}", verdict.message);
+    assert!(named(verdict).iter().any(|one| one == "gpu-1:WriteRefused"), "{place}: {}", verdict.message);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use gpu_rollout::contract::names;
 use gpu_rollout::contract::settings::Required;
 use gpu_rollout::rollout::observed::{Api, Container, NvidiaDriver};
 
-use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, named, replaced, waits};
 
 fn limited(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(nodes);
@@ -40,7 +40,7 @@ fn a_plugin_that_did_not_come_back_kept_the_others_waiting_until_the_deadline() 
     fleet.pass(355);
     let verdict = fleet.decide(370).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::DraNotServing);
-    assert!(verdict.message.starts_with("gpu-0: the DRA plugin pod is not ready; gpu-1: the DRA plugin is stale"), "{}", verdict.message);
+    assert_eq!(named(&verdict), ["gpu-0:PluginNotReady", "gpu-1:PluginHeldUp"]);
 }
 
 #[test]

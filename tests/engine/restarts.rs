@@ -8,9 +8,11 @@ use gpu_rollout::contract::record::{Config, Outcome};
 use gpu_rollout::contract::settings::{Fallback, Reroll};
 use gpu_rollout::rollout::device_plugin::{Choice, DevicePlugins};
 use gpu_rollout::rollout::memory::Memory;
+use gpu_rollout::rollout::note::DecisionNote;
 use gpu_rollout::rollout::observed::{Api, ClusterPolicy, ConfigMap, Container, DaemonSet, Node, Observed, Pod, Revision};
+use gpu_rollout::rollout::reason::Reason;
 
-use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
 
 const NAMESPACE: &str = "nvidia-device-plugin";
 
@@ -108,7 +110,7 @@ fn at_rest_nothing_is_touched_and_what_was_seen_is_remembered() {
     assert!(first.actions.is_empty());
     assert_eq!(waits(&first), ["*:Quiet"]);
     let verdict = fleet.decide(15).verdict.expect("settled");
-    assert_eq!(verdict.message, "settled: 2 of 2 nodes done; 0 pods of the device plugin restarted");
+    assert_eq!(named(&verdict), ["*:Settled"]);
     assert!(fleet.memory.nodes.is_empty());
     assert_eq!(fleet.memory.configs["shared"], Config { digest: "a".into(), since: at(-9000) });
 }
@@ -139,8 +141,8 @@ fn a_changed_configuration_restarts_all_pods_of_its_nodes_once_and_a_few_nodes_a
     pod(&mut fleet, "gpu-1", "plugin", 112);
     pod(&mut fleet, "gpu-1", "discovery", 112);
     fleet.pass(113);
-    let verdict = fleet.decide(128).verdict.expect("settled");
-    assert_eq!(verdict.message, "settled: 3 of 3 nodes done; 4 pods of the device plugin restarted");
+    assert_eq!(named(&fleet.decide(128).verdict.expect("settled")), ["*:Settled"]);
+    assert_eq!(fleet.memory.nodes.values().map(|record| record.replaced.len()).sum::<usize>(), 4, "pods that were restarted");
     assert!(!fleet.memory.nodes.contains_key("gpu-2"));
     next_run(&mut fleet, 200);
     assert!(fleet.decide(200).well, "and a second run finds nothing to do");
@@ -219,7 +221,7 @@ fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
     configure(&mut fleet, "default", "b", 90);
     let decision = fleet.decide(100);
     assert_eq!(replaced(&decision), ["gpu-1", "gpu-1"]);
-    assert_eq!(decision.notes, ["the ConfigMap does not have the configuration that gpu-0 (`gone`) asks for: nothing is restarted there"]);
+    assert_eq!(decision.notes, [DecisionNote::ConfigKeyMissing { nodes: vec![("gpu-0".into(), "gone".into())] }]);
 }
 
 #[test]
@@ -305,13 +307,9 @@ fn a_pod_that_does_not_come_back_fails_its_node_and_holds_up_the_others() {
     assert_eq!((decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]), (Outcome::Failed, Outcome::Failed));
     let verdict = fleet.decide(430).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::PluginsNotServing);
-    assert!(
-        verdict
-            .message
-            .starts_with("gpu-0: the restarted pod of daemonset/plugin is not back: nvidia-device-plugin-init: CrashLoopBackOff"),
-        "{}",
-        verdict.message
-    );
+    assert_eq!(named(&verdict), ["gpu-0:RestartPending", "gpu-1:RestartHeldUp"]);
+    let trouble = "nvidia-device-plugin-init: CrashLoopBackOff".to_owned();
+    assert_eq!(*reason_of(&decision, "gpu-0"), Reason::RestartPending { daemon_set: "plugin".into(), trouble });
 }
 
 #[test]
@@ -434,7 +432,7 @@ fn a_missing_configuration_that_nothing_uses_blocks_nothing() {
     fleet.pass(120);
     let verdict = fleet.decide(135).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::Success);
-    assert!(verdict.message.ends_with("there is no ConfigMap left-over, and nothing uses it"), "{}", verdict.message);
+    assert_eq!(named(&verdict), ["*:Settled", "*:ConfigNotUsed"]);
 }
 
 #[test]

@@ -5,9 +5,11 @@ use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::record::Outcome;
 use gpu_rollout::contract::settings::Required;
+use gpu_rollout::rollout::note::DecisionNote;
 use gpu_rollout::rollout::observed::Api;
+use gpu_rollout::rollout::reason::Reason;
 
-use crate::fleet::{Fleet, NEW, OLD, at, replaced, waits};
+use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
 
 #[test]
 fn a_fleet_at_rest_is_settled_after_the_quiet_period_and_nothing_is_touched() {
@@ -18,7 +20,7 @@ fn a_fleet_at_rest_is_settled_after_the_quiet_period_and_nothing_is_touched() {
     assert_eq!(first.wake_at, at(15));
     let verdict = fleet.decide(15).verdict.expect("settled");
     assert_eq!(verdict.code, ExitCode::Success);
-    assert_eq!(verdict.message, "settled: 3 of 3 nodes done; 0 DRA plugins replaced");
+    assert_eq!(named(&verdict), ["*:Settled"]);
     assert!(fleet.memory.nodes.is_empty(), "nodes that were never out of date are no news");
 }
 
@@ -81,10 +83,9 @@ fn nodes_that_join_are_reported_and_nodes_that_vanish_are_gone() {
     fleet.join("gpu-9", 70);
     fleet.pass(100);
     let decision = fleet.decide(115);
-    assert_eq!(
-        decision.verdict.expect("settled").message,
-        "settled: 1 of 2 nodes done, 1 gone; 0 DRA plugins replaced; 1 GPU nodes joined since the run began and are not waited for"
-    );
+    assert_eq!(decision.outcomes.values().copied().collect::<Vec<_>>(), [Outcome::Done, Outcome::Gone]);
+    assert_eq!(decision.notes, [DecisionNote::NodesJoined { nodes: 1, device: "GPU" }]);
+    assert_eq!(named(&decision.verdict.expect("settled")), ["*:Settled", "*:NodesJoined"]);
 }
 
 #[test]
@@ -128,13 +129,11 @@ fn failed_nodes_fail_the_run_after_the_others_are_done() {
     fleet.migrate("gpu-0", 800);
     fleet.plugin("gpu-0", 810, NEW);
     fleet.pass(820);
-    let verdict = fleet.decide(835).verdict.expect("over");
-    assert_eq!(verdict.code, ExitCode::NodesFailed);
-    assert!(
-        verdict.message.starts_with("gpu-1: upgrade state `upgrade-failed` (nvidia-driver-ctr: CrashLoopBackOff); what to do: "),
-        "{}",
-        verdict.message
-    );
+    let decision = fleet.decide(835);
+    let trouble = Some("nvidia-driver-ctr: CrashLoopBackOff".to_owned());
+    assert_eq!(*reason_of(&decision, "gpu-1"), Reason::UpgradeFailed { trouble });
+    let verdict = decision.verdict.expect("over");
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::NodesFailed, vec!["gpu-1:UpgradeFailed".to_owned()]));
 }
 
 #[test]
@@ -148,11 +147,7 @@ fn the_deadline_names_node_state_and_reason() {
     fleet.pass(0);
     let verdict = fleet.decide(3555).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::Budget);
-    assert_eq!(
-        verdict.message,
-        "the time budget of 3600 s is over: gpu-0: the new driver pod is not ready, 0 restarts, upgrade state `pod-restart-required`; gpu-1: the driver pod is of an older \
-         revision, upgrade state `upgrade-required`; what to do: look at the driver pod's log: kubectl logs -c nvidia-driver-ctr"
-    );
+    assert_eq!(named(&verdict), ["gpu-0:DriverNotReady", "gpu-1:DriverOutOfDate"]);
 }
 
 #[test]
@@ -290,13 +285,9 @@ fn no_dra_driver_is_fine_and_said() {
     fleet.pass(0);
     let decision = fleet.decide(15);
     assert!(replaced(&decision).is_empty());
-    assert!(
-        decision
-            .verdict
-            .expect("settled")
-            .message
-            .ends_with("no DRA driver in nvidia-dra-driver-gpu, nvidia-dra-driver: no plugin to re-roll")
-    );
+    let namespaces = vec!["nvidia-dra-driver-gpu".to_owned(), "nvidia-dra-driver".to_owned()];
+    assert_eq!(decision.notes, [DecisionNote::NoDraDriver { namespaces }]);
+    assert_eq!(named(&decision.verdict.expect("settled")), ["*:Settled", "*:NoDraDriver"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::record::Outcome;
 
-use crate::world::World;
+use crate::world::{World, named};
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn stale_plugins_are_replaced_once_each_and_the_run_is_recorded() {
@@ -45,7 +45,7 @@ async fn a_new_job_with_the_same_digest_writes_nothing() {
     world.install(&settings, "job-2");
     let ended = world.run("pod-b", "job-2").await;
     assert_eq!(ended.code, ExitCode::Success);
-    assert!(ended.message.starts_with("nothing to do: this rollout was completed 20"), "{}", ended.message);
+    assert_eq!(named(&ended), ["*:NothingToDo"]);
     let log = world.log();
     let other: Vec<_> = log[before..].iter().filter(|entry| !matches!(entry.request.verb, "get" | "list" | "watch" | "discover")).collect();
     assert!(other.is_empty(), "{other:?}");

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::fake::fault::{Effect, Fault};
 use crate::fake::request::Request;
 use crate::settings::{OPERATOR, settings};
-use crate::world::{World, at};
+use crate::world::{World, at, named};
 
 const RECORD: &str = "gpu-operator-post-record";
 
@@ -48,7 +48,7 @@ fn unfinished(index: usize, reason: usize) -> (String, NodeRecord) {
     };
     let record = NodeRecord {
         uid: uid("node", index),
-        reason: Some(format!("DriverNotReady: {}", "y".repeat(reason))),
+        reason: Some(format!("DriverNotReady: {}", "y".repeat(reason)).into()),
         since: Some(at(0)),
         replaced: BTreeMap::from([(uid("pod", index), replacement)]),
         ..NodeRecord::default()
@@ -127,7 +127,7 @@ async fn record_half_written_keeps_what_must_survive() {
         record.replaced.values_mut().for_each(|one| one.back_at = Some(at(9)));
         let (_, other) = unfinished(index, 0);
         record.replaced.insert(uid("again", index), other.replaced.into_values().next().unwrap());
-        record.reason = Some("x".repeat(400));
+        record.reason = Some("x".repeat(400).into());
     }
     let mut writes = 0;
     for kill in 0.. {
@@ -178,7 +178,7 @@ async fn record_of_the_first_version_is_taken_over() {
     let mut all = Named::new();
     world.edit("configmaps", OPERATOR, RECORD, |record| {
         for index in 0..800 {
-            let node = NodeRecord { reason: Some("r".repeat(300)), ..unfinished(index, 0).1 };
+            let node = NodeRecord { reason: Some("r".repeat(300).into()), ..unfinished(index, 0).1 };
             record["data"][format!("node.gpu-{index}")] = json!(serde_json::to_string(&node).unwrap());
             all.insert(format!("gpu-{index}").as_str(), node);
         }
@@ -199,7 +199,8 @@ async fn record_write_that_cannot_succeed_ends_the_run() {
         world.server.state().faults.push(Fault::new(is_record_write, 2, usize::MAX, Effect::Status(code)));
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::Record, "{code}: {}", ended.message);
-        assert!(ended.message.contains(RECORD) && ended.message.contains("what to do"), "{}", ended.message);
+        assert_eq!(named(&ended), ["*:RecordNotWritable"]);
+        assert!(ended.message.contains(RECORD), "the object is named: {}", ended.message);
         assert!(world.second() < 60, "{code}: after {} s", world.second());
         assert_eq!(world.deletions(), [], "nothing is done without a record");
     }

@@ -16,7 +16,7 @@ use crate::fake::fault::{Effect, Fault};
 use crate::fake::request::Request;
 use crate::fake::store::text;
 use crate::settings::DRA;
-use crate::world::World;
+use crate::world::{World, named};
 
 fn other_release(world: &World) -> Settings {
     let mut settings = world.settings.clone();
@@ -117,7 +117,8 @@ async fn a_lease_that_is_held_to_the_end_is_named() {
     }
     let ended = world.ends(pod).await;
     assert_eq!(ended.code, ExitCode::LeaseHeld);
-    assert!(ended.message.contains("`somebody` held the Lease"), "{}", ended.message);
+    assert_eq!(named(&ended), ["*:LeaseHeldByOther"]);
+    assert!(ended.message.contains("`somebody`"), "the holder is named: {}", ended.message);
     assert!(world.second() <= 3570);
     assert!(world.writes("pod-a").is_empty());
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fake::store::text;
 use crate::settings::settings;
-use crate::world::{World, at};
+use crate::world::{World, at, named};
 
 const NETWORK: &str = "nvidia-network-operator";
 const MOFED: &str = "mofed-ubuntu22.04-5b8c-ds";
@@ -150,11 +150,11 @@ async fn it_waits_for_every_node_and_a_second_run_writes_nothing() {
         state(&world, name, "upgrade-done");
     }
     let ended = world.ends(pod).await;
-    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Success, "settled: 2 of 2 nodes done"));
+    assert_eq!((ended.code, named(&ended)), (ExitCode::Success, vec!["*:Settled".to_owned()]));
 
     world.install(&world.settings, "job-2");
     let again = world.run("pod-b", "job-2").await;
-    assert!(again.message.starts_with("nothing to do: this rollout was completed"), "{}", again.message);
+    assert_eq!(named(&again), ["*:NothingToDo"]);
     assert!(world.writes("pod-b").is_empty());
 }
 
@@ -167,7 +167,7 @@ async fn a_failed_node_fails_the_run_by_name() {
     state(&world, "nic-1", "upgrade-failed");
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::NodesFailed);
-    assert!(ended.message.starts_with("nic-1: upgrade state `upgrade-failed`; what to do: drain the node"), "{}", ended.message);
+    assert_eq!(named(&ended), ["nic-1:UpgradeFailed"]);
     assert!(world.second() < 700, "{} s", world.second());
 }
 
@@ -177,13 +177,13 @@ async fn without_nic_nodes_or_without_a_driver_it_is_settled_at_once() {
     world.put("nodes", "", "cpu-0", node("cpu-0", &json!({"feature.node.kubernetes.io/cpu-model.family": "6"})));
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-    assert!(ended.message.contains("there are no NIC nodes"), "{}", ended.message);
+    assert_eq!(named(&ended), ["*:Settled", "*:NoNodesWithDevice"]);
 
     let world = network(1);
     world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| policy["spec"] = json!({"nvIpam": {}}));
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-    assert!(ended.message.contains("the NicClusterPolicy has no ofedDriver"), "{}", ended.message);
+    assert_eq!(named(&ended), ["*:Settled", "*:OfedOfHost"]);
     assert!(world.second() < 60, "{} s", world.second());
 }
 

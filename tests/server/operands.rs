@@ -45,8 +45,8 @@ async fn operand_unready_missing_or_old_holds_up_success_and_is_named() {
         let mend = breaks(&world);
         world.pass(900).await;
         assert!(!pod.handle.is_finished(), "{reason}");
-        let told = world.recorded_nodes().remove("gpu-1").and_then(|node| node.reason).unwrap_or_default();
-        assert!(told.starts_with(reason) && told.contains(VALIDATOR), "{told}");
+        let told = world.recorded_nodes().remove("gpu-1").and_then(|node| node.reason).unwrap();
+        assert!(told.name == reason && told.text.contains(VALIDATOR), "{told}");
         mend(&world);
         let ended = world.ends(pod).await;
         assert_eq!(ended.code, ExitCode::Success, "{reason}: {}", ended.message);

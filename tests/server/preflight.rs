@@ -9,10 +9,11 @@ use gpu_rollout::contract::exit::ExitCode;
 use gpu_rollout::contract::names;
 use gpu_rollout::contract::preflight::{Coming, Waits};
 use gpu_rollout::contract::settings::{Mode, Settings};
+use gpu_rollout::hook::Ended;
 use serde_json::json;
 
 use crate::settings::{OPERATOR, settings};
-use crate::world::World;
+use crate::world::{World, named};
 
 /// The release before the operator's, in a mode whose values are about to be deployed.
 fn before(mode: Mode) -> Settings {
@@ -45,11 +46,11 @@ fn world(settings: &Settings) -> World {
 }
 
 /// How the Job ends, and its findings: reason of the event, check.
-async fn looks(world: &World, settings: &Settings) -> (ExitCode, String, Vec<(String, String)>) {
+async fn looks(world: &World, settings: &Settings) -> (Ended, Vec<(String, String)>) {
     let ended = world.ends(world.start_with(settings, "pre-a", "job-pre")).await;
     let found = world.events().into_iter().filter(|(reason, _)| reason.starts_with("Preflight"));
     let checks = found.map(|(reason, note)| (reason, note.split(':').next().unwrap_or_default().to_owned()));
-    (ended.code, ended.message, checks.collect())
+    (ended, checks.collect())
 }
 
 fn found(reason: &str, check: Check) -> Vec<(String, String)> {
@@ -59,17 +60,18 @@ fn found(reason: &str, check: Check) -> Vec<(String, String)> {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn values_that_replace_the_driver_daemon_set_keep_the_rollout_from_beginning() {
     type Change = fn(&mut Coming);
-    let cases: [(Change, &str); 3] = [
-        (|coming| coming.precompiled = Some(true), "DaemonSets of precompiled drivers"),
-        (|coming| coming.nvidia_drivers = Some(true), "DaemonSets of NVIDIADrivers"),
-        (|coming| coming.driver = Some(false), "no driver DaemonSet at all"),
+    let cases: [(&str, Change); 3] = [
+        ("precompiled", |coming| coming.precompiled = Some(true)),
+        ("NVIDIADrivers", |coming| coming.nvidia_drivers = Some(true)),
+        ("no driver", |coming| coming.driver = Some(false)),
     ];
-    for (change, text) in cases {
+    for (place, change) in cases {
         let mut settings = before(Mode::Steer);
         change(&mut settings.preflight.coming);
-        let (code, message, checks) = looks(&world(&settings), &settings).await;
-        assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{text}");
-        assert!(message.contains(text) && message.contains("the driver pods of 4 nodes go at once"), "{message}");
+        let (ended, checks) = looks(&world(&settings), &settings).await;
+        assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{place}");
+        let of_nodes = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"].map(|node| format!("{node}:{}", Check::DaemonSetIdentity.name()));
+        assert_eq!(named(&ended)[1..], of_nodes, "{place}: {}", ended.message);
     }
 }
 
@@ -81,8 +83,8 @@ async fn on_openshift_the_driver_toolkit_counts() {
     world.edit("nodes", "", "gpu-0", |node| {
         node["metadata"]["labels"]["feature.node.kubernetes.io/system-os_release.OSTREE_VERSION"] = json!("418.94");
     });
-    let (code, message, checks) = looks(&world, &settings).await;
-    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{message}");
+    let (ended, checks) = looks(&world, &settings).await;
+    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{}", ended.message);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -90,9 +92,9 @@ async fn a_node_that_has_left_its_daemon_set_is_found_by_its_driver_pod() {
     let settings = before(Mode::Steer);
     let world = world(&settings);
     world.edit("nodes", "", "gpu-2", |node| node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused"));
-    let (code, message, checks) = looks(&world, &settings).await;
-    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{message}");
-    assert!(message.contains("gpu-2"), "{message}");
+    let (ended, checks) = looks(&world, &settings).await;
+    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{}", ended.message);
+    assert!(named(&ended).contains(&format!("gpu-2:{}", Check::DaemonSetIdentity.name())), "{}", ended.message);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -111,8 +113,8 @@ async fn operands_that_wait_for_a_driver_that_still_starts_are_no_finding() {
         world.edit("pods", OPERATOR, &key.name, |pod| {
             pod["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
         });
-        let (code, message, checks) = looks(&world, &settings).await;
-        assert_eq!((code, checks), (ExitCode::Success, expected), "{message}");
+        let (ended, checks) = looks(&world, &settings).await;
+        assert_eq!((ended.code, checks), (ExitCode::Success, expected), "{}", ended.message);
     }
 }
 
@@ -123,25 +125,26 @@ async fn what_others_maintain_is_told() {
     let spec = json!({"nodeName": "gpu-3", "requestorID": "ops.example.org"});
     let maintenance = json!({"kind": "NodeMaintenance", "apiVersion": "maintenance.nvidia.com/v1alpha1", "spec": spec});
     world.put("nodemaintenances", "default", "ops-gpu-3", maintenance);
-    let (code, message, checks) = looks(&world, &settings).await;
-    assert_eq!((code, checks), (ExitCode::Success, found("PreflightWarning", Check::NodeMaintenance)), "{message}");
+    let (ended, checks) = looks(&world, &settings).await;
+    assert_eq!((ended.code, checks), (ExitCode::Success, found("PreflightWarning", Check::NodeMaintenance)), "{}", ended.message);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn two_actors_are_those_of_the_coming_values_and_cannot_be_waved_through() {
     let settings = before(Mode::Drive);
-    let (code, message, checks) = looks(&world(&settings), &settings).await;
+    let (ended, checks) = looks(&world(&settings), &settings).await;
     assert_eq!(
-        (code, checks),
+        (ended.code, checks),
         (ExitCode::Success, found("PreflightWarning", Check::ModeChange)),
-        "autoUpgrade is about to be off: {message}"
+        "autoUpgrade is about to be off: {}",
+        ended.message
     );
     let mut both = settings;
     both.preflight.coming.auto_upgrade = Some(true);
     let levels = [(Check::Actors, Level::Ignore), (Check::ModeChange, Level::Ignore)];
     both.preflight.strictness = levels.into_iter().collect();
-    let (code, message, checks) = looks(&world(&both), &both).await;
-    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::Actors)), "{message}");
+    let (ended, checks) = looks(&world(&both), &both).await;
+    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::Actors)), "{}", ended.message);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -149,12 +152,11 @@ async fn the_budget_that_counts_is_that_of_the_release_that_waits() {
     let mut settings = before(Mode::Drive);
     settings.preflight.strictness = [(Check::ModeChange, Level::Ignore)].into_iter().collect();
     settings.per_node_seconds = 1800;
-    let (code, message, checks) = looks(&world(&settings), &settings).await;
-    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::TimeBudget)));
-    assert!(message.contains("release gpu-operator-post waits for them: set its rollout.budgetSeconds"), "{message}");
+    let (ended, checks) = looks(&world(&settings), &settings).await;
+    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::TimeBudget)), "{}", ended.message);
     settings.preflight.strictness = [(Check::ModeChange, Level::Ignore), (Check::TimeBudget, Level::Warn)].into_iter().collect();
-    let (code, _, checks) = looks(&world(&settings), &settings).await;
-    assert_eq!((code, checks), (ExitCode::Success, found("PreflightWarning", Check::TimeBudget)));
+    let (ended, checks) = looks(&world(&settings), &settings).await;
+    assert_eq!((ended.code, checks), (ExitCode::Success, found("PreflightWarning", Check::TimeBudget)));
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -183,7 +185,7 @@ async fn an_ofed_driver_that_is_about_to_go_is_found() {
             "spec": {"nodeName": "gpu-0", "containers": []}, "status": {"phase": "Running"},
         }),
     );
-    let (code, message, checks) = looks(&world, &settings).await;
-    assert_eq!((code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{message}");
-    assert!(message.contains("mofed-ubuntu gives way to no driver DaemonSet at all: the driver pods of 1 nodes"), "{message}");
+    let (ended, checks) = looks(&world, &settings).await;
+    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", Check::DaemonSetIdentity)), "{}", ended.message);
+    assert_eq!(named(&ended)[1..], [format!("gpu-0:{}", Check::DaemonSetIdentity.name())]);
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::fake::served;
 use crate::settings::OPERATOR;
 use crate::world::objects::Operand;
-use crate::world::{NEW, World};
+use crate::world::{NEW, World, named};
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn slices_are_read_in_the_newest_version_that_both_know() {
@@ -101,6 +101,6 @@ async fn nvidia_driver_mode_without_such_an_object_or_its_crd_fails_with_its_rea
         world.edit("clusterpolicies", "", "cluster-policy", |policy| policy["spec"]["driver"]["useNvidiaDriverCRD"] = json!(true));
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::OperatorMissing);
-        assert!(ended.message.contains("NVIDIADriver"), "{}", ended.message);
+        assert_eq!(named(&ended), ["*:NvidiaDriverMissing"], "CRD: {crd}");
     }
 }

@@ -239,3 +239,8 @@ impl World {
         elapsed.as_secs()
     }
 }
+
+/// What a run that ended names for programs: `node:Reason`, `*` for the fleet.
+pub(crate) fn named(ended: &Ended) -> Vec<String> {
+    ended.reasons.iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect()
+}

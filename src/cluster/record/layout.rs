@@ -190,7 +190,7 @@ fn shortened(record: &NodeRecord, detail: Detail) -> Option<Cow<'_, NodeRecord>>
         Detail::Short => Some(Cow::Owned(NodeRecord {
             steps: Vec::new(),
             evicted: Vec::new(),
-            reason: record.reason.as_deref().map(|reason| cut(reason, SHORT_TEXT)),
+            reason: record.reason.as_ref().map(|reason| cut(&reason.to_string(), SHORT_TEXT).into()),
             replaced: replaced(record, |one| Replacement { cause: cut(&one.cause, SHORT_TEXT), ..one.clone() }),
             ..record.clone()
         })),
@@ -200,7 +200,7 @@ fn shortened(record: &NodeRecord, detail: Detail) -> Option<Cow<'_, NodeRecord>>
         Detail::Brief | Detail::Needed => Some(Cow::Owned(NodeRecord {
             uid: record.uid.clone(),
             outcome: record.outcome,
-            reason: record.reason.as_deref().map(|reason| cut(reason.split(':').next().unwrap_or_default(), SHORT_TEXT)),
+            reason: record.reason.as_ref().map(|reason| cut(&reason.name, SHORT_TEXT).into()),
             since: record.since,
             replaced: replaced(record, |one| Replacement { pod: String::new(), cause: String::new(), ..one.clone() }),
             ..NodeRecord::default()

@@ -7,9 +7,8 @@ use crate::cluster::actions::{Done, patch_node, perform};
 use crate::cluster::call::CallError;
 use crate::cluster::lease::Held;
 use crate::cluster::watches::Sync;
-use crate::contract::exit::ExitCode;
-use crate::contract::record::Verdict;
-use crate::hook::Ended;
+use crate::contract::record::VerdictReason;
+use crate::hook::{EndReason, Ended};
 use crate::rollout::action::NodePatch;
 use crate::rollout::decide::Action;
 use crate::rollout::hold::{BeforeOperator, before_operator, is_held, missing};
@@ -18,9 +17,12 @@ use crate::rollout::refusal::Refusal;
 
 use super::{Drive, interrupted};
 
+/// How many refused nodes the verdict names for programs.
+const NAMED: usize = 3;
+
 impl Drive<'_> {
     /// Holds the nodes, and looks whether they are held. `Ok(None)`: the Lease was lost.
-    pub(super) async fn hold(&mut self, held: &Held) -> Result<Option<String>, Ended> {
+    pub(super) async fn hold(&mut self, held: &Held) -> Result<Option<Ended>, Ended> {
         let driver = self.hook.settings.driver;
         // Nodes that cannot be held: the others are, and then the run fails for these.
         let mut refused: BTreeMap<String, String> = BTreeMap::new();
@@ -33,7 +35,7 @@ impl Drive<'_> {
             }
             if self.now() >= self.memory.deadline {
                 return Err(Ended::new(
-                    ExitCode::ApiUnreachable,
+                    EndReason::HoldIncomplete,
                     "not every node could be held in time; the operator must not be deployed",
                 ));
             }
@@ -41,7 +43,7 @@ impl Drive<'_> {
                 let now = self.now();
                 let observed = self.watches.observed(now);
                 if let BeforeOperator::Leave(why) = before_operator(&observed, &self.hook.settings, now) {
-                    return Ok(Some(format!("no node is held: {why}")));
+                    return Ok(Some(Ended::new(EndReason::NoNodeHeld, format!("no node is held: {why}"))));
                 }
                 let mut patches = missing(&observed, &self.hook.settings, now);
                 refused.retain(|node, _| patches.iter().any(|patch| patch.node == *node));
@@ -55,7 +57,7 @@ impl Drive<'_> {
                         BeforeOperator::UntilRendered(upgrade) => format!(": the operator is upgraded {}", upgrade.change()),
                         BeforeOperator::UntilStarted | BeforeOperator::Leave(_) => String::new(),
                     };
-                    return Ok(Some(format!("{count} nodes are held{until}")));
+                    return Ok(Some(Ended::new(EndReason::NodesHeld, format!("{count} nodes are held{until}"))));
                 }
                 let client = &self.hook.client;
                 let may_write = || held.is_valid() && !self.hook.shutdown.is_requested();
@@ -102,6 +104,7 @@ impl Drive<'_> {
             "{}; what to do: change the admission policy, webhook or quota that refuses it, then deploy again; the operator must not be deployed before",
             listed(&nodes)
         );
-        self.conclude(Verdict { code: ExitCode::NodesFailed, message, at: self.now() }).await
+        let nodes = refused.keys().map(|node| VerdictReason::new(Some(node), EndReason::HoldRefused.name()));
+        self.conclude(Ended::new(EndReason::HoldRefused, message).with(nodes.take(NAMED))).await
     }
 }

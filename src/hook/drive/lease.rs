@@ -10,18 +10,19 @@ use jiff::Timestamp;
 use crate::cluster::lease::{Held, Leases};
 use crate::cluster::watches::{Sync, Watches};
 use crate::contract::duty::Duty;
-use crate::contract::exit::ExitCode;
 use crate::contract::record::NodeRecord;
-use crate::hook::Ended;
 use crate::hook::begin::in_step;
+use crate::hook::{EndReason, Ended};
 use crate::rollout::observed::Node;
-use crate::rollout::pods::listed;
+use crate::rollout::pods::{listed, verdict_reasons};
 use crate::rollout::upgrade::record::is_anothers;
 
 use super::{Drive, after};
 
 /// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
 const GIVE_BACK: Duration = Duration::from_secs(5);
+/// The log says so while another hook Job holds the Lease.
+pub const WAITING_FOR_LEASE: &str = "waiting for the Lease: another hook Job is at work";
 /// The Lease is kept for so long at least.
 const KEEP: Duration = Duration::from_secs(5);
 /// And then left to others for so long: who waits for it is told by a watch, at once.
@@ -31,25 +32,25 @@ impl Drive<'_> {
     /// Waits for the Lease, at most until the last moment.
     pub(super) async fn acquire(&self, leases: &Leases) -> Result<Held, Ended> {
         if self.now() >= self.last_moment() {
-            let message = if self.began {
-                format!("the time budget is over and the Lease was lost{}", self.not_given_back())
+            return Err(if self.began {
+                self.ends_without_verdict(EndReason::BudgetOver, "the time budget is over and the Lease was lost")
             } else {
-                "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)".to_owned()
-            };
-            return Err(Ended::new(ExitCode::Budget, message));
+                let message = "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)";
+                Ended::new(EndReason::BudgetOver, message)
+            });
         }
         let holder = std::cell::RefCell::new(String::new());
         let acquiring = leases.acquire(|seen| {
             if self.told_holder.borrow().as_deref() != Some(seen) {
-                tracing::info!(holder = seen, "waiting for the Lease: another hook Job is at work");
+                tracing::info!(holder = seen, "{WAITING_FOR_LEASE}");
                 self.told_holder.replace(Some(seen.to_owned()));
             }
             seen.clone_into(&mut holder.borrow_mut());
         });
         let ended = tokio::select! {
-            held = acquiring => return held.map_err(|error| Ended::new(ExitCode::Rights, format!("unable to take the Lease: {error}"))),
-            () = tokio::time::sleep_until(self.hook.clock.instant(self.last_moment())) => ExitCode::LeaseHeld,
-            () = self.hook.shutdown.requested() => ExitCode::Interrupted,
+            held = acquiring => return held.map_err(|error| Ended::new(EndReason::LeaseRefused, format!("unable to take the Lease: {error}"))),
+            () = tokio::time::sleep_until(self.hook.clock.instant(self.last_moment())) => EndReason::LeaseHeldByOther,
+            () = self.hook.shutdown.requested() => EndReason::SignalReceived,
         };
         // The signal or the deadline may have come between the server's taking a request and its answer.
         tokio::select! {
@@ -57,18 +58,14 @@ impl Drive<'_> {
             () = tokio::time::sleep(GIVE_BACK) => {}
         }
         let holder = holder.into_inner();
-        let message = match (ended, holder.as_str()) {
-            (ExitCode::Interrupted, _) => "ended by a signal while waiting for the Lease".to_owned(),
-            (_, "") => {
-                let message = format!("the Lease could not be read or written in time{}", self.not_given_back());
-                return Err(Ended::new(ExitCode::ApiUnreachable, message));
+        Err(match (ended, holder.as_str()) {
+            (EndReason::SignalReceived, _) => Ended::new(ended, "ended by a signal while waiting for the Lease"),
+            (_, "") => self.ends_without_verdict(EndReason::LeaseUnreachable, "the Lease could not be read or written in time"),
+            (_, holder) => {
+                let held = format!("`{holder}` held the Lease default/gpu-rollout until the time budget was over");
+                self.ends_without_verdict(ended, &format!("{held}; wait for it to end, then deploy again"))
             }
-            (_, holder) => format!(
-                "`{holder}` held the Lease default/gpu-rollout until the time budget was over; wait for it to end, then deploy again{}",
-                self.not_given_back()
-            ),
-        };
-        Err(Ended::new(ended, message))
+        })
     }
 
     /// Begins all caches anew, where limits are kept by what is seen: another hook may have started nodes up to the moment at which it let go
@@ -133,12 +130,13 @@ impl Drive<'_> {
         nodes.values().filter(|node| settings.has(Duty::Drive) && ours(node)).map(|node| node.name.clone()).collect()
     }
 
-    /// What an end without a verdict has to say of them.
-    pub(super) fn not_given_back(&self) -> String {
+    /// Ends the run without a verdict, and names them.
+    pub(super) fn ends_without_verdict(&self, reason: EndReason, message: &str) -> Ended {
         let names = self.nodes_of_ours();
         if names.is_empty() {
-            return String::new();
+            return Ended::new(reason, message);
         }
-        format!("; not given back, as far as was seen: {} (the next deployment goes on with them)", listed(&names))
+        let not_given_back = format!("not given back, as far as was seen: {} (the next deployment goes on with them)", listed(&names));
+        Ended::new(reason, format!("{message}; {not_given_back}")).with(verdict_reasons(&names, "NotGivenBack"))
     }
 }

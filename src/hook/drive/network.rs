@@ -6,10 +6,8 @@ use std::time::Duration;
 use crate::cluster::call::CallError;
 use crate::cluster::lease::Held;
 use crate::cluster::network;
-use crate::contract::exit::ExitCode;
-use crate::contract::record::Verdict;
-use crate::hook::Ended;
 use crate::hook::occurrence::Occurrence;
+use crate::hook::{EndReason, Ended};
 use crate::rollout::keep::{Keeping, keeping};
 
 use super::{Drive, RETRY, Write, after, interrupted};
@@ -19,7 +17,7 @@ const ATTEMPTS: u32 = 3;
 
 impl Drive<'_> {
     /// Keeps the NicClusterPolicy, and looks whether it is kept. `Ok(None)`: the Lease was lost.
-    pub(super) async fn prepare_network(&mut self, held: &Held) -> Result<Option<String>, Ended> {
+    pub(super) async fn prepare_network(&mut self, held: &Held) -> Result<Option<Ended>, Ended> {
         let client = self.hook.client.clone();
         let grace = Duration::from_secs(self.hook.settings.grace_seconds);
         let lost_at = after(self.now(), grace).min(self.memory.deadline);
@@ -35,20 +33,30 @@ impl Drive<'_> {
                 Ok(policy) => {
                     match (keeping(policy.as_ref(), &self.hook.settings.component, self.hook.settings.component_version.as_deref()), policy)
                     {
-                        (Keeping::Nothing(_), _) if written > 0 => return Ok(Some("the NicClusterPolicy is kept".to_owned())),
-                        (Keeping::Nothing(why), _) => return Ok(Some(why.to_owned())),
+                        (Keeping::Nothing(_), _) if written > 0 => {
+                            return Ok(Some(Ended::new(EndReason::NicClusterPolicyKept, "the NicClusterPolicy is kept")));
+                        }
+                        (Keeping::Nothing(why), _) => return Ok(Some(Ended::new(EndReason::NothingToDo, why))),
                         // Who deletes it may be about to make it anew.
                         (Keeping::Lost, _) if self.now() < lost_at => {
                             tokio::time::sleep(RETRY).await;
                             continue;
                         }
                         (Keeping::Lost, _) | (Keeping::Annotate(_), None) => {
-                            return Err(self.unkept("the NicClusterPolicy is being deleted; wait until it is gone, or restore it").await);
+                            return Err(self
+                                .unkept(
+                                    EndReason::NicClusterPolicyDeleted,
+                                    "the NicClusterPolicy is being deleted; wait until it is gone, or restore it",
+                                )
+                                .await);
                         }
                         (Keeping::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
                             let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
                             return Err(self
-                                .unkept(&format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off"))
+                                .unkept(
+                                    EndReason::AnnotationsRemoved,
+                                    &format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off"),
+                                )
                                 .await);
                         }
                         (Keeping::Annotate(annotations), Some(policy)) => {
@@ -68,7 +76,10 @@ impl Drive<'_> {
                 Err(error) => {
                     if let CallError::Denied { message, .. } = &error {
                         return Err(self
-                            .unkept(&format!("the API server refuses to have the NicClusterPolicy annotated: {message}"))
+                            .unkept(
+                                EndReason::AnnotationsRefused,
+                                &format!("the API server refuses to have the NicClusterPolicy annotated: {message}"),
+                            )
                             .await);
                     }
                     tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
@@ -79,7 +90,7 @@ impl Drive<'_> {
                     }
                     if self.now() >= self.memory.deadline {
                         return Err(Ended::new(
-                            ExitCode::ApiUnreachable,
+                            EndReason::ApiServerUnreachable,
                             format!("the NicClusterPolicy could not be kept in time: {error}"),
                         ));
                     }
@@ -89,13 +100,14 @@ impl Drive<'_> {
         }
     }
 
-    async fn unkept(&mut self, message: &str) -> Ended {
+    async fn unkept(&mut self, reason: EndReason, message: &str) -> Ended {
         let message = format!("{message}; the network operator's new chart would delete it");
-        self.conclude(Verdict { code: ExitCode::Precondition, message, at: self.now() }).await
+        self.conclude(Ended::new(reason, message)).await
     }
 
     /// Ends a run that has no loop: the verdict is recorded and told. Unrecorded, a replacement pod comes to the same one.
-    pub(super) async fn conclude(&mut self, verdict: Verdict) -> Ended {
+    pub(super) async fn conclude(&mut self, ended: Ended) -> Ended {
+        let verdict = ended.into_verdict(self.now());
         let mut run = self.run_of(&self.memory);
         run.verdict = Some(verdict.clone());
         if let Err(error) = self.store.write(&run, &self.memory.nodes).await {

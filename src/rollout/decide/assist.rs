@@ -14,6 +14,7 @@ use crate::contract::driver::Traits;
 use crate::contract::duty::Duty;
 use crate::rollout::action::NodePatch;
 use crate::rollout::node::{Operands, is_driver_node};
+use crate::rollout::note::DecisionNote;
 use crate::rollout::observed::Node;
 use crate::rollout::policies;
 use crate::rollout::reason::Reason;
@@ -61,7 +62,7 @@ impl Deciding<'_> {
         self.forget_seen_patches();
         let traits = self.settings.driver.traits();
         let Some(generation) = self.generation() else {
-            self.notes.push("the operator's version cannot be told: it is not woken".to_owned());
+            self.notes.push(DecisionNote::OperatorVersionUnknown);
             let release = |(seen, reason): (&Seen<'_>, Option<Arc<Reason>>)| self.released(seen.node).map(Arc::new).or(reason);
             return sweep.listed.iter().zip(left).map(release).collect();
         };
@@ -117,10 +118,7 @@ impl Deciding<'_> {
         let held =
             sweep.nodes().filter(|node| hold::Purpose::of(node, driver).is_some_and(|purpose| purpose != hold::Purpose::Pause)).count();
         if held > 0 {
-            let mode = self.settings.mode.name();
-            self.notes.push(format!(
-                "{held} nodes are held by a hook of another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
-            ));
+            self.notes.push(DecisionNote::HeldByOtherMode { nodes: held, mode: self.settings.mode.name() });
         }
     }
 

@@ -5,6 +5,7 @@ use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
 use crate::contract::settings::Required;
+use crate::rollout::note::DecisionNote;
 use crate::rollout::observed::Node;
 use crate::rollout::plugin::Plugins;
 use crate::rollout::reason::{Reason, Wait};
@@ -26,7 +27,7 @@ impl Deciding<'_> {
             return Ok(());
         }
         if !self.settings.driver.has_operator() {
-            self.notes.push("the DaemonSet wants no pod on any node".to_owned());
+            self.notes.push(DecisionNote::DaemonSetWantsNoPod);
             return Ok(());
         }
         let device = self.settings.driver.traits().device;
@@ -40,13 +41,13 @@ impl Deciding<'_> {
             return Err(Reason::NodesUndiscovered { device, count: undiscovered });
         }
         if self.settings.driver == Driver::Ofed {
-            self.notes.push(format!("there are no {device} nodes (label {})", names::NIC_PRESENT_LABEL));
+            self.notes.push(DecisionNote::NoNodesWithDevice { device });
             return Ok(());
         }
         let policy = self.observed.cluster_policy.served().and_then(Option::as_ref);
         let says = policy.and_then(|policy| policy.ready_reason.clone());
         if says.as_deref() == Some("NoGPUNodes") {
-            self.notes.push("there are no GPU nodes, and the operator says so".to_owned());
+            self.notes.push(DecisionNote::NoGpuNodesConfirmed);
             return Ok(());
         }
         Err(Reason::NoGpuNodes { operator_says: says })
@@ -58,8 +59,7 @@ impl Deciding<'_> {
         if policy.is_some_and(|policy| policy.ofed.is_some()) || !driver_daemon_sets(self.observed, Driver::Ofed).is_empty() {
             return false;
         }
-        let what = if policy.is_some() { "the NicClusterPolicy has no ofedDriver" } else { "there is no NicClusterPolicy" };
-        self.notes.push(format!("{what}: nodes use the network driver of their host"));
+        self.notes.push(DecisionNote::OfedOfHost { has_policy: policy.is_some() });
         true
     }
 
@@ -82,10 +82,7 @@ impl Deciding<'_> {
             if self.settings.dra.required == Required::True {
                 return Some(Reason::DraMissing { namespaces: namespaces.clone() });
             }
-            self.notes.push(match namespaces.as_slice() {
-                [] => "no DRA driver: no namespace to look in is set".to_owned(),
-                namespaces => format!("no DRA driver in {}: no plugin to re-roll", namespaces.join(", ")),
-            });
+            self.notes.push(DecisionNote::NoDraDriver { namespaces: namespaces.clone() });
             return None;
         }
         if let Err(reason) = chart::of_plugins(plugins.daemon_sets(), self.settings) {
@@ -99,7 +96,7 @@ impl Deciding<'_> {
         if self.settings.dra.required == Required::True {
             return Some(reason);
         }
-        self.notes.push(reason.to_string());
+        self.notes.push(DecisionNote::Tolerated { node: None, reason: reason.into() });
         None
     }
 

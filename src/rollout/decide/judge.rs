@@ -10,9 +10,10 @@ use crate::contract::budget::MARGIN_SECONDS;
 use crate::contract::driver::Driver;
 use crate::contract::duty::Duty;
 use crate::contract::exit::ExitCode;
-use crate::contract::record::{NodeRecord, Outcome, Plugin, Replacement, Verdict};
+use crate::contract::record::{NodeRecord, Outcome, Plugin, RecordedReason, Replacement, Verdict, VerdictReason};
 use crate::contract::settings::Required;
 use crate::rollout::node::{Base, Status, is_driver_node};
+use crate::rollout::note::DecisionNote;
 use crate::rollout::observed::Node;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::reason::{Reason, Wait};
@@ -165,7 +166,7 @@ impl Deciding<'_> {
         }
         if self.tolerates(reason) {
             self.judge_again(node);
-            self.notes.push(format!("{}: {reason}", node.name));
+            self.note_tolerated(node, reason);
             return Some(Outcome::Deferred);
         }
         if let Reason::PluginHeldUp { .. } = reason {
@@ -173,6 +174,11 @@ impl Deciding<'_> {
         }
         let over = !reason.resolves_itself() || self.passed(since, self.settings.dra.replacement_seconds);
         over.then_some(Outcome::Failed)
+    }
+
+    /// Reports what the policy tolerates of a node.
+    pub(super) fn note_tolerated(&mut self, node: &Node, reason: &Reason) {
+        self.notes.push(DecisionNote::Tolerated { node: Some(node.name.as_str().into()), reason: reason.clone().into() });
     }
 
     pub(super) fn ends(&mut self, node: &Node, outcome: Outcome, reason: Option<&Reason>) {
@@ -191,12 +197,12 @@ impl Deciding<'_> {
     /// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
     fn note_record(&mut self, node: &Node, outcome: Option<Outcome>, reason: Option<&Reason>) {
         let now = self.now;
-        let text = reason.map(|reason| format!("{}: {}", reason.name(), reason.lasting()));
+        let reason = reason.map(|reason| RecordedReason::new(reason.name(), reason.lasting()));
         self.recorded(node);
         let Some(record) = self.memory.nodes.get(&node.name) else { return };
-        let kind = |text: &Option<String>| text.as_ref().and_then(|text| text.split(':').next().map(str::to_owned));
-        let news = record.since.is_none() || record.outcome != outcome || kind(&record.reason) != kind(&text);
-        if !news && record.reason == text {
+        let name = |reason: &Option<RecordedReason>| reason.as_ref().map(|reason| reason.name.clone());
+        let news = record.since.is_none() || record.outcome != outcome || name(&record.reason) != name(&reason);
+        if !news && record.reason == reason {
             return;
         }
         self.record(node, |record| {
@@ -204,7 +210,7 @@ impl Deciding<'_> {
                 record.outcome = outcome;
                 record.since = Some(now);
             }
-            record.reason = text;
+            record.reason = reason;
         });
     }
 
@@ -311,10 +317,19 @@ impl Deciding<'_> {
         if self.settings.has(Duty::RestartPlugins) {
             let _ = write!(message, "; {} pods of the device plugin restarted", replaced(Plugin::Device));
         }
+        let mut reasons = vec![VerdictReason::new(None, "Settled")];
+        let mut of_nodes = 0;
         for note in self.notes.iter().chain(&self.reported_operands()) {
-            let _ = write!(message, "; {note}");
+            of_nodes += usize::from(note.node().is_some());
+            if note.node().is_none() || of_nodes <= NAMED {
+                let _ = write!(message, "; {note}");
+                reasons.push(note.verdict_reason());
+            }
         }
-        Verdict { code: ExitCode::Success, message, at: self.now }
+        if of_nodes > NAMED {
+            let _ = write!(message, "; and {} more nodes", of_nodes - NAMED);
+        }
+        Verdict { code: ExitCode::Success, message, reasons, at: self.now }
     }
 
     fn out_of_time(&self) -> Verdict {
@@ -326,18 +341,21 @@ impl Deciding<'_> {
             Some(_) | None => ExitCode::Budget,
         };
         let mut verdict = self.failed(code, &waits);
-        verdict.message = format!("the time budget of {} s is over: {}{}", self.settings.budget_seconds, verdict.message, self.restless());
+        let (told, reasons) = self.restless();
+        verdict.message = format!("the time budget of {} s is over: {}{told}", self.settings.budget_seconds, verdict.message);
+        verdict.reasons.extend(reasons);
         verdict
     }
 
     /// Nodes whose driver was started again and again: what the last look found of them may be that all is well.
-    fn restless(&self) -> String {
+    fn restless(&self) -> (String, Vec<VerdictReason>) {
         let replaced = |record: &NodeRecord| record.replaced.values().filter(|one| one.at >= self.memory.started_at).count();
         let counts = self.memory.nodes.iter().map(|(name, record)| (name, replaced(record))).filter(|(_, count)| *count > RESTLESS);
         let told = counts.take(NAMED).map(|(name, count)| {
-            format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit")
+            let text = format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit");
+            (text, VerdictReason::new(Some(name), "PluginsReplacedRepeatedly"))
         });
-        told.collect()
+        told.unzip()
     }
 
     fn failed(&self, code: ExitCode, waits: &[Wait]) -> Verdict {
@@ -346,6 +364,8 @@ impl Deciding<'_> {
             named.push(format!("and {} more", waits.len() - NAMED));
         }
         let advice = waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.settings.driver))).unwrap_or_default();
-        Verdict { code, message: format!("{}{advice}{}", named.join("; "), self.told_handed_back()), at: self.now }
+        let (handed_back, more) = self.told_handed_back();
+        let reasons = waits.iter().take(NAMED).map(Wait::verdict_reason).chain(more).collect();
+        Verdict { code, message: format!("{}{advice}{handed_back}", named.join("; ")), reasons, at: self.now }
     }
 }

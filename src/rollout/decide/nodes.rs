@@ -10,6 +10,7 @@ use crate::contract::record::{MOST_STEPS, Outcome, Step};
 use crate::contract::settings::Settings;
 use crate::rollout::memory::Memory;
 use crate::rollout::named::Named;
+use crate::rollout::note::DecisionNote;
 use crate::rollout::observed::{Node, Observed};
 use crate::rollout::reason::{Reason, Wait};
 use crate::rollout::vendor::snapshot::Roll;
@@ -99,13 +100,11 @@ impl Deciding<'_> {
         self.note_unconfigured();
         let own = sweep.listed.iter().filter(|seen| seen.rest.map_or_else(|| own(seen.node), |standing| standing.own_driver)).count();
         if own > 0 {
-            self.notes
-                .push(format!("{own} GPU nodes run the driver of their own image: the version that is asked for does not reach them"));
+            self.notes.push(DecisionNote::DriverOfImage { nodes: own });
         }
         let joined = sweep.listed.len() - members;
         if joined > 0 {
-            self.notes
-                .push(format!("{joined} {} nodes joined since the run began and are not waited for", self.settings.driver.traits().device));
+            self.notes.push(DecisionNote::NodesJoined { nodes: joined, device: self.settings.driver.traits().device });
         }
         Standings { all: standings, open, restless: std::mem::take(&mut self.restless), roll: self.roll.take() }
     }

@@ -12,6 +12,7 @@ use crate::contract::settings::MissingGpus;
 use crate::rollout::baseline::take_baseline;
 use crate::rollout::hold::is_expected_to_render;
 use crate::rollout::node::{is_driver_node, node_tainted};
+use crate::rollout::note::DecisionNote;
 use crate::rollout::observed::Node;
 use crate::rollout::operands::OperandSets;
 use crate::rollout::reason::{Reason, Wait};
@@ -24,8 +25,6 @@ const DEGRADED_SECONDS: u64 = 30;
 /// What was failing before the run has recovered when it has been ready for this long: a container without a probe is ready for a moment each time
 /// that it starts, and then crashes again.
 const RECOVERED_SECONDS: u64 = 60;
-/// How many nodes a note about an operand names.
-const NAMED: usize = 3;
 
 impl Deciding<'_> {
     /// The operator has led, and left its DaemonSets and its spec alone, for a while.
@@ -117,7 +116,7 @@ impl Deciding<'_> {
     pub(super) fn outcome_of_operands(&mut self, node: &Node, reason: &Reason, since: Timestamp) -> Option<Outcome> {
         if self.failed_before(node, reason) {
             self.judge_again(node);
-            self.notes.push(format!("{}: {reason}, as before the run", node.name));
+            self.notes.push(DecisionNote::FailedBefore { node: node.name.as_str().into(), reason: reason.clone().into() });
             return Some(Outcome::Deferred);
         }
         if let Reason::NodeTainted { daemon_set, .. } = reason {
@@ -125,7 +124,7 @@ impl Deciding<'_> {
             let over = self.passed(since, self.settings.per_node_seconds) && self.gets_somewhere(daemon_set);
             self.judge_again(node);
             if over {
-                self.notes.push(format!("{}: {reason}", node.name));
+                self.note_tolerated(node, reason);
             }
             return over.then_some(Outcome::Deferred);
         }
@@ -134,7 +133,7 @@ impl Deciding<'_> {
                 return None;
             }
             self.judge_again(node);
-            self.notes.push(format!("{}: {reason}", node.name));
+            self.note_tolerated(node, reason);
             return Some(match self.settings.settle.gpus_missing {
                 MissingGpus::Report => Outcome::Done,
                 MissingGpus::Fail => Outcome::Failed,
@@ -154,8 +153,8 @@ impl Deciding<'_> {
         reason.operand().is_some_and(|operand| entry.is_some_and(|entry| entry.failing.contains(&operand.daemon_set)))
     }
 
-    /// Operands that do not gate and are not ready, for people: one note each.
-    pub(super) fn reported_operands(&self) -> Vec<String> {
+    /// Operands that do not gate and are not ready: one note each.
+    pub(super) fn reported_operands(&self) -> Vec<DecisionNote> {
         if self.settings.driver != Driver::Gpu {
             return Vec::new();
         }
@@ -170,14 +169,9 @@ impl Deciding<'_> {
                 None => found.push((operand, vec![wait])),
             }
         }
-        let note = |(operand, waits): (String, Vec<Wait>)| {
-            let named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
+        let note = |(daemon_set, waits): (String, Vec<Wait>)| {
             let advice = waits.first().map(|wait| wait.reason.advice(self.settings.driver)).unwrap_or_default();
-            format!(
-                "daemonset/{operand} is not ready on {} nodes, which does not gate: {}; what to do: {advice}",
-                waits.len(),
-                named.join(", ")
-            )
+            DecisionNote::OperandReported { daemon_set, waits, advice }
         };
         found.into_iter().map(note).collect()
     }

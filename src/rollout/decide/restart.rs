@@ -7,6 +7,7 @@ use crate::contract::duty::Duty;
 use crate::contract::record::{Config, Plugin};
 use crate::rollout::device_plugin::{Choice, DevicePlugins, Stale};
 use crate::rollout::node::Base;
+use crate::rollout::note::DecisionNote;
 use crate::rollout::observed::{ConfigMap, DaemonSet, Node, Pod};
 use crate::rollout::reason::Reason;
 
@@ -20,13 +21,13 @@ impl Deciding<'_> {
             return None;
         }
         let Some(name) = &self.settings.device_plugin.config_map else {
-            self.notes.push("the values name no ConfigMap for the device plugin".to_owned());
+            self.notes.push(DecisionNote::NoConfigNamed);
             return None;
         };
         let Some(config) = devices.config() else {
             // A name that is left over from a device plugin that is switched off. GPU feature discovery uses the ConfigMap too.
             if !devices.use_config() && self.passed(self.memory.started_at, self.settings.grace_seconds) {
-                self.notes.push(format!("there is no ConfigMap {name}, and nothing uses it"));
+                self.notes.push(DecisionNote::ConfigNotUsed { config_map: name.clone() });
                 return None;
             }
             return Some(Reason::ConfigMissing { config_map: name.clone(), namespace: self.settings.device_plugin.namespace.clone() });
@@ -40,7 +41,8 @@ impl Deciding<'_> {
             });
         }
         if !devices.use_config() {
-            self.notes.push(format!("no DaemonSet in {} uses the ConfigMap {name}", self.settings.device_plugin.namespace));
+            let namespace = self.settings.device_plugin.namespace.clone();
+            self.notes.push(DecisionNote::ConfigWithoutDaemonSet { config_map: name.clone(), namespace });
         }
         self.memory.configs = self.seen(config);
         None
@@ -69,7 +71,7 @@ impl Deciding<'_> {
         if let Choice::Missing(key) = choice {
             // A restart would leave the node without its GPUs. What was restarted before is still waited for.
             self.judge_again(node);
-            self.unconfigured.push(format!("{} (`{key}`)", node.name));
+            self.unconfigured.push((node.name.clone(), key.to_owned()));
         }
         let restarts = !matches!(choice, Choice::Missing(_));
         let ready_since = base.map(|base| self.memory.ready_since(&node.name, &base.identity, self.now));
@@ -119,9 +121,10 @@ impl Deciding<'_> {
 
     /// Says which nodes were left alone because their configuration is not there.
     pub(super) fn note_unconfigured(&mut self) {
-        let Some(first) = self.unconfigured.first() else { return };
-        let more = if self.unconfigured.len() > 1 { format!(" and {} more", self.unconfigured.len() - 1) } else { String::new() };
-        self.notes.push(format!("the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there"));
+        if !self.unconfigured.is_empty() {
+            let nodes = std::mem::take(&mut self.unconfigured);
+            self.notes.push(DecisionNote::ConfigKeyMissing { nodes });
+        }
     }
 
     /// Whether the pod in place of a restarted one is ready again.

@@ -11,8 +11,12 @@ use crate::rollout::pods::{FOCUS_LIMIT, listed};
 use crate::rollout::upgrade::cause::Cause;
 use crate::rollout::upgrade::throttle::Refusal;
 
+#[cfg(test)]
+pub(crate) mod samples;
+
 /// What is waited for in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(UpgradingKind), vis(pub(crate)), derive(strum::EnumIter)))]
 pub enum Upgrading {
     /// Somebody has paused it.
     Paused {

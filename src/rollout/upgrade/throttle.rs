@@ -68,6 +68,7 @@ struct Group<'a> {
 
 /// Why a node may not be started, with the numbers and the nodes that hold what it would need.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(RefusalVariant), vis(pub(crate)), derive(strum::EnumIter)))]
 pub enum Refusal {
     /// A limit is zero: nothing is started until it is raised.
     Paused {

@@ -18,6 +18,8 @@ use super::snapshot::{BuildError, Entry, Revision, Snapshot, Users};
 use super::state::State;
 use super::throttle::{Limit, Turn, slots};
 
+#[cfg(test)]
+pub(crate) mod samples;
 mod table;
 mod text;
 
@@ -35,6 +37,7 @@ pub struct Waiting {
 
 /// What a node waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(WaitKind), vis(pub(crate)), derive(strum::EnumIter)))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "reason")]
 pub enum Wait {
     /// Upgrades are switched off.

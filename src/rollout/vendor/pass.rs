@@ -221,6 +221,7 @@ impl PassOutcome {
 
 /// What ends a pass: nothing after it is done, for no node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(PassErrorKind), vis(pub(crate)), derive(strum::EnumIter)))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum PassError {
     /// It did not begin.

@@ -179,6 +179,7 @@ pub struct Maintenance<'a> {
 
 /// Why the controller gives up before it looks at any node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(BuildErrorKind), vis(pub(crate)), derive(strum::EnumIter)))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum BuildError {
     /// A DaemonSet has not as many pods as it wants.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gpu_rollout::contract::record::{Run, Verdict};
+use gpu_rollout::contract::record::{NODE_KEY_PREFIX, NodeRecord, Run, Verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerStateTerminated, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -134,6 +134,19 @@ impl<'a> HookRelease<'a> {
         let run = record.get("run").with_context(|| format!("{} has no run in its record", self.name))?;
         let run: Run = serde_json::from_str(run)?;
         run.verdict.with_context(|| format!("the run of {} has not ended", self.name))
+    }
+
+    /// What its record has of a node.
+    pub(crate) async fn node_record(&self, node: &str) -> Result<NodeRecord> {
+        let record = self.record().await?;
+        let entry = record.get(&format!("{NODE_KEY_PREFIX}{node}")).with_context(|| format!("nothing is recorded of {node}"))?;
+        Ok(serde_json::from_str(entry)?)
+    }
+
+    /// What the verdict of its last run names for programs: `node:Reason`, `*` for the fleet.
+    pub(crate) async fn named(&self) -> Result<Vec<String>> {
+        let reasons = self.verdict().await?.reasons;
+        Ok(reasons.into_iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect())
     }
 
     /// How often it has fired since a moment: how many Jobs of its name somebody has made.

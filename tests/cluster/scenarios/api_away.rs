@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use gpu_rollout::hook::CANNOT_BE_READ;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
@@ -32,7 +33,7 @@ async fn the_hook_goes_on_when_the_api_server_is_back() -> Result<()> {
             stack.control_plane.stop_api_server().await?;
             until("the hook to notice", LIMIT, async || {
                 let logs: Result<String> = stack.workers.iter().map(NodeAgent::all_logs).collect();
-                Ok(logs?.contains("nothing is decided meanwhile").then_some(()))
+                Ok(logs?.contains(CANNOT_BE_READ).then_some(()))
             })
             .await?;
             stack.control_plane.start_api_server().await

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use gpu_rollout::contract::record::Outcome;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
@@ -194,17 +195,13 @@ async fn a_node_whose_driver_fails_keeps_its_cordon_and_the_others_are_done() ->
         ensure!(is_cordoned(failed), "{failed:?}");
         ensure!(failed.labels().get(STATE).map(String::as_str) == Some("upgrade-failed"), "{:?}", failed.labels());
         ensure!(failed.annotations().get(RECORD).is_some_and(|text| text.contains("driver-failing")), "{:?}", failed.annotations());
-        let end = hook.end().await?;
-        let message = end.message.unwrap_or_default();
-        ensure!(message.contains("gpu-1") && message.contains("restarts"), "{message}");
+        ensure!(hook.named().await? == ["gpu-1:UpgradeFailed"], "{:?}", hook.named().await?);
+        let (done, failed) = (hook.node_record("gpu-0").await?, hook.node_record("gpu-1").await?);
+        let reason = failed.reason.as_ref().context("no reason")?;
+        ensure!(reason.name == "UpgradeFailed" && failed.steps.iter().any(|step| step.state == "pod-restart-required"), "{failed:?}");
         let events = hook.events_about("gpu-1").await?;
-        ensure!(events.iter().any(|event| event.contains("restarts")), "{events:?}");
-        let record = hook.record().await?;
-        ensure!(
-            record.get("node.gpu-1").is_some_and(|text| text.contains("UpgradeFailed") && text.contains("pod-restart-required")),
-            "{record:?}"
-        );
-        ensure!(record.get("node.gpu-0").is_some_and(|text| text.contains("\"outcome\":\"done\"")), "{record:?}");
+        ensure!(events.iter().any(|event| event.contains(&reason.text)), "the same is told of the node: {events:?}");
+        ensure!(done.outcome == Some(Outcome::Done), "{done:?}");
         Ok(())
     })
     .await
@@ -235,14 +232,13 @@ async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -
         let said = upgrade(stack, &hook, &settings).await?;
 
         ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
-        let message = hook.end().await?.message.unwrap_or_default();
-        ensure!(message.contains("gpu-7") && message.contains("restarts"), "{message}\n{}", hook.logs().await?);
+        ensure!(hook.named().await? == ["gpu-7:UpgradeFailed"], "{:?}\n{}", hook.named().await?, hook.logs().await?);
         check_done(stack, &["gpu-7"]).await?;
-        let record = hook.record().await?;
         for node in nodes(stack).await?.keys() {
-            let told = record.get(&format!("node.{node}")).with_context(|| format!("nothing is recorded of {node}"))?;
-            let outcome = if node == "gpu-7" { "failed" } else { "done" };
-            ensure!(told.contains(&format!("\"outcome\":\"{outcome}\"")) && told.contains("pod-restart-required"), "{node}: {told}");
+            let told = hook.node_record(node).await?;
+            let outcome = if node == "gpu-7" { Outcome::Failed } else { Outcome::Done };
+            let restarted = told.steps.iter().any(|step| step.state == "pod-restart-required");
+            ensure!(told.outcome == Some(outcome) && restarted, "{node}: {told:?}");
             let events = hook.events_about(node).await?;
             ensure!(events.len() == 1 || node == "gpu-7", "one event tells the story of {node}: {events:?}");
         }

@@ -236,12 +236,10 @@ async fn a_device_plugin_that_is_never_ready_is_no_success() -> Result<()> {
         let said = hook.deploy(&values, &json!({"component": {"version": OLD.chart}, "budgetSeconds": 120})).await?;
 
         ensure!(!said.success, "{broken} offers {:?} GPUs\n{}", stack.offers().await?.get(&broken), hook.logs().await?);
-        let message = hook.end().await.with_context(|| format!("{said:?}"))?.message.unwrap_or_default();
-        ensure!(message.contains(&broken), "the message does not name the node: {message}");
-        ensure!(
-            message.contains(Operand::DevicePlugin.name()) || message.contains("device plugin"),
-            "the message does not name the operand: {message}"
-        );
+        let named = hook.named().await.with_context(|| format!("{said:?}"))?;
+        ensure!(named == [format!("{broken}:OperandNotReady")], "{named:?}");
+        let text = hook.node_record(&broken).await?.reason.map(|reason| reason.text).unwrap_or_default();
+        ensure!(text.contains(Operand::DevicePlugin.name()), "the operand is named: {text}");
         Ok(())
     })
     .await

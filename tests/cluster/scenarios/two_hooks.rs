@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use gpu_rollout::hook::WAITING_FOR_LEASE;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ async fn one_waits_for_the_lease() -> Result<()> {
         let (first, second) = (first?, second?);
         let logs = [hooks[0].logs().await?, hooks[1].logs().await?];
         ensure!(first.success && second.success, "{first:?}\n{second:?}\n{logs:?}");
-        ensure!(logs.iter().any(|log| log.contains("waiting for the Lease")), "one has waited: {logs:?}");
+        ensure!(logs.iter().any(|log| log.contains(WAITING_FOR_LEASE)), "one has waited: {logs:?}");
         for hook in &hooks {
             rights::check(stack, hook, &format!("two-hooks-{}", hook.name())).await?;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use gpu_rollout::contract::record::RecordedReason;
 use gpu_rollout::rollout::decide::Action;
 use gpu_rollout::rollout::upgrade::record::Record;
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +48,7 @@ impl World {
             // Only a soak time asks for it.
             node.since = node.since.map(|_| now());
             // The kind of reason alone counts.
-            node.reason = node.reason.take().map(|reason| reason.split(':').next().unwrap_or_default().to_owned());
+            node.reason = node.reason.take().map(|reason| RecordedReason { text: String::new(), ..reason });
             for replaced in node.replaced.values_mut() {
                 (replaced.at, replaced.back_at) = (now(), replaced.back_at.map(|_| now()));
                 replaced.cause.clear();

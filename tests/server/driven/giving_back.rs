@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Driven;
 use crate::fake::fault::{Break, Effect, Fault};
-use crate::world::Pod;
+use crate::world::{Pod, named};
 
 /// When a run of an hour must have ended.
 const DEADLINE: u64 = 3600 - MARGIN_SECONDS;
@@ -24,7 +24,7 @@ fn waiting() -> Driven {
 async fn is_given_back(fleet: &Driven, pod: Pod, what: &str) {
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Budget, "{what}: {}", ended.message);
-    assert!(ended.message.ends_with("; given back untouched: gpu-0"), "{what}: {}", ended.message);
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:GivenBack"), "{what}");
     assert_eq!(fleet.left("gpu-0"), "", "{what}");
     let second = u64::try_from(fleet.world.second()).unwrap();
     assert!(second < DEADLINE + GIVING_BACK_SECONDS, "{what}: {second}");
@@ -87,7 +87,7 @@ async fn what_could_not_be_given_back_is_named() {
     fleet.world.server.goes_away(100_000);
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::ApiUnreachable, "{}", ended.message);
-    assert!(ended.message.contains("; not given back, as far as was seen: gpu-0"), "{}", ended.message);
+    assert_eq!(named(&ended), ["*:LeaseUnreachable", "gpu-0:NotGivenBack"]);
     assert!(fleet.world.second() < 3600 - 30, "{}", fleet.world.second());
 
     let fleet = waiting();
@@ -97,5 +97,5 @@ async fn what_could_not_be_given_back_is_named() {
     fleet.world.server.state().faults.push(patches);
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Budget, "{}", ended.message);
-    assert!(ended.message.ends_with("; not given back in time (the next deployment goes on with them): gpu-0"), "{}", ended.message);
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:NotGivenBack"));
 }

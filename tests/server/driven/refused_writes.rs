@@ -13,6 +13,7 @@ use super::objects::Kind;
 use super::{Driven, NODES};
 use crate::fake::fault::{Effect, Fault};
 use crate::fake::request::Request;
+use crate::world::named;
 
 const REFUSED: &str = "gpu-1";
 
@@ -98,7 +99,7 @@ async fn refused_write_fails_its_node_and_no_other() {
             let ended = fleet.run("pod-a").await;
             let place = format!("{what}, {answer:?}");
             assert_eq!(ended.code, ExitCode::NodesFailed, "{place}: {}", ended.message);
-            assert!(ended.message.contains("gpu-1: the API server refuses"), "{place}: {}", ended.message);
+            assert_eq!(named(&ended), ["gpu-1:WriteRefused"], "{place}");
             assert!(ended.message.contains("ask the platform team"), "{place}: the server's words: {}", ended.message);
             fleet.assert_safe(&place);
             for index in (0..NODES).filter(|index| *index != 1) {
@@ -108,7 +109,7 @@ async fn refused_write_fails_its_node_and_no_other() {
             assert!((1..=2 * WEBHOOK_ATTEMPTS as usize).contains(&refused), "{place}: {refused} refused requests");
             let record = record(&fleet);
             assert_eq!(record.outcome, Some(Outcome::Failed), "{place}");
-            assert!(record.reason.is_some_and(|reason| reason.starts_with("WriteRefused: ")), "{place}");
+            assert!(record.reason.is_some_and(|reason| reason.name == "WriteRefused"), "{place}");
             let cordoned = fleet.world.get("nodes", "", REFUSED)["spec"]["unschedulable"] == true;
             let kept = matches!(what, "uncordon" | "plugin");
             assert_eq!(cordoned, kept, "{place}: {}", fleet.left(REFUSED));
@@ -159,7 +160,8 @@ async fn patch_that_admission_changes_is_not_repeated() {
     let fleet = fleet.begin();
     let ended = fleet.run("pod-a").await;
     assert_eq!(ended.code, ExitCode::NodesFailed, "{}", ended.message);
-    assert!(ended.message.contains("admission drops label gpu-rollout.dev/gpu-driver-upgrade-state"), "{}", ended.message);
+    assert_eq!(named(&ended), ["gpu-1:WriteRefused"]);
+    assert!(ended.message.contains("gpu-rollout.dev/gpu-driver-upgrade-state"), "what admission drops is named: {}", ended.message);
     let patches = fleet.world.log().iter().filter(|entry| entry.request.is("patch", "nodes") && entry.request.name == REFUSED).count();
     assert!(patches <= 4, "{patches} patches");
     assert_ne!(fleet.world.get("nodes", "", REFUSED)["spec"]["unschedulable"], true, "it is given back");

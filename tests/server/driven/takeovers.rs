@@ -16,7 +16,7 @@ use super::{Driven, NODES};
 use crate::fake::fault::{Break, Effect, Fault};
 use crate::fake::request::Request;
 use crate::fake::store::text;
-use crate::world::Pod;
+use crate::world::{Pod, named};
 
 fn story(name: &str) -> &'static Story {
     STORIES.iter().find(|story| story.name == name).unwrap()
@@ -176,7 +176,7 @@ async fn a_node_with_a_newer_record_is_left_alone_and_named_and_the_others_are_d
     let before = fleet.world.get("nodes", "", "gpu-1");
     let ended = fleet.run("pod-a").await;
     assert_eq!(ended.code, ExitCode::NewerFormat, "{}", ended.message);
-    assert!(ended.message.starts_with("gpu-1: "), "{}", ended.message);
+    assert_eq!(named(&ended), ["gpu-1:NewerRecord"]);
     assert_eq!(fleet.world.get("nodes", "", "gpu-1"), before);
     for node in ["gpu-0", "gpu-2"] {
         assert_eq!(fleet.left(node), "", "{node}");

@@ -21,7 +21,7 @@ fn longest(index: usize, outcome: Option<Outcome>) -> (String, NodeRecord) {
     let record = NodeRecord {
         uid: uid("node"),
         outcome,
-        reason: Some(format!("DriverNotReady: {}", "y".repeat(4000))),
+        reason: Some(format!("DriverNotReady: {}", "y".repeat(4000)).into()),
         since: Some(Timestamp::UNIX_EPOCH),
         steps: vec![step; 4],
         evicted: vec![Evicted { pod: "z".repeat(300), at: Timestamp::UNIX_EPOCH }; 4],
@@ -126,7 +126,7 @@ fn entry_that_grows_moves_to_a_later_object() {
     let (before, _) = store(&nodes, &vec![Data::new(); 3], Detail::Full, &names(&nodes)).expect("room");
     for index in 0..50 {
         let mut grown = longest(index, None).1;
-        grown.reason = Some("x".repeat(20_000));
+        grown.reason = Some("x".repeat(20_000).into());
         nodes.insert(format!("node-{index}").as_str(), grown);
     }
     let (after, _) = store(&nodes, &before, Detail::Full, &names(&nodes)).expect("room");
@@ -163,7 +163,7 @@ proptest! {
         for lengths in [&first, &second, &second] {
             let mut nodes = Named::new();
             for (name, length) in first.iter().filter(|(name, _)| name.len() % 2 == 0).chain(lengths) {
-                nodes.insert(name.as_str(), NodeRecord { uid: "u".into(), reason: Some("r".repeat(*length)), ..NodeRecord::default() });
+                nodes.insert(name.as_str(), NodeRecord { uid: "u".into(), reason: Some("r".repeat(*length).into()), ..NodeRecord::default() });
             }
             let changed = before.differing(&nodes).into_iter().map(|name| &**name).collect();
             let (objects, detail) = store(&nodes, &stored, Detail::Full, &changed).expect("room");

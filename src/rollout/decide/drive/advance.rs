@@ -3,12 +3,12 @@
 use crate::contract::exit::ExitCode;
 use crate::contract::names;
 use crate::contract::operand::Operand;
-use crate::contract::record::Outcome;
+use crate::contract::record::{Outcome, VerdictReason};
 use crate::rollout::action::NodePatch;
 use crate::rollout::action::{News, PodDeletion};
 use crate::rollout::node::DriverPod;
 use crate::rollout::observed::{Node, Pod};
-use crate::rollout::pods::listed;
+use crate::rollout::pods::{listed, verdict_reasons};
 use crate::rollout::reason::Reason;
 use crate::rollout::reason::upgrade::Upgrading;
 use crate::rollout::upgrade::cause::Cause;
@@ -151,14 +151,18 @@ impl Deciding<'_> {
     }
 
     /// What became of the nodes that were to be given back at the end.
-    pub(in super::super) fn told_handed_back(&self) -> String {
+    pub(in super::super) fn told_handed_back(&self) -> (String, Vec<VerdictReason>) {
         let record = self.settings.driver.traits().own_record;
         let has_ours = |name: &String| self.observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(record));
         let there = self.memory.handed_back.iter().filter(|name| self.observed.nodes.contains_key(name)).cloned();
         let (not, back): (Vec<String>, Vec<String>) = there.partition(has_ours);
-        let told = [("given back untouched", back), ("not given back in time (the next deployment goes on with them)", not)];
-        let told = told.iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| format!("; {what}: {}", listed(names)));
-        told.collect::<Vec<_>>().concat()
+        let told = [
+            ("GivenBack", "given back untouched", back),
+            ("NotGivenBack", "not given back in time (the next deployment goes on with them)", not),
+        ];
+        let told = told.iter().filter(|(_, _, names)| !names.is_empty());
+        told.map(|(reason, what, names)| (format!("; {what}: {}", listed(names)), verdict_reasons(names, reason)))
+            .fold((String::new(), Vec::new()), |(texts, reasons), (text, more)| (texts + &text, [reasons, more].concat()))
     }
 
     /// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use gpu_rollout::contract::driver::Driver;
 use gpu_rollout::contract::exit::ExitCode;
+use gpu_rollout::hook::CANNOT_BE_READ;
+use gpu_rollout::rollout::reason::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -157,7 +160,7 @@ impl Story<'_> {
         self.stack.control_plane.stop_api_server().await?;
         until("the hook to notice", LIMIT, async || {
             let logs: Result<String> = self.stack.workers.iter().map(NodeAgent::all_logs).collect();
-            Ok(logs?.contains("nothing is decided meanwhile").then_some(()))
+            Ok(logs?.contains(CANNOT_BE_READ).then_some(()))
         })
         .await?;
         self.stack.control_plane.start_api_server().await?;
@@ -193,17 +196,17 @@ impl Story<'_> {
         let round = self.begin_with(&Ask { gpu_driver: both, ..ask() }, QUICK).await?;
         self.deployer.wait(self.stack, Outcome::Failed).await?;
         let end = self.hook.end().await?;
-        let message = end.message.unwrap_or_default();
-        ensure!(end.exit_code == i32::from(ExitCode::NodesFailed.number()) && message.contains(&broken), "{}: {message}", end.exit_code);
+        let named = self.hook.named().await?;
+        let failed = format!("{broken}:UpgradeFailed");
+        ensure!(end.exit_code == i32::from(ExitCode::NodesFailed.number()) && named == [failed], "{}: {named:?}", end.exit_code);
         self.repair(&broken).await?;
         self.end("hook fails", &Round { drivers: NODES + 1, ..round }).await
     }
 
     /// What the hook's advice says: repair the driver on the node, which here takes a new pod, then label the node.
     async fn repair(&self, node: &str) -> Result<()> {
-        const ADVICE: &str =
-            "repair the driver on the node, then label it nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again";
-        ensure!(self.hook.logs().await?.contains(ADVICE), "the hook does not say what to do: {}", self.hook.logs().await?);
+        let advice = Reason::UpgradeFailed { trouble: None }.advice(Driver::Gpu);
+        ensure!(self.hook.logs().await?.contains(advice), "the hook does not say what to do: {}", self.hook.logs().await?);
         self.stack.rewrite(|script| script.faults.clear())?;
         let drivers = self.stack.drivers().await?;
         let pod = drivers.get(node).context("no driver pod")?.name_any();

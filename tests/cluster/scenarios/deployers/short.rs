@@ -51,8 +51,8 @@ pub(super) async fn short_on(version: Option<&'static str>, kind: Kind) -> Resul
         deployer.wait(stack, Outcome::Failed).await?;
         let [pre, post, dra] = fired(stack, begin)?;
         ensure!(post > 0 && pre <= 1 && dra == 0, "what comes after a failed hook does not begin: {pre}, {post}, {dra}");
-        let message = hooks(stack)[1].end().await?.message.unwrap_or_default();
-        ensure!(message.contains("no ClusterPolicy `elsewhere`"), "{message}");
+        let named = hooks(stack)[1].named().await?;
+        ensure!(named == ["*:PolicyMissing"], "{named:?}");
 
         replace(&deployer.bundle(), SETTINGS, MISTAKE.1, MISTAKE.0)?;
         deployer.hand_over(stack, "The mistake is mended").await?;

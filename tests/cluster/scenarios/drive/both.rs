@@ -1,6 +1,8 @@
 //! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at once.
 
 use anyhow::{Context, Result, ensure};
+use gpu_rollout::contract::record::Outcome;
+use gpu_rollout::hook::WAITING_FOR_LEASE;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt};
@@ -84,7 +86,7 @@ async fn network_and_gpu_driver_never_meet_on_a_node_and_share_one_budget() -> R
 
         let logs = (network.logs().await?, gpu.logs().await?);
         ensure!(!network_said.success && gpu_said.success, "{network_said:?}\n{gpu_said:?}\n{}\n{}", logs.0, logs.1);
-        ensure!(logs.1.contains("waiting for the Lease"), "they ran at once:\n{}", logs.1);
+        ensure!(logs.1.contains(WAITING_FOR_LEASE), "they ran at once:\n{}", logs.1);
         check_turns(&turns)?;
         check_done(stack, &["gpu-3"]).await?;
         for (node, pod) in stack.network_drivers().await? {
@@ -96,10 +98,10 @@ async fn network_and_gpu_driver_never_meet_on_a_node_and_share_one_budget() -> R
         // The node without a network keeps its old GPU driver, counts as unavailable, and is told by both.
         let failed = nodes.get("gpu-3").context("gpu-3")?;
         ensure!(is_cordoned(failed) && failed.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"), "{failed:?}");
-        let message = network.end().await?.message.unwrap_or_default();
-        ensure!(message.contains("gpu-3") && message.contains("restarts"), "{message}");
-        let message = gpu.end().await?.message.unwrap_or_default();
-        ensure!(message.contains("1 deferred"), "{message}");
+        ensure!(network.named().await? == ["gpu-3:UpgradeFailed"], "{:?}", network.named().await?);
+        ensure!(gpu.named().await?[0] == "*:Settled", "{:?}", gpu.named().await?);
+        let deferred = gpu.node_record("gpu-3").await?;
+        ensure!(deferred.outcome == Some(Outcome::Deferred), "{deferred:?}");
         check_deleted_once(&network, NETWORK_NAMESPACE, &networks, &[])?;
         check_deleted_once(&gpu, crate::harness::stand_in::OPERATOR_NAMESPACE, &gpus, &["gpu-3"])?;
         for (hook, name) in [(&network, "drive-both-network"), (&gpu, "drive-both-gpu")] {

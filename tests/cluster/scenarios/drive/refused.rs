@@ -70,7 +70,6 @@ async fn admission_that_refuses_a_write_fails_its_node_alone() -> Result<()> {
         let verdict = serde_json::to_value(hook.verdict().await?)?;
         ensure!(verdict["code"] == "nodes-failed", "{verdict}\n{}", hook.logs().await?);
         check_done(stack, &REFUSED).await?;
-        let record = hook.record().await?;
         let nodes = nodes(stack).await?;
         for (node, policy) in REFUSED.into_iter().zip(["cordon", "label", "eviction", "driver"]) {
             if policy == "eviction" && on_node(node) == "none" {
@@ -78,8 +77,9 @@ async fn admission_that_refuses_a_write_fails_its_node_alone() -> Result<()> {
                 continue;
             }
             ensure!(told(&verdict["message"], node), "{node}: {verdict}");
-            let entry = record.get(&format!("node.{node}")).with_context(|| format!("{node}: {record:?}"))?;
-            ensure!(entry.contains("WriteRefused") && entry.contains(&format!("{policy}: ask the platform team")), "{entry}");
+            let reason = hook.node_record(node).await?.reason.with_context(|| format!("no reason of {node}"))?;
+            ensure!(reason.name == "WriteRefused", "{node}: {reason}");
+            ensure!(reason.text.contains(&format!("{policy}: ask the platform team")), "the policy's own words: {reason}");
             ensure!(!is_cordoned(&nodes[node]), "{node}: its driver was not touched, and it is uncordoned");
         }
         Ok(())
