@@ -210,7 +210,10 @@ impl World<'_> {
                 // Too long ago, not too long ago, or no time at all.
                 let ago = |seconds: i64| (Timestamp::now().as_second() - seconds).to_string();
                 let value = self.draw.one(&[ago(5_000), ago(5_000), ago(200), "soon".to_owned()]);
-                let key = self.draw.one(&[traits.wait_start, traits.validation_start]);
+                let drawn = self.draw.one(&[traits.wait_start, traits.validation_start]);
+                // What is being validated is rare, and so is its time that is over.
+                let validates = !self.validating().await?.is_empty();
+                let (key, value) = if validates { (traits.validation_start, ago(5_000)) } else { (drawn, value) };
                 self.patch_node(&node, json!({"metadata": {"annotations": {key: value}}})).await?;
                 if key == traits.validation_start {
                     self.delay_validations(&value).await?;
@@ -393,15 +396,19 @@ impl World<'_> {
     /// What is being validated has been since then, and its validators are not ready.
     async fn delay_validations(&self, since: &str) -> Result<()> {
         let traits = self.of.driver().traits();
-        let selector = format!("{}%3D{}", traits.state_label, State::ValidationRequired.label());
-        for node in self.server.list::<Node>(&format!("/api/v1/nodes?labelSelector={selector}")).await? {
-            let node = node.name_any();
-            if self.hosts.contains_key(&node) {
-                self.status_of(&node, false, &unready(0), |host| &host.validators).await?;
-                self.patch_node(&node, json!({"metadata": {"annotations": {traits.validation_start: since}}})).await?;
-            }
+        for node in self.validating().await? {
+            self.status_of(&node, false, &unready(0), |host| &host.validators).await?;
+            self.patch_node(&node, json!({"metadata": {"annotations": {traits.validation_start: since}}})).await?;
         }
         Ok(())
+    }
+
+    /// The nodes that are being validated.
+    async fn validating(&self) -> Result<Vec<String>> {
+        let traits = self.of.driver().traits();
+        let selector = format!("{}%3D{}", traits.state_label, State::ValidationRequired.label());
+        let nodes = self.server.list::<Node>(&format!("/api/v1/nodes?labelSelector={selector}")).await?;
+        Ok(nodes.iter().map(ResourceExt::name_any).filter(|name| self.hosts.contains_key(name)).collect())
     }
 
     async fn add_validator(&mut self, node: &str) -> Result<()> {
