@@ -237,7 +237,7 @@ async fn a_device_plugin_that_is_never_ready_is_no_success() -> Result<()> {
 
         ensure!(!said.success, "{broken} offers {:?} GPUs\n{}", stack.offers().await?.get(&broken), hook.logs().await?);
         let named = hook.named().await.with_context(|| format!("{said:?}"))?;
-        ensure!(named == [format!("{broken}:OperandNotReady")], "{named:?}");
+        ensure!(named.contains(&format!("{broken}:OperandNotReady")), "{named:?}");
         let text = hook.node_record(&broken).await?.reason.map(|reason| reason.text).unwrap_or_default();
         ensure!(text.contains(Operand::DevicePlugin.name()), "the operand is named: {text}");
         Ok(())
