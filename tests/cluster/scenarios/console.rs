@@ -21,6 +21,7 @@ use crate::harness::wait::until;
 use crate::harness::workloads::{NAMESPACE, Serving};
 
 const LIMIT: Duration = Duration::from_mins(3);
+const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
 /// Nodes of the fleet, and how many of them nothing stands against.
 const NODES: usize = 30;
 const FREE: usize = NODES - 7;
@@ -297,6 +298,13 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
         until("every plugin to be stale", LIMIT, async || {
             let stale = ailments(&console).await?.remove("stale-plugins");
             Ok(stale.filter(|stale| stale["nodes"].as_array().map(Vec::len) == Some(nodes.len())).map(drop))
+        })
+        .await?;
+        // The controller still uncordons the last node, whoever else has cordoned it meanwhile.
+        until("NVIDIA's controller to be done with every node", LIMIT, async || {
+            let all = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
+            let done = |node: &Node| node.labels().get(STATE).is_some_and(|state| state == "upgrade-done");
+            Ok(nodes.iter().all(|name| all.iter().any(|node| node.name_any() == *name && done(node))).then_some(()))
         })
         .await?;
         console.types("gpu-rollout skip --yes gpu-0").await?;
