@@ -13,7 +13,7 @@ WORKDIR /source
 COPY . .
 # An explicit target keeps the flags away from build scripts and procedural macros, which cannot be static.
 RUN target="$(rustc -vV | sed -n 's/^host: //p')" \
- && RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target "$target" \
+ && RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target "$target" --no-default-features \
  && mv "target/$target/release/gpu-rollout" /gpu-rollout
 
 FROM scratch AS prebuilt

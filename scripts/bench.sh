@@ -1,6 +1,6 @@
 #!/bin/sh
 # `make bench`: what the program costs, measured here and now; prints, and judges nothing.
-#   1. sizes of the image and its binary (needs buildah; without it the binary alone is built)
+#   1. sizes of the image and its binary (needs buildah)
 #   2. one call as a process, and many bundles in one: time and peak memory
 #   3. what the hook holds of 10,000 nodes
 #   4. what one decision costs among 10,000 nodes when one of them has changed, in each mode
@@ -32,22 +32,22 @@ rootfs=
 if command -v buildah >/dev/null; then
   scripts/image.sh release
   rootfs=$PWD/target/image/rootfs
-  GPU_ROLLOUT_PROGRAM=$rootfs/gpu-rollout
 else
   echo "not measured: buildah is not installed"
-  cargo build --quiet --release --locked
-  GPU_ROLLOUT_PROGRAM=${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout
 fi
+# The image has only the hook.
+cargo build --quiet --release --locked
+GPU_ROLLOUT_PROGRAM=${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout
 export GPU_ROLLOUT_PROGRAM
 
 title "one call as a process"
-measured bench-process.log ' rounds each' '^the binary' cargo test --locked --test cost -- --ignored --nocapture
+measured bench-process.log ' rounds each' '^the binary' cargo bench --locked --bench cost
 
 title "the hook's caches"
-measured bench-memory.log ' nodes of ' 'listed anew' cargo test --locked --test memory -- --ignored --nocapture
+measured bench-memory.log ' nodes of ' 'listed anew' cargo bench --locked -p hook --bench memory
 
 title "a decision"
-measured bench-decide.log ' nodes, one of which' '^test ' cargo test --locked --profile soak --test decide -- --ignored --nocapture
+measured bench-decide.log ' nodes, one of which' '^end$' cargo bench --locked -p hook --bench decide
 
 title "the hook on a real API server"
 if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then

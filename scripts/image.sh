@@ -19,7 +19,7 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 # A target directory of its own: other flags than those of the development builds would compile those anew every time.
 # The explicit target keeps the flags away from build scripts and procedural macros, which cannot be static.
 CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
-  cargo build --profile "$profile" --locked --target "$triple"
+  cargo build --profile "$profile" --locked --target "$triple" --no-default-features
 case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
 binary=$image/cargo/$triple/$folder/gpu-rollout
 

@@ -31,7 +31,7 @@ skip() {
 
 # For readers of the source: links to private items are fine.
 docs() {
-  RUSTDOCFLAGS='-D warnings --allow rustdoc::private_intra_doc_links' cargo doc --quiet --locked --no-deps --document-private-items
+  RUSTDOCFLAGS='-D warnings --allow rustdoc::private_intra_doc_links' cargo doc --quiet --locked --workspace --no-deps --document-private-items
 }
 
 bundle=target/lint/bundle
@@ -85,6 +85,16 @@ registry_hosts() {
     'packages come from where the package manager is set to' . $ours
 }
 
+# A file that does not fit holds two concepts.
+large_files() {
+  large=$(git ls-files 'crates/*.rs' 'src/*.rs' 'tests/*.rs' '*.sh' '*.j2' '*.tpl' | xargs wc -l | awk '$2 != "total" && $1 > 500')
+  [ -z "$large" ] || {
+    echo "$large"
+    echo "lint: the files above have more than 500 lines: split them by concept" >&2
+    return 1
+  }
+}
+
 ignored_files() {
   tracked=$(git ls-files --cached --ignored --exclude-standard)
   [ -z "$tracked" ] || {
@@ -95,7 +105,8 @@ ignored_files() {
 }
 
 check format cargo fmt --check
-check clippy cargo clippy --quiet --locked --all-targets -- -D warnings
+check clippy cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+check image cargo clippy --quiet --locked --no-default-features -- -D warnings
 check rustdoc docs
 check bundle render_bundle
 if command -v shellcheck >/dev/null; then check shell shell_scripts; else skip shell "shellcheck is not installed"; fi
@@ -114,6 +125,7 @@ if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   check paths machine_paths
   check hosts registry_hosts
   check ignored ignored_files
+  check size large_files
 else
   skip words "this is no git checkout"
 fi

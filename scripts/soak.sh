@@ -4,4 +4,4 @@
 # RUNS=n runs so many worlds instead; STORY=words only the stories with these words in their names.
 set -eu
 cd "$(dirname -- "$0")/.."
-exec cargo test --locked --profile soak --test engine --test server soak_ -- --ignored --nocapture --test-threads 2
+exec cargo test --locked --profile soak -p simulator -p hook --test engine --test server soak_ -- --ignored --nocapture --test-threads 2

@@ -6,8 +6,11 @@ use std::path::Path;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use schemars::Schema;
 
-use crate::console::change::Wish;
-use crate::contract::exit::ExitCode;
+use contract::exit::ExitCode;
+
+use crate::hook_command::HookArguments;
+use crate::printer::Printer;
+use ops::change::NodeRequest;
 
 pub mod abort;
 mod advice;
@@ -19,13 +22,12 @@ pub mod device_plugin;
 pub mod doctor;
 pub mod explain;
 pub mod format;
-pub mod hook;
 pub mod man;
+pub mod node_request;
 mod parallel;
 pub mod pause;
 pub mod plan;
 pub mod preflight;
-pub mod printer;
 mod proposed;
 pub mod range;
 pub mod recipe;
@@ -37,7 +39,6 @@ pub mod support_bundle;
 mod table;
 mod time;
 pub mod why;
-pub mod wish;
 
 /// Exit codes from here on are about a cluster; those before are about the command line and its input, and their messages say all.
 const FIRST_OF_CLUSTER: u8 = 10;
@@ -45,17 +46,17 @@ const FIRST_OF_CLUSTER: u8 = 10;
 /// Rolls GPU fleets out on Kubernetes: turns a recipe into a bundle for your deployer, and is the hook that every bundle carries.
 #[derive(Debug, Parser)]
 #[command(name = "gpu-rollout", version, propagate_version = true, max_term_width = 100)]
-pub struct Arguments {
+pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Check, show and explain recipes.
-    Recipe(recipe::Arguments),
+    Recipe(recipe::RecipeArguments),
     /// Render and verify bundles.
-    Bundle(bundle::Arguments),
+    Bundle(bundle::BundleArguments),
     /// Show how an upgrade of the GPU driver would go: how long, how many nodes and pods are away, and what if.
     ///
     /// The recipe's own engine, limits and time budget drive an upgrade in a model of the world in virtual time: nodes whose drivers take
@@ -63,41 +64,41 @@ enum Command {
     /// same on every machine. Times are drawn for each node by its name, so another policy meets the same nodes.
     ///
     /// In mode `drive` the engine does the work; in `observe`, `assist` and `steer` a model of NVIDIA's controller does, in fleets of up to 1,000 nodes.
-    Simulate(simulate::Arguments),
+    Simulate(simulate::SimulateArguments),
     /// Show how the rollouts of a cluster stand: each node, what it waits for, since when, and what to do.
     ///
     /// Reads the cluster and changes nothing. It works beside NVIDIA's controllers without any bundle of ours; where a bundle is deployed it goes
     /// by what its hook goes by.
-    Status(status::Arguments),
+    Status(status::StatusArguments),
     /// Say why a node does not move, since when, and what to do about it.
     ///
     /// Reads the cluster and changes nothing.
-    Why(why::Arguments),
+    Why(why::WhyArguments),
     /// Tell what the next deployment of a recipe or bundle would do to this very cluster.
     ///
     /// Which nodes are upgraded, in which waves, and which pods leave them; how many nodes are away at once, how long it takes, and what stands in the way.
     /// The engine, or a model of NVIDIA's controller, is run in virtual time on the nodes, pods and PodDisruptionBudgets that are there. Reads the cluster and
     /// changes nothing.
-    Plan(plan::Arguments),
+    Plan(plan::PlanArguments),
     /// Look for what would stand in the way of a rollout: evictions that can never succeed, a second actor, a budget that is too small.
     ///
     /// The checks that the hook makes before the operator is upgraded, at any time. Reads the cluster and changes nothing. Ends with 14 if something
     /// blocks.
-    Preflight(preflight::Arguments),
+    Preflight(preflight::PreflightArguments),
     /// Tell how the last run went: a time line of each node, what failed and why, which pods were evicted.
     ///
     /// From the run record of the hook release, which stays when pods and events are long gone. Reads the cluster and changes nothing.
-    Report(report::Arguments),
+    Report(report::ReportArguments),
     /// Say whether a cluster is set up well, whether or not anything is being rolled out.
     ///
     /// Versions and values that do not go together, DRA plugins that serve a driver that is gone, limits under which no node can begin, nodes that somebody has
     /// left cordoned or skipped, rights that a hook lacks. Reads the cluster and changes nothing. Ends with 14 if something does not work.
-    Doctor(doctor::Arguments),
+    Doctor(doctor::DoctorArguments),
     /// Write what somebody else needs to find out why a rollout does not go on into one archive.
     ///
     /// How it stands, the last run's report, objects, events and logs of what takes part in rollouts. Secrets are not read, and what looks like one is
     /// taken out of everything else; pods of workloads are not in it. Look at it before you hand it on. Reads the cluster and changes nothing.
-    SupportBundle(support_bundle::Arguments),
+    SupportBundle(support_bundle::SupportBundleArguments),
     /// Begin with no node any more, until `resume`.
     ///
     /// Our hooks see it within a second, and NVIDIA's controllers are kept from the nodes by the skip label. It survives every sync of a deployer. A node whose
@@ -109,37 +110,37 @@ enum Command {
     ///
     /// Ends the hook Jobs first. Nodes whose driver is being replaced are given back as they are. It may be killed and begun again at any moment, and works
     /// where the bundle is gone.
-    Abort(abort::Arguments),
+    Abort(abort::AbortArguments),
     /// Leave nodes on the driver that they have: NVIDIA's controllers and our hook pass them over.
     ///
     /// Sets the driver's skip label. A node that is being upgraded is finished first.
     #[command(after_help = "Examples:
   gpu-rollout skip gpu-3 gpu-4
   gpu-rollout skip gpu-3 --driver gpu --yes")]
-    Skip(wish::Arguments),
+    Skip(node_request::NodeRequestArguments),
     /// Take the wish of `skip` back: the nodes' turn comes like any other's.
-    Unskip(wish::Arguments),
+    Unskip(node_request::NodeRequestArguments),
     /// Have nodes tried again whose upgrade failed, when what they failed for is removed.
     ///
     /// In mode `drive` the hook does it, also on a node that somebody has cordoned (it stays cordoned); otherwise NVIDIA's controller does.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]
-    Retry(wish::Arguments),
+    Retry(node_request::NodeRequestArguments),
     /// Say what an exit code, a lint or a check means, what to look at, and what to do.
-    Explain(explain::Arguments),
+    Explain(explain::ExplainArguments),
     /// Check configurations of NVIDIA's device plugin.
-    DevicePlugin(device_plugin::Arguments),
+    DevicePlugin(device_plugin::DevicePluginArguments),
     /// Print a script that lets a shell complete commands and options.
     ///
     /// For bash: `source <(gpu-rollout completions bash)`, also in ~/.bashrc.
-    Completions(completions::Arguments),
+    Completions(completions::CompletionsArguments),
     /// Write a manual page for each command into a directory.
     ///
     /// For one user: `gpu-rollout man ~/.local/share/man/man1`, then `man gpu-rollout`.
-    Man(man::Arguments),
+    Man(man::ManArguments),
     /// What the bundle's hook Job runs inside the cluster.
-    Hook(hook::Arguments),
+    Hook(HookArguments),
 }
 
 /// What the commands that read a cluster print with `-o json`, by command: the source of `docs/json.md`.
@@ -157,7 +158,7 @@ pub fn documents() -> [(&'static str, Schema); 6] {
 /// What kubectl calls the program by when somebody types `kubectl gpu-rollout` (kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
 const PLUGIN: &str = "kubectl-gpu_rollout";
 
-impl Arguments {
+impl Cli {
     /// Reads the words of the command line; the first one is what the program was called by. Help and errors end the process.
     pub fn of_process(words: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<OsString> = words.collect();
@@ -172,7 +173,7 @@ impl Arguments {
     }
 
     /// Runs the command. Output goes through `printer`; the exit code says how it ended, and one of the cluster's own says where it is explained.
-    pub fn run(self, printer: &mut printer::Printer) -> ExitCode {
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
         let code = self.run_command(printer);
         let code = match printer.lost() {
             Some(error) => {
@@ -194,29 +195,29 @@ impl Arguments {
         code
     }
 
-    fn run_command(self, printer: &mut printer::Printer) -> ExitCode {
+    fn run_command(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            Command::Recipe(arguments) => arguments.run(printer),
-            Command::Bundle(arguments) => arguments.run(printer),
-            Command::Simulate(arguments) => arguments.run(printer),
-            Command::Status(arguments) => arguments.run(printer),
-            Command::Why(arguments) => arguments.run(printer),
-            Command::Plan(arguments) => arguments.run(printer),
-            Command::Preflight(arguments) => arguments.run(printer),
-            Command::Report(arguments) => arguments.run(printer),
-            Command::Doctor(arguments) => arguments.run(printer),
-            Command::SupportBundle(arguments) => arguments.run(printer),
-            Command::Pause(arguments) => arguments.run(printer),
-            Command::Resume(arguments) => arguments.run(printer),
-            Command::Abort(arguments) => arguments.run(printer),
-            Command::Skip(arguments) => arguments.run(Wish::Skip, printer),
-            Command::Unskip(arguments) => arguments.run(Wish::Unskip, printer),
-            Command::Retry(arguments) => arguments.run(Wish::Retry, printer),
-            Command::Explain(arguments) => arguments.run(printer),
-            Command::DevicePlugin(arguments) => arguments.run(printer),
-            Command::Completions(arguments) => arguments.run(printer),
-            Command::Man(arguments) => arguments.run(printer),
-            Command::Hook(arguments) => arguments.run(printer),
+            CliCommand::Recipe(arguments) => arguments.run(printer),
+            CliCommand::Bundle(arguments) => arguments.run(printer),
+            CliCommand::Simulate(arguments) => arguments.run(printer),
+            CliCommand::Status(arguments) => arguments.run(printer),
+            CliCommand::Why(arguments) => arguments.run(printer),
+            CliCommand::Plan(arguments) => arguments.run(printer),
+            CliCommand::Preflight(arguments) => arguments.run(printer),
+            CliCommand::Report(arguments) => arguments.run(printer),
+            CliCommand::Doctor(arguments) => arguments.run(printer),
+            CliCommand::SupportBundle(arguments) => arguments.run(printer),
+            CliCommand::Pause(arguments) => arguments.run(printer),
+            CliCommand::Resume(arguments) => arguments.run(printer),
+            CliCommand::Abort(arguments) => arguments.run(printer),
+            CliCommand::Skip(arguments) => arguments.run(NodeRequest::Skip, printer),
+            CliCommand::Unskip(arguments) => arguments.run(NodeRequest::Unskip, printer),
+            CliCommand::Retry(arguments) => arguments.run(NodeRequest::Retry, printer),
+            CliCommand::Explain(arguments) => arguments.run(printer),
+            CliCommand::DevicePlugin(arguments) => arguments.run(printer),
+            CliCommand::Completions(arguments) => arguments.run(printer),
+            CliCommand::Man(arguments) => arguments.run(printer),
+            CliCommand::Hook(arguments) => arguments.run(printer),
         }
     }
 }
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn help_says_what_people_typed() {
-        let usage = |by: &str| Arguments::command_called(Some(&by.into())).render_usage().to_string();
+        let usage = |by: &str| Cli::command_called(Some(&by.into())).render_usage().to_string();
         assert!(
             usage("/usr/bin/kubectl-gpu_rollout").starts_with("Usage: kubectl gpu-rollout <"),
             "{}",

@@ -1,21 +1,16 @@
-//! `gpu-rollout`: one binary with two lives.
+//! `gpu-rollout`: one binary, two roles. On a workstation it turns recipes into bundles and operates rollouts (feature `cli`); in the
+//! cluster it is the hook Job that every bundle carries. The hook's image is built without `cli`: no renderer, simulator or catalog.
 //!
-//! * On a workstation: `recipe → release → deployer → bundle` turns a recipe into the files of a deployer.
-//! * In the cluster: `cluster → rollout → cluster`, wired by `hook`, is the Job that every bundle carries.
-//!
-//! Imports point one way; `tests/architecture.rs` holds the table. `ARCHITECTURE.md` is the map with the reasons.
+//! This package holds only the command line; everything else is a crate in `crates/`. `ARCHITECTURE.md` is the map with the reasons.
 
-pub mod bundle;
-pub mod catalog;
+#[cfg(feature = "cli")]
 pub mod cli;
-pub mod cluster;
-pub mod console;
-pub mod contract;
-pub mod deployer;
-pub mod device_plugin;
-pub mod hook;
-pub mod recipe;
-pub mod release;
-pub mod rollout;
-pub mod simulate;
-pub mod text;
+pub mod hook_command;
+#[cfg(not(feature = "cli"))]
+pub mod image;
+pub mod printer;
+
+#[cfg(feature = "cli")]
+pub use cli::Cli;
+#[cfg(not(feature = "cli"))]
+pub use image::Cli;

@@ -1,10 +1,10 @@
-//! Start: parse, run, exit code. Nothing else.
+//! Entry point: parses arguments, runs the command, maps the result to an exit code.
 
 use std::process::ExitCode;
 
-use gpu_rollout::cli::Arguments;
-use gpu_rollout::cli::printer::Printer;
+use gpu_rollout::Cli;
+use gpu_rollout::printer::Printer;
 
 fn main() -> ExitCode {
-    Arguments::of_process(std::env::args_os()).run(&mut Printer::standard()).into()
+    Cli::of_process(std::env::args_os()).run(&mut Printer::standard()).into()
 }

@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use gpu_rollout::device_plugin::check::{Report, Target, check_text};
-use gpu_rollout::device_plugin::environment::{Chart, Environment};
-use gpu_rollout::device_plugin::version::PluginVersion;
-use gpu_rollout::text::diagnostic::Diagnostics;
-use gpu_rollout::text::source::{Source, Sources};
+use device_plugin_config::check::{CheckTarget, ConfigReport, check_text};
+use device_plugin_config::environment::{PluginChart, PluginEnvironment};
+use device_plugin_config::version::PluginVersion;
+use diagnostics::diagnostic::Diagnostics;
+use diagnostics::source::{SourceText, SourceTexts};
 
 mod device_plugin {
     mod any_text;
@@ -17,20 +17,20 @@ mod device_plugin {
 }
 
 /// Checks a text.
-fn check(text: &str, version: PluginVersion, environment: Environment) -> (Report, Sources) {
-    let mut sources = Sources::default();
-    let source = sources.add(Source { name: "config.yaml".to_owned(), text: text.to_owned() });
-    let report = check_text(&sources, source, &Target { version, environment });
+fn check(text: &str, version: PluginVersion, environment: PluginEnvironment) -> (ConfigReport, SourceTexts) {
+    let mut sources = SourceTexts::default();
+    let source = sources.add(SourceText { name: "config.yaml".to_owned(), text: text.to_owned() });
+    let report = check_text(&sources, source, &CheckTarget { version, environment });
     (report, sources)
 }
 
 /// The environment of a chart whose values say nothing.
-fn environment(chart: Chart, version: PluginVersion) -> Environment {
+fn environment(chart: PluginChart, version: PluginVersion) -> PluginEnvironment {
     chart.environment(version, &|_| None)
 }
 
 /// What people read of a report.
-fn told((report, sources): (Report, Sources)) -> String {
+fn told((report, sources): (ConfigReport, SourceTexts)) -> String {
     let list = report.findings.into_iter().map(|finding| finding.diagnostic).collect();
     Diagnostics { sources, list }.render_plain()
 }

@@ -23,6 +23,7 @@ mod docs {
     mod recipe;
     mod rights;
     mod shown_recipes;
+    mod structure;
     mod traps;
     mod values;
 }

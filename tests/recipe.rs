@@ -1,18 +1,16 @@
 //! Recipes from the outside: what is wrong with a bad one, and how good ones are merged.
 
-use gpu_rollout::catalog;
-use gpu_rollout::contract::yaml;
-use gpu_rollout::recipe::load::load;
-use gpu_rollout::recipe::overrides::Override;
-use gpu_rollout::recipe::read::{Files, ReadError, Reader, SIZE_LIMIT, read_limited};
-use gpu_rollout::recipe::schema;
+use ::recipe::load::load;
+use ::recipe::overrides::ValueOverride;
+use ::recipe::read::{FileSystemReader, ReadError, SIZE_LIMIT, TextReader, read_limited};
+use ::recipe::schema;
 
 /// Each file in `tests/recipe/bad` and all that is said about it.
 #[test]
 fn bad_recipes() {
     insta::glob!("recipe/bad/*.yaml", |path| {
         let name = path.file_name().unwrap().to_str().unwrap();
-        let said = match load(&format!("tests/recipe/bad/{name}"), &[], &mut Files) {
+        let said = match load(&format!("tests/recipe/bad/{name}"), &[], &mut FileSystemReader) {
             Ok(loaded) => loaded.warnings,
             Err(findings) => findings,
         };
@@ -25,8 +23,8 @@ fn bad_recipes() {
     });
 }
 
-fn said(argument: &str, overrides: &[&str], reader: &mut dyn Reader) -> String {
-    let overrides: Vec<Override> = overrides.iter().map(|text| text.parse().expect("the tests write PATH=VALUE")).collect();
+fn said(argument: &str, overrides: &[&str], reader: &mut dyn TextReader) -> String {
+    let overrides: Vec<ValueOverride> = overrides.iter().map(|text| text.parse().expect("the tests write PATH=VALUE")).collect();
     match load(argument, &overrides, reader) {
         Ok(loaded) => format!("ok\n{}", loaded.warnings.render_plain()),
         Err(findings) => findings.render_plain(),
@@ -36,8 +34,8 @@ fn said(argument: &str, overrides: &[&str], reader: &mut dyn Reader) -> String {
 #[test]
 fn every_recipe_of_the_library_is_clean() {
     for name in catalog::recipe_names() {
-        assert_eq!(said(name, &[], &mut Files), "ok\n", "{name}");
-        let loaded = load(name, &[], &mut Files).unwrap();
+        assert_eq!(said(name, &[], &mut FileSystemReader), "ok\n", "{name}");
+        let loaded = load(name, &[], &mut FileSystemReader).unwrap();
         assert_eq!(loaded.recipe.metadata.name, name, "a recipe is called like its file");
         assert!(loaded.recipe.metadata.description.is_some(), "{name} has no description for `recipe list`");
     }
@@ -47,7 +45,7 @@ fn every_recipe_of_the_library_is_clean() {
 #[test]
 fn a_merged_recipe_is_a_recipe() {
     for name in catalog::recipe_names() {
-        let recipe = load(name, &[], &mut Files).unwrap().recipe;
+        let recipe = load(name, &[], &mut FileSystemReader).unwrap().recipe;
         let again = load("-", &[], &mut Text(yaml::to_string(&recipe).unwrap().into_bytes())).unwrap();
         assert_eq!(again.recipe, recipe, "{name}");
     }
@@ -56,7 +54,7 @@ fn a_merged_recipe_is_a_recipe() {
 /// Bytes instead of a file.
 struct Text(Vec<u8>);
 
-impl Reader for Text {
+impl TextReader for Text {
     fn file(&mut self, _path: &str) -> Result<String, ReadError> {
         self.standard_input()
     }
@@ -124,7 +122,9 @@ fn overrides() {
     ];
     let text: Vec<String> = cases
         .iter()
-        .map(|set| format!("## --set {}\n{}", set.join(" --set ").replace("hunter2", "…"), said("eks-gb200-training", set, &mut Files)))
+        .map(|set| {
+            format!("## --set {}\n{}", set.join(" --set ").replace("hunter2", "…"), said("eks-gb200-training", set, &mut FileSystemReader))
+        })
         .collect();
     let text = text.join("\n\n");
     assert!(!text.contains("hunter2"), "a secret is shown");
@@ -140,8 +140,8 @@ fn what_must_be_a_text_stays_as_it_is_typed() {
         "components.gpu-operator.values.driver.version=580.10",
         "components.gpu-operator.values.dcgm.enabled=false",
     ];
-    let overrides: Vec<Override> = set.iter().map(|text| text.parse().unwrap()).collect();
-    let recipe = load("eks-gb200-training", &overrides, &mut Files).unwrap().recipe;
+    let overrides: Vec<ValueOverride> = set.iter().map(|text| text.parse().unwrap()).collect();
+    let recipe = load("eks-gb200-training", &overrides, &mut FileSystemReader).unwrap().recipe;
     assert_eq!(recipe.rollout.gpu_driver.version, None);
     let values = &recipe.components.iter().find(|component| component.name == "gpu-operator").unwrap().values;
     assert_eq!(values["driver"]["version"], "580.10");
@@ -195,7 +195,7 @@ fn default_values_pass() {
 /// Every file extends the next one.
 struct Chain;
 
-impl Reader for Chain {
+impl TextReader for Chain {
     fn file(&mut self, path: &str) -> Result<String, ReadError> {
         let number: usize = path.trim_end_matches(".yaml").parse().unwrap_or_default();
         let parents = format!("[{}.yaml, base]", number + 1);
@@ -217,7 +217,7 @@ fn a_chain_without_end() {
 /// Both parents build on `base`; what only one of them changes is no disagreement, and the child decides where they disagree.
 #[test]
 fn a_diamond() {
-    let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut Files).unwrap().recipe;
+    let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut FileSystemReader).unwrap().recipe;
     assert_eq!(recipe.metadata.name, "diamond");
     assert_eq!(recipe.cluster.gpu_nodes, 32);
     assert_eq!(recipe.rollout.gpu_driver.version.as_deref(), Some("580.126.20"));

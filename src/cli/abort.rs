@@ -6,20 +6,20 @@ use clap::Args;
 
 use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
-use super::printer::Printer;
-use crate::cluster::pause::who;
-use crate::console::abort::{abort, left};
-use crate::contract::exit::ExitCode;
-use crate::contract::pause::Pause;
-use crate::contract::settings::Settings;
-use crate::rollout::pods::listed;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use contract::pause::Pause;
+use contract::settings::Settings;
+use kube_io::pause::who;
+use ops::abort::{abort, left};
+use planner::pods::listed;
 
 /// Arguments of `gpu-rollout abort`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpu-rollout abort --dry-run
   gpu-rollout abort --stay-paused --reason INC-4711")]
-pub struct Arguments {
+pub struct AbortArguments {
     /// Leave the fleet paused, so that no deployer begins anew
     #[arg(long)]
     stay_paused: bool,
@@ -32,7 +32,7 @@ pub struct Arguments {
     cluster: ClusterOptions,
 }
 
-impl Arguments {
+impl AbortArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { stay_paused, reason, consent, cluster } = self;

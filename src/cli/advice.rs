@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::table::push_wrapped;
-use crate::console::remedy::Remedy;
-use crate::console::status::{Status, Waiting};
+use ops::remedy::Remedy;
+use ops::status::{BlockingCondition, RolloutStatus};
 
 /// So many different things are told of a fleet; `why` tells all of a node.
 const MOST: usize = 8;
@@ -20,7 +20,7 @@ struct Advice<'a> {
 }
 
 /// What to do about everything in a fleet that does not end by itself: each thing once, with the nodes that it is about.
-pub(super) fn of_fleet(status: &Status, width: usize) -> String {
+pub(super) fn of_fleet(status: &RolloutStatus, width: usize) -> String {
     let mut all: Vec<Advice<'_>> = Vec::new();
     let of_nodes = status.nodes.iter().filter_map(|row| Some((Some(row.node.as_str()), row.waiting.as_ref()?)));
     for (node, waiting) in status.fleet.iter().map(|waiting| (None, waiting)).chain(of_nodes) {
@@ -46,7 +46,7 @@ pub(super) fn of_fleet(status: &Status, width: usize) -> String {
         }
         let later: Vec<&String> = advice.remedies.iter().flat_map(|remedy| &remedy.later).collect();
         for remedy in &advice.remedies {
-            one(&mut text, &format!("{first}{others}: "), remedy, width);
+            push_remedy(&mut text, &format!("{first}{others}: "), remedy, width);
         }
         afterwards(&mut text, &later);
     }
@@ -59,14 +59,14 @@ pub(super) fn of_fleet(status: &Status, width: usize) -> String {
 }
 
 /// What to do about one wait.
-pub(super) fn of_wait(waiting: &Waiting, width: usize) -> String {
+pub(super) fn of_wait(waiting: &BlockingCondition, width: usize) -> String {
     let mut text = String::new();
     for obstacle in &waiting.obstacles {
         push_wrapped(&mut text, ("  in the way: ", "    "), &obstacle.text, width);
-        one(&mut text, "what to do: ", &obstacle.remedy, width);
+        push_remedy(&mut text, "what to do: ", &obstacle.remedy, width);
     }
     for remedy in remedies(waiting).into_iter().skip(waiting.obstacles.len()) {
-        one(&mut text, "what to do: ", remedy, width);
+        push_remedy(&mut text, "what to do: ", remedy, width);
     }
     let later: Vec<&String> =
         waiting.obstacles.iter().map(|obstacle| &obstacle.remedy).chain([&waiting.remedy]).flat_map(|remedy| &remedy.later).collect();
@@ -75,7 +75,7 @@ pub(super) fn of_wait(waiting: &Waiting, width: usize) -> String {
 }
 
 /// Pods that are in the way come first: what is said of the node is to be done behind that. A node that goes on by itself then needs nothing else.
-fn remedies(waiting: &Waiting) -> Vec<&Remedy> {
+fn remedies(waiting: &BlockingCondition) -> Vec<&Remedy> {
     let of_node = (!waiting.resolves_itself || waiting.obstacles.is_empty()).then_some(&waiting.remedy);
     waiting.obstacles.iter().map(|obstacle| &obstacle.remedy).chain(of_node).collect()
 }
@@ -91,11 +91,11 @@ fn afterwards(text: &mut String, commands: &[&String]) {
     }
 }
 
-fn about(waiting: &Waiting) -> Vec<&str> {
+fn about(waiting: &BlockingCondition) -> Vec<&str> {
     waiting.obstacles.iter().map(|obstacle| obstacle.text.as_str()).collect()
 }
 
-pub(super) fn one(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
+pub(super) fn push_remedy(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
     push_wrapped(text, ("  ", "    "), &format!("{lead}{}", remedy.text), width);
     for command in remedy.look.iter().chain(&remedy.run) {
         // Never wrapped: it is there to be copied.

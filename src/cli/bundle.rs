@@ -1,7 +1,7 @@
 //! `gpu-rollout bundle`.
 
-use super::printer::Printer;
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
 
 pub mod diff;
 pub mod facts;
@@ -12,37 +12,37 @@ pub mod verify;
 
 /// Arguments of `gpu-rollout bundle`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct BundleArguments {
     #[command(subcommand)]
-    command: Command,
+    command: BundleCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum BundleCommand {
     /// Turn a recipe into a bundle: a directory of files that a deployer installs.
-    Render(Box<render::Arguments>),
+    Render(Box<render::RenderArguments>),
     /// Check that a bundle is as it was rendered, and that its parts still fit together.
-    Verify(verify::Arguments),
+    Verify(verify::VerifyArguments),
     /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
-    Diff(diff::Arguments),
+    Diff(diff::DiffArguments),
     /// Say what a bundle's files mean: releases, order, charts, values, timeouts, hooks and their rights.
-    Facts(facts::Arguments),
+    Facts(facts::FactsArguments),
     /// Compare what bundles mean, whichever deployers they are for: no difference is exit code 0.
-    Parity(parity::Arguments),
+    Parity(parity::ParityArguments),
     /// List the images that a bundle has pulled, its hook's among them.
-    Images(images::Arguments),
+    Images(images::ImagesArguments),
 }
 
-impl Arguments {
+impl BundleArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            Command::Render(arguments) => arguments.run(printer),
-            Command::Verify(arguments) => arguments.run(printer),
-            Command::Diff(arguments) => arguments.run(printer),
-            Command::Facts(arguments) => arguments.run(printer),
-            Command::Parity(arguments) => arguments.run(printer),
-            Command::Images(arguments) => arguments.run(printer),
+            BundleCommand::Render(arguments) => arguments.run(printer),
+            BundleCommand::Verify(arguments) => arguments.run(printer),
+            BundleCommand::Diff(arguments) => arguments.run(printer),
+            BundleCommand::Facts(arguments) => arguments.run(printer),
+            BundleCommand::Parity(arguments) => arguments.run(printer),
+            BundleCommand::Images(arguments) => arguments.run(printer),
         }
     }
 }

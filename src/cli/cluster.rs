@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::printer::Printer;
-use crate::cluster::call::CallError;
-use crate::cluster::client::{Client, ClientError, Where, connect_to};
-use crate::cluster::server_time::server_time;
-use crate::console::find::{Found, find};
-use crate::console::look::{LookError, Looking, Sight};
-use crate::console::subject::Subject;
-use crate::contract::duration::Duration;
-use crate::contract::duty::Duty;
-use crate::contract::exit::ExitCode;
-use crate::contract::preflight::PreflightSettings;
-use crate::contract::settings::Settings;
-use crate::hook::Clock;
+use crate::printer::Printer;
+use contract::duration::Duration;
+use contract::exit::ExitCode;
+use contract::preflight::PreflightSettings;
+use contract::settings::Settings;
+use contract::task::Task;
+use hook::RunClock;
+use kube_io::call::CallError;
+use kube_io::client::{Client, ClientError, ClusterLocation, connect_to};
+use kube_io::server_time::server_time;
+use ops::find::{FoundRollouts, find};
+use ops::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
+use ops::target::RolloutTarget;
 
 /// Which cluster, as with kubectl.
 #[derive(Clone, Debug, Args)]
@@ -44,17 +44,17 @@ impl ClusterOptions {
 }
 
 /// A client from [`ClusterOptions`], and what there is to look at.
-pub(super) struct Cluster {
+pub(super) struct ClusterSession {
     client: Client,
     address: String,
-    found: Found,
+    found: FoundRollouts,
     timeout: std::time::Duration,
-    clock: Clock,
+    clock: RunClock,
 }
 
-impl Cluster {
+impl ClusterSession {
     /// What there is to look at.
-    pub(super) fn subjects(&self) -> &[Subject] {
+    pub(super) fn subjects(&self) -> &[RolloutTarget] {
         &self.found.subjects
     }
 
@@ -66,7 +66,7 @@ impl Cluster {
 
     /// How the hook before the operator of a rollout looks, where there is one.
     pub(super) fn before(&self, settings: &Settings) -> Option<&PreflightSettings> {
-        let same = |step: &&Settings| step.has(Duty::Preflight) && step.driver == settings.driver && step.component == settings.component;
+        let same = |step: &&Settings| step.has(Task::Preflight) && step.driver == settings.driver && step.component == settings.component;
         self.found.steps.iter().find(same).map(|step| &step.preflight)
     }
 
@@ -83,25 +83,25 @@ impl Cluster {
     /// Begins to follow one of the subjects.
     ///
     /// # Errors
-    /// As [`Looking::begin`].
-    pub(super) async fn follow(&self, subject: &Subject) -> Result<Looking, LookError> {
-        Looking::begin(&self.client, subject, self.timeout).await
+    /// As [`RolloutObserver::begin`].
+    pub(super) async fn follow(&self, subject: &RolloutTarget) -> Result<RolloutObserver, ObserveError> {
+        RolloutObserver::begin(&self.client, subject, self.timeout).await
     }
 
     /// Looks at each of the subjects once.
     ///
     /// # Errors
-    /// As [`Looking::look`].
-    pub(super) async fn look(&self) -> Result<Vec<Sight>, LookError> {
+    /// As [`RolloutObserver::observe`].
+    pub(super) async fn look(&self) -> Result<Vec<RolloutSnapshot>, ObserveError> {
         let mut sights = Vec::new();
         for subject in &self.found.subjects {
-            sights.push(self.follow(subject).await?.look(|| self.clock.now()).await?);
+            sights.push(self.follow(subject).await?.observe(|| self.clock.now()).await?);
         }
         Ok(sights)
     }
 
     /// The time.
-    pub(super) fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &RunClock {
         &self.clock
     }
 }
@@ -110,7 +110,7 @@ impl Cluster {
 pub(super) fn run(
     options: &ClusterOptions,
     printer: &mut Printer,
-    command: impl AsyncFnOnce(Cluster, &mut Printer) -> Result<ExitCode, LookError>,
+    command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, ObserveError>,
 ) -> ExitCode {
     run_anywhere(options, printer, async |cluster, printer| {
         if !cluster.subjects().is_empty() {
@@ -132,7 +132,7 @@ pub(super) fn run(
 pub(super) fn run_anywhere(
     options: &ClusterOptions,
     printer: &mut Printer,
-    command: impl AsyncFnOnce(Cluster, &mut Printer) -> Result<ExitCode, LookError>,
+    command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, ObserveError>,
 ) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -142,10 +142,10 @@ pub(super) fn run_anywhere(
         }
     };
     runtime.block_on(async {
-        let place = Where { kubeconfig: options.kubeconfig.clone(), context: options.context.clone() };
+        let place = ClusterLocation { kubeconfig: options.kubeconfig.clone(), context: options.context.clone() };
         let (client, address) = match connect_to(&place).await {
             Ok(connected) => connected,
-            Err(error) => return no_client(error, printer),
+            Err(error) => return no_client(&error, printer),
         };
         let found = match find(&client, options.namespace.as_deref()).await {
             Ok(found) => found,
@@ -153,7 +153,7 @@ pub(super) fn run_anywhere(
         };
         let timeout = std::time::Duration::from_secs(options.timeout.as_secs());
         let clock = server_clock(&client).await;
-        match command(Cluster { client, address: address.clone(), found, timeout, clock }, printer).await {
+        match command(ClusterSession { client, address: address.clone(), found, timeout, clock }, printer).await {
             Ok(code) => code,
             Err(error) => refused(&error, &address, printer),
         }
@@ -161,8 +161,8 @@ pub(super) fn run_anywhere(
 }
 
 /// A clock that shows the API server's time: that of a workstation may be wrong, and what is shown are ages of objects.
-async fn server_clock(client: &Client) -> Clock {
-    let clock = Clock::system();
+async fn server_clock(client: &Client) -> RunClock {
+    let clock = RunClock::system();
     let asked = clock.elapsed();
     match server_time(client).await {
         Ok(Some(at)) => clock.set_by_server(at, asked),
@@ -173,17 +173,15 @@ async fn server_clock(client: &Client) -> Clock {
     clock
 }
 
-fn no_client(error: ClientError, printer: &mut Printer) -> ExitCode {
-    printer.error(
-        &format!("{:#}", anyhow::Error::from(error)),
-        Some("name a kubeconfig with --kubeconfig or KUBECONFIG, and a context that is in it with --context"),
-    );
+fn no_client(error: &ClientError, printer: &mut Printer) -> ExitCode {
+    printer
+        .error(&error.with_causes(), Some("name a kubeconfig with --kubeconfig or KUBECONFIG, and a context that is in it with --context"));
     ExitCode::Input
 }
 
 /// Says why the cluster cannot be read; the answer is the exit code.
-fn refused(error: &LookError, address: &str, printer: &mut Printer) -> ExitCode {
-    let chain = |error: &LookError| {
+fn refused(error: &ObserveError, address: &str, printer: &mut Printer) -> ExitCode {
+    let chain = |error: &ObserveError| {
         let mut text = error.to_string();
         let mut source = std::error::Error::source(error);
         while let Some(error) = source {
@@ -197,14 +195,16 @@ fn refused(error: &LookError, address: &str, printer: &mut Printer) -> ExitCode 
         text
     };
     let (code, hint) = match error {
-        LookError::Forbidden(_) => {
+        ObserveError::Forbidden(_) => {
             (ExitCode::Rights, "reading needs get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`")
         }
-        LookError::Record(_) => (ExitCode::NewerFormat, "use the version of gpu-rollout that the bundle was rendered with, or a newer one"),
-        LookError::Late(..) | LookError::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
+        ObserveError::Record(_) => {
+            (ExitCode::NewerFormat, "use the version of gpu-rollout that the bundle was rendered with, or a newer one")
+        }
+        ObserveError::Late(..) | ObserveError::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
             (ExitCode::ApiUnreachable, "see whether the cluster answers: kubectl get nodes; --timeout gives it more time")
         }
-        LookError::Call(_) => (ExitCode::Internal, "see whether the cluster answers: kubectl get nodes"),
+        ObserveError::Call(_) => (ExitCode::Internal, "see whether the cluster answers: kubectl get nodes"),
     };
     printer.error(&format!("{address}: {}", chain(error)), Some(hint));
     code

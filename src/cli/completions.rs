@@ -3,22 +3,22 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::printer::Printer;
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
 
 /// Arguments of `gpu-rollout completions`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub struct CompletionsArguments {
     /// The shell that is to complete.
     shell: Shell,
 }
 
-impl Arguments {
+impl CompletionsArguments {
     /// Prints the shell's script.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { shell } = self;
         let mut script = Vec::new();
-        clap_complete::generate(shell, &mut super::Arguments::command(), "gpu-rollout", &mut script);
+        clap_complete::generate(shell, &mut super::Cli::command(), "gpu-rollout", &mut script);
         printer.data(&String::from_utf8_lossy(&script));
         ExitCode::Success
     }

@@ -4,8 +4,8 @@ use std::io::{BufRead, IsTerminal};
 
 use clap::Args;
 
-use super::printer::Printer;
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
 
 /// Whether to go on.
 #[derive(Clone, Debug, Args)]

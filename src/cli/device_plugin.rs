@@ -3,34 +3,34 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
 
-use super::printer::Printer;
-use crate::contract::exit::ExitCode;
-use crate::device_plugin::check::Target;
-use crate::device_plugin::environment::{Chart, Environment};
-use crate::device_plugin::file::{self, Question};
-use crate::device_plugin::version::PluginVersion;
-use crate::recipe::read::{Files, ReadError, Reader};
-use crate::text::diagnostic::Diagnostics;
-use crate::text::source::{Source, Sources};
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use device_plugin_config::check::CheckTarget;
+use device_plugin_config::environment::{PluginChart, PluginEnvironment};
+use device_plugin_config::file::{self, FileCheck};
+use device_plugin_config::version::PluginVersion;
+use diagnostics::diagnostic::Diagnostics;
+use diagnostics::source::{SourceText, SourceTexts};
+use recipe::read::{FileSystemReader, ReadError, TextReader};
 
 /// Arguments of `gpu-rollout device-plugin`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct DevicePluginArguments {
     #[command(subcommand)]
-    command: Command,
+    command: DevicePluginCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum DevicePluginCommand {
     /// Check a configuration of NVIDIA's device plugin, or a ConfigMap of them, and say what a node will offer with it.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout device-plugin check time-slicing.yaml --chart gpu-operator\n  gpu-rollout device-plugin check config-map.yaml --chart gpu-operator --default a100 --plugin-version 0.19.3\n  gpu-rollout device-plugin check - --env MIG_STRATEGY=mixed -o json < mig.yaml"
     )]
-    Check(Check),
+    Check(DevicePluginCheckArguments),
 }
 
 #[derive(Debug, clap::Args)]
-struct Check {
+struct DevicePluginCheckArguments {
     /// A configuration file, a manifest of a ConfigMap, or `-` for standard input
     #[arg(value_name = "FILE|-")]
     file: String,
@@ -38,8 +38,8 @@ struct Check {
     #[arg(long, value_name = "VERSION", default_value_t = PluginVersion::NEWEST)]
     plugin_version: PluginVersion,
     /// What deploys the plugin: it sets environment variables, which replace what the file says. Without it the file is judged alone
-    #[arg(long, value_name = "CHART", value_parser = PossibleValuesParser::new(Chart::ALL.map(Chart::name)).try_map(|name| name.parse::<Chart>()))]
-    chart: Option<Chart>,
+    #[arg(long, value_name = "CHART", value_parser = PossibleValuesParser::new(PluginChart::ALL.map(PluginChart::name)).try_map(|name| name.parse::<PluginChart>()))]
+    chart: Option<PluginChart>,
     /// A variable in the plugin's environment, on top of those of the chart; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
@@ -47,12 +47,12 @@ struct Check {
     #[arg(long, value_name = "NAME")]
     default: Option<String>,
     /// The format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = DevicePluginFormat::Text)]
+    output: DevicePluginFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum DevicePluginFormat {
     Text,
     Json,
 }
@@ -62,18 +62,18 @@ fn variable(text: &str) -> Result<(String, String), String> {
     if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
 }
 
-impl Arguments {
+impl DevicePluginArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            Command::Check(check) => check.run(printer),
+            DevicePluginCommand::Check(check) => check.run(printer),
         }
     }
 }
 
-impl Check {
+impl DevicePluginCheckArguments {
     fn run(self, printer: &mut Printer) -> ExitCode {
-        let source = match read(&self.file, &mut Files) {
+        let source = match read(&self.file, &mut FileSystemReader) {
             Ok(source) => source,
             Err(error) => {
                 let hint = matches!(error, ReadError::NotUtf8 { .. } | ReadError::Utf16).then_some("save it as UTF-8");
@@ -82,17 +82,17 @@ impl Check {
             }
         };
         // Nothing is known of the chart's values here, so they are what the chart itself says.
-        let mut environment = self.chart.map_or_else(Environment::default, |chart| chart.environment(self.plugin_version, &|_| None));
+        let mut environment = self.chart.map_or_else(PluginEnvironment::default, |chart| chart.environment(self.plugin_version, &|_| None));
         for (name, value) in &self.variables {
             environment.set(name, value.as_str(), "`--env`");
         }
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         let id = sources.add(source);
-        let target = Target { version: self.plugin_version, environment };
-        let answer = file::check(&mut sources, id, &Question { target: &target, chart: self.chart, default: self.default.as_deref() });
+        let target = CheckTarget { version: self.plugin_version, environment };
+        let answer = file::check(&mut sources, id, &FileCheck { target: &target, chart: self.chart, default: self.default.as_deref() });
         match self.output {
-            Format::Text => printer.data(&answer.text()),
-            Format::Json => printer.data(&format!("{:#}\n", answer.to_json(&sources))),
+            DevicePluginFormat::Text => printer.data(&answer.text()),
+            DevicePluginFormat::Json => printer.data(&format!("{:#}\n", answer.to_json(&sources))),
         }
         let is_ok = answer.is_ok();
         let findings = Diagnostics { sources, list: answer.into_diagnostics() };
@@ -107,9 +107,9 @@ impl Check {
     }
 }
 
-fn read(file: &str, reader: &mut dyn Reader) -> Result<Source, ReadError> {
+fn read(file: &str, reader: &mut dyn TextReader) -> Result<SourceText, ReadError> {
     match file {
-        "-" => Ok(Source { name: "standard input".to_owned(), text: reader.standard_input()? }),
-        path => Ok(Source { name: path.to_owned(), text: reader.file(path)? }),
+        "-" => Ok(SourceText { name: "standard input".to_owned(), text: reader.standard_input()? }),
+        path => Ok(SourceText { name: path.to_owned(), text: reader.file(path)? }),
     }
 }

@@ -9,20 +9,20 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::advice;
-use super::cluster::{self, Cluster, ClusterOptions};
-use super::format::Format;
-use super::printer::Printer;
+use super::cluster::{self, ClusterOptions, ClusterSession};
+use super::format::OutputFormat;
 use super::table::push_wrapped;
-use crate::cluster::access::missing_rights_of;
-use crate::cluster::call::CallError;
-use crate::console::doctor::{Ailment, Severity, examine};
-use crate::console::look::{LookError, Sight};
-use crate::console::remedy::Remedy;
-use crate::console::status::status;
-use crate::contract::exit::ExitCode;
-use crate::recipe::model;
-use crate::text::diagnostic;
-use crate::text::lint::Lint;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use diagnostics::diagnostic;
+use diagnostics::lint::Lint;
+use kube_io::access::missing_rights_of;
+use kube_io::call::CallError;
+use ops::doctor::{DoctorFinding, DoctorSeverity, examine};
+use ops::observe::{ObserveError, RolloutSnapshot};
+use ops::remedy::Remedy;
+use ops::status::status;
+use recipe::model;
 
 mod deployed;
 
@@ -36,13 +36,13 @@ use deployed::{LINTS, held_to_rules, look, lost, written};
   gpu-rollout doctor -o json | jq '.ailments[] | select(.severity == \"problem\")'
 
 docs/lints.md explains findings about versions and values, docs/operate.md the others.")]
-pub struct Arguments {
+pub struct DoctorArguments {
     /// Print what is deployed as a recipe, and nothing else
     #[arg(long, conflicts_with = "output")]
     recipe: bool,
     /// The format
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
@@ -50,11 +50,11 @@ pub struct Arguments {
 /// What was found.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct DoctorDocument {
     /// The components of the catalog that are deployed.
-    components: Vec<Shown>,
+    components: Vec<ComponentSummary>,
     /// What is not well.
-    ailments: Vec<Ailment>,
+    ailments: Vec<DoctorFinding>,
     /// What is worth knowing, for people.
     notes: Vec<String>,
     #[serde(skip)]
@@ -63,7 +63,7 @@ struct Document {
 
 /// A component, for programs: without its values, which may hold what is nobody's business.
 #[derive(Serialize, JsonSchema)]
-struct Shown {
+struct ComponentSummary {
     /// Its name in the catalog.
     name: String,
     /// The chart's version.
@@ -74,10 +74,10 @@ struct Shown {
 
 /// What `-o json` prints.
 pub(super) fn schema() -> Schema {
-    schema_for!(Document)
+    schema_for!(DoctorDocument)
 }
 
-impl Arguments {
+impl DoctorArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { recipe, output, cluster } = self;
@@ -94,10 +94,10 @@ impl Arguments {
                 return Ok(printer.yaml(&written));
             }
             let document = document(&found, &sights, deployed.components, &written, notes).await?;
-            let ill = document.ailments.iter().any(|ailment| ailment.severity == Severity::Problem);
+            let ill = document.ailments.iter().any(|ailment| ailment.severity == DoctorSeverity::Problem);
             let code = match output {
-                Format::Json => printer.json(&document),
-                Format::Text => {
+                OutputFormat::Json => printer.json(&document),
+                OutputFormat::Text => {
                     printer.data(&text(&document, super::status::width().unwrap_or(120)));
                     ExitCode::Success
                 }
@@ -108,21 +108,21 @@ impl Arguments {
 }
 
 async fn document(
-    found: &Cluster,
-    sights: &[Sight],
-    components: Vec<model::Component>,
+    found: &ClusterSession,
+    sights: &[RolloutSnapshot],
+    components: Vec<model::RecipeComponent>,
     written: &Value,
     mut notes: Vec<String>,
-) -> Result<Document, LookError> {
-    let mut ailments: Vec<Ailment> = sights.iter().flat_map(|sight| examine(sight, &status(sight))).collect();
+) -> Result<DoctorDocument, ObserveError> {
+    let mut ailments: Vec<DoctorFinding> = sights.iter().flat_map(|sight| examine(sight, &status(sight))).collect();
     let namespaces: BTreeSet<String> = sights.iter().flat_map(|sight| sight.observed.dra.namespaces.iter().cloned()).collect();
     let namespaces: Vec<String> = namespaces.into_iter().collect();
     for settings in found.hooks() {
         match missing_rights_of(found.client(), settings, &namespaces).await {
             Ok(missing) if missing.is_empty() => {}
-            Ok(missing) => ailments.push(Ailment::new(
+            Ok(missing) => ailments.push(DoctorFinding::new(
                 "missing-rights",
-                Severity::Problem,
+                DoctorSeverity::Problem,
                 Vec::new(),
                 format!("the hook {}/{} may not {}", settings.namespace, settings.release, missing.join("; nor ")),
                 Remedy::words("deploy its release again: its chart brings the rules that docs/rights.md lists"),
@@ -135,32 +135,32 @@ async fn document(
     let drawn = if rules.list.is_empty() { String::new() } else { rules.render() };
     ailments.extend(rules.list.iter().map(|finding| {
         let severity = match finding.severity {
-            diagnostic::Severity::Error => Severity::Problem,
-            diagnostic::Severity::Warning => Severity::Warning,
+            diagnostic::Severity::Error => DoctorSeverity::Problem,
+            diagnostic::Severity::Warning => DoctorSeverity::Warning,
         };
         let name = finding.lint.map_or("", Lint::name);
-        Ailment::new(name, severity, Vec::new(), finding.message.to_string(), Remedy::words(finding.hints.join("; ")))
+        DoctorFinding::new(name, severity, Vec::new(), finding.message.to_string(), Remedy::words(finding.hints.join("; ")))
     }));
     ailments.sort_by_key(|ailment| ailment.severity);
-    let shown = |one: model::Component| Shown {
+    let shown = |one: model::RecipeComponent| ComponentSummary {
         name: one.name,
         version: one.version.unwrap_or_default(),
         namespace: one.namespace.unwrap_or_default(),
     };
-    Ok(Document { components: components.into_iter().map(shown).collect(), ailments, notes, drawn })
+    Ok(DoctorDocument { components: components.into_iter().map(shown).collect(), ailments, notes, drawn })
 }
 
-fn text(document: &Document, width: usize) -> String {
+fn text(document: &DoctorDocument, width: usize) -> String {
     let mut text = String::new();
-    for Shown { name, version, namespace } in &document.components {
+    for ComponentSummary { name, version, namespace } in &document.components {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{name} {version} in {namespace}");
     }
-    let of_rules = |ailment: &&Ailment| LINTS.iter().any(|lint| lint.name() == ailment.check);
+    let of_rules = |ailment: &&DoctorFinding| LINTS.iter().any(|lint| lint.name() == ailment.check);
     for ailment in document.ailments.iter().filter(|ailment| !of_rules(ailment)) {
         let lead = match ailment.severity {
-            Severity::Problem => "problem",
-            Severity::Warning => "warning",
+            DoctorSeverity::Problem => "problem",
+            DoctorSeverity::Warning => "warning",
         };
         let nodes = match &ailment.nodes[..] {
             [] => String::new(),
@@ -169,7 +169,7 @@ fn text(document: &Document, width: usize) -> String {
         };
         text.push('\n');
         push_wrapped(&mut text, ("", "  "), &format!("{lead}: {}: {}{nodes}", ailment.check, ailment.text), width);
-        advice::one(&mut text, "what to do: ", &ailment.remedy, width);
+        advice::push_remedy(&mut text, "what to do: ", &ailment.remedy, width);
     }
     if !document.drawn.is_empty() {
         let _ = writeln!(

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 
-use super::format::Format;
-use super::printer::Printer;
+use super::format::OutputFormat;
 use super::status::width;
 use super::table::{push_wrapped, table};
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
 
 /// A page with a table whose first columns name things.
-struct Page {
+struct ExplainPage {
     /// What the things are.
     kind: &'static str,
     text: &'static str,
@@ -20,10 +20,10 @@ struct Page {
     names: usize,
 }
 
-const PAGES: [Page; 3] = [
-    Page { kind: "exit code", text: include_str!("../../docs/exit-codes.md"), names: 2 },
-    Page { kind: "check of the preflight", text: include_str!("../../docs/preflight.md"), names: 1 },
-    Page { kind: "lint", text: include_str!("../../docs/lints.md"), names: 1 },
+const PAGES: [ExplainPage; 3] = [
+    ExplainPage { kind: "exit code", text: include_str!("../../docs/exit-codes.md"), names: 2 },
+    ExplainPage { kind: "check of the preflight", text: include_str!("../../docs/preflight.md"), names: 1 },
+    ExplainPage { kind: "lint", text: include_str!("../../docs/lints.md"), names: 1 },
 ];
 
 /// Arguments of `gpu-rollout explain`.
@@ -33,44 +33,44 @@ const PAGES: [Page; 3] = [
   gpu-rollout explain nodes-failed
   gpu-rollout explain empty-dir
   gpu-rollout explain            # everything that it knows")]
-pub struct Arguments {
+pub struct ExplainArguments {
     /// A number or a name; none: list them all
     name: Option<String>,
     /// How to print it
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 /// One thing that can be explained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Entry {
+struct ExplainEntry {
     /// What it is.
     kind: &'static str,
     /// How it is called: number and name of an exit code, name of everything else.
     names: Vec<String>,
     /// What is said of it, with the heading of each.
-    sections: Vec<Section>,
+    sections: Vec<ExplainSection>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Section {
+struct ExplainSection {
     heading: String,
     text: String,
 }
 
-impl Arguments {
+impl ExplainArguments {
     /// Prints what is known.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { name, output } = self;
         let entries = entries();
         let Some(name) = name else {
             match output {
-                Format::Json => return printer.json(&entries),
-                Format::Text => printer.data(&list(&entries)),
+                OutputFormat::Json => return printer.json(&entries),
+                OutputFormat::Text => printer.data(&list(&entries)),
             }
             return ExitCode::Success;
         };
-        let found: Vec<&Entry> = entries.iter().filter(|entry| entry.names.contains(&name)).collect();
+        let found: Vec<&ExplainEntry> = entries.iter().filter(|entry| entry.names.contains(&name)).collect();
         if found.is_empty() {
             printer.error(
                 &format!("nothing is called `{name}`"),
@@ -79,25 +79,30 @@ impl Arguments {
             return ExitCode::Usage;
         }
         match output {
-            Format::Json => return printer.json(&found),
-            Format::Text => found.iter().for_each(|entry| printer.data(&text(entry))),
+            OutputFormat::Json => return printer.json(&found),
+            OutputFormat::Text => found.iter().for_each(|entry| printer.data(&text(entry))),
         }
         ExitCode::Success
     }
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<ExplainEntry> {
     PAGES.iter().flat_map(of_page).collect()
 }
 
 /// The rows of the page's first table.
-fn of_page(page: &Page) -> Vec<Entry> {
+fn of_page(page: &ExplainPage) -> Vec<ExplainEntry> {
     let mut rows = page.text.lines().skip_while(|line| !line.starts_with("| ")).take_while(|line| line.starts_with('|')).map(cells);
     let headings = rows.next().unwrap_or_default();
-    let entry = |row: Vec<String>| Entry {
+    let entry = |row: Vec<String>| ExplainEntry {
         kind: page.kind,
         names: row.iter().take(page.names).map(|name| name.trim_matches('`').to_owned()).collect(),
-        sections: headings.iter().zip(row).skip(page.names).map(|(heading, text)| Section { heading: heading.clone(), text }).collect(),
+        sections: headings
+            .iter()
+            .zip(row)
+            .skip(page.names)
+            .map(|(heading, text)| ExplainSection { heading: heading.clone(), text })
+            .collect(),
     };
     // The second line only divides.
     rows.skip(1).map(entry).collect()
@@ -123,8 +128,8 @@ fn plain(text: &str) -> String {
     plain.replace('*', "")
 }
 
-fn list(entries: &[Entry]) -> String {
-    let row = |entry: &Entry| {
+fn list(entries: &[ExplainEntry]) -> String {
+    let row = |entry: &ExplainEntry| {
         let first = entry.sections.iter().map(|section| section.text.as_str()).find(|text| text.len() > 30).unwrap_or_default();
         let sentence = first.split_inclusive(". ").next().unwrap_or_default().trim();
         vec![entry.names.join(" "), entry.kind.to_owned(), sentence.to_owned()]
@@ -132,7 +137,7 @@ fn list(entries: &[Entry]) -> String {
     table(&["NAME", "WHAT", "MEANS"], &entries.iter().map(row).collect::<Vec<_>>(), width())
 }
 
-fn text(entry: &Entry) -> String {
+fn text(entry: &ExplainEntry) -> String {
     let mut text = format!("{} ({})\n", entry.names.join(" "), entry.kind);
     for section in &entry.sections {
         // Writing to a String cannot fail.
@@ -160,8 +165,8 @@ mod tests {
     #[test]
     fn every_check_and_every_lint_is_explained() {
         let entries = entries();
-        let checks = crate::contract::check::Check::ALL.into_iter().map(crate::contract::check::Check::name);
-        for name in checks.chain(crate::text::lint::Lint::ALL.map(crate::text::lint::Lint::name)) {
+        let checks = contract::check::PreflightCheck::ALL.into_iter().map(contract::check::PreflightCheck::name);
+        for name in checks.chain(diagnostics::lint::Lint::ALL.map(diagnostics::lint::Lint::name)) {
             let entry = entries.iter().find(|entry| entry.names == [name]).unwrap_or_else(|| panic!("{name}"));
             assert!(entry.sections.len() >= 3 && entry.sections.iter().all(|section| !section.text.is_empty()), "{entry:?}");
         }

@@ -2,7 +2,7 @@
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// For people.
     Text,
     /// One JSON document.
@@ -11,7 +11,7 @@ pub enum Format {
 
 /// `-o` of commands that read a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Listing {
+pub enum ListingFormat {
     /// For people, as wide as the terminal.
     #[default]
     Text,

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
 
-use super::printer::Printer;
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
 
 /// Arguments of `gpu-rollout man`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub struct ManArguments {
     /// The directory; it is made if it is not there
     directory: PathBuf,
 }
 
-impl Arguments {
+impl ManArguments {
     /// Writes a page for each command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { directory } = self;
-        let written = fs::create_dir_all(&directory).and_then(|()| clap_mangen::generate_to(super::Arguments::command(), &directory));
+        let written = fs::create_dir_all(&directory).and_then(|()| clap_mangen::generate_to(super::Cli::command(), &directory));
         if let Err(error) = written {
             printer.error(
                 &format!("unable to write manual pages into {}: {error}", directory.display()),

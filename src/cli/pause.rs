@@ -2,18 +2,18 @@
 
 use clap::Args;
 
-use super::cluster::{self, Cluster, ClusterOptions};
+use super::cluster::{self, ClusterOptions, ClusterSession};
 use super::consent::Consent;
-use super::printer::Printer;
-use crate::cluster::pause::who;
-use crate::console::look::{LookError, Looking, Sight};
-use crate::console::pause::{Reach, key, pause, pauses, reach, resume};
-use crate::contract::duty::Duty;
-use crate::contract::exit::ExitCode;
-use crate::contract::pause::Pause as Written;
-use crate::contract::selector::Selector;
-use crate::rollout::pause::Pause;
-use crate::rollout::pods::listed;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use contract::pause::Pause as Written;
+use contract::selector::Selector;
+use contract::task::Task;
+use kube_io::pause::who;
+use observed::pause::ObservedPause;
+use ops::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
+use ops::pause::{PauseReach, key, pause, pauses, reach, resume};
+use planner::pods::listed;
 
 /// Arguments of `gpu-rollout pause`.
 #[derive(Debug, Args)]
@@ -64,9 +64,9 @@ impl PauseArguments {
             }
         };
         cluster::run(&cluster, printer, async |found, printer| {
-            let (mut followed, sights) = all(&found).await?;
+            let (mut followed, sights) = observe_all(&found).await?;
             for (sight, reach) in sights.iter().map(|sight| (sight, reach(sight, parsed.as_ref()))) {
-                printer.note(&format!("{}: {}", sight.subject.title(), said(&reach)));
+                printer.note(&format!("{}: {}", sight.subject.title(), describe_reach(&reach)));
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
@@ -87,12 +87,12 @@ impl ResumeArguments {
         let Self { selector, all: every, consent, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
             let there = pauses(found.client()).await?;
-            let chosen: Vec<&Pause> = match &selector {
+            let chosen: Vec<&ObservedPause> = match &selector {
                 Some(selector) => there.iter().filter(|pause| pause.key == key(Some(selector))).collect(),
                 None => there.iter().collect(),
             };
             for pause in &there {
-                printer.note(&told(pause));
+                printer.note(&describe_pause(pause));
             }
             if chosen.is_empty() && selector.is_some() {
                 printer.error(
@@ -115,7 +115,7 @@ impl ResumeArguments {
                 return Ok(code);
             }
             // Also where nothing is paused: holds may be left of a pause that was taken away otherwise.
-            let (mut followed, _) = all(&found).await?;
+            let (mut followed, _) = observe_all(&found).await?;
             let wrong = resume(found.client(), &mut followed, &keys, || found.clock().now()).await?;
             Ok(ended(if keys.is_empty() { "nothing left to resume" } else { "resumed" }, &wrong, printer))
         })
@@ -123,17 +123,17 @@ impl ResumeArguments {
 }
 
 /// Every rollout of a driver.
-async fn all(found: &Cluster) -> Result<(Vec<Looking>, Vec<Sight>), LookError> {
+async fn observe_all(found: &ClusterSession) -> Result<(Vec<RolloutObserver>, Vec<RolloutSnapshot>), ObserveError> {
     let (mut followed, mut sights) = (Vec::new(), Vec::new());
-    for subject in found.subjects().iter().filter(|subject| subject.settings.has(Duty::Settle)) {
+    for subject in found.subjects().iter().filter(|subject| subject.settings.has(Task::Settle)) {
         let mut looking = found.follow(subject).await?;
-        sights.push(looking.look(|| found.clock().now()).await?);
+        sights.push(looking.observe(|| found.clock().now()).await?);
         followed.push(looking);
     }
     Ok((followed, sights))
 }
 
-fn said(reach: &Reach) -> String {
+fn describe_reach(reach: &PauseReach) -> String {
     let held = match reach.held.len() {
         0 => String::new(),
         count => format!("; {count} get the skip label, so that NVIDIA's controller leaves them alone"),
@@ -145,7 +145,7 @@ fn said(reach: &Reach) -> String {
     format!("no node of {} is begun with{held}{begun}", reach.nodes)
 }
 
-fn told(pause: &Pause) -> String {
+fn describe_pause(pause: &ObservedPause) -> String {
     let nodes = pause.selector.as_ref().map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
     let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("paused by {} since {:.0}, {nodes}{why}", pause.by, pause.at)

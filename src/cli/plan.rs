@@ -6,23 +6,23 @@ use clap::Args;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
-use super::cluster::{self, Cluster, ClusterOptions};
-use super::format::Listing;
-use super::printer::Printer;
+use super::cluster::{self, ClusterOptions, ClusterSession};
+use super::format::ListingFormat;
 use super::proposed::proposed;
-use super::range::Range;
-use super::recipe::{Overrides, load_recipe};
+use super::range::DurationRange;
+use super::recipe::{RecipeSelection, load_recipe};
 use super::runs;
-use crate::bundle::info::{INFO, RECIPE};
-use crate::console::look::LookError;
-use crate::console::plan::{Assumed, Input, Plan, Proposed, Step, plan};
-use crate::console::preflight::{examine, pods};
-use crate::contract::driver::Driver;
-use crate::contract::duty::Duty;
-use crate::contract::exit::ExitCode;
-use crate::contract::settings::Settings;
-use crate::rollout::preflight::{Finding, may_begin};
-use crate::simulate::simulate;
+use crate::printer::Printer;
+use bundle::info::{INFO, RECIPE};
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use contract::settings::Settings;
+use contract::task::Task;
+use ops::observe::ObserveError;
+use ops::plan::{NodeStep, PlanAssumptions, PlanInput, ProposedDeployment, RolloutPlan, plan};
+use ops::preflight::{examine, pods};
+use planner::preflight::{PreflightFinding, may_begin};
+use simulator::simulate;
 
 mod text;
 
@@ -38,7 +38,7 @@ Times are those of the driver pods that run now, unless --driver-time says other
 /// Arguments of `gpu-rollout plan`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Arguments {
+pub struct PlanArguments {
     /// The recipe that is to be deployed: a file, a name of the library, or `-` [default: what is deployed]
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE")]
     recipe: Option<String>,
@@ -46,13 +46,13 @@ pub struct Arguments {
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "recipe")]
     bundle: Option<PathBuf>,
     #[command(flatten)]
-    overrides: Overrides,
+    overrides: RecipeSelection,
     /// How long a driver takes from its pod's creation to its readiness [default: as it took the pods that run now]
     #[arg(long, value_name = "LEAST..MOST")]
-    driver_time: Option<Range>,
+    driver_time: Option<DurationRange>,
     /// How long jobs that are waited for still run
     #[arg(long, value_name = "LEAST..MOST", default_value = "0s..1h")]
-    job_time: Range,
+    job_time: DurationRange,
     /// How many runs are drawn, beside the quickest one and the slowest one
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     runs: u64,
@@ -61,7 +61,7 @@ pub struct Arguments {
     seed: u64,
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Listing,
+    output: ListingFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
@@ -69,29 +69,29 @@ pub struct Arguments {
 /// What is said of one rollout.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Rollout {
+struct PlanEntry {
     /// What it is about, for people.
     title: String,
     #[serde(flatten)]
-    plan: Plan,
+    plan: RolloutPlan,
     /// Nothing of what was found blocks.
     may_begin: bool,
     /// What the preflight found.
-    findings: Vec<Finding>,
+    findings: Vec<PreflightFinding>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Document<'a> {
+struct PlanDocument<'a> {
     /// The rollouts of the cluster.
-    rollouts: &'a [Rollout],
+    rollouts: &'a [PlanEntry],
 }
 
 /// What `-o json` prints.
 pub(super) fn schema() -> Schema {
-    schema_for!(Document<'static>)
+    schema_for!(PlanDocument<'static>)
 }
 
-impl Arguments {
+impl PlanArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let proposed = match self.asked_for(printer) {
@@ -99,14 +99,14 @@ impl Arguments {
             Err(code) => return code,
         };
         let Self { driver_time, job_time, runs, seed, output, cluster, .. } = self;
-        let assumed = Assumed { driver: driver_time.map(Range::spread), jobs: job_time.spread(), runs, seed };
+        let assumed = PlanAssumptions { driver: driver_time.map(DurationRange::spread), jobs: job_time.spread(), runs, seed };
         cluster::run_anywhere(&cluster, printer, async |found, printer| {
             Box::pin(run(&found, proposed.as_ref(), assumed, output, printer)).await
         })
     }
 
     /// What is to be deployed; `None`: nothing new.
-    fn asked_for(&self, printer: &mut Printer) -> Result<Option<Proposed>, ExitCode> {
+    fn asked_for(&self, printer: &mut Printer) -> Result<Option<ProposedDeployment>, ExitCode> {
         let recipe = match (&self.recipe, &self.bundle) {
             (Some(recipe), _) => recipe.clone(),
             (None, Some(bundle)) => of_bundle(bundle, printer)?,
@@ -139,13 +139,13 @@ fn of_bundle(bundle: &Path, printer: &mut Printer) -> Result<String, ExitCode> {
 }
 
 async fn run(
-    found: &Cluster,
-    proposed: Option<&Proposed>,
-    assumed: Assumed,
-    output: Listing,
+    found: &ClusterSession,
+    proposed: Option<&ProposedDeployment>,
+    assumed: PlanAssumptions,
+    output: ListingFormat,
     printer: &mut Printer,
-) -> Result<ExitCode, LookError> {
-    let settling = || found.subjects().iter().filter(|subject| subject.settings.has(Duty::Settle));
+) -> Result<ExitCode, ObserveError> {
+    let settling = || found.subjects().iter().filter(|subject| subject.settings.has(Task::Settle));
     if !settling().any(|subject| subject.settings.driver != Driver::Ofed) {
         for note in found.notes() {
             printer.note(&format!("note: {note}"));
@@ -154,37 +154,38 @@ async fn run(
     }
     let mut rollouts = Vec::new();
     for subject in settling() {
-        let sight = found.follow(subject).await?.look(|| found.clock().now()).await?;
+        let sight = found.follow(subject).await?.observe(|| found.clock().now()).await?;
         let gpu = sight.settings.driver == Driver::Gpu;
         let looked = pods(found.client(), &sight).await?;
         let proposed = proposed.filter(|_| gpu);
-        let input = Input { sight: &sight, proposed, pods: &looked.pods, gpus: &looked.gpus, assumed };
-        let Some(plan) = plan(input, |setups| runs::all(setups, simulate, printer)) else {
+        let input = PlanInput { sight: &sight, proposed, pods: &looked.pods, gpus: &looked.gpus, assumed };
+        let Some(plan) = plan(input, |setups| runs::run_all(setups, simulate, printer)) else {
             printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", subject.title()));
             continue;
         };
-        let findings = if let Some(Proposed { settings, .. }) = proposed {
+        let findings = if let Some(ProposedDeployment { settings, .. }) = proposed {
             // By what will be in force.
             examine(&sight, settings, &settings.upgrade.policy, &looked.pods)
         } else {
             let preflight = found.before(&subject.settings).cloned().unwrap_or_default();
             examine(&sight, &Settings { preflight, ..sight.settings.clone() }, &sight.policy, &looked.pods)
         };
-        rollouts.push(Rollout { title: subject.title(), may_begin: may_begin(&findings), plan, findings });
+        rollouts.push(PlanEntry { title: subject.title(), may_begin: may_begin(&findings), plan, findings });
     }
     let code = match output {
-        Listing::Json => printer.json(&Document { rollouts: &rollouts }),
-        Listing::Yaml => printer.yaml(&Document { rollouts: &rollouts }),
-        Listing::Name => {
-            let touched = rollouts.iter().flat_map(|rollout| &rollout.plan.nodes).filter(|node| node.step > Step::First);
+        ListingFormat::Json => printer.json(&PlanDocument { rollouts: &rollouts }),
+        ListingFormat::Yaml => printer.yaml(&PlanDocument { rollouts: &rollouts }),
+        ListingFormat::Name => {
+            let touched = rollouts.iter().flat_map(|rollout| &rollout.plan.nodes).filter(|node| node.step > NodeStep::First);
             let mut names: Vec<String> = touched.map(|node| format!("node/{}\n", node.node)).collect();
             names.sort();
             printer.data(&names.concat());
             ExitCode::Success
         }
-        Listing::Text | Listing::Wide => {
-            let width = if output == Listing::Wide { None } else { super::status::width() };
-            let texts: Vec<String> = rollouts.iter().map(|rollout| text::one(rollout, output == Listing::Wide, width)).collect();
+        ListingFormat::Text | ListingFormat::Wide => {
+            let width = if output == ListingFormat::Wide { None } else { super::status::width() };
+            let texts: Vec<String> =
+                rollouts.iter().map(|rollout| text::rollout_text(rollout, output == ListingFormat::Wide, width)).collect();
             printer.data(&texts.join("\n"));
             ExitCode::Success
         }

@@ -5,14 +5,14 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
-use super::format::Listing;
-use super::printer::Printer;
+use super::format::ListingFormat;
 use super::table::push_wrapped;
-use crate::console::preflight::look;
-use crate::contract::check::Severity;
-use crate::contract::duty::Duty;
-use crate::contract::exit::ExitCode;
-use crate::rollout::preflight::{Finding, may_begin};
+use crate::printer::Printer;
+use contract::check::CheckSeverity;
+use contract::exit::ExitCode;
+use contract::task::Task;
+use ops::preflight::look;
+use planner::preflight::{PreflightFinding, may_begin};
 
 /// Arguments of `gpu-rollout preflight`.
 #[derive(Debug, Args)]
@@ -22,10 +22,10 @@ use crate::rollout::preflight::{Finding, may_begin};
   gpu-rollout preflight -o name      # the nodes that are concerned
 
 docs/preflight.md tells what each check looks at.")]
-pub struct Arguments {
+pub struct PreflightArguments {
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Listing,
+    output: ListingFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
@@ -33,7 +33,7 @@ pub struct Arguments {
 /// What was found for one rollout.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Rollout {
+struct PreflightEntry {
     /// What it is about, for people.
     title: String,
     /// Who decides when a node goes.
@@ -45,31 +45,31 @@ struct Rollout {
     /// Nothing of what was found blocks.
     may_begin: bool,
     /// What was found.
-    findings: Vec<Finding>,
+    findings: Vec<PreflightFinding>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Document<'a> {
+struct PreflightDocument<'a> {
     /// The rollouts of the cluster.
-    rollouts: &'a [Rollout],
+    rollouts: &'a [PreflightEntry],
 }
 
 /// What `-o json` prints.
 pub(super) fn schema() -> Schema {
-    schema_for!(Document<'static>)
+    schema_for!(PreflightDocument<'static>)
 }
 
-impl Arguments {
+impl PreflightArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { output, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
             let mut rollouts = Vec::new();
-            for subject in found.subjects().iter().filter(|subject| subject.settings.has(Duty::Settle)) {
-                let sight = found.follow(subject).await?.look(|| found.clock().now()).await?;
+            for subject in found.subjects().iter().filter(|subject| subject.settings.has(Task::Settle)) {
+                let sight = found.follow(subject).await?.observe(|| found.clock().now()).await?;
                 let before = found.before(&subject.settings);
                 let looked = look(found.client(), &sight, before).await?;
-                rollouts.push(Rollout {
+                rollouts.push(PreflightEntry {
                     title: subject.title(),
                     mode: subject.settings.mode.name(),
                     nodes: looked.nodes,
@@ -79,9 +79,9 @@ impl Arguments {
                 });
             }
             let code = match output {
-                Listing::Json => printer.json(&Document { rollouts: &rollouts }),
-                Listing::Yaml => printer.yaml(&Document { rollouts: &rollouts }),
-                Listing::Name => {
+                ListingFormat::Json => printer.json(&PreflightDocument { rollouts: &rollouts }),
+                ListingFormat::Yaml => printer.yaml(&PreflightDocument { rollouts: &rollouts }),
+                ListingFormat::Name => {
                     let mut names: Vec<String> = rollouts
                         .iter()
                         .flat_map(|rollout| &rollout.findings)
@@ -93,8 +93,8 @@ impl Arguments {
                     printer.data(&names.concat());
                     ExitCode::Success
                 }
-                Listing::Text | Listing::Wide => {
-                    let width = if output == Listing::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
+                ListingFormat::Text | ListingFormat::Wide => {
+                    let width = if output == ListingFormat::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
                     printer.data(&rollouts.iter().map(|rollout| text(rollout, width)).collect::<Vec<_>>().join("\n"));
                     ExitCode::Success
                 }
@@ -106,15 +106,15 @@ impl Arguments {
 }
 
 /// A finding in one sentence.
-pub(super) fn push_finding(text: &mut String, finding: &Finding, width: usize) {
+pub(super) fn push_finding(text: &mut String, finding: &PreflightFinding, width: usize) {
     let lead = match finding.severity {
-        Severity::Blocking => "blocks",
-        Severity::Warning => "warning",
+        CheckSeverity::Blocking => "blocks",
+        CheckSeverity::Warning => "warning",
     };
     push_wrapped(text, ("", "    "), &format!("{lead}: {}: {}", finding.check.name(), finding.text), width);
 }
 
-fn text(rollout: &Rollout, width: usize) -> String {
+fn text(rollout: &PreflightEntry, width: usize) -> String {
     let mut text = format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);

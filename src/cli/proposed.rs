@@ -2,35 +2,40 @@
 
 use serde_json::{Map, Value};
 
-use crate::catalog::lookup;
-use crate::console::plan::Proposed;
-use crate::contract::count::Count;
-use crate::contract::driver::Driver;
-use crate::contract::duty::Duty;
-use crate::contract::policy::Upgrade;
-use crate::contract::preflight::PreflightSettings;
-use crate::contract::settings::{DraSettings, Expected, Mode, Settings};
-use crate::contract::{names, settings};
-use crate::recipe::model::Recipe;
-use crate::release::values::gpu;
-use crate::release::{Embedded, Kind, Options, plan};
-use crate::rollout::vendor::generation::Generation;
+use catalog::lookup;
+use contract::count::Count;
+use contract::driver::Driver;
+use contract::policy::UpgradeSettings;
+use contract::preflight::PreflightSettings;
+use contract::settings::{DraSettings, Expected, Mode, Settings};
+use contract::task::Task;
+use contract::{names, settings};
+use nvidia_upgrade::generation::ControllerGeneration;
+use ops::plan::ProposedDeployment;
+use recipe::model::Recipe;
+use release::values::gpu;
+use release::{EmbeddedCatalog, PlanOptions, ReleaseKind, plan};
 
 /// What comes with a recipe.
-pub(super) struct FromRecipe {
+pub(super) struct ProposedRecipe {
     /// The operator and its hook.
-    pub(super) proposed: Proposed,
+    pub(super) proposed: ProposedDeployment,
     /// There is a DRA driver.
     pub(super) dra: bool,
 }
 
 /// The version of the operator whose controller does the upgrades. Its limits are those of the values, where they say something.
-fn operator(mode: Mode, version: &str, values: &Map<String, Value>, upgrade: &mut Upgrade) -> Result<String, (String, Option<String>)> {
+fn operator(
+    mode: Mode,
+    version: &str,
+    values: &Map<String, Value>,
+    upgrade: &mut UpgradeSettings,
+) -> Result<String, (String, Option<String>)> {
     let hint = || Some("see how our own engine would do it: --set rollout.gpuDriver.mode=drive".to_owned());
     if lookup(values, gpu::AUTO_UPGRADE) == Some(&Value::Bool(false)) {
         return Err((format!("{} is false: in mode `{}` nobody upgrades a driver", gpu::AUTO_UPGRADE, mode.name()), hint()));
     }
-    if Generation::of(Driver::Gpu, Some(version)).is_none() {
+    if ControllerGeneration::from_version(Driver::Gpu, Some(version)).is_none() {
         return Err((format!("gpu-operator {version}: it is not known how its upgrade controller behaves"), hint()));
     }
     if !mode.decides() {
@@ -48,29 +53,29 @@ fn operator(mode: Mode, version: &str, values: &Map<String, Value>, upgrade: &mu
 ///
 /// # Errors
 /// What there is not to be predicted, and what to do.
-pub(super) fn proposed(recipe: &Recipe) -> Result<FromRecipe, (String, Option<String>)> {
-    let planned = plan(recipe, &Embedded, &Options::default()).map_err(|error| (error.to_string(), error.hint()))?;
+pub(super) fn proposed(recipe: &Recipe) -> Result<ProposedRecipe, (String, Option<String>)> {
+    let planned = plan(recipe, &EmbeddedCatalog, &PlanOptions::default()).map_err(|error| (error.to_string(), error.hint()))?;
     let hook = planned.releases.iter().find_map(|release| match &release.kind {
-        Kind::Hook(hook) if hook.component == names::OPERATOR_DEPLOYMENT && hook.duties.contains(&Duty::Settle) => Some(hook),
-        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
+        ReleaseKind::Hook(hook) if hook.component == names::OPERATOR_DEPLOYMENT && hook.tasks.contains(&Task::Settle) => Some(hook),
+        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
     });
     let hook = hook.ok_or_else(|| ("the recipe has no gpu-operator: there is no upgrade to simulate".to_owned(), None))?;
     let values = planned.releases.iter().find_map(|release| match &release.kind {
-        Kind::Upstream(upstream) if release.name == hook.component => Some(upstream.values.clone()),
-        Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => None,
+        ReleaseKind::Upstream(upstream) if release.name == hook.component => Some(upstream.values.clone()),
+        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
     });
     let values = values.unwrap_or_default();
     let mode = gpu::mode(&recipe.rollout.gpu_driver, &values);
-    let mut upgrade = crate::release::upgrade(&recipe.rollout, Driver::Gpu);
+    let mut upgrade = release::upgrade(&recipe.rollout, Driver::Gpu);
     let operator = match mode {
         Mode::Drive => None,
         Mode::Observe | Mode::Assist | Mode::Steer => Some(operator(mode, &hook.version, &values, &mut upgrade)?),
     };
     let dra = recipe.components.iter().any(|component| component.enabled && component.name == names::DRA_NAMESPACES[0]);
     let rollout = &recipe.rollout;
-    let before = [Duty::Preflight, Duty::Hold];
-    let of_mode = mode.duties().iter().copied().filter(|duty| !before.contains(duty));
-    let duties = std::iter::once(Duty::Settle).chain(of_mode).chain(dra.then_some(Duty::Reroll)).collect();
+    let before = [Task::Preflight, Task::Hold];
+    let of_mode = mode.tasks().iter().copied().filter(|task| !before.contains(task));
+    let tasks = std::iter::once(Task::Settle).chain(of_mode).chain(dra.then_some(Task::Reroll)).collect();
     let settings = Settings {
         format_version: settings::FORMAT_VERSION,
         digest: String::new(),
@@ -79,7 +84,7 @@ pub(super) fn proposed(recipe: &Recipe) -> Result<FromRecipe, (String, Option<St
         record: format!("{}-post-record", hook.component),
         component: hook.component.clone(),
         component_version: Some(hook.version.clone()),
-        duties,
+        tasks,
         driver: Driver::Gpu,
         mode,
         gate: rollout.gpu_driver.gate,
@@ -99,13 +104,13 @@ pub(super) fn proposed(recipe: &Recipe) -> Result<FromRecipe, (String, Option<St
             reroll: rollout.dra.reroll,
             required: rollout.dra.required,
             namespaces: vec![names::DRA_NAMESPACES[0].to_owned()],
-            max_unavailable: crate::release::time::DRA_MAX_UNAVAILABLE,
-            replacement_seconds: crate::release::time::REPLACEMENT_SECONDS,
+            max_unavailable: release::time::DRA_MAX_UNAVAILABLE,
+            replacement_seconds: release::time::REPLACEMENT_SECONDS,
         },
         device_plugin: settings::DevicePluginSettings::default(),
         expected: Expected::default(),
         preflight: PreflightSettings { coming: gpu::coming(&values), waits: None, strictness: rollout.gpu_driver.preflight.clone() },
     };
-    let proposed = Proposed { settings, driver: rollout.gpu_driver.version.clone(), chart: Some(hook.version.clone()), operator };
-    Ok(FromRecipe { proposed, dra })
+    let proposed = ProposedDeployment { settings, driver: rollout.gpu_driver.version.clone(), chart: Some(hook.version.clone()), operator };
+    Ok(ProposedRecipe { proposed, dra })
 }

@@ -2,25 +2,25 @@
 
 use std::str::FromStr;
 
-use crate::contract::duration::Duration;
-use crate::simulate::random::Spread;
+use contract::duration::Duration;
+use simulator::random::TimeSpread;
 
 /// Two lengths of time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(super) struct DurationRange {
     least: Duration,
     most: Duration,
 }
 
-impl Range {
+impl DurationRange {
     /// As a spread of milliseconds.
-    pub(super) fn spread(self) -> Spread {
+    pub(super) fn spread(self) -> TimeSpread {
         let milliseconds = |duration: Duration| duration.as_secs().saturating_mul(1000);
-        Spread::Uniform(milliseconds(self.least), milliseconds(self.most))
+        TimeSpread::Uniform(milliseconds(self.least), milliseconds(self.most))
     }
 }
 
-impl FromStr for Range {
+impl FromStr for DurationRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

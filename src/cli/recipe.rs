@@ -2,19 +2,17 @@
 
 use clap::{Subcommand, ValueEnum};
 
-use super::format::Format;
-use super::printer::Printer;
-use crate::catalog;
-use crate::contract::exit::ExitCode;
-use crate::contract::yaml;
-use crate::recipe::aicr;
-use crate::recipe::explain::explain;
-use crate::recipe::load::{Loaded, load_with};
-use crate::recipe::overrides::Override;
-use crate::recipe::read::Files;
-use crate::recipe::schema;
-use crate::text::diagnostic::Diagnostics;
-use crate::text::path::Path;
+use super::format::OutputFormat;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use diagnostics::diagnostic::Diagnostics;
+use diagnostics::path::KeyPath;
+use recipe::aicr;
+use recipe::explain::explain;
+use recipe::load::{ValidRecipe, load_with};
+use recipe::overrides::ValueOverride;
+use recipe::read::FileSystemReader;
+use recipe::schema;
 
 /// What a RECIPE argument may be; the same in every command.
 pub const RECIPE_HELP: &str =
@@ -33,13 +31,13 @@ PATH names keys from the top, with dots between them; components go by name, and
 
 /// Arguments of `gpu-rollout recipe`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct RecipeArguments {
     #[command(subcommand)]
-    command: Command,
+    command: RecipeCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum RecipeCommand {
     /// Check recipes and say what is wrong with them.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe check team/*.yaml\n  gpu-rollout recipe check eks-gb200-training --set cluster.gpuNodes=64"
@@ -49,7 +47,7 @@ enum Command {
         #[arg(value_name = "RECIPE", required = true, help = RECIPE_HELP)]
         recipes: Vec<String>,
         #[command(flatten)]
-        overrides: Overrides,
+        overrides: RecipeSelection,
         /// Take warnings for errors.
         #[arg(long)]
         strict: bool,
@@ -63,7 +61,7 @@ enum Command {
         #[arg(value_name = "RECIPE", help = RECIPE_HELP)]
         recipe: String,
         #[command(flatten)]
-        overrides: Overrides,
+        overrides: RecipeSelection,
         /// The format.
         #[arg(short, long, value_enum, default_value_t = RecipeFormat::Yaml)]
         output: RecipeFormat,
@@ -78,16 +76,16 @@ enum Command {
         recipe: String,
         /// Keys from the top with dots between them, components by name; `\.` for a dot inside a key.
         #[arg(value_name = "PATH")]
-        path: Path,
+        path: KeyPath,
         #[command(flatten)]
-        overrides: Overrides,
+        overrides: RecipeSelection,
     },
     /// List the recipes of the library.
     #[command(after_long_help = "Example:\n  gpu-rollout recipe list")]
     List {
         /// The format.
-        #[arg(short, long, value_enum, default_value_t = Format::Text)]
-        output: Format,
+        #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+        output: OutputFormat,
     },
     /// Print the JSON schema of recipes, for editors.
     #[command(
@@ -98,20 +96,20 @@ enum Command {
 
 /// What every command takes that takes a recipe.
 #[derive(Debug, Default, clap::Args)]
-pub struct Overrides {
+pub struct RecipeSelection {
     /// `PATH=VALUE`.
     #[arg(long = "set", value_name = "PATH=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
-    pub list: Vec<Override>,
+    pub list: Vec<ValueOverride>,
     #[command(flatten)]
-    aicr: Aicr,
+    aicr: AicrArguments,
 }
 
-/// Where help lists the options of [`Aicr`].
+/// Where help lists the options of [`AicrArguments`].
 const AICR_HEADING: &str = "Recipes of NVIDIA AICR (RecipeResult)";
 
 /// How recipes of NVIDIA AICR are read.
 #[derive(Debug, Default, clap::Args)]
-struct Aicr {
+struct AicrArguments {
     /// AICR's data directory, which has `components/`: the values files that the recipe names are in it
     #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
     data: Option<String>,
@@ -123,15 +121,15 @@ struct Aicr {
     without_manifests: bool,
 }
 
-impl Overrides {
+impl RecipeSelection {
     /// Loads a recipe as these options say.
     ///
     /// # Errors
     /// As for [`load_with`].
-    pub fn load(&self, recipe: &str) -> Result<Loaded, Diagnostics> {
-        let Aicr { data, fix_dead_keys, without_manifests } = &self.aicr;
-        let options = aicr::Options { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
-        load_with(recipe, &self.list, &options, &mut Files)
+    pub fn load(&self, recipe: &str) -> Result<ValidRecipe, Diagnostics> {
+        let AicrArguments { data, fix_dead_keys, without_manifests } = &self.aicr;
+        let options = aicr::AicrOptions { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
+        load_with(recipe, &self.list, &options, &mut FileSystemReader)
     }
 }
 
@@ -141,15 +139,15 @@ enum RecipeFormat {
     Json,
 }
 
-impl Arguments {
+impl RecipeArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            Command::Check { recipes, overrides, strict } => check(&recipes, &overrides, strict, printer),
-            Command::Show { recipe, overrides, output } => show(&recipe, &overrides, output, printer),
-            Command::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides, printer),
-            Command::List { output } => list(output, printer),
-            Command::Schema => {
+            RecipeCommand::Check { recipes, overrides, strict } => check(&recipes, &overrides, strict, printer),
+            RecipeCommand::Show { recipe, overrides, output } => show(&recipe, &overrides, output, printer),
+            RecipeCommand::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides, printer),
+            RecipeCommand::List { output } => list(output, printer),
+            RecipeCommand::Schema => {
                 printer.data(&schema::text());
                 ExitCode::Success
             }
@@ -158,7 +156,7 @@ impl Arguments {
 }
 
 /// Loads a recipe for any command: findings go to standard error; `None` after an error.
-pub fn load_recipe(recipe: &str, overrides: &Overrides, printer: &mut Printer) -> Option<Loaded> {
+pub fn load_recipe(recipe: &str, overrides: &RecipeSelection, printer: &mut Printer) -> Option<ValidRecipe> {
     match overrides.load(recipe) {
         Ok(loaded) => {
             note(&loaded.warnings, printer);
@@ -178,7 +176,7 @@ fn note(findings: &Diagnostics, printer: &mut Printer) {
     }
 }
 
-fn check(recipes: &[String], overrides: &Overrides, strict: bool, printer: &mut Printer) -> ExitCode {
+fn check(recipes: &[String], overrides: &RecipeSelection, strict: bool, printer: &mut Printer) -> ExitCode {
     let mut code = ExitCode::Success;
     for recipe in recipes {
         match load_recipe(recipe, overrides, printer) {
@@ -197,7 +195,7 @@ fn check(recipes: &[String], overrides: &Overrides, strict: bool, printer: &mut 
     code
 }
 
-fn show(recipe: &str, overrides: &Overrides, format: RecipeFormat, printer: &mut Printer) -> ExitCode {
+fn show(recipe: &str, overrides: &RecipeSelection, format: RecipeFormat, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     let text = match format {
         RecipeFormat::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
@@ -215,7 +213,7 @@ fn show(recipe: &str, overrides: &Overrides, format: RecipeFormat, printer: &mut
     }
 }
 
-fn explain_path(recipe: &str, path: &Path, overrides: &Overrides, printer: &mut Printer) -> ExitCode {
+fn explain_path(recipe: &str, path: &KeyPath, overrides: &RecipeSelection, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     match explain(&loaded, path) {
         Ok(text) => {
@@ -229,18 +227,18 @@ fn explain_path(recipe: &str, path: &Path, overrides: &Overrides, printer: &mut 
     }
 }
 
-fn list(format: Format, printer: &mut Printer) -> ExitCode {
+fn list(format: OutputFormat, printer: &mut Printer) -> ExitCode {
     let mut recipes = Vec::new();
     for name in catalog::recipe_names() {
-        let Some(loaded) = load_recipe(name, &Overrides::default(), printer) else { return ExitCode::Internal };
+        let Some(loaded) = load_recipe(name, &RecipeSelection::default(), printer) else { return ExitCode::Internal };
         recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
     }
     let text = match format {
-        Format::Text => {
+        OutputFormat::Text => {
             let width = recipes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             recipes.iter().fold(String::new(), |text, (name, description)| text + &format!("{name:width$}  {description}\n"))
         }
-        Format::Json => {
+        OutputFormat::Json => {
             let list: Vec<_> =
                 recipes.iter().map(|(name, description)| serde_json::json!({"name": name, "description": description})).collect();
             format!("{:#}\n", serde_json::Value::Array(list))

@@ -5,9 +5,9 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
-use super::printer::Printer;
-use crate::console::report::{Report, report};
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use ops::report::{RunReport, report};
 
 mod metrics;
 pub(super) mod page;
@@ -21,17 +21,17 @@ mod timeline;
   gpu-rollout report -o html > report.html
   gpu-rollout report -o metrics | curl --data-binary @- http://pushgateway:9091/metrics/job/gpu-rollout
   gpu-rollout report -o json | jq '.rollouts[].nodes[] | {node, seconds, evicted: [.evicted[]?.pod]}'")]
-pub struct Arguments {
+pub struct ReportArguments {
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: ReportFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
 
 /// `-o` of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ReportFormat {
     /// For people, as wide as the terminal.
     #[default]
     Text,
@@ -46,39 +46,39 @@ enum Format {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Document<'a> {
+struct ReportDocument<'a> {
     /// The rollouts of the cluster.
-    rollouts: &'a [Report],
+    rollouts: &'a [RunReport],
 }
 
 /// What `-o json` prints.
 pub(super) fn schema() -> Schema {
-    schema_for!(Document<'static>)
+    schema_for!(ReportDocument<'static>)
 }
 
-impl Arguments {
+impl ReportArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { output, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
-            let reports: Vec<Report> = found.look().await?.iter().map(report).collect();
+            let reports: Vec<RunReport> = found.look().await?.iter().map(report).collect();
             for note in found.notes() {
                 printer.note(&format!("note: {note}"));
             }
             Ok(match output {
-                Format::Json => printer.json(&Document { rollouts: &reports }),
-                Format::Yaml => printer.yaml(&Document { rollouts: &reports }),
-                Format::Text => {
+                ReportFormat::Json => printer.json(&ReportDocument { rollouts: &reports }),
+                ReportFormat::Yaml => printer.yaml(&ReportDocument { rollouts: &reports }),
+                ReportFormat::Text => {
                     let width = super::status::width();
-                    let texts: Vec<String> = reports.iter().map(|report| text::one(report, width)).collect();
+                    let texts: Vec<String> = reports.iter().map(|report| text::report_text(report, width)).collect();
                     printer.data(&texts.join("\n"));
                     ExitCode::Success
                 }
-                Format::Metrics => {
+                ReportFormat::Metrics => {
                     printer.data(&metrics::metrics(&reports));
                     ExitCode::Success
                 }
-                Format::Html => match page::page(&reports) {
+                ReportFormat::Html => match page::page(&reports) {
                     Ok(page) => {
                         printer.data(&page);
                         ExitCode::Success

@@ -1,11 +1,11 @@
 //! Simulations beside each other, which takes a while in large fleets: people see how far it is.
 
 use super::parallel;
-use super::printer::Printer;
-use crate::simulate::report::Report;
+use crate::printer::Printer;
+use simulator::report::SimulationReport;
 
 /// Runs `run` on all of them; the reports are in their order.
-pub(super) fn all<T: Sync>(runs: &[T], run: impl Fn(&T) -> Report + Sync, printer: &mut Printer) -> Vec<Report> {
+pub(super) fn run_all<T: Sync>(runs: &[T], run: impl Fn(&T) -> SimulationReport + Sync, printer: &mut Printer) -> Vec<SimulationReport> {
     let total = runs.len();
     let mut tell = |done: usize| printer.progress(&format!("{done} of {total} runs simulated"));
     tell(0);

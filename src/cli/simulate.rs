@@ -1,17 +1,17 @@
 //! `gpu-rollout simulate`.
 
-use super::format::Format;
-use super::printer::Printer;
-use super::proposed::{FromRecipe, proposed};
-use super::range::Range;
-use super::recipe::{Overrides, RECIPE_HELP, load_recipe};
+use super::format::OutputFormat;
+use super::proposed::{ProposedRecipe, proposed};
+use super::range::DurationRange;
+use super::recipe::{RECIPE_HELP, RecipeSelection, load_recipe};
 use super::runs;
-use crate::contract::exit::ExitCode;
-use crate::recipe::model::Recipe;
-use crate::simulate::fault::{Fault, Scheduled};
-use crate::simulate::random::Random;
-use crate::simulate::setup::{Placement, Setup, Times, Workers};
-use crate::simulate::simulate;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use recipe::model::Recipe;
+use simulator::fault::{Fault, ScheduledFault};
+use simulator::random::SeededRandom;
+use simulator::setup::{PodPlacement, SimulationSetup, SimulationTimes, WorkloadSetup};
+use simulator::simulate;
 
 mod summary;
 
@@ -38,7 +38,7 @@ For a program:
 /// Arguments of `gpu-rollout simulate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Arguments {
+pub struct SimulateArguments {
     /// The recipe
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE", help = RECIPE_HELP)]
     recipe: String,
@@ -53,7 +53,7 @@ pub struct Arguments {
     runs: u64,
     /// How long a driver takes from its pod's creation to its readiness
     #[arg(long, value_name = "LEAST..MOST", default_value = "90s..3m")]
-    driver_time: Range,
+    driver_time: DurationRange,
     /// How many pods with a GPU each node has; a controller brings them back on other nodes
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pods: usize,
@@ -61,20 +61,20 @@ pub struct Arguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     fail: u64,
     #[command(flatten)]
-    overrides: Overrides,
+    overrides: RecipeSelection,
     /// The format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 /// What of the recipe is simulated.
-struct Subject {
-    from_recipe: FromRecipe,
+struct SimulationScope {
+    from_recipe: ProposedRecipe,
     nodes: usize,
 }
 
 /// How many nodes there are to be, if there may be so many.
-fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
+fn subject(recipe: &Recipe) -> Result<SimulationScope, (String, Option<String>)> {
     let from_recipe = proposed(recipe)?;
     let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
     if nodes == 0 || nodes > MOST_NODES {
@@ -92,10 +92,10 @@ fn subject(recipe: &Recipe) -> Result<Subject, (String, Option<String>)> {
             Some("each pass of NVIDIA's controller looks at every node; say how many with --nodes".to_owned()),
         ));
     }
-    Ok(Subject { from_recipe, nodes })
+    Ok(SimulationScope { from_recipe, nodes })
 }
 
-impl Arguments {
+impl SimulateArguments {
     /// Runs the command.
     pub fn run(mut self, printer: &mut Printer) -> ExitCode {
         if let Some(nodes) = self.nodes {
@@ -120,7 +120,7 @@ impl Arguments {
             }
         };
         let seeds: Vec<u64> = (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect();
-        let reports = runs::all(&seeds, |seed| simulate(&self.setup(&subject, *seed)), printer);
+        let reports = runs::run_all(&seeds, |seed| simulate(&self.setup(&subject, *seed)), printer);
         let violations = reports.iter().find(|report| !report.violations.is_empty());
         if let Some(report) = violations {
             // The model's own checks: a mistake of this program, and not of the recipe.
@@ -131,25 +131,25 @@ impl Arguments {
             return ExitCode::Internal;
         }
         match self.output {
-            Format::Text => {
+            OutputFormat::Text => {
                 printer.data(&summary::text(&reports, &subject.from_recipe.proposed.settings, subject.nodes));
                 ExitCode::Success
             }
-            Format::Json => printer.json(&summary::json(&reports, &subject.from_recipe.proposed.settings, subject.nodes)),
+            OutputFormat::Json => printer.json(&summary::json(&reports, &subject.from_recipe.proposed.settings, subject.nodes)),
         }
     }
 
-    fn setup(&self, subject: &Subject, seed: u64) -> Setup {
+    fn setup(&self, subject: &SimulationScope, seed: u64) -> SimulationSetup {
         let proposed = &subject.from_recipe.proposed;
-        let fails = |index: &usize| Random::of(seed, "fails", u64::try_from(*index).unwrap_or(0)).percent(self.fail);
-        let fault = |index: usize| Scheduled { at: 0, fault: Fault::DriverFails(format!("gpu-{index}"), None) };
-        Setup {
+        let fails = |index: &usize| SeededRandom::stream(seed, "fails", u64::try_from(*index).unwrap_or(0)).percent(self.fail);
+        let fault = |index: usize| ScheduledFault { at: 0, fault: Fault::DriverFails(format!("gpu-{index}"), None) };
+        SimulationSetup {
             settings: proposed.settings.clone(),
             nodes: subject.nodes,
             group_size: 0,
             seed,
-            times: Times { driver: self.driver_time.spread(), ..Times::default() },
-            workers: if self.pods > 0 { vec![Workers::new("train", Placement::Each(self.pods))] } else { Vec::new() },
+            times: SimulationTimes { driver: self.driver_time.spread(), ..SimulationTimes::default() },
+            workers: if self.pods > 0 { vec![WorkloadSetup::new("train", PodPlacement::Each(self.pods))] } else { Vec::new() },
             gpus: self.pods.saturating_mul(2).max(8),
             faults: (0..subject.nodes).filter(fails).map(fault).collect(),
             from: "0.1".to_owned(),
@@ -164,7 +164,7 @@ impl Arguments {
             operator_upgrade: None,
             pools: Vec::new(),
             thorough: false,
-            clocks: crate::simulate::clocks::Clocks::default(),
+            clocks: simulator::clocks::SimulatedClocks::default(),
             mutation: None,
         }
     }

@@ -7,10 +7,10 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
-use super::format::Listing;
-use super::printer::Printer;
-use crate::console::status::{Stage, Status, status};
-use crate::contract::exit::ExitCode;
+use super::format::ListingFormat;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use ops::status::{NodeStage, RolloutStatus, status};
 
 mod text;
 mod watch;
@@ -24,7 +24,7 @@ pub(super) use text::driver;
   gpu-rollout status --watch
   gpu-rollout status -o json | jq '.rollouts[].nodes[] | select(.stage == \"failed\") | .node'
   gpu-rollout status -o name | xargs -n1 kubectl describe")]
-pub struct Arguments {
+pub struct StatusArguments {
     /// Follow it until no node is pending or in progress
     #[arg(short, long)]
     watch: bool,
@@ -33,56 +33,56 @@ pub struct Arguments {
     all: bool,
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Listing,
+    output: ListingFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
 
 /// All rollouts of a cluster, for programs.
 #[derive(Serialize, JsonSchema)]
-struct Document<'a> {
+struct StatusDocument<'a> {
     /// The rollouts of the cluster.
-    rollouts: &'a [Status],
+    rollouts: &'a [RolloutStatus],
     /// What is worth knowing, for people.
     notes: &'a [String],
 }
 
 /// What `-o json` prints.
 pub(super) fn schema() -> Schema {
-    schema_for!(Document<'static>)
+    schema_for!(StatusDocument<'static>)
 }
 
-impl Arguments {
+impl StatusArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { watch, all, output, cluster } = self;
-        if watch && output != Listing::Text && output != Listing::Wide {
+        if watch && output != ListingFormat::Text && output != ListingFormat::Wide {
             printer.error("--watch shows text", Some("leave -o away, or ask again and again without --watch"));
             return ExitCode::Usage;
         }
         cluster::run(&cluster, printer, async |found, printer| {
             if watch {
-                return watch::run(&found, all || output == Listing::Wide, printer).await;
+                return watch::run(&found, all || output == ListingFormat::Wide, printer).await;
             }
-            let rollouts: Vec<Status> = found.look().await?.iter().map(status).collect();
+            let rollouts: Vec<RolloutStatus> = found.look().await?.iter().map(status).collect();
             Ok(print(&rollouts, found.notes(), all, output, printer))
         })
     }
 }
 
-fn print(rollouts: &[Status], notes: &[String], all: bool, output: Listing, printer: &mut Printer) -> ExitCode {
+fn print(rollouts: &[RolloutStatus], notes: &[String], all: bool, output: ListingFormat, printer: &mut Printer) -> ExitCode {
     match output {
-        Listing::Json => return printer.json(&Document { rollouts, notes }),
-        Listing::Yaml => return printer.yaml(&Document { rollouts, notes }),
-        Listing::Name => {
-            let open = rollouts.iter().flat_map(|rollout| &rollout.nodes).filter(|row| row.stage != Stage::Done);
+        ListingFormat::Json => return printer.json(&StatusDocument { rollouts, notes }),
+        ListingFormat::Yaml => return printer.yaml(&StatusDocument { rollouts, notes }),
+        ListingFormat::Name => {
+            let open = rollouts.iter().flat_map(|rollout| &rollout.nodes).filter(|row| row.stage != NodeStage::Done);
             let mut names: Vec<String> = open.map(|row| format!("node/{}\n", row.node)).collect();
             names.sort();
             names.dedup();
             printer.data(&names.concat());
         }
-        Listing::Text | Listing::Wide => {
-            let wide = output == Listing::Wide;
+        ListingFormat::Text | ListingFormat::Wide => {
+            let wide = output == ListingFormat::Wide;
             printer.data(&text::text(rollouts, all || wide, if wide { None } else { width() }));
         }
     }
@@ -93,7 +93,7 @@ fn print(rollouts: &[Status], notes: &[String], all: bool, output: Listing, prin
 }
 
 /// Everything of all rollouts, for a file.
-pub(super) fn whole(rollouts: &[Status]) -> String {
+pub(super) fn whole(rollouts: &[RolloutStatus]) -> String {
     text::text(rollouts, true, None)
 }
 

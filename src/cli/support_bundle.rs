@@ -9,15 +9,15 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
-use super::cluster::{self, Cluster, ClusterOptions};
-use super::printer::Printer;
+use super::cluster::{self, ClusterOptions, ClusterSession};
 use super::report::page;
-use crate::cluster::client::server_version;
-use crate::console::look::{LookError, Sight};
-use crate::console::report::{Report, report};
-use crate::console::status::{Status, status};
-use crate::console::support::{File, Support, support};
-use crate::contract::exit::ExitCode;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use kube_io::client::server_version;
+use ops::observe::{ObserveError, RolloutSnapshot};
+use ops::report::{RunReport, report};
+use ops::status::{RolloutStatus, status};
+use ops::support::{SupportBundle, SupportFile, support};
 
 /// Arguments of `gpu-rollout support-bundle`.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ use crate::contract::exit::ExitCode;
   gpu-rollout support-bundle
   gpu-rollout support-bundle -f rollout.tar.gz --no-logs
   gpu-rollout support-bundle -f - | tar tz              # what is in it")]
-pub struct Arguments {
+pub struct SupportBundleArguments {
     /// Where to write it; `-` is standard output [default: gpu-rollout-support-TIME.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Arguments {
     cluster: ClusterOptions,
 }
 
-impl Arguments {
+impl SupportBundleArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { file, no_logs, force, cluster } = self;
@@ -63,7 +63,7 @@ impl Arguments {
                 }
             };
             let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
-            if let Err(error) = put(&file, &archive, printer) {
+            if let Err(error) = write_archive(&file, &archive, printer) {
                 printer.error(&format!("unable to write {}: {error}", file.display()), Some("name another place with -f"));
                 return Ok(ExitCode::Input);
             }
@@ -79,11 +79,11 @@ impl Arguments {
 }
 
 /// How it stands, and what the cluster has.
-async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<Support, LookError> {
+async fn gather(found: &ClusterSession, logs: bool, printer: &mut Printer) -> Result<SupportBundle, ObserveError> {
     printer.note("Looking at the rollouts …");
-    let sights: Vec<Sight> = found.look().await?;
-    let statuses: Vec<Status> = sights.iter().map(status).collect();
-    let reports: Vec<Report> = sights.iter().map(report).collect();
+    let sights: Vec<RolloutSnapshot> = found.look().await?;
+    let statuses: Vec<RolloutStatus> = sights.iter().map(status).collect();
+    let reports: Vec<RunReport> = sights.iter().map(report).collect();
     printer.note("Reading objects, events and logs …");
     let hooks: Vec<_> = found.hooks().collect();
     let mut support = support(found.client(), &sights, &hooks, &statuses, logs).await;
@@ -102,7 +102,7 @@ async fn gather(found: &Cluster, logs: bool, printer: &mut Printer) -> Result<Su
 }
 
 /// What is in it and what is not.
-fn readme(support: &Support, now: Timestamp, no_logs: bool) -> String {
+fn readme(support: &SupportBundle, now: Timestamp, no_logs: bool) -> String {
     let mut text = format!(
         "Support bundle of gpu-rollout {}, {now:.0}
 
@@ -130,7 +130,7 @@ Secrets were not read. {} texts that look like secrets, or are named so, stand a
 }
 
 /// A gzipped tar archive with all files in one directory.
-fn archive(name: &str, files: &[File], now: Timestamp) -> io::Result<Vec<u8>> {
+fn archive(name: &str, files: &[SupportFile], now: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in files {
         let mut header = tar::Header::new_gnu();
@@ -143,7 +143,7 @@ fn archive(name: &str, files: &[File], now: Timestamp) -> io::Result<Vec<u8>> {
 }
 
 /// Writes it, whole or not at all.
-fn put(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Result<()> {
+fn write_archive(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Result<()> {
     if file == Path::new("-") {
         printer.bytes(archive);
         return Ok(());

@@ -7,28 +7,28 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
-use super::format::Listing;
-use super::printer::Printer;
+use super::format::ListingFormat;
 use super::status::driver;
 use super::time::since;
 use super::{advice, table};
-use crate::console::look::Sight;
-use crate::console::status::{Row, Stage, Status, status};
-use crate::contract::exit::ExitCode;
-use crate::contract::record::{NodeRecord, Step};
-use crate::text::nearest::nearest;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use contract::record::{NodeRecord, RecordedStep};
+use diagnostics::nearest::nearest;
+use ops::observe::RolloutSnapshot;
+use ops::status::{NodeRow, NodeStage, RolloutStatus, status};
 
 /// Arguments of `gpu-rollout why`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpu-rollout why gpu-3
   gpu-rollout why gpu-3 -o json | jq -r '.rollouts[].row.waiting.remedy.run[]'")]
-pub struct Arguments {
+pub struct WhyArguments {
     /// The node
     node: String,
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Listing,
+    output: ListingFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
@@ -36,37 +36,37 @@ pub struct Arguments {
 /// What there is to say of a node, in one rollout.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Why {
+struct NodeExplanation {
     /// What it is about, for people.
     title: String,
     /// How it stands with the node.
-    row: Row,
+    row: NodeRow,
     /// How its upgrade went so far: each state with the time at which it was entered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    steps: Vec<Step>,
+    steps: Vec<RecordedStep>,
     /// What the whole fleet waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fleet: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Document<'a> {
+struct WhyDocument<'a> {
     /// The rollouts that have the node.
-    rollouts: &'a [Why],
+    rollouts: &'a [NodeExplanation],
 }
 
 /// What `-o json` prints.
 pub(super) fn schema() -> Schema {
-    schema_for!(Document<'static>)
+    schema_for!(WhyDocument<'static>)
 }
 
-impl Arguments {
+impl WhyArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { node, output, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
             let sights = found.look().await?;
-            let whys: Vec<Why> = sights.iter().filter_map(|sight| why(sight, &node)).collect();
+            let whys: Vec<NodeExplanation> = sights.iter().filter_map(|sight| why(sight, &node)).collect();
             for note in found.notes() {
                 printer.note(&format!("note: {note}"));
             }
@@ -74,14 +74,14 @@ impl Arguments {
                 return Ok(nothing(&sights, &node, printer));
             }
             Ok(match output {
-                Listing::Json => printer.json(&Document { rollouts: &whys }),
-                Listing::Yaml => printer.yaml(&Document { rollouts: &whys }),
-                Listing::Name => {
+                ListingFormat::Json => printer.json(&WhyDocument { rollouts: &whys }),
+                ListingFormat::Yaml => printer.yaml(&WhyDocument { rollouts: &whys }),
+                ListingFormat::Name => {
                     printer.data(&format!("node/{node}\n"));
                     ExitCode::Success
                 }
-                Listing::Text | Listing::Wide => {
-                    let width = if output == Listing::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
+                ListingFormat::Text | ListingFormat::Wide => {
+                    let width = if output == ListingFormat::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
                     let texts: Vec<String> = whys.iter().zip(&sights).map(|(why, sight)| text(why, sight, width)).collect();
                     printer.data(&texts.join("\n"));
                     ExitCode::Success
@@ -91,15 +91,15 @@ impl Arguments {
     }
 }
 
-fn why(sight: &Sight, node: &str) -> Option<Why> {
-    let Status { title, nodes, fleet, .. } = status(sight);
+fn why(sight: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
+    let RolloutStatus { title, nodes, fleet, .. } = status(sight);
     let row = nodes.into_iter().find(|row| row.node == node)?;
     let steps = sight.record.nodes.get(node).map(|record: &NodeRecord| record.steps.clone()).unwrap_or_default();
-    Some(Why { title, row, steps, fleet: fleet.into_iter().map(|waiting| waiting.text).collect() })
+    Some(NodeExplanation { title, row, steps, fleet: fleet.into_iter().map(|waiting| waiting.text).collect() })
 }
 
-fn text(why: &Why, sight: &Sight, width: usize) -> String {
-    let Why { title, row, steps, fleet } = why;
+fn text(why: &NodeExplanation, sight: &RolloutSnapshot, width: usize) -> String {
+    let NodeExplanation { title, row, steps, fleet } = why;
     let mut text = format!("{title}: {}\n", row.node);
     let cordoned = if row.cordoned { ", cordoned" } else { "" };
     let state = row.state.as_ref().map(|state| format!(" ({state})")).unwrap_or_default();
@@ -119,7 +119,7 @@ fn text(why: &Why, sight: &Sight, width: usize) -> String {
         let _ = writeln!(text, "  the whole fleet waits: {waiting}");
     }
     let Some(waiting) = &row.waiting else {
-        let _ = writeln!(text, "{}", if row.stage == Stage::Done { "  It is as asked for: there is nothing to wait for." } else { "" });
+        let _ = writeln!(text, "{}", if row.stage == NodeStage::Done { "  It is as asked for: there is nothing to wait for." } else { "" });
         return text;
     };
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -134,7 +134,7 @@ fn text(why: &Why, sight: &Sight, width: usize) -> String {
 }
 
 /// The node is none that any rollout is about.
-fn nothing(sights: &[Sight], node: &str, printer: &mut Printer) -> ExitCode {
+fn nothing(sights: &[RolloutSnapshot], node: &str, printer: &mut Printer) -> ExitCode {
     let names = || sights.iter().flat_map(|sight| sight.observed.nodes.keys());
     if names().any(|name| **name == *node) {
         printer.data(&format!("{node} has no driver that is rolled out here: no label of a device, and no pod of a driver.\n"));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use gpu_rollout::contract::check::{Check, Level};
-use gpu_rollout::contract::count::Count;
-use gpu_rollout::contract::digest::sha256;
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::preflight::{Coming, PreflightSettings, Waits};
-use gpu_rollout::contract::settings::{DevicePluginSettings, Expected, ExpectedNvidiaDriver, ExpectedUpgradePolicy, Fallback, Settings};
-use gpu_rollout::release::values::gpu;
+use contract::check::{CheckLevel, PreflightCheck};
+use contract::count::Count;
+use contract::digest::sha256;
+use contract::driver::Driver;
+use contract::preflight::{ComingValues, PreflightSettings, WaitingJob};
+use contract::settings::{ConfigFallback, DevicePluginSettings, Expected, ExpectedNvidiaDriver, ExpectedUpgradePolicy, Settings};
+use release::values::gpu;
 
 use super::helm::{template, values};
 
@@ -46,7 +46,7 @@ fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
         release: None,
         config_map: Some("plugins".to_owned()),
         default: Some("shared".to_owned()),
-        fallbacks: vec![Fallback::Empty],
+        fallbacks: vec![ConfigFallback::Empty],
         digests: Some(digests()),
         max_unavailable: Count::Percent(25),
         replacement_seconds: 300,
@@ -70,10 +70,10 @@ fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
         "rollout: {component: {name: nvidia-device-plugin}, operatorNamespace: nvidia, devicePlugin: {maxUnavailable: 2, release: nvdp}}\n";
     let found = settings(&format!("{MAP}config: {{name: plugins}}\n{component}")).device_plugin;
     assert_eq!((found.namespace.as_str(), found.release.as_deref()), ("gpu-operator", Some("nvdp")));
-    assert_eq!(found.fallbacks, [Fallback::Named, Fallback::Single]);
+    assert_eq!(found.fallbacks, [ConfigFallback::Named, ConfigFallback::Single]);
     assert_eq!((found.digests, found.default, found.max_unavailable), (Some(digests()), None, Count::Number(2)));
     let own = settings(&format!("config: {{name: plugins, fallbackStrategies: [empty]}}\n{component}")).device_plugin;
-    assert_eq!(own.fallbacks, [Fallback::Empty]);
+    assert_eq!(own.fallbacks, [ConfigFallback::Empty]);
     // The chart's own checksum annotation restarts the pods.
     let map = settings(&format!("config: {{map: {{default: x}}}}\n{component}")).device_plugin;
     assert_eq!((map.config_map, map.digests), (None, None));
@@ -83,7 +83,7 @@ fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
 #[ignore = "needs helm (make e2e)"]
 fn the_network_operators_policy_is_what_is_expected() {
     let network = |version: &str| {
-        format!("rollout: {{driver: ofed, duties: [settle, wake], component: {{name: network-operator, version: \"{version}\"}}}}\n")
+        format!("rollout: {{driver: ofed, tasks: [settle, wake], component: {{name: network-operator, version: \"{version}\"}}}}\n")
     };
     let policy = "
 objects:
@@ -110,7 +110,7 @@ objects:
     assert_eq!(settings(&format!("{undeployed}{}", network("24.7.1"))).expected, expected(None));
 }
 
-const BEFORE: &str = "rollout: {mode: steer, duties: [preflight, hold]}\n";
+const BEFORE: &str = "rollout: {mode: steer, tasks: [preflight, hold]}\n";
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
@@ -118,12 +118,12 @@ fn the_preflight_is_told_what_the_gpu_operator_is_about_to_make_of_its_daemon_se
     // The command `plan` reads the values itself: it must find the same in them.
     let coming = |values: &str| {
         let told = settings(&format!("{values}{BEFORE}")).preflight.coming;
-        let read: Option<serde_json::Map<_, _>> = gpu_rollout::contract::yaml::from_str(values).unwrap();
+        let read: Option<serde_json::Map<_, _>> = yaml::from_str(values).unwrap();
         assert_eq!(gpu::coming(&read.unwrap_or_default()), told, "{values}");
         told
     };
-    assert_eq!(coming(""), Coming::default(), "no values: what is live stays as it is");
-    let defaults = Coming {
+    assert_eq!(coming(""), ComingValues::default(), "no values: what is live stays as it is");
+    let defaults = ComingValues {
         driver: Some(true),
         precompiled: Some(false),
         nvidia_drivers: Some(false),
@@ -143,7 +143,7 @@ operator: {use_ocp_driver_toolkit: true}
 ",
     );
     let environment = [("ENABLE_GPU_POD_EVICTION", "false"), ("A", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let expected = Coming {
+    let expected = ComingValues {
         driver: Some(false),
         precompiled: Some(true),
         nvidia_drivers: Some(true),
@@ -152,7 +152,7 @@ operator: {use_ocp_driver_toolkit: true}
         manager_environment: Some(BTreeMap::from(environment)),
     };
     assert_eq!(all, expected);
-    assert_eq!(settings("driver: {usePrecompiled: true}\n").preflight, PreflightSettings::default(), "without the duty nobody asks");
+    assert_eq!(settings("driver: {usePrecompiled: true}\n").preflight, PreflightSettings::default(), "without the task nobody asks");
 }
 
 #[test]
@@ -193,11 +193,11 @@ fn default_nvidia_driver_is_expected_as_values_say() {
 fn the_preflight_is_told_what_becomes_of_the_network_operators_policy() {
     let coming = |version: &str, values: &str| {
         let component = format!("component: {{name: network-operator, version: \"{version}\"}}");
-        settings(&format!("{values}rollout: {{driver: ofed, mode: steer, duties: [preflight, hold], {component}}}\n")).preflight.coming
+        settings(&format!("{values}rollout: {{driver: ofed, mode: steer, tasks: [preflight, hold], {component}}}\n")).preflight.coming
     };
-    let of = |driver, auto_upgrade| Coming { driver: Some(driver), auto_upgrade: Some(auto_upgrade), ..Coming::default() };
+    let of = |driver, auto_upgrade| ComingValues { driver: Some(driver), auto_upgrade: Some(auto_upgrade), ..ComingValues::default() };
     let policy = |spec: &str| format!("objects: [{{kind: NicClusterPolicy, metadata: {{name: nic-cluster-policy}}, spec: {spec}}}]\n");
-    assert_eq!(coming("25.1.0", ""), Coming::default());
+    assert_eq!(coming("25.1.0", ""), ComingValues::default());
     assert_eq!(coming("25.1.0", &policy("{ofedDriver: {image: x, upgradePolicy: {autoUpgrade: true}}}")), of(true, true));
     assert_eq!(coming("25.1.0", &policy("{ofedDriver: {image: x}}")), of(true, false));
     assert_eq!(coming("25.1.0", &policy("{nvIpam: {}}")), of(false, false));
@@ -209,18 +209,18 @@ fn the_preflight_is_told_what_becomes_of_the_network_operators_policy() {
 #[ignore = "needs helm (make e2e)"]
 fn the_preflight_is_told_who_waits_and_how_strict_it_is() {
     let preflight = settings(
-        "rollout: {mode: drive, duties: [preflight], preflight: {waits: {release: post, budgetSeconds: 2000000}, strictness: {empty-dir: warn}}}\n",
+        "rollout: {mode: drive, tasks: [preflight], preflight: {waits: {release: post, budgetSeconds: 2000000}, strictness: {empty-dir: warn}}}\n",
     )
     .preflight;
-    assert_eq!(preflight.waits, Some(Waits { release: "post".into(), budget_seconds: 2_000_000 }));
-    assert_eq!(preflight.strictness, [(Check::EmptyDir, Level::Warn)].into_iter().collect());
+    assert_eq!(preflight.waits, Some(WaitingJob { release: "post".into(), budget_seconds: 2_000_000 }));
+    assert_eq!(preflight.strictness, [(PreflightCheck::EmptyDir, CheckLevel::Warn)].into_iter().collect());
     assert_eq!(settings(BEFORE).preflight, PreflightSettings::default());
 }
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn a_daemon_set_of_ones_own_is_named_and_nothing_is_read_of_an_operators_values() {
-    let text = "driver: {version: \"580\", enabled: true}\nrollout: {driver: daemonset, mode: drive, duties: [settle, drive], \
+    let text = "driver: {version: \"580\", enabled: true}\nrollout: {driver: daemonset, mode: drive, tasks: [settle, drive], \
                 daemonSet: {namespace: accelerators, name: accelerator-driver}, upgrade: {extraConsumers: [app=train]}}\n";
     let file = values(text);
     let objects = template(&["--values", file.to_str().unwrap()]);
@@ -233,6 +233,6 @@ fn a_daemon_set_of_ones_own_is_named_and_nothing_is_read_of_an_operators_values(
     let of = |resource: &str| granted.iter().find(|rule| rule["resources"] == serde_json::json!([resource])).copied();
     assert_eq!(of("daemonsets").unwrap()["resourceNames"], serde_json::json!(["accelerator-driver"]));
     assert_eq!(of("deployments"), None);
-    let settings = settings("rollout: {mode: observe, duties: [settle]}\n");
+    let settings = settings("rollout: {mode: observe, tasks: [settle]}\n");
     assert_eq!((settings.driver, settings.daemon_set), (Driver::Gpu, None));
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gpu_rollout::contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
-use gpu_rollout::contract::check::{Check, Level};
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::duty::{Duty, RIGHTS};
-use gpu_rollout::contract::names;
-use gpu_rollout::contract::record::OBJECTS;
-use gpu_rollout::contract::settings::{FORMAT_VERSION, Mode};
-use gpu_rollout::release::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
+use contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
+use contract::check::{CheckLevel, PreflightCheck};
+use contract::driver::Driver;
+use contract::names;
+use contract::record::OBJECTS;
+use contract::settings::{FORMAT_VERSION, Mode};
+use contract::task::{RIGHTS, Task};
+use release::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use serde_json::json;
 
-const HEADER: &str = "# Generated from src/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
+const HEADER: &str = "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
 
 /// The text of a generated file.
 fn yaml(value: &impl serde::Serialize) -> String {
@@ -31,7 +31,7 @@ fn check(name: &str, expected: &str) {
 }
 
 #[test]
-fn rights_are_those_of_the_duty_table() {
+fn rights_are_those_of_the_task_table() {
     check("rights.yaml", &yaml(&RIGHTS));
 }
 
@@ -49,8 +49,8 @@ fn the_contract_is_that_of_the_program() {
         "pauses": names::PAUSE_NAME,
         "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
         "operators": {"gpu": GPU_OPERATOR, "ofed": NETWORK_OPERATOR},
-        "modeDuties": Mode::ALL.map(|mode| (mode.name(), mode.duties())).into_iter().collect::<BTreeMap<_, _>>(),
-        "steps": Duty::ALL.into_iter().filter(|duty| duty.is_step()).collect::<Vec<_>>(),
+        "modeTasks": Mode::ALL.map(|mode| (mode.name(), mode.tasks())).into_iter().collect::<BTreeMap<_, _>>(),
+        "steps": Task::ALL.into_iter().filter(|task| task.is_step()).collect::<Vec<_>>(),
         "nicClusterPolicy": names::NIC_CLUSTER_POLICY,
         "operatorLease": names::OPERATOR_LEASE,
         "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
@@ -71,14 +71,14 @@ fn chart_and_image_have_the_version_of_the_program() {
 #[test]
 fn the_schema_knows_every_check_and_what_it_takes() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
-    let expected: serde_json::Map<_, _> = Check::ALL
+    let expected: serde_json::Map<_, _> = PreflightCheck::ALL
         .into_iter()
         .map(|check| {
-            let of = if check.takes(Level::Warn) { "level" } else { "firm" };
+            let of = if check.takes(CheckLevel::Warn) { "level" } else { "firm" };
             (check.name().to_owned(), json!({"$ref": format!("#/definitions/{of}")}))
         })
         .collect();
     assert_eq!(schema["properties"]["rollout"]["properties"]["preflight"]["properties"]["strictness"]["properties"], json!(expected));
     let words = |of: &str| schema["definitions"][of]["enum"].clone();
-    assert_eq!((words("level"), words("firm")), (json!(Level::ALL), json!([Level::Block])));
+    assert_eq!((words("level"), words("firm")), (json!(CheckLevel::ALL), json!([CheckLevel::Block])));
 }

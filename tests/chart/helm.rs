@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use gpu_rollout::contract::names::SETTINGS_ENV;
-use gpu_rollout::contract::settings::Settings;
+use contract::names::SETTINGS_ENV;
+use contract::settings::Settings;
 use serde_json::Value;
 
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.

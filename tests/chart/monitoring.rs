@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use gpu_rollout::contract::names::METRICS_ENV;
+use contract::names::METRICS_ENV;
 use serde_json::{Value, json};
 
 use super::helm::{refusal, template, values};

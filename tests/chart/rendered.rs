@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use gpu_rollout::contract::budget::TERMINATION_GRACE_SECONDS;
-use gpu_rollout::contract::count::Count;
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::duty::{self, Duty, Scope};
-use gpu_rollout::contract::policy::{Drain, ForeignCordon, Policy, Topology, Upgrade, WaitForCompletion};
-use gpu_rollout::contract::settings::{Expected, FORMAT_VERSION, Gate, Mode, Required, Reroll};
+use contract::budget::TERMINATION_GRACE_SECONDS;
+use contract::count::Count;
+use contract::driver::Driver;
+use contract::policy::{CompletionPolicy, DrainPolicy, ForeignCordon, Policy, TopologyLimit, UpgradeSettings};
+use contract::settings::{DraRequired, Expected, FORMAT_VERSION, Gate, Mode, Reroll};
+use contract::task::{self, RightScope, Task};
 use serde_json::{Value, json};
 
 use super::helm::{Objects, template, template_as, values};
@@ -20,14 +20,14 @@ fn the_program_reads_the_default_settings() {
     assert_eq!((settings.release.as_str(), settings.namespace.as_str(), settings.record.as_str()), ("post", "gpu-operator", "post-record"));
     assert_eq!((settings.component.as_str(), settings.component_version.as_deref()), ("gpu-operator", None));
     assert_eq!(
-        (settings.duties.as_slice(), settings.mode, settings.gate),
-        (&[Duty::Settle, Duty::Wake, Duty::Reroll][..], Mode::Assist, Gate::Settled)
+        (settings.tasks.as_slice(), settings.mode, settings.gate),
+        (&[Task::Settle, Task::Wake, Task::Reroll][..], Mode::Assist, Gate::Settled)
     );
     assert_eq!(settings.operator_namespace, "gpu-operator");
-    assert_eq!(settings.upgrade, Upgrade::default(), "one set of defaults");
+    assert_eq!(settings.upgrade, UpgradeSettings::default(), "one set of defaults");
     assert_eq!(settings.tolerate_not_ready, Count::Number(0));
-    assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Auto, Required::Auto));
-    assert_eq!(settings.dra.namespaces, gpu_rollout::contract::names::DRA_NAMESPACES);
+    assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Auto, DraRequired::Auto));
+    assert_eq!(settings.dra.namespaces, contract::names::DRA_NAMESPACES);
     assert_eq!(settings.dra.max_unavailable, Count::Percent(25));
     assert_eq!(settings.expected, Expected::default());
 }
@@ -41,7 +41,7 @@ toolkit: {version: v1.18.0-ubuntu20.04}
 rollout:
   component: {version: v26.3.1}
   mode: observe
-  duties: [settle]
+  tasks: [settle]
   budgetSeconds: 2000000
   quietSeconds: 0
   tolerateNotReady: 10%
@@ -54,9 +54,9 @@ rollout:
     assert_eq!((settings.budget_seconds, settings.quiet_seconds), (2_000_000, 0));
     assert_eq!(objects.job()["spec"]["activeDeadlineSeconds"], 2_000_000);
     assert_eq!(settings.component_version.as_deref(), Some("v26.3.1"));
-    assert_eq!((settings.duties.as_slice(), settings.operator_namespace.as_str()), (&[Duty::Settle][..], "nvidia"));
+    assert_eq!((settings.tasks.as_slice(), settings.operator_namespace.as_str()), (&[Task::Settle][..], "nvidia"));
     assert_eq!((settings.tolerate_not_ready, settings.dra.max_unavailable), (Count::Percent(10), Count::Number(3)));
-    assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Off, Required::True));
+    assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Off, DraRequired::True));
     assert_eq!(settings.dra.namespaces, ["a", "b"]);
     let expected = Expected {
         driver_enabled: Some(false),
@@ -69,7 +69,7 @@ rollout:
     let file = values(
         "rollout:
   mode: drive
-  duties: [settle, drive]
+  tasks: [settle, drive]
   upgrade:
     policy:
       maxParallelUpgrades: 0
@@ -88,18 +88,18 @@ rollout:
 ",
     );
     let settings = template(&["--values", file.to_str().unwrap()]).settings();
-    let upgrade = Upgrade {
+    let upgrade = UpgradeSettings {
         policy: Policy {
             max_parallel_upgrades: 0,
             max_unavailable: Some(Count::Number(3)),
-            wait_for_completion: Some(WaitForCompletion { pod_selector: "app=train".into(), timeout_seconds: 7200 }),
+            wait_for_completion: Some(CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 7200 }),
             pod_deletion: None,
-            drain: Some(Drain { force: true, pod_selector: "a in (b,c)".into(), timeout_seconds: 60, delete_empty_dir: true }),
+            drain: Some(DrainPolicy { force: true, pod_selector: "a in (b,c)".into(), timeout_seconds: 60, delete_empty_dir: true }),
         },
         failure_budget: Count::Percent(10),
         attempts: 3,
         soak_seconds: 2_000_000,
-        topology: Some(Topology { label: "nvidia.com/gpu.clique".into(), max_unavailable: Count::Percent(50) }),
+        topology: Some(TopologyLimit { label: "nvidia.com/gpu.clique".into(), max_unavailable: Count::Percent(50) }),
         foreign_cordon: ForeignCordon::Include,
         extra_consumers: vec!["app=dcgm".into()],
         start_seconds: 10,
@@ -118,14 +118,14 @@ fn line(group: &str, resource: &str, verbs: &[&str], named: bool) -> String {
 }
 
 /// The rules of every role of a scope, and the namespaces of those roles.
-fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&str>) {
+fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, Vec<&str>) {
     let (kind, suffix) = match scope {
-        Scope::Cluster => ("ClusterRole", ":post"),
-        Scope::Release => ("Role", ":release"),
-        Scope::Default => ("Role", ":default"),
-        Scope::Operator => ("Role", ":operator"),
-        Scope::Dra => ("Role", ":dra"),
-        Scope::DevicePlugin => ("Role", ":device-plugin"),
+        RightScope::Cluster => ("ClusterRole", ":post"),
+        RightScope::Release => ("Role", ":release"),
+        RightScope::Default => ("Role", ":default"),
+        RightScope::Operator => ("Role", ":operator"),
+        RightScope::Dra => ("Role", ":dra"),
+        RightScope::DevicePlugin => ("Role", ":device-plugin"),
     };
     let mut lines = BTreeSet::new();
     let mut namespaces = Vec::new();
@@ -150,27 +150,27 @@ fn rendered_rights(objects: &Objects, scope: Scope) -> (BTreeSet<String>, Vec<&s
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_rights_are_those_of_the_duties() {
-    let cases: [(Driver, Mode, &[Duty]); 13] = [
-        (Driver::Gpu, Mode::Observe, &[Duty::Settle, Duty::Reroll]),
-        (Driver::Gpu, Mode::Observe, &[Duty::Settle]),
-        (Driver::Gpu, Mode::Assist, &[Duty::Settle, Duty::Wake, Duty::Reroll, Duty::RestartPlugins]),
-        (Driver::Gpu, Mode::Assist, &[Duty::RestartPlugins]),
-        (Driver::Gpu, Mode::Assist, &[Duty::Preflight]),
-        (Driver::Gpu, Mode::Assist, &[Duty::Preflight, Duty::Hold]),
-        (Driver::Gpu, Mode::Steer, &[Duty::Preflight, Duty::Hold]),
-        (Driver::Gpu, Mode::Steer, &[Duty::Settle, Duty::Wake, Duty::Steer, Duty::Reroll]),
-        (Driver::Gpu, Mode::Drive, &[Duty::Settle, Duty::Drive]),
-        (Driver::Ofed, Mode::Observe, &[Duty::Settle]),
-        (Driver::Ofed, Mode::Assist, &[Duty::PrepareNetwork, Duty::Preflight]),
-        (Driver::Ofed, Mode::Steer, &[Duty::Settle, Duty::Wake, Duty::Steer]),
-        (Driver::Ofed, Mode::Drive, &[Duty::Settle, Duty::Drive]),
+fn the_rights_are_those_of_the_tasks() {
+    let cases: [(Driver, Mode, &[Task]); 13] = [
+        (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll]),
+        (Driver::Gpu, Mode::Observe, &[Task::Settle]),
+        (Driver::Gpu, Mode::Assist, &[Task::Settle, Task::Wake, Task::Reroll, Task::RestartPlugins]),
+        (Driver::Gpu, Mode::Assist, &[Task::RestartPlugins]),
+        (Driver::Gpu, Mode::Assist, &[Task::Preflight]),
+        (Driver::Gpu, Mode::Assist, &[Task::Preflight, Task::Hold]),
+        (Driver::Gpu, Mode::Steer, &[Task::Preflight, Task::Hold]),
+        (Driver::Gpu, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer, Task::Reroll]),
+        (Driver::Gpu, Mode::Drive, &[Task::Settle, Task::Drive]),
+        (Driver::Ofed, Mode::Observe, &[Task::Settle]),
+        (Driver::Ofed, Mode::Assist, &[Task::PrepareNetwork, Task::Preflight]),
+        (Driver::Ofed, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer]),
+        (Driver::Ofed, Mode::Drive, &[Task::Settle, Task::Drive]),
     ];
-    for (driver, mode, duties) in cases {
-        let names: Vec<&str> = duties.iter().map(|duty| duty.name()).collect();
+    for (driver, mode, tasks) in cases {
+        let names: Vec<&str> = tasks.iter().map(|task| task.name()).collect();
         let objects = template(&[
             "--set-json",
-            &format!("rollout.duties={}", json!(names)),
+            &format!("rollout.tasks={}", json!(names)),
             "--set",
             &format!(
                 "rollout.driver={},rollout.mode={},rollout.operatorNamespace=nvidia,devicePlugin.config.name=plugins",
@@ -178,22 +178,22 @@ fn the_rights_are_those_of_the_duties() {
                 mode.name()
             ),
         ]);
-        for scope in Scope::ALL {
-            let expected: BTreeSet<String> = duty::rights(driver, duties)
+        for scope in RightScope::ALL {
+            let expected: BTreeSet<String> = task::rights(driver, tasks)
                 .filter(|right| right.scope == scope)
-                .map(|right| line(right.group, right.resource, right.verbs, right.object != duty::Object::Any))
+                .map(|right| line(right.group, right.resource, right.verbs, right.object != task::RightTarget::Any))
                 .collect();
             let (found, namespaces) = rendered_rights(&objects, scope);
-            assert_eq!(found, expected, "{scope:?} of {duties:?} about {driver:?}");
+            assert_eq!(found, expected, "{scope:?} of {tasks:?} about {driver:?}");
             let wanted: &[&str] = match scope {
-                Scope::Release => &["gpu-operator"],
-                Scope::Default => &["default"],
-                Scope::Operator if duties.contains(&Duty::Settle) || duties.contains(&Duty::Preflight) => &["nvidia"],
-                Scope::Dra if duties.contains(&Duty::Reroll) => &gpu_rollout::contract::names::DRA_NAMESPACES,
-                Scope::DevicePlugin if duties.contains(&Duty::RestartPlugins) => &["nvidia"],
-                Scope::Cluster | Scope::Operator | Scope::Dra | Scope::DevicePlugin => &[],
+                RightScope::Release => &["gpu-operator"],
+                RightScope::Default => &["default"],
+                RightScope::Operator if tasks.contains(&Task::Settle) || tasks.contains(&Task::Preflight) => &["nvidia"],
+                RightScope::Dra if tasks.contains(&Task::Reroll) => &contract::names::DRA_NAMESPACES,
+                RightScope::DevicePlugin if tasks.contains(&Task::RestartPlugins) => &["nvidia"],
+                RightScope::Cluster | RightScope::Operator | RightScope::Dra | RightScope::DevicePlugin => &[],
             };
-            assert_eq!(namespaces, wanted, "{scope:?} of {duties:?} about {driver:?}");
+            assert_eq!(namespaces, wanted, "{scope:?} of {tasks:?} about {driver:?}");
         }
     }
 }

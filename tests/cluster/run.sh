@@ -53,7 +53,7 @@ rootfs=${GPU_ROLLOUT_ROOTFS:-target/image/rootfs}
 if [ ! -x "$rootfs/gpu-rollout" ]; then
   [ -z "${GPU_ROLLOUT_ROOTFS:-}" ] || { echo "tests/cluster/run.sh: no gpu-rollout in $rootfs" >&2; exit 1; }
   target=$(uname -m)-unknown-linux-gnu
-  RUSTFLAGS='-C target-feature=+crt-static' cargo build --profile quick --target "$target" --target-dir target/static --bin gpu-rollout
+  RUSTFLAGS='-C target-feature=+crt-static' cargo build --profile quick --target "$target" --target-dir target/static --bin gpu-rollout --no-default-features
   rootfs=target/e2e/rootfs
   mkdir -p "$rootfs"
   cp "target/static/$target/quick/gpu-rollout" "$rootfs/gpu-rollout"

@@ -1,21 +1,21 @@
 //! Whatever stands in a file, there is a verdict.
 
-use gpu_rollout::device_plugin::check::{Report, Verdict};
-use gpu_rollout::device_plugin::environment::{Chart, Environment};
-use gpu_rollout::device_plugin::keys::KEYS;
-use gpu_rollout::device_plugin::rule::Rule;
-use gpu_rollout::device_plugin::version::PluginVersion;
+use device_plugin_config::check::{ConfigReport, PluginVerdict};
+use device_plugin_config::environment::{PluginChart, PluginEnvironment};
+use device_plugin_config::keys::KEYS;
+use device_plugin_config::rule::ConfigRule;
+use device_plugin_config::version::PluginVersion;
 use proptest::prelude::*;
 
 use crate::{check, environment, told};
 
 /// A refused file has a finding that says so, a good verdict has none of them; and everything can be drawn.
-fn holds_together(report: &Report) {
-    let has = |rule: Rule| report.findings.iter().any(|finding| finding.rule == rule);
+fn holds_together(report: &ConfigReport) {
+    let has = |rule: ConfigRule| report.findings.iter().any(|finding| finding.rule == rule);
     match &report.verdict {
-        Verdict::Ok(_) => assert!(!has(Rule::Refused) && !has(Rule::NoStart)),
-        Verdict::ParseError(_) => assert!(has(Rule::Refused) && !report.is_ok()),
-        Verdict::ValidateError(_) => assert!(has(Rule::NoStart) && !report.is_ok()),
+        PluginVerdict::Ok(_) => assert!(!has(ConfigRule::Refused) && !has(ConfigRule::NoStart)),
+        PluginVerdict::ParseError(_) => assert!(has(ConfigRule::Refused) && !report.is_ok()),
+        PluginVerdict::ValidateError(_) => assert!(has(ConfigRule::NoStart) && !report.is_ok()),
     }
 }
 
@@ -38,7 +38,7 @@ fn value() -> impl Strategy<Value = String> {
         "[a-z./+:{ -]{0,12}".prop_map(|text| format!("{text:?}")),
     ];
     leaf.prop_recursive(5, 40, 4, |inner| {
-        let names: Vec<&str> = KEYS.iter().map(gpu_rollout::device_plugin::keys::Key::name).collect();
+        let names: Vec<&str> = KEYS.iter().map(device_plugin_config::keys::ConfigKey::name).collect();
         let key = prop_oneof![4 => proptest::sample::select(names).prop_map(str::to_owned), 1 => "[A-Za-z]{1,8}"];
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(|items| format!("[{}]", items.join(", "))),
@@ -53,7 +53,7 @@ fn value() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn arbitrary_text(text in "\\PC{0,200}|[a-z:\\- \n\t\\[\\]{}&*!|>'\"#,]{0,200}") {
-        let (report, sources) = check(&text, PluginVersion::NEWEST, Environment::default());
+        let (report, sources) = check(&text, PluginVersion::NEWEST, PluginEnvironment::default());
         holds_together(&report);
         told((report, sources));
     }
@@ -62,7 +62,7 @@ proptest! {
     fn arbitrary_configurations(sharing in value(), flags in value(), whole in value()) {
         for text in [whole, format!("version: v1\nflags: {flags}\nsharing:\n  timeSlicing: {sharing}\n")] {
             for version in PluginVersion::PROVEN {
-                let (report, sources) = check(&text, version, environment(Chart::GpuOperator, version));
+                let (report, sources) = check(&text, version, environment(PluginChart::GpuOperator, version));
                 holds_together(&report);
                 told((report, sources));
             }

@@ -1,29 +1,28 @@
 //! The configurations of the recipe library.
 
-use gpu_rollout::catalog::{self, lookup};
-use gpu_rollout::contract::yaml;
-use gpu_rollout::device_plugin::check::Verdict;
-use gpu_rollout::device_plugin::effective::{Effective, SharingStrategy};
-use gpu_rollout::device_plugin::environment::Chart;
-use gpu_rollout::device_plugin::version::PluginVersion;
-use gpu_rollout::recipe::load::load;
-use gpu_rollout::recipe::model::Component;
-use gpu_rollout::recipe::read::Files;
+use catalog::{self, lookup};
+use device_plugin_config::check::PluginVerdict;
+use device_plugin_config::effective::{EffectiveConfig, SharingStrategy};
+use device_plugin_config::environment::PluginChart;
+use device_plugin_config::version::PluginVersion;
+use recipe::load::load;
+use recipe::model::RecipeComponent;
+use recipe::read::FileSystemReader;
 
 use crate::check;
 
 /// What this version of the plugin starts with.
-fn started(component: &Component, name: &str, version: PluginVersion) -> Effective {
+fn started(component: &RecipeComponent, name: &str, version: PluginVersion) -> EffectiveConfig {
     let text = yaml::to_string(&component.device_plugin_config.as_ref().unwrap().configs[name]).unwrap();
-    let chart: Chart = component.name.parse().unwrap();
+    let chart: PluginChart = component.name.parse().unwrap();
     let (report, _) = check(&text, version, chart.environment(version, &|path| lookup(&component.values, path).cloned()));
     assert!(report.findings.is_empty(), "{name} at {version}: {:?}", report.findings);
-    let Verdict::Ok(effective) = report.verdict else { panic!("{name} at {version}: {:?}", report.verdict) };
+    let PluginVerdict::Ok(effective) = report.verdict else { panic!("{name} at {version}: {:?}", report.verdict) };
     *effective
 }
 
-fn component(recipe: &str) -> Component {
-    let components = load(recipe, &[], &mut Files).unwrap().recipe.components;
+fn component(recipe: &str) -> RecipeComponent {
+    let components = load(recipe, &[], &mut FileSystemReader).unwrap().recipe.components;
     components.into_iter().find(|component| component.device_plugin_config.is_some()).unwrap()
 }
 
@@ -32,7 +31,7 @@ fn component(recipe: &str) -> Component {
 fn every_proven_plugin_starts_with_every_configuration_and_nothing_is_to_be_said() {
     let mut seen = Vec::new();
     for recipe in catalog::recipe_names() {
-        for component in load(recipe, &[], &mut Files).unwrap().recipe.components {
+        for component in load(recipe, &[], &mut FileSystemReader).unwrap().recipe.components {
             for name in component.device_plugin_config.iter().flat_map(|config| config.configs.keys()) {
                 seen.push(format!("{recipe}/{name}"));
                 for version in PluginVersion::PROVEN {

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gpu_rollout::device_plugin::check::{Report, newer_plugin};
-use gpu_rollout::device_plugin::environment::{Chart, Environment};
-use gpu_rollout::device_plugin::rule::Rule;
-use gpu_rollout::device_plugin::version::PluginVersion;
-use gpu_rollout::text::source::Sources;
+use device_plugin_config::check::{ConfigReport, newer_plugin};
+use device_plugin_config::environment::{PluginChart, PluginEnvironment};
+use device_plugin_config::rule::ConfigRule;
+use device_plugin_config::version::PluginVersion;
+use diagnostics::source::SourceTexts;
 
 use crate::{check, environment, told};
 
 /// A version or a chart between the name and the ending says for what the file is checked.
-fn check_file(path: &Path) -> (Report, Sources) {
+fn check_file(path: &Path) -> (ConfigReport, SourceTexts) {
     let text = std::fs::read_to_string(path).unwrap();
     let name = path.file_stem().unwrap().to_str().unwrap();
     let target = name.split_once('.').map_or("", |(_, target)| target);
     let version = target.parse().unwrap_or(PluginVersion::NEWEST);
-    let environment = target.parse::<Chart>().map_or_else(|_| Environment::default(), |chart| environment(chart, version));
+    let environment = target.parse::<PluginChart>().map_or_else(|_| PluginEnvironment::default(), |chart| environment(chart, version));
     check(&text, version, environment)
 }
 
@@ -26,7 +26,7 @@ fn bad_configurations() {
     insta::glob!("bad/*.yaml", |path| {
         let (report, sources) = check_file(path);
         let name = path.file_name().unwrap().to_str().unwrap();
-        let about = |rule: Rule| name.starts_with(rule.about().name);
+        let about = |rule: ConfigRule| name.starts_with(rule.about().name);
         assert!(report.findings.iter().any(|finding| about(finding.rule)), "{name} does not show its rule: {:?}", report.findings);
         let verdict = serde_json::to_string_pretty(&report.verdict.to_json()).unwrap();
         let ships = report.is_ok();
@@ -51,16 +51,16 @@ fn every_rule_has_its_bad_file() {
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
-    let of_files = [Rule::Selection, Rule::NoDefault, Rule::NewerPlugin];
-    for rule in Rule::ALL.into_iter().filter(|rule| !of_files.contains(rule)) {
+    let of_files = [ConfigRule::Selection, ConfigRule::NoDefault, ConfigRule::NewerPlugin];
+    for rule in ConfigRule::ALL.into_iter().filter(|rule| !of_files.contains(rule)) {
         assert!(files.iter().any(|file| file.starts_with(rule.about().name)), "no file shows `{}`", rule.about().name);
     }
 }
 
 #[test]
 fn rules_have_names_of_their_own() {
-    let names: BTreeSet<&str> = Rule::ALL.into_iter().map(|rule| rule.about().name).collect();
-    assert_eq!(names.len(), Rule::ALL.len());
+    let names: BTreeSet<&str> = ConfigRule::ALL.into_iter().map(|rule| rule.about().name).collect();
+    assert_eq!(names.len(), ConfigRule::ALL.len());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gpu_rollout::device_plugin::check::Verdict;
-use gpu_rollout::device_plugin::environment::Environment;
-use gpu_rollout::device_plugin::version::PluginVersion;
+use device_plugin_config::check::PluginVerdict;
+use device_plugin_config::environment::PluginEnvironment;
+use device_plugin_config::version::PluginVersion;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn every_vector_has_the_plugins_verdict() {
 }
 
 fn compare(vector: &Vector, version: PluginVersion) -> Option<String> {
-    let mut environment = Environment::default();
+    let mut environment = PluginEnvironment::default();
     for (name, value) in &vector.env {
         environment.set(name, value.as_str(), "the vector");
     }
@@ -60,9 +60,9 @@ fn compare(vector: &Vector, version: PluginVersion) -> Option<String> {
     let expected_stage = other.stage.as_ref().unwrap_or(&vector.stage);
     let expected_error = if other.stage.is_some() { other.error.as_ref() } else { vector.error.as_ref() };
     let (stage, error, effective) = match check(&vector.yaml, version, environment).0.verdict {
-        Verdict::Ok(effective) => ("OK", None, Some(serde_json::to_value(*effective).unwrap())),
-        Verdict::ParseError(error) => ("PARSE-ERR", Some(error), None),
-        Verdict::ValidateError(error) => ("VALIDATE-ERR", Some(error), None),
+        PluginVerdict::Ok(effective) => ("OK", None, Some(serde_json::to_value(*effective).unwrap())),
+        PluginVerdict::ParseError(error) => ("PARSE-ERR", Some(error), None),
+        PluginVerdict::ValidateError(error) => ("VALIDATE-ERR", Some(error), None),
     };
     let difference =
         |what: &str, found: &str, expected: &str| Some(format!("{} at {version}: {what}: {found}, expected {expected}", vector.id));

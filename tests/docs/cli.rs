@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory as _};
-use gpu_rollout::cli::Arguments;
+use gpu_rollout::cli::Cli;
 
 use crate::root;
 
@@ -18,7 +18,7 @@ people to standard error. What exit codes mean, and what to do: [exit-codes.md](
 fn the_page_says_what_help_says() {
     let mut wanted = HEAD.to_owned();
     // As wide as on a terminal that is wide enough, and with nothing of whoever runs the test.
-    let mut command = Arguments::command().term_width(100).disable_help_subcommand(true);
+    let mut command = Cli::command().term_width(100).disable_help_subcommand(true);
     command.build();
     describe(&command, &mut wanted);
     if std::env::var_os("UPDATE").is_some() {

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use gpu_rollout::cli::Arguments;
+use gpu_rollout::cli::Cli;
 
 use super::links::pages;
 use crate::root;
@@ -89,7 +89,7 @@ fn pages_name_commands_that_there_are() {
             let line = VARIABLES.iter().fold(line, |line, (name, value)| line.replace(name, value));
             for words in commands(&line) {
                 seen += 1;
-                let parsed = Arguments::command().try_get_matches_from(&words);
+                let parsed = Cli::command().try_get_matches_from(&words);
                 let wrong = parsed.err().filter(|error| !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion));
                 findings.extend(wrong.map(|error| format!("{page}:{number}: {}\n{error}", words.join(" "))));
             }

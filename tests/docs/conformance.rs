@@ -31,10 +31,10 @@ fn lines_of(test: &str) -> BTreeSet<u32> {
     lines
 }
 
-/// The tests in `tests/engine/conformance` by line.
+/// The tests in `crates/simulator/tests/engine/conformance` by line.
 fn tests() -> BTreeMap<u32, BTreeSet<String>> {
     let mut found: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
-    for entry in std::fs::read_dir(root("tests/engine/conformance")).unwrap() {
+    for entry in std::fs::read_dir(root("crates/simulator/tests/engine/conformance")).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         let after_test = text.split("#[test]").skip(1).filter_map(|part| part.split("fn ").nth(1)?.split('(').next());
         for test in after_test {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use gpu_rollout::device_plugin::keys::{KEYS, Kind, Reader};
-use gpu_rollout::device_plugin::rule::Rule;
-use gpu_rollout::text::diagnostic::Severity;
+use device_plugin_config::keys::{ConfigKeyKind, ConfigKeyReader, KEYS};
+use device_plugin_config::rule::ConfigRule;
+use diagnostics::diagnostic::Severity;
 
 use crate::root;
 
@@ -31,7 +31,7 @@ fn with_table(page: &str, name: &str, table: &str) -> String {
 
 fn rules() -> String {
     let mut table = "| Rule | Level | What the plugin does | Why it is told |\n|---|---|---|---|\n".to_owned();
-    for rule in Rule::ALL {
+    for rule in ConfigRule::ALL {
         let about = rule.about();
         let level = match about.severity {
             Severity::Error => "error",
@@ -47,21 +47,21 @@ fn keys() -> String {
     let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     for key in KEYS {
         let what = match key.kind {
-            Kind::Map => "map",
-            Kind::Maps => "list of maps",
-            Kind::Text => "text",
-            Kind::Switch => "boolean",
-            Kind::Whole => "whole number",
-            Kind::Wholes => "list of whole numbers",
-            Kind::Texts => "text or list of texts",
-            Kind::Duration => "duration (`90s`, `1m30s`)",
-            Kind::Devices => "`all`, a number or a list",
+            ConfigKeyKind::Map => "map",
+            ConfigKeyKind::Maps => "list of maps",
+            ConfigKeyKind::Text => "text",
+            ConfigKeyKind::Switch => "boolean",
+            ConfigKeyKind::Whole => "whole number",
+            ConfigKeyKind::Wholes => "list of whole numbers",
+            ConfigKeyKind::Texts => "text or list of texts",
+            ConfigKeyKind::Duration => "duration (`90s`, `1m30s`)",
+            ConfigKeyKind::Devices => "`all`, a number or a list",
         };
         let what = if key.words.is_empty() { what.to_owned() } else { code(key.words) };
         let reader = match key.reader {
-            Reader::Both => "both",
-            Reader::Plugin => "plugin",
-            Reader::Discovery => "GFD",
+            ConfigKeyReader::Both => "both",
+            ConfigKeyReader::Plugin => "plugin",
+            ConfigKeyReader::Discovery => "GFD",
         };
         let since = key.since.to_string();
         let since = since.trim_end_matches(".0");

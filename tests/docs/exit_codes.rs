@@ -1,6 +1,6 @@
 //! `docs/exit-codes.md` has one complete row for each exit code.
 
-use gpu_rollout::contract::exit::ExitCode;
+use contract::exit::ExitCode;
 
 use crate::cells;
 

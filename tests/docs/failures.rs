@@ -8,7 +8,7 @@ use crate::{cells, root};
 const PAGE: &str = "docs/failures.md";
 const REPORTS: &str = "tests/data/failures.txt";
 /// Where proofs stand that are no functions: files, known by their names.
-const FILES: [(&str, &str); 2] = [("tests/engine/scenarios", "txt"), ("tests/recipe/bad", "yaml")];
+const FILES: [(&str, &str); 2] = [("crates/simulator/tests/engine/scenarios", "txt"), ("tests/recipe/bad", "yaml")];
 /// How a reason begins that takes the place of a test, or says what the tests beside it leave open.
 const REASONS: [&str; 3] = ["Not applicable: ", "The vendor's: ", "Not done: "];
 
@@ -34,6 +34,7 @@ fn proofs() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     tests(&root("tests"), &mut known);
     tests(&root("src"), &mut known);
+    tests(&root("crates"), &mut known);
     for (folder, ending) in FILES {
         let paths = std::fs::read_dir(root(folder)).unwrap().map(|entry| entry.unwrap().path());
         let named = paths.filter(|path| path.extension().is_some_and(|found| found == ending));

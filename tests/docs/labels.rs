@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use gpu_rollout::contract::driver::{Driver, Traits};
+use contract::driver::{Driver, DriverTraits};
 
 use super::json::check;
 
 /// What it is, who writes it, what it means, and its key.
-type Row = (&'static str, &'static str, &'static str, fn(&Traits) -> &'static str);
+type Row = (&'static str, &'static str, &'static str, fn(&DriverTraits) -> &'static str);
 
 const ROWS: [Row; 8] = [
     (

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use gpu_rollout::catalog::compatibility::{Level, rules};
-use gpu_rollout::text::lint::Lint;
+use catalog::compatibility::{CompatibilityLevel, rules};
+use diagnostics::lint::Lint;
 
 use crate::{cells, generated, root};
 
@@ -31,7 +31,7 @@ fn every_lint_has_its_row() {
 fn the_rules_are_those_of_the_table() {
     let mut expected = "\n| Rule | Level | What is wrong | What to do | Source |\n|---|---|---|---|---|\n".to_owned();
     for rule in rules() {
-        let level = if rule.level == Level::Error { "error" } else { "warning" };
+        let level = if rule.level == CompatibilityLevel::Error { "error" } else { "warning" };
         writeln!(expected, "| `{}` | {level} | {} | {} | {} |", rule.name, rule.message, rule.hint, rule.source).unwrap();
     }
     expected.push('\n');

@@ -1,9 +1,9 @@
-//! `docs/metrics.md` has the table of `src/contract/metrics.rs` (`UPDATE=1` writes it) and every alert; alerts and dashboard of the hook chart name only metrics and labels that there are.
+//! `docs/metrics.md` has the table of `crates/contract/src/metrics.rs` (`UPDATE=1` writes it) and every alert; alerts and dashboard of the hook chart name only metrics and labels that there are.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use gpu_rollout::contract::metrics::{ALL, COMMON, Kind, Source};
+use contract::metrics::{ALL, COMMON, MetricKind, MetricSource};
 use serde_json::Value;
 
 use crate::{generated, root};
@@ -20,12 +20,12 @@ fn the_table_is_that_of_the_program() {
     let mut expected = "\n| Metric | Type | Labels | What it says |\n|---|---|---|---|\n".to_owned();
     for metric in ALL {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let place = if metric.source == Source::Report { " (`gpu-rollout report -o metrics`)" } else { "" };
+        let place = if metric.source == MetricSource::Report { " (`gpu-rollout report -o metrics`)" } else { "" };
         writeln!(expected, "| `{}` | {} | {} | {}{place} |", metric.sample_name(), metric.kind.name(), labels.join(", "), metric.help)
             .unwrap();
     }
     expected.push('\n');
-    generated(PAGE, "src/contract/metrics.rs", &expected);
+    generated(PAGE, "crates/contract/src/metrics.rs", &expected);
 }
 
 #[test]
@@ -37,14 +37,14 @@ fn names_have_their_units_and_no_metric_is_there_twice() {
         let is_time = metric.help.contains("Unix time") || metric.help.contains("How long");
         assert_eq!(is_time, metric.name.ends_with("_seconds"), "{}: a time is in seconds, and nothing else is", metric.name);
         assert!(!metric.name.ends_with("_total"), "{}: the ending of counters is added", metric.name);
-        assert!(!metric.labels.contains(&"node") || metric.kind == Kind::Gauge, "{}: a node's name makes no counter", metric.name);
+        assert!(!metric.labels.contains(&"node") || metric.kind == MetricKind::Gauge, "{}: a node's name makes no counter", metric.name);
         assert!(metric.labels.iter().all(|label| !COMMON.contains(label)), "{}", metric.name);
     }
 }
 
 /// The expressions of the alerts, by name.
 fn alerts() -> Vec<(String, String)> {
-    let file: Value = gpu_rollout::contract::yaml::from_str(ALERTS).unwrap();
+    let file: Value = yaml::from_str(ALERTS).unwrap();
     let rules = file["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
     rules.map(|rule| (rule["alert"].as_str().unwrap().to_owned(), rule["expr"].as_str().unwrap().to_owned())).collect()
 }
@@ -70,12 +70,13 @@ fn alerts_and_dashboard_name_only_what_there_is() {
     let selector = regex::Regex::new(r"([a-z][a-z0-9_]*)\{([^}]*)\}").unwrap();
     let label = regex::Regex::new(r"([a-z_]+)\s*(?:=|!=|=~|!~)\s*").unwrap();
     let known = |name: &str| {
-        ALL.into_iter()
-            .find(|metric| metric.sample_name() == name || format!("{}_bucket", metric.name) == name && metric.kind == Kind::Histogram)
+        ALL.into_iter().find(|metric| {
+            metric.sample_name() == name || format!("{}_bucket", metric.name) == name && metric.kind == MetricKind::Histogram
+        })
     };
     for (place, expression) in alerts().into_iter().chain(panels()) {
         for name in word.find_iter(&expression).map(|name| name.as_str()).filter(|name| name.starts_with("gpu_rollout_")) {
-            assert!(known(name).is_some_and(|metric| metric.source == Source::Hook), "{place}: `{name}` is no metric of the hook");
+            assert!(known(name).is_some_and(|metric| metric.source == MetricSource::Hook), "{place}: `{name}` is no metric of the hook");
         }
         for found in selector.captures_iter(&expression) {
             let labels: Vec<&str> = if &found[1] == FOREIGN.0 {
@@ -94,7 +95,7 @@ fn alerts_and_dashboard_name_only_what_there_is() {
 #[test]
 fn every_alert_is_on_the_page_and_names_a_command() {
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
-    let file: Value = gpu_rollout::contract::yaml::from_str(ALERTS).unwrap();
+    let file: Value = yaml::from_str(ALERTS).unwrap();
     let (_, table) = page.split_once("\n## Alerts\n").unwrap();
     let found: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let names: Vec<String> = alerts().into_iter().map(|(name, _)| name).collect();

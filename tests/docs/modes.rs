@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use gpu_rollout::contract::duty::Duty;
-use gpu_rollout::contract::settings::Mode;
-use gpu_rollout::recipe::rules::modes::KEYS;
+use contract::settings::Mode;
+use contract::task::Task;
+use recipe::rules::modes::KEYS;
 
 use crate::root;
 
@@ -32,15 +32,15 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
 /// One test, as both write the same page.
 #[test]
 fn the_tables_are_those_of_the_program() {
-    let mut duties = "\n| Mode | Before the operator | After it |\n|---|---|---|\n".to_owned();
+    let mut tasks = "\n| Mode | Before the operator | After it |\n|---|---|---|\n".to_owned();
     for mode in Mode::ALL {
-        let of = |is_step: bool| list(mode.duties().iter().filter(|duty| duty.is_step() == is_step).map(|duty| Duty::name(*duty)));
-        writeln!(duties, "| `{}` | {} | {} |", mode.name(), of(true), of(false)).unwrap();
+        let of = |is_step: bool| list(mode.tasks().iter().filter(|task| task.is_step() == is_step).map(|task| Task::name(*task)));
+        writeln!(tasks, "| `{}` | {} | {} |", mode.name(), of(true), of(false)).unwrap();
     }
-    check("src/contract/mode.rs", &format!("{duties}\n"));
+    check("crates/contract/src/mode.rs", &format!("{tasks}\n"));
     let mut keys = "\n| Key | Modes |\n|---|---|\n".to_owned();
     for (key, modes) in KEYS {
         writeln!(keys, "| `{key}` | {} |", list(modes.iter().map(|mode| mode.name()))).unwrap();
     }
-    check("src/recipe/rules/modes.rs", &format!("{keys}\n"));
+    check("crates/recipe/src/rules/modes.rs", &format!("{keys}\n"));
 }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use gpu_rollout::contract::check::{Check, Normally};
+use contract::check::{DefaultSeverity, PreflightCheck};
 
 use crate::root;
 
 const HEAD: &str = "# What a preflight looks at
 
-<!-- Made from src/contract/check.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+<!-- Made from crates/contract/src/check.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
 
 Before anything is cordoned, the live cluster is held against what a rollout needs: its pods, PodDisruptionBudgets and ResourceClaims, its nodes and driver
 DaemonSets, and who else is at work. Only nodes with the device count. Each finding names the nodes and pods that it concerns, and what to do.
@@ -30,19 +30,19 @@ rollout:
 |---|---|---|---|
 ";
 
-fn normally(check: Check) -> &'static str {
+fn normally(check: PreflightCheck) -> &'static str {
     match check.normally() {
-        Normally::Blocks => "blocks",
-        Normally::Warns => "warns",
-        Normally::AlwaysBlocks => "blocks, always",
-        Normally::BlocksDrive => "blocks in mode `drive`, warns otherwise",
+        DefaultSeverity::Blocks => "blocks",
+        DefaultSeverity::Warns => "warns",
+        DefaultSeverity::AlwaysBlocks => "blocks, always",
+        DefaultSeverity::BlocksDrive => "blocks in mode `drive`, warns otherwise",
     }
 }
 
 #[test]
 fn the_checks_are_those_of_the_table() {
     let mut expected = HEAD.to_owned();
-    for check in Check::ALL {
+    for check in PreflightCheck::ALL {
         let (first, rest) = check.advice().split_at(1);
         let advice = format!("{}{rest}.", first.to_uppercase());
         writeln!(expected, "| `{}` | {} | {} | {advice} |", check.name(), normally(check), check.finds()).unwrap();
@@ -58,7 +58,7 @@ fn the_checks_are_those_of_the_table() {
 /// A cell of the table is one line, and the text of each check says something of its own.
 #[test]
 fn every_check_says_what_it_finds_and_what_to_do() {
-    for check in Check::ALL {
+    for check in PreflightCheck::ALL {
         let (finds, advice) = (check.finds(), check.advice());
         assert!(finds.ends_with('.') && !finds.contains(['|', '\n']), "{}: {finds}", check.name());
         assert!(!advice.is_empty() && !advice.ends_with('.') && !advice.contains(['|', '\n']), "{}: {advice}", check.name());

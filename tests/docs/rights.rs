@@ -1,71 +1,71 @@
-//! `docs/rights.md` is made from the duty table; `UPDATE=1 cargo test --test docs` writes it.
+//! `docs/rights.md` is made from the task table; `UPDATE=1 cargo test --test docs` writes it.
 
 use std::fmt::Write;
 
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::duty::{Duty, Object, RIGHTS, Right, Scope};
-use gpu_rollout::contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME};
+use contract::driver::Driver;
+use contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME};
+use contract::task::{RIGHTS, Right, RightScope, RightTarget, Task};
 
 use crate::root;
 
 const HEAD: &str = "# What the hook may do, and why
 
-<!-- Made from src/contract/duty/table.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+<!-- Made from crates/contract/src/task/table.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
 
 Each hook Job runs under a ServiceAccount of its own release. Its roles are rendered from this table and hold nothing else: no Secrets, nothing about
-CustomResourceDefinitions, and no writes to nodes but with the duties of the [modes](modes.md) that need them. At its start the hook asks the API server for every one of these rights and names all missing
+CustomResourceDefinitions, and no writes to nodes but with the tasks of the [modes](modes.md) that need them. At its start the hook asks the API server for every one of these rights and names all missing
 ones in one message, before it writes anything.
 
 A rule that names an object is restricted to it (`resourceNames`). RBAC cannot restrict `create`, nor an object whose name is not known beforehand.
 ";
 
-/// The heading of a duty's table.
-fn heading(duty: Option<Duty>) -> &'static str {
-    match duty {
+/// The heading of a task's table.
+fn heading(task: Option<Task>) -> &'static str {
+    match task {
         None => "Every hook Job",
-        Some(Duty::PrepareNetwork) => "Duty `prepare-network`: keep the NicClusterPolicy when the network operator's chart lets go of it",
-        Some(Duty::Preflight) => "Duty `preflight`: look for what would stop the upgrade, before the operator sees the new spec",
-        Some(Duty::Hold) => "Duty `hold`: keep every node where it is, before the operator sees the new spec",
-        Some(Duty::Settle) => "Duty `settle`: wait until the operators have really finished",
-        Some(Duty::Wake) => "Duty `wake`: wake the vendor's controller, and have failed nodes tried again (with `settle`)",
-        Some(Duty::Steer) => "Duty `steer`: decide when each node goes (with `settle`)",
-        Some(Duty::Drive) => "Duty `drive`: do the whole upgrade, node by node (with `settle`)",
-        Some(Duty::Reroll) => "Duty `reroll`: replace the DRA kubelet plugins that would go on serving the old driver",
-        Some(Duty::RestartPlugins) => {
-            "Duty `restart-plugins`: restart device plugin, GPU feature discovery and MPS daemon where a changed configuration needs it"
+        Some(Task::PrepareNetwork) => "Task `prepare-network`: keep the NicClusterPolicy when the network operator's chart lets go of it",
+        Some(Task::Preflight) => "Task `preflight`: look for what would stop the upgrade, before the operator sees the new spec",
+        Some(Task::Hold) => "Task `hold`: keep every node where it is, before the operator sees the new spec",
+        Some(Task::Settle) => "Task `settle`: wait until the operators have really finished",
+        Some(Task::Wake) => "Task `wake`: wake the vendor's controller, and have failed nodes tried again (with `settle`)",
+        Some(Task::Steer) => "Task `steer`: decide when each node goes (with `settle`)",
+        Some(Task::Drive) => "Task `drive`: do the whole upgrade, node by node (with `settle`)",
+        Some(Task::Reroll) => "Task `reroll`: replace the DRA kubelet plugins that would go on serving the old driver",
+        Some(Task::RestartPlugins) => {
+            "Task `restart-plugins`: restart device plugin, GPU feature discovery and MPS daemon where a changed configuration needs it"
         }
     }
 }
 
-fn scope(scope: Scope) -> String {
+fn scope(scope: RightScope) -> String {
     match scope {
-        Scope::Cluster => "the cluster (ClusterRole)".to_owned(),
-        Scope::Release => "the hook's namespace".to_owned(),
-        Scope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
-        Scope::Operator => "the operator's namespace (`rollout.operatorNamespace`; `rollout.daemonSet.namespace`)".to_owned(),
-        Scope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
-        Scope::DevicePlugin => "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned(),
+        RightScope::Cluster => "the cluster (ClusterRole)".to_owned(),
+        RightScope::Release => "the hook's namespace".to_owned(),
+        RightScope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
+        RightScope::Operator => "the operator's namespace (`rollout.operatorNamespace`; `rollout.daemonSet.namespace`)".to_owned(),
+        RightScope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
+        RightScope::DevicePlugin => "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned(),
     }
 }
 
-fn object(object: Object) -> String {
+fn object(object: RightTarget) -> String {
     match object {
-        Object::Any => "any".to_owned(),
-        Object::Job => "its own Job".to_owned(),
-        Object::Record => "its own run record".to_owned(),
-        Object::Lease => format!("`{LEASE_NAME}`"),
-        Object::Pauses => format!("`{PAUSE_NAME}`"),
-        Object::OperatorDeployment => {
+        RightTarget::Any => "any".to_owned(),
+        RightTarget::Job => "its own Job".to_owned(),
+        RightTarget::Record => "its own run record".to_owned(),
+        RightTarget::Lease => format!("`{LEASE_NAME}`"),
+        RightTarget::Pauses => format!("`{PAUSE_NAME}`"),
+        RightTarget::OperatorDeployment => {
             let of = |driver: Driver| format!("`{}` (driver `{}`)", driver.traits().operator_deployment, driver.traits().name);
             let drivers: Vec<String> = Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();
             format!("{}, or `rollout.operatorDeployment`", drivers.join(", "))
         }
-        Object::OperatorLease => format!("`{OPERATOR_LEASE}`"),
-        Object::DriverDaemonSet => "the one of `rollout.daemonSet.name`".to_owned(),
-        Object::NicClusterPolicy => format!("`{NIC_CLUSTER_POLICY}`"),
-        Object::DevicePluginConfig => "the one that the component's values name".to_owned(),
-        Object::ClusterPolicy => "the one of `rollout.clusterPolicy`".to_owned(),
-        Object::DraNamespaces => "those of `rollout.dra.namespaces`".to_owned(),
+        RightTarget::OperatorLease => format!("`{OPERATOR_LEASE}`"),
+        RightTarget::DriverDaemonSet => "the one of `rollout.daemonSet.name`".to_owned(),
+        RightTarget::NicClusterPolicy => format!("`{NIC_CLUSTER_POLICY}`"),
+        RightTarget::DevicePluginConfig => "the one that the component's values name".to_owned(),
+        RightTarget::ClusterPolicy => "the one of `rollout.clusterPolicy`".to_owned(),
+        RightTarget::DraNamespaces => "those of `rollout.dra.namespaces`".to_owned(),
     }
 }
 
@@ -76,11 +76,11 @@ fn row(right: &Right) -> String {
 }
 
 #[test]
-fn rights_are_those_of_the_duty_table() {
+fn rights_are_those_of_the_task_table() {
     let mut expected = HEAD.to_owned();
-    for duty in std::iter::once(None).chain(Duty::ALL.map(Some)) {
-        write!(expected, "\n## {}\n\n| Resource | Verbs | Objects | Where | What for |\n|---|---|---|---|---|\n", heading(duty)).unwrap();
-        for right in RIGHTS.iter().filter(|right| right.duty == duty) {
+    for task in std::iter::once(None).chain(Task::ALL.map(Some)) {
+        write!(expected, "\n## {}\n\n| Resource | Verbs | Objects | Where | What for |\n|---|---|---|---|---|\n", heading(task)).unwrap();
+        for right in RIGHTS.iter().filter(|right| right.task == task) {
             writeln!(expected, "{}", row(right)).unwrap();
         }
     }

@@ -39,6 +39,7 @@ fn every_trap_has_its_test_or_its_reason() {
     let mut known = BTreeSet::new();
     tests(&root("tests"), &mut known);
     tests(&root("src"), &mut known);
+    tests(&root("crates"), &mut known);
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let mut named = BTreeSet::new();
     let is_head = |row: &Vec<&str>| row[0] == "Trap" || row[0] == "Row" || row[0].starts_with("---");
@@ -54,7 +55,7 @@ fn every_trap_has_its_test_or_its_reason() {
             named.insert(test.to_owned());
         }
     }
-    // Those with a number are traps of the GPU Operator's operands; `tests/engine/operand_traps.rs` has their table.
+    // Those with a number are traps of the GPU Operator's operands; `crates/simulator/tests/engine/operand_traps.rs` has their table.
     let is_deployers = |name: &str| name.strip_prefix("trap_").is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_digit()));
     let missing: Vec<&String> = known.iter().filter(|name| is_deployers(name) && !named.contains(*name)).collect();
     assert_eq!(missing, [""; 0], "{PAGE} does not name them");

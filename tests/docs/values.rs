@@ -4,7 +4,7 @@
 #[test]
 fn documented_upgrade_never_reuses_older_values() {
     let mut wrong = Vec::new();
-    for pattern in ["README.md", "docs", "charts", "templates", "src"] {
+    for pattern in ["README.md", "docs", "charts", "templates", "src", "crates"] {
         for (path, text) in texts(&crate::root(pattern)) {
             let commands = text.replace("\\\n", " ");
             let reuses = |line: &&str| line.contains("helm upgrade") && line.contains("reuse-values");

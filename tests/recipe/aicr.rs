@@ -4,20 +4,19 @@
 
 use std::collections::BTreeMap;
 
-use gpu_rollout::bundle::{Parts, build};
-use gpu_rollout::catalog::hook_chart;
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::{DEPLOYERS, Source, SourceNeed};
-use gpu_rollout::recipe::aicr::Options as Aicr;
-use gpu_rollout::recipe::explain::explain;
-use gpu_rollout::recipe::load::{Loaded, load, load_with};
-use gpu_rollout::recipe::overrides::Override;
-use gpu_rollout::recipe::read::{Files, ReadError, Reader};
-use gpu_rollout::release::{Embedded, Options, plan};
+use bundle::{BundleInput, build};
+use catalog::hook_chart;
+use deployer::{BundleSource, DEPLOYERS, SourceNeed};
+use recipe::aicr::AicrOptions as Aicr;
+use recipe::explain::explain;
+use recipe::load::{ValidRecipe, load, load_with};
+use recipe::overrides::ValueOverride;
+use recipe::read::{FileSystemReader, ReadError, TextReader};
+use release::{EmbeddedCatalog, PlanOptions, plan};
 
 const DATA: &str = "tests/data/aicr-v0.11.1";
 
-fn overrides(texts: &[&str]) -> Vec<Override> {
+fn overrides(texts: &[&str]) -> Vec<ValueOverride> {
     texts.iter().map(|text| text.parse().expect("the tests write PATH=VALUE")).collect()
 }
 
@@ -26,9 +25,9 @@ fn options(fix_dead_keys: bool) -> Aicr {
 }
 
 /// A real result, eight nodes.
-fn real(name: &str, fix_dead_keys: bool) -> Loaded {
+fn real(name: &str, fix_dead_keys: bool) -> ValidRecipe {
     let path = format!("{DATA}/recipe-results/{name}.yaml");
-    load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options(fix_dead_keys), &mut Files)
+    load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options(fix_dead_keys), &mut FileSystemReader)
         .unwrap_or_else(|findings| panic!("{name}: {}", findings.render_plain()))
 }
 
@@ -44,13 +43,13 @@ fn every_real_result_becomes_a_bundle_for_every_deployer() {
     assert_eq!(names().len(), 9);
     for name in names() {
         let recipe = real(&name, false).recipe;
-        let plan = plan(&recipe, &Embedded, &Options::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
         for deployer in DEPLOYERS {
-            let source = Source::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
+            let source = BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
             let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-            let options = Options::default();
+            let options = PlanOptions::default();
             let parts =
-                Parts { recipe: &recipe, plan: &plan, options: &options, deployer: *deployer, hook_chart: hook_chart::FILES, source };
+                BundleInput { recipe: &recipe, plan: &plan, options: &options, deployer: *deployer, hook_chart: hook_chart::FILES, source };
             assert!(build(parts).is_ok(), "{name} with {deployer}");
         }
     }
@@ -82,7 +81,7 @@ fn manifest_files_are_never_dropped_silently() {
     for name in names() {
         let options = Aicr { without_manifests: false, ..options(false) };
         let path = format!("{DATA}/recipe-results/{name}.yaml");
-        let said = load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options, &mut Files).unwrap_err().render_plain();
+        let said = load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options, &mut FileSystemReader).unwrap_err().render_plain();
         let text = std::fs::read_to_string(&path).unwrap();
         let files: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- components/")).collect();
         assert!(!files.is_empty(), "{name}");
@@ -155,10 +154,10 @@ impl Fake {
     }
 }
 
-impl Reader for Fake {
+impl TextReader for Fake {
     fn file(&mut self, path: &str) -> Result<String, ReadError> {
         let bytes = self.0.get(path).ok_or(ReadError::Missing)?;
-        gpu_rollout::recipe::read::read_limited(bytes.as_slice())
+        recipe::read::read_limited(bytes.as_slice())
     }
 
     fn standard_input(&mut self) -> Result<String, ReadError> {
@@ -336,7 +335,7 @@ fn the_order_is_kept() {
     let recipe = real("h100-eks-ubuntu-training-kubeflow", false).recipe;
     let names: Vec<&str> = recipe.components.iter().map(|component| component.name.as_str()).collect();
     assert_eq!(names[..4], ["aws-ebs-csi-driver", "aws-efa", "cert-manager", "kube-prometheus-stack"]);
-    let plan = plan(&recipe, &Embedded, &Options::default()).unwrap();
+    let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
     let operator = plan.releases.iter().find(|release| release.name == "gpu-operator").unwrap();
     // `skyhook-customizations` has nothing but manifest files; what it waits for, the operator waits for now.
     assert!(operator.needs.contains(&"skyhook-operator".to_owned()), "{:?}", operator.needs);

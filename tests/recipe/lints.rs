@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use gpu_rollout::catalog::compatibility::rules;
-use gpu_rollout::recipe::load::load;
-use gpu_rollout::recipe::read::Files;
-use gpu_rollout::text::diagnostic::Diagnostics;
-use gpu_rollout::text::lint::Lint;
+use catalog::compatibility::rules;
+use diagnostics::diagnostic::Diagnostics;
+use diagnostics::lint::Lint;
+use recipe::load::load;
+use recipe::read::FileSystemReader;
 
 fn findings(path: &str) -> Diagnostics {
-    match load(path, &[], &mut Files) {
+    match load(path, &[], &mut FileSystemReader) {
         Ok(loaded) => loaded.warnings,
         Err(findings) => findings,
     }

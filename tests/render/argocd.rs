@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use gpu_rollout::bundle::{Parts, Tree, build};
-use gpu_rollout::catalog::{self, hook_chart};
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::application::waves;
-use gpu_rollout::deployer::layout::{folders, values_of};
-use gpu_rollout::deployer::{RenderError, Source};
-use gpu_rollout::release::model::Kind;
-use gpu_rollout::release::{Embedded, Options, Plan, Release, plan};
+use bundle::{BundleInput, BundleTree, build};
+use catalog::{self, hook_chart};
+use deployer::application::waves;
+use deployer::layout::{folders, values_of};
+use deployer::{BundleSource, RenderError};
+use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, PlanOptions, Release, ReleasePlan, plan};
 use serde_json::{Value, json};
 
 use super::crd_schema::Schemas;
@@ -23,29 +22,31 @@ const REPOSITORY: &str = "https://git.example.com/fleet.git";
 /// A rendered bundle with what it was made from.
 pub(crate) struct Scene {
     pub(crate) name: String,
-    pub(crate) plan: Plan,
-    pub(crate) tree: Tree,
+    pub(crate) plan: ReleasePlan,
+    pub(crate) tree: BundleTree,
 }
 
 /// Every recipe.
 pub(crate) fn scenes() -> &'static [Scene] {
     static SCENES: OnceLock<Vec<Scene>> = OnceLock::new();
-    SCENES.get_or_init(|| catalog::recipe_names().map(|name| scene(name, REPOSITORY, "clusters/a", &Options::default()).unwrap()).collect())
+    SCENES.get_or_init(|| {
+        catalog::recipe_names().map(|name| scene(name, REPOSITORY, "clusters/a", &PlanOptions::default()).unwrap()).collect()
+    })
 }
 
-fn scene(name: &str, url: &str, path: &str, options: &Options) -> Result<Scene, RenderError> {
+fn scene(name: &str, url: &str, path: &str, options: &PlanOptions) -> Result<Scene, RenderError> {
     let recipe = library::recipe(name);
-    let plan = plan(&recipe, &Embedded, options).unwrap();
-    let source = Source::new(url, "v1.2.0", path).unwrap();
+    let plan = plan(&recipe, &EmbeddedCatalog, options).unwrap();
+    let source = BundleSource::new(url, "v1.2.0", path).unwrap();
     let deployer = "argocd".parse().unwrap();
-    let parts = Parts { recipe: &recipe, plan: &plan, options, deployer, hook_chart: hook_chart::FILES, source: Some(&source) };
+    let parts = BundleInput { recipe: &recipe, plan: &plan, options, deployer, hook_chart: hook_chart::FILES, source: Some(&source) };
     let tree = build(parts)?;
     Ok(Scene { name: recipe.metadata.name.clone(), plan, tree })
 }
 
 /// Options that take the charts of the catalog's repository `nvidia` from elsewhere.
-fn nvidia_from(url: &str) -> Options {
-    Options { chart_repositories: BTreeMap::from([("nvidia".to_owned(), url.to_owned())]), ..Options::default() }
+fn nvidia_from(url: &str) -> PlanOptions {
+    PlanOptions { chart_repositories: BTreeMap::from([("nvidia".to_owned(), url.to_owned())]), ..PlanOptions::default() }
 }
 
 impl Scene {
@@ -70,7 +71,7 @@ impl Scene {
 }
 
 fn is_hook(release: &Release) -> bool {
-    matches!(release.kind, Kind::Hook(_))
+    matches!(release.kind, ReleaseKind::Hook(_))
 }
 
 /// The sources of an Application, whether it has one or several.
@@ -129,12 +130,12 @@ fn trap_argocd_values_are_read_from_the_repository_by_component_and_hook() {
                 .map(|files| files.iter().map(|file| file.as_str().unwrap()).collect())
                 .unwrap_or_default();
             let expected: Vec<String> = match &release.kind {
-                Kind::Upstream(_) => vec![format!("$values/clusters/a/{folder}/values.yaml")],
-                Kind::Hook(hook) => {
+                ReleaseKind::Upstream(_) => vec![format!("$values/clusters/a/{folder}/values.yaml")],
+                ReleaseKind::Hook(hook) => {
                     let shared = values_of(&scene.plan, hook).into_iter().map(|file| format!("../{file}"));
                     shared.chain(["rollout.yaml".to_owned()]).collect()
                 }
-                Kind::Crds(_) | Kind::Manifests(_) => Vec::new(),
+                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
             };
             assert_eq!(files, expected, "{}: {folder}", scene.name);
             for file in files {
@@ -187,7 +188,7 @@ fn trap_argocd_hook_applications_have_an_object_that_is_no_hook() {
 fn trap_argocd_crds_have_one_writer() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
-            if let Kind::Upstream(upstream) = &release.kind {
+            if let ReleaseKind::Upstream(upstream) = &release.kind {
                 let options = &application["spec"]["syncPolicy"]["syncOptions"];
                 let skips_dry_run = options.as_array().unwrap().contains(&json!("SkipDryRunOnMissingResource=true"));
                 assert_eq!(sources(&application)[0]["helm"].get("skipCrds"), upstream.skip_crds.then_some(&json!(true)), "{}", scene.name);
@@ -300,7 +301,7 @@ fn the_project_names_the_kinds_without_a_namespace_where_all_crds_are_known() {
 
 #[test]
 fn trap_argocd_health_looks_at_the_operation_and_not_at_health_alone() {
-    let health: Value = yaml::from_str(gpu_rollout::deployer::application::HEALTH_TEXT).unwrap();
+    let health: Value = yaml::from_str(deployer::application::HEALTH_TEXT).unwrap();
     let lua = health["data"]["resource.customizations.health.argoproj.io_Application"].as_str().unwrap();
     for field in ["operationState", "comparedTo", "syncResult", "sync.status", "obj.operation"] {
         assert!(lua.contains(field), "{field}");
@@ -338,7 +339,7 @@ fn trap_argocd_charts_of_a_registry_have_no_scheme() {
 #[test]
 fn trap_argocd_what_the_cluster_cannot_read_is_refused() {
     for (url, options, expected) in [
-        ("oci://registry.example.com/fleet", Options::default(), "is an OCI registry"),
+        ("oci://registry.example.com/fleet", PlanOptions::default(), "is an OCI registry"),
         (REPOSITORY, nvidia_from("/srv/charts"), "in no directory"),
     ] {
         let error = scene("base", url, "", &options).err().unwrap();

@@ -168,7 +168,7 @@ fn nodes_can_be_chosen_for_all_components() {
         ("008-nvidia-dra-driver-gpu/values.yaml", &["controller", "kubeletPlugin"]),
     ] {
         let text = fs::read_to_string(scene.path().join("out").join(file)).unwrap();
-        let values: serde_json::Value = gpu_rollout::contract::yaml::from_str(&text).unwrap();
+        let values: serde_json::Value = yaml::from_str(&text).unwrap();
         let values = values.get("rollout").unwrap_or(&values);
         for part in parts.iter().map(|part| if *part == "rollout" { "pod" } else { part }) {
             writeln!(seen, "{file}: {part}: {}", values[part]).unwrap();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use gpu_rollout::contract::yaml;
 use regex::Regex;
 use serde_json::{Map, Value};
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use gpu_rollout::bundle::write;
-use gpu_rollout::deployer::DEPLOYERS;
+use bundle::write;
+use deployer::DEPLOYERS;
 
 use super::library;
 use super::tools::tool;

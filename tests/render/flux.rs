@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use gpu_rollout::bundle::Tree;
-use gpu_rollout::catalog;
-use gpu_rollout::contract::budget::deployer_timeout_seconds;
-use gpu_rollout::contract::duration::Duration;
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::layout::{folders, values_of};
-use gpu_rollout::release::model::Kind;
-use gpu_rollout::release::{Plan, Release};
+use bundle::BundleTree;
+use contract::budget::deployer_timeout_seconds;
+use contract::duration::Duration;
+use deployer::layout::{folders, values_of};
+use release::model::ReleaseKind;
+use release::{Release, ReleasePlan};
 use serde_json::Value;
 
 use super::crd_schema::Schemas;
@@ -26,8 +24,8 @@ const LABEL: &str = "gpu-rollout.dev/bundle";
 /// A rendered bundle with what it was made from.
 struct Scene {
     name: String,
-    plan: Plan,
-    tree: Tree,
+    plan: ReleasePlan,
+    tree: BundleTree,
 }
 
 /// Every recipe from every kind of source.
@@ -197,8 +195,8 @@ fn trap_flux_dependency_is_ready_from_before_the_commit() {
 fn trap_flux_default_timeout_kills_the_hook() {
     each_release(|release, spec| {
         let least = match &release.kind {
-            Kind::Hook(hook) => deployer_timeout_seconds(hook.budget.seconds),
-            Kind::Upstream(_) | Kind::Crds(_) | Kind::Manifests(_) => release.timeout_seconds,
+            ReleaseKind::Hook(hook) => deployer_timeout_seconds(hook.budget.seconds),
+            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => release.timeout_seconds,
         };
         for timeout in [&spec["timeout"], &spec["install"]["timeout"], &spec["upgrade"]["timeout"], &spec["rollback"]["timeout"]] {
             assert!(seconds(timeout) >= least, "{timeout} of at least {least} s");
@@ -266,7 +264,7 @@ fn trap_flux_remediation_rolls_back_or_stops_trying() {
 #[test]
 fn trap_flux_crd_policies_have_other_defaults_for_install_and_upgrade() {
     each_release(|release, spec| {
-        let brings_crds = matches!(&release.kind, Kind::Upstream(upstream) if !upstream.skip_crds);
+        let brings_crds = matches!(&release.kind, ReleaseKind::Upstream(upstream) if !upstream.skip_crds);
         let policy = if brings_crds { "CreateReplace" } else { "Skip" };
         assert_eq!((&spec["install"]["crds"], &spec["upgrade"]["crds"]), (&policy.into(), &policy.into()));
     });
@@ -276,9 +274,9 @@ fn trap_flux_crd_policies_have_other_defaults_for_install_and_upgrade() {
 fn trap_flux_persistent_client_does_not_see_new_crds() {
     each_release(|release, spec| {
         let brings_crds = match &release.kind {
-            Kind::Crds(_) => true,
-            Kind::Upstream(upstream) => !upstream.skip_crds,
-            Kind::Manifests(_) | Kind::Hook(_) => false,
+            ReleaseKind::Crds(_) => true,
+            ReleaseKind::Upstream(upstream) => !upstream.skip_crds,
+            ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => false,
         };
         assert_eq!(spec.get("persistentClient"), brings_crds.then_some(&Value::Bool(false)));
     });
@@ -310,10 +308,10 @@ fn trap_flux_values_edit_reaches_the_operator_but_not_its_hook() {
             let references = object["spec"]["valuesFrom"].as_array().into_iter().flatten();
             let files: Vec<&str> = references.map(|reference| generated[reference["name"].as_str().unwrap()]).collect();
             let expected = match &release.kind {
-                Kind::Upstream(_) => vec![format!("{folder}/values.yaml")],
-                Kind::Manifests(manifests) if manifests.shared => vec![format!("{folder}/values.yaml")],
-                Kind::Crds(_) | Kind::Manifests(_) => Vec::new(),
-                Kind::Hook(hook) => values_of(&scene.plan, hook).into_iter().chain([format!("{folder}/rollout.yaml")]).collect(),
+                ReleaseKind::Upstream(_) => vec![format!("{folder}/values.yaml")],
+                ReleaseKind::Manifests(manifests) if manifests.shared => vec![format!("{folder}/values.yaml")],
+                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
+                ReleaseKind::Hook(hook) => values_of(&scene.plan, hook).into_iter().chain([format!("{folder}/rollout.yaml")]).collect(),
             };
             assert_eq!(files, expected, "{}: {folder}", scene.name);
             assert_eq!(object["spec"].get("values"), None, "{}: {folder}: values stand in one place", scene.name);

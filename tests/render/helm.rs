@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use gpu_rollout::bundle::write;
-use gpu_rollout::catalog;
-use gpu_rollout::contract::policy::{PodDeletion, Upgrade};
-use gpu_rollout::contract::settings::{Required, Settings};
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::layout::{folders, values_of};
-use gpu_rollout::release::Release;
-use gpu_rollout::release::model::Kind;
+use bundle::write;
+use contract::policy::{PodDeletionPolicy, UpgradeSettings};
+use contract::settings::{DraRequired, Settings};
+use deployer::layout::{folders, values_of};
+use release::Release;
+use release::model::ReleaseKind;
 use serde_json::{Value, json};
 
 use super::library;
@@ -64,16 +62,16 @@ fn each(helm: &Path) {
         for (folder, release) in folders(&plan) {
             match &release.kind {
                 // The vendor's charts are not at hand here.
-                Kind::Upstream(_) => {}
-                Kind::Crds(crds) => {
+                ReleaseKind::Upstream(_) => {}
+                ReleaseKind::Crds(crds) => {
                     let expected = crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
                     let found = objects(helm, &bundle, &folder, release, &[]);
                     assert_eq!(by_name(found), by_name(expected), "{name}: {folder}");
                 }
-                Kind::Manifests(manifests) => {
+                ReleaseKind::Manifests(manifests) => {
                     assert_eq!(objects(helm, &bundle, &folder, release, &[]), manifests.objects, "{name}: {folder}");
                 }
-                Kind::Hook(hook) => {
+                ReleaseKind::Hook(hook) => {
                     let mut values = values_of(&plan, hook);
                     values.push(format!("{folder}/rollout.yaml"));
                     check_hook(&objects(helm, &bundle, &folder, release, &values), hook, &release.name);
@@ -84,7 +82,7 @@ fn each(helm: &Path) {
 }
 
 /// The Job gets the plan's settings, and the roles hold exactly the plan's rights.
-fn check_hook(objects: &[Value], hook: &gpu_rollout::release::model::Hook, release: &str) {
+fn check_hook(objects: &[Value], hook: &release::model::HookReleasePlan, release: &str) {
     let job = objects.iter().find(|object| object["kind"] == "Job").unwrap();
     assert_eq!(job["spec"]["activeDeadlineSeconds"], hook.budget.seconds);
     let environment = &job["spec"]["template"]["spec"]["containers"][0]["env"];
@@ -93,10 +91,10 @@ fn check_hook(objects: &[Value], hook: &gpu_rollout::release::model::Hook, relea
     assert_eq!((settings.release.as_str(), settings.component.as_str()), (release, hook.component.as_str()));
     assert_eq!(settings.component_version.as_deref(), Some(hook.version.as_str()));
     assert_eq!((settings.budget_seconds, settings.per_node_seconds), (hook.budget.seconds, hook.budget.per_node_seconds));
-    assert_eq!((&settings.duties, &json!(settings.mode)), (&hook.duties, &hook.settings["mode"]));
+    assert_eq!((&settings.tasks, &json!(settings.mode)), (&hook.tasks, &hook.settings["mode"]));
     check_upgrade(&settings.upgrade, hook.settings.get("upgrade"), release);
     assert_eq!(json!(settings.dra.namespaces), hook.settings["dra"]["namespaces"]);
-    assert_eq!(settings.dra.required == Required::True, hook.settings["dra"]["required"] == "true");
+    assert_eq!(settings.dra.required == DraRequired::True, hook.settings["dra"]["required"] == "true");
 
     let verbs_of = |rule: &Value| {
         let text = |key: &str| rule[key].as_array().unwrap().iter().map(|value| value.as_str().unwrap().to_owned()).collect::<Vec<_>>();
@@ -112,13 +110,13 @@ fn check_hook(objects: &[Value], hook: &gpu_rollout::release::model::Hook, relea
 }
 
 /// What the plan says of `rollout.upgrade` is what the Job gets; what it leaves out has the program's own default.
-fn check_upgrade(found: &Upgrade, said: Option<&Value>, release: &str) {
-    let default = Upgrade::default();
+fn check_upgrade(found: &UpgradeSettings, said: Option<&Value>, release: &str) {
+    let default = UpgradeSettings::default();
     let (Some(said), attempts) = (said, default.attempts) else { return assert_eq!(*found, default, "{release}") };
     let Some(policy) = said.get("policy") else {
         assert_eq!(
             *found,
-            Upgrade { attempts: said["attempts"].as_u64().map_or(attempts, |number| u32::try_from(number).unwrap()), ..default }
+            UpgradeSettings { attempts: said["attempts"].as_u64().map_or(attempts, |number| u32::try_from(number).unwrap()), ..default }
         );
         return;
     };
@@ -126,7 +124,7 @@ fn check_upgrade(found: &Upgrade, said: Option<&Value>, release: &str) {
     assert_eq!(json!(found.policy.max_parallel_upgrades), policy["maxParallelUpgrades"], "{release}");
     assert_eq!(json!(found.policy.max_unavailable), policy["maxUnavailable"], "{release}");
     assert_eq!((found.policy.pod_deletion.is_some(), found.policy.drain.is_some()), (is_on("podDeletion"), is_on("drain")), "{release}");
-    let seconds = |deletion: &PodDeletion| json!(deletion.timeout_seconds);
+    let seconds = |deletion: &PodDeletionPolicy| json!(deletion.timeout_seconds);
     assert!(found.policy.pod_deletion.as_ref().is_none_or(|deletion| seconds(deletion) == policy["podDeletion"]["timeoutSeconds"]));
     assert_eq!(found.policy.wait_for_completion.is_some(), policy["waitForCompletion"]["podSelector"] != "", "{release}");
     assert_eq!(found.topology.as_ref().map_or("", |topology| &topology.label), said["topology"]["label"], "{release}");

@@ -6,31 +6,38 @@ mod state;
 
 use std::collections::BTreeMap;
 
-use gpu_rollout::bundle::{Parts, Tree, build};
-use gpu_rollout::catalog::hook_chart;
-use gpu_rollout::contract::budget::deployer_timeout_seconds;
-use gpu_rollout::deployer::layout::{folders, values_of};
-use gpu_rollout::release::model::{Chart, Kind};
-use gpu_rollout::release::{Options, Plan};
+use bundle::{BundleInput, BundleTree, build};
+use catalog::hook_chart;
+use contract::budget::deployer_timeout_seconds;
+use deployer::layout::{folders, values_of};
+use release::model::{ChartOrigin, ReleaseKind};
+use release::{PlanOptions, ReleasePlan};
 
 use super::library;
 use state::{State, states};
 
 /// Every recipe of the library: name, plan, state files in the order in which helmfile deploys them.
-fn all() -> impl Iterator<Item = (&'static str, Plan, Vec<State>)> {
-    gpu_rollout::catalog::recipe_names().map(|name| {
+fn all() -> impl Iterator<Item = (&'static str, ReleasePlan, Vec<State>)> {
+    catalog::recipe_names().map(|name| {
         let plan = library::planned(&library::recipe(name));
         (name, plan, states(&library::bundle(name, "helmfile".parse().unwrap())))
     })
 }
 
 /// A bundle of the largest recipe after a change of its plan.
-fn changed(change: impl Fn(&mut Plan)) -> (Plan, Tree) {
+fn changed(change: impl Fn(&mut ReleasePlan)) -> (ReleasePlan, BundleTree) {
     let recipe = library::recipe("eks-gb200-training");
     let mut plan = library::planned(&recipe);
     change(&mut plan);
     let deployer = "helmfile".parse().unwrap();
-    let parts = Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES, source: None };
+    let parts = BundleInput {
+        recipe: &recipe,
+        plan: &plan,
+        options: &PlanOptions::default(),
+        deployer,
+        hook_chart: hook_chart::FILES,
+        source: None,
+    };
     let tree = build(parts).unwrap();
     (plan, tree)
 }
@@ -44,13 +51,13 @@ fn every_release_stands_in_one_state_file_as_the_plan_says() {
             assert_eq!((found.name.as_str(), found.namespace.as_str()), (release.name.as_str(), release.namespace.as_str()), "{name}");
             assert_eq!(found.timeout, release.timeout_seconds, "{name}: {folder}");
             let (version, values) = match &release.kind {
-                Kind::Upstream(upstream) => (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")]),
-                Kind::Crds(_) | Kind::Manifests(_) => (None, Vec::new()),
-                Kind::Hook(hook) => (None, [values_of(&plan, hook), vec![format!("{folder}/rollout.yaml")]].concat()),
+                ReleaseKind::Upstream(upstream) => (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")]),
+                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => (None, Vec::new()),
+                ReleaseKind::Hook(hook) => (None, [values_of(&plan, hook), vec![format!("{folder}/rollout.yaml")]].concat()),
             };
             assert_eq!((&found.version, &found.values), (&version, &values), "{name}: {folder}");
             let is_local = found.chart == format!("./{folder}");
-            assert_eq!(is_local, !matches!(release.kind, Kind::Upstream(_)), "{name}: {folder}");
+            assert_eq!(is_local, !matches!(release.kind, ReleaseKind::Upstream(_)), "{name}: {folder}");
         }
     }
 }
@@ -82,7 +89,7 @@ fn trap_helmfile_timeout_is_each_releases_own_and_covers_the_budget_of_its_job()
             // Zero is no timeout for helmfile: it leaves the flag out, and Helm takes five minutes.
             assert!(found.timeout > 0, "{name}: {}", found.name);
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
-            if let Kind::Hook(hook) = &release.kind {
+            if let ReleaseKind::Hook(hook) = &release.kind {
                 assert!(found.timeout >= deployer_timeout_seconds(hook.budget.seconds), "{name}: {}", found.name);
             }
         }
@@ -114,8 +121,8 @@ fn trap_helmfile_skips_crds_for_a_whole_file_only() {
     }
     // Charts that keep their CRDs after charts that do not: three files.
     let (plan, tree) = changed(|plan| {
-        let last = plan.releases.iter_mut().rev().find(|release| matches!(release.kind, Kind::Upstream(_))).unwrap();
-        if let Kind::Upstream(upstream) = &mut last.kind {
+        let last = plan.releases.iter_mut().rev().find(|release| matches!(release.kind, ReleaseKind::Upstream(_))).unwrap();
+        if let ReleaseKind::Upstream(upstream) = &mut last.kind {
             upstream.skip_crds = false;
         }
     });
@@ -125,11 +132,11 @@ fn trap_helmfile_skips_crds_for_a_whole_file_only() {
     assert!(tree.get("helmfile-1.yaml").is_some() && tree.get("helmfile-2.yaml").is_some());
 }
 
-fn check_crds(name: &str, plan: &Plan, states: &[State]) {
+fn check_crds(name: &str, plan: &ReleasePlan, states: &[State]) {
     for state in states {
         for found in &state.releases {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
-            if let Kind::Upstream(upstream) = &release.kind {
+            if let ReleaseKind::Upstream(upstream) = &release.kind {
                 assert_eq!(state.helm_defaults.skip_crds, upstream.skip_crds, "{name}: {}", found.name);
             }
         }
@@ -155,11 +162,11 @@ fn trap_helmfile_plans_everything_before_the_crds_are_there() {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
             let (never, not_on_install) = (found.disable_validation, found.disable_validation_on_install);
             match &release.kind {
-                Kind::Upstream(upstream) => {
+                ReleaseKind::Upstream(upstream) => {
                     assert_eq!((never, not_on_install), (upstream.skip_crds, !upstream.skip_crds), "{name}: {}", found.name);
                 }
-                Kind::Manifests(manifests) => assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name),
-                Kind::Crds(_) | Kind::Hook(_) => assert!(!never && !not_on_install, "{name}: {}", found.name),
+                ReleaseKind::Manifests(manifests) => assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name),
+                ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => assert!(!never && !not_on_install, "{name}: {}", found.name),
             }
         }
     }
@@ -170,7 +177,7 @@ fn trap_helmfile_crds_and_namespaces_that_exist_are_taken_over() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
-            let is_ours = matches!(release.kind, Kind::Crds(_) | Kind::Manifests(_));
+            let is_ours = matches!(release.kind, ReleaseKind::Crds(_) | ReleaseKind::Manifests(_));
             assert_eq!(found.take_ownership, is_ours, "{name}: {}", found.name);
         }
     }
@@ -217,8 +224,8 @@ fn trap_helmfile_replaces_repositories_of_the_same_name_in_the_users_helm() {
 fn trap_helmfile_evaluates_braces_in_a_release() {
     let (_, tree) = changed(|plan| {
         for release in &mut plan.releases {
-            if let Kind::Upstream(upstream) = &mut release.kind {
-                upstream.chart = Chart::File("/mnt/{{ odd }}/chart-1.tgz".to_owned());
+            if let ReleaseKind::Upstream(upstream) = &mut release.kind {
+                upstream.chart = ChartOrigin::File("/mnt/{{ odd }}/chart-1.tgz".to_owned());
             }
         }
     });

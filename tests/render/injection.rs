@@ -7,16 +7,16 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use gpu_rollout::bundle::{Parts, Tree, build};
-use gpu_rollout::catalog::hook_chart;
-use gpu_rollout::contract::grammar::grammar;
-use gpu_rollout::deployer::{DEPLOYERS, Deployer, Source, SourceNeed};
-use gpu_rollout::recipe::load::{Loaded, load};
-use gpu_rollout::recipe::read::{ReadError, Reader};
-use gpu_rollout::recipe::schema::Shape;
-use gpu_rollout::release::{Embedded, Options, plan};
-use gpu_rollout::text::diagnostic::{Diagnostics, Severity};
+use bundle::{BundleInput, BundleTree, build};
+use catalog::hook_chart;
+use contract::grammar::grammar;
+use deployer::{BundleSource, DEPLOYERS, Deployer, SourceNeed};
+use diagnostics::diagnostic::{Diagnostics, Severity};
+use recipe::load::{ValidRecipe, load};
+use recipe::read::{ReadError, TextReader};
+use recipe::schema::TypeShape;
 use regex::Regex;
+use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Value, json};
 
 use super::library::is_helm_template;
@@ -87,7 +87,7 @@ struct Field {
 
 /// Every text of the schema.
 fn fields() -> Vec<Field> {
-    fn visit(path: &[String], shape: Shape, fields: &mut Vec<Field>) {
+    fn visit(path: &[String], shape: TypeShape, fields: &mut Vec<Field>) {
         let below = |key: &str| [path, &[key.to_owned()]].concat();
         let last = path.last().map_or("", String::as_str);
         if shape.takes("string") || shape.words().is_some() {
@@ -129,14 +129,14 @@ fn fields() -> Vec<Field> {
                 fields.push(Field { path: [path, &["map".to_owned(), "text".to_owned()]].concat(), is_key: true, example: key.clone() });
             }
             _ => {
-                let value = shape.further().and_then(Shape::grammar).map_or_else(|| PLACEHOLDER.to_owned(), example);
+                let value = shape.further().and_then(TypeShape::grammar).map_or_else(|| PLACEHOLDER.to_owned(), example);
                 fields.push(Field { path: below(&key), is_key: true, example: key.clone() });
                 fields.push(Field { path: below(&key), is_key: false, example: value });
             }
         }
     }
     let mut fields = Vec::new();
-    visit(&[], Shape::recipe(), &mut fields);
+    visit(&[], TypeShape::recipe(), &mut fields);
     fields
 }
 
@@ -180,7 +180,7 @@ fn step<'a>(at: &'a mut Value, key: &str) -> &'a mut Value {
 
 struct Text(String);
 
-impl Reader for Text {
+impl TextReader for Text {
     fn file(&mut self, _: &str) -> Result<String, ReadError> {
         Err(ReadError::Missing)
     }
@@ -191,7 +191,7 @@ impl Reader for Text {
 }
 
 /// Reads a recipe; JSON is YAML, and no writer of ours has a part in it.
-pub(crate) fn read(recipe: &Value) -> Result<Loaded, Diagnostics> {
+pub(crate) fn read(recipe: &Value) -> Result<ValidRecipe, Diagnostics> {
     let mut ascii = String::new();
     for character in recipe.to_string().chars() {
         if matches!(character, ' '..='~') {
@@ -206,16 +206,16 @@ pub(crate) fn read(recipe: &Value) -> Result<Loaded, Diagnostics> {
 }
 
 /// The bundles of a recipe, for every deployer.
-pub(crate) fn bundles(loaded: &Loaded, options: &Options) -> Vec<(&'static str, Tree)> {
+pub(crate) fn bundles(loaded: &ValidRecipe, options: &PlanOptions) -> Vec<(&'static str, BundleTree)> {
     DEPLOYERS.iter().map(|deployer| (deployer.name, bundle(loaded, options, *deployer))).collect()
 }
 
 /// The bundle for one of them.
-fn bundle(loaded: &Loaded, options: &Options, deployer: Deployer) -> Tree {
-    let plan = plan(&loaded.recipe, &Embedded, options).unwrap();
-    let source = Source::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
+fn bundle(loaded: &ValidRecipe, options: &PlanOptions, deployer: Deployer) -> BundleTree {
+    let plan = plan(&loaded.recipe, &EmbeddedCatalog, options).unwrap();
+    let source = BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-    build(Parts { recipe: &loaded.recipe, plan: &plan, options, deployer, hook_chart: hook_chart::FILES, source }).unwrap()
+    build(BundleInput { recipe: &loaded.recipe, plan: &plan, options, deployer, hook_chart: hook_chart::FILES, source }).unwrap()
 }
 
 /// Digests change with every content.
@@ -236,7 +236,7 @@ fn actions(text: &str) -> Vec<String> {
 }
 
 /// The files that are the same in both bundles and have nothing to do with the text.
-fn unchanged(found: &Tree, meant: &Tree, example: &str) -> BTreeSet<String> {
+fn unchanged(found: &BundleTree, meant: &BundleTree, example: &str) -> BTreeSet<String> {
     let is_same = |path: &str, content: &[u8]| {
         meant.get(path).is_some_and(|file| file.content == content) && !std::str::from_utf8(content).unwrap().contains(example)
     };
@@ -244,7 +244,7 @@ fn unchanged(found: &Tree, meant: &Tree, example: &str) -> BTreeSet<String> {
 }
 
 /// What the files of a bundle mean: YAML as values, all else as text. `from` becomes `to`.
-fn meaning(tree: &Tree, leave_out: &BTreeSet<String>, (from, to): (&str, &str)) -> BTreeMap<String, Value> {
+fn meaning(tree: &BundleTree, leave_out: &BTreeSet<String>, (from, to): (&str, &str)) -> BTreeMap<String, Value> {
     fn replaced(value: Value, from: &str, to: &str) -> Value {
         match value {
             Value::String(text) => without_digests(&text.replace(from, to)).into(),
@@ -272,14 +272,12 @@ fn meaning(tree: &Tree, leave_out: &BTreeSet<String>, (from, to): (&str, &str)) 
 
 /// Recipes in which every field has a place.
 fn bases() -> Vec<Value> {
-    let base = |name: &str| {
-        gpu_rollout::contract::yaml::from_str(&fs::read_to_string(format!("tests/render/injection/{name}.yaml")).unwrap()).unwrap()
-    };
+    let base = |name: &str| yaml::from_str(&fs::read_to_string(format!("tests/render/injection/{name}.yaml")).unwrap()).unwrap();
     ["assist", "drive", "dra"].map(base).into()
 }
 
 /// The first recipe, and the first component in it, in which the field takes its example.
-fn place(field: &Field, bases: &[Value]) -> Result<(Value, Field, Loaded), String> {
+fn place(field: &Field, bases: &[Value]) -> Result<(Value, Field, ValidRecipe), String> {
     let mut said = Vec::new();
     for base in bases {
         let count = base["components"].as_array().unwrap().len();
@@ -291,7 +289,9 @@ fn place(field: &Field, bases: &[Value]) -> Result<(Value, Field, Loaded), Strin
                 break;
             }
             match read(&put(base, &field, &field.example)) {
-                Ok(loaded) if plan(&loaded.recipe, &Embedded, &Options::default()).is_ok() => return Ok((base.clone(), field, loaded)),
+                Ok(loaded) if plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()).is_ok() => {
+                    return Ok((base.clone(), field, loaded));
+                }
                 Ok(_) => said.push("no plan".to_owned()),
                 Err(findings) => said.push(findings.render_plain()),
             }
@@ -358,12 +358,12 @@ impl Outcome {
         let long = "x".repeat(5000);
         let behind = PAYLOADS.iter().skip(field.path.len() % 3).step_by(3).map(|payload| format!("{}{payload}", field.example));
         let payloads = PAYLOADS.iter().map(|payload| (*payload).to_owned()).chain(behind).chain([long]);
-        let mut benign: BTreeMap<&str, Tree> = BTreeMap::new();
+        let mut benign: BTreeMap<&str, BundleTree> = BTreeMap::new();
         // Every payload meets one deployer, and every deployer many payloads.
         for (payload, deployer) in payloads.skip(skip).step_by(step).zip(DEPLOYERS.iter().cycle()) {
             let loaded = match read(&put(&base, &field, &payload)) {
                 Ok(changed) => {
-                    benign.entry(deployer.name).or_insert_with(|| bundle(&loaded, &Options::default(), *deployer));
+                    benign.entry(deployer.name).or_insert_with(|| bundle(&loaded, &PlanOptions::default(), *deployer));
                     changed
                 }
                 Err(findings) => {
@@ -372,7 +372,7 @@ impl Outcome {
                 }
             };
             self.accepted.insert(field.path.join("."));
-            if plan(&loaded.recipe, &Embedded, &Options::default()).is_err() {
+            if plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()).is_err() {
                 self.problems.push(format!("{:?}: {payload:?} is taken, and there is no plan", field.path));
                 continue;
             }
@@ -380,7 +380,7 @@ impl Outcome {
             if payload == "0644" || field.path.last().is_some_and(|key| key == "repository") {
                 continue;
             }
-            let (found, meant) = (bundle(&loaded, &Options::default(), *deployer), &benign[deployer.name]);
+            let (found, meant) = (bundle(&loaded, &PlanOptions::default(), *deployer), &benign[deployer.name]);
             let same = unchanged(&found, meant, &field.example);
             let (found, meant) = (meaning(&found, &same, ("\u{0}\u{0}", "")), meaning(meant, &same, (&field.example, &payload)));
             for path in found.keys().chain(meant.keys()).filter(|path| found.get(*path) != meant.get(*path)) {

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use gpu_rollout::bundle::{Parts, Tree, build, verify, write};
-use gpu_rollout::catalog::{self, hook_chart};
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::{DEPLOYERS, Deployer, Source, SourceNeed};
-use gpu_rollout::recipe::load::load;
-use gpu_rollout::recipe::model::Recipe;
-use gpu_rollout::recipe::read::Files;
-use gpu_rollout::release::model::Kind;
-use gpu_rollout::release::{Embedded, Options, Plan, plan};
+use bundle::{BundleInput, BundleTree, build, verify, write};
+use catalog::{self, hook_chart};
+use deployer::{BundleSource, DEPLOYERS, Deployer, SourceNeed};
+use recipe::load::load;
+use recipe::model::Recipe;
+use recipe::read::FileSystemReader;
+use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, PlanOptions, ReleasePlan, plan};
 use serde_json::Value;
 
 /// Where the bundles stand for those that read them from there.
@@ -19,17 +18,17 @@ const REPOSITORY: &str = "https://git.example.com/fleet.git";
 
 /// A recipe of the library.
 pub(crate) fn recipe(name: &str) -> Recipe {
-    load(name, &[], &mut Files).unwrap().recipe
+    load(name, &[], &mut FileSystemReader).unwrap().recipe
 }
 
 /// Its plan, with nothing further said.
-pub(crate) fn planned(recipe: &Recipe) -> Plan {
-    plan(recipe, &Embedded, &Options::default()).unwrap()
+pub(crate) fn planned(recipe: &Recipe) -> ReleasePlan {
+    plan(recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap()
 }
 
 /// Its bundle. Made once for all tests.
-pub(crate) fn bundle(name: &str, deployer: Deployer) -> Tree {
-    static MADE: Mutex<BTreeMap<(String, &str), Tree>> = Mutex::new(BTreeMap::new());
+pub(crate) fn bundle(name: &str, deployer: Deployer) -> BundleTree {
+    static MADE: Mutex<BTreeMap<(String, &str), BundleTree>> = Mutex::new(BTreeMap::new());
     let key = (name.to_owned(), deployer.name);
     if let Some(made) = MADE.lock().unwrap().get(&key) {
         return made.clone();
@@ -41,12 +40,13 @@ pub(crate) fn bundle(name: &str, deployer: Deployer) -> Tree {
 }
 
 /// Its bundle in the repository at `url`.
-pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> Tree {
+pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> BundleTree {
     let recipe = recipe(name);
     let plan = planned(&recipe);
-    let source = Source::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
+    let source = BundleSource::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-    build(Parts { recipe: &recipe, plan: &plan, options: &Options::default(), deployer, hook_chart: hook_chart::FILES, source }).unwrap()
+    build(BundleInput { recipe: &recipe, plan: &plan, options: &PlanOptions::default(), deployer, hook_chart: hook_chart::FILES, source })
+        .unwrap()
 }
 
 /// Every recipe with every deployer.
@@ -110,7 +110,7 @@ fn the_hook_chart_is_copied_with_its_digest_in_the_version() {
     for (name, deployer) in all() {
         let bundle = bundle(name, deployer);
         let folders: Vec<&str> = bundle.files().filter_map(|file| file.path.strip_suffix("/rollout.yaml")).collect();
-        let hooks = planned(&recipe(name)).releases.iter().filter(|release| matches!(release.kind, Kind::Hook(_))).count();
+        let hooks = planned(&recipe(name)).releases.iter().filter(|release| matches!(release.kind, ReleaseKind::Hook(_))).count();
         assert_eq!(folders.len(), hooks, "{name}");
         for folder in folders {
             for (path, text) in hook_chart::FILES {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use gpu_rollout::bundle::verify;
+use bundle::verify;
 use serde_json::Value;
 
 use super::command::{Scene, snapshot};
@@ -102,7 +102,7 @@ fn many_at_once_are_the_same_bytes_as_one_after_the_other() {
     assert!(scene.run(&format!("bundle render -r fleet -d all -o many {repository} --path clusters")).status.success());
     for name in ["aachen", "berlin"] {
         let file = if name == "aachen" { "a.yml" } else { "b.yaml" };
-        for deployer in gpu_rollout::deployer::names() {
+        for deployer in deployer::names() {
             let place = format!("{name}/{deployer}");
             let arguments = format!("bundle render -r fleet/{file} -d {deployer} -o one/{place} {repository} --path clusters/{place}");
             assert!(scene.run(&arguments).status.success(), "{arguments}");

@@ -1,10 +1,10 @@
 //! Bundles in the modes that no recipe of the library is in.
 
-use gpu_rollout::contract::duty::Duty;
-use gpu_rollout::deployer::DEPLOYERS;
-use gpu_rollout::deployer::facts::{Facts, compare};
-use gpu_rollout::deployer::layout::folders;
-use gpu_rollout::release::model::Kind;
+use contract::task::Task;
+use deployer::DEPLOYERS;
+use deployer::layout::folders;
+use deployer::readback::{BundleFacts, compare};
+use release::model::ReleaseKind;
 
 use super::library::{bundle, planned, recipe};
 use super::parity::{facts_of, lines};
@@ -15,27 +15,27 @@ pub(crate) const RECIPES: [&str; 2] = ["tests/render/modes/steer.yaml", "tests/r
 #[test]
 fn a_mode_means_the_same_with_every_deployer() {
     for name in RECIPES {
-        let bundles: Vec<Facts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
+        let bundles: Vec<BundleFacts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
         let parity = compare(&bundles);
         assert!(parity.equal, "{name}:\n{}", lines(&parity));
     }
 }
 
-/// What is read back from the files has the duties and rights of the mode, and only those.
+/// What is read back from the files has the tasks and rights of the mode, and only those.
 #[test]
-fn the_facts_show_duties_and_rights_of_the_mode() {
+fn the_facts_show_tasks_and_rights_of_the_mode() {
     for (name, mode) in RECIPES.into_iter().zip(["steer", "drive"]) {
         let facts = facts_of(name, "helm".parse().unwrap());
         for operator in ["gpu-operator", "network-operator"] {
             let hook = |suffix: &str| facts.releases[&format!("{operator}{suffix}")].hook.clone().unwrap();
             let (pre, post) = (hook("-pre"), hook("-post"));
-            assert_eq!(pre.duties.iter().any(|duty| duty == "hold"), mode == "steer", "{operator} {mode}");
-            assert!(post.duties.iter().any(|duty| duty == mode), "{operator} {mode}");
+            assert_eq!(pre.tasks.iter().any(|task| task == "hold"), mode == "steer", "{operator} {mode}");
+            assert!(post.tasks.iter().any(|task| task == mode), "{operator} {mode}");
             let may_evict = |rights: &std::collections::BTreeSet<String>| rights.iter().any(|right| right.contains("pods/eviction"));
             assert_eq!((may_evict(&pre.rights), may_evict(&post.rights)), (false, mode == "drive"), "{operator} {mode}");
-            let steps = Duty::ALL.into_iter().filter(|duty| duty.is_step()).map(Duty::name).collect::<Vec<_>>();
-            assert!(pre.duties.iter().all(|duty| steps.contains(&duty.as_str())), "{:?}", pre.duties);
-            assert!(!post.duties.iter().any(|duty| steps.contains(&duty.as_str())), "{:?}", post.duties);
+            let steps = Task::ALL.into_iter().filter(|task| task.is_step()).map(Task::name).collect::<Vec<_>>();
+            assert!(pre.tasks.iter().all(|task| steps.contains(&task.as_str())), "{:?}", pre.tasks);
+            assert!(!post.tasks.iter().any(|task| steps.contains(&task.as_str())), "{:?}", post.tasks);
         }
     }
 }
@@ -48,10 +48,10 @@ fn values_and_settings_of_each_mode() {
         let mut text = String::new();
         for (folder, release) in folders(&plan) {
             let file = match &release.kind {
-                Kind::Hook(_) => "rollout.yaml",
-                Kind::Upstream(_) => "values.yaml",
-                Kind::Manifests(manifests) if manifests.shared => "values.yaml",
-                Kind::Manifests(_) | Kind::Crds(_) => continue,
+                ReleaseKind::Hook(_) => "rollout.yaml",
+                ReleaseKind::Upstream(_) => "values.yaml",
+                ReleaseKind::Manifests(manifests) if manifests.shared => "values.yaml",
+                ReleaseKind::Manifests(_) | ReleaseKind::Crds(_) => continue,
             };
             let path = format!("{folder}/{file}");
             let content = std::str::from_utf8(&tree.get(&path).unwrap().content).unwrap();

@@ -3,25 +3,24 @@
 mod mutations;
 mod promises;
 
-use gpu_rollout::bundle::Tree;
-use gpu_rollout::catalog;
-use gpu_rollout::deployer::facts::{Facts, FactsError, Files, Parity, compare, facts};
-use gpu_rollout::deployer::{DEPLOYERS, Deployer};
+use bundle::BundleTree;
+use deployer::readback::{BundleFacts, Parity, ReadbackError, TextFiles, compare, facts};
+use deployer::{DEPLOYERS, Deployer};
 
 use super::library::{bundle, bundle_from};
 
 /// The texts of a bundle.
-fn files(tree: &Tree) -> Files {
+fn files(tree: &BundleTree) -> TextFiles {
     tree.files().map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap())).collect()
 }
 
-pub(crate) fn facts_of(name: &str, deployer: Deployer) -> Facts {
+pub(crate) fn facts_of(name: &str, deployer: Deployer) -> BundleFacts {
     facts(&files(&bundle(name, deployer))).unwrap()
 }
 
 /// The differences as lines: release, fact, what each bundle says.
 pub(crate) fn lines(parity: &Parity) -> String {
-    let line = |difference: &gpu_rollout::deployer::facts::Difference| {
+    let line = |difference: &deployer::readback::FactDifference| {
         let values: Vec<String> =
             difference.values.iter().map(|value| value.as_ref().map_or("-".to_owned(), ToString::to_string)).collect();
         format!("{}: {}: {}\n", difference.release, difference.fact, values.join(" | "))
@@ -32,7 +31,7 @@ pub(crate) fn lines(parity: &Parity) -> String {
 #[test]
 fn every_recipe_means_the_same_with_every_deployer() {
     for name in catalog::recipe_names() {
-        let bundles: Vec<Facts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
+        let bundles: Vec<BundleFacts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
         for (bundle, deployer) in bundles.iter().zip(DEPLOYERS) {
             assert_eq!(bundle.deployer, deployer.name, "{name}: recognized by its files");
         }
@@ -55,7 +54,7 @@ fn a_registry_means_the_same_as_git() {
 /// What a deployer has no words for is listed with its reason, and nothing else is left out.
 #[test]
 fn what_cannot_be_compared_is_said() {
-    let bundles: Vec<Facts> = DEPLOYERS.iter().map(|deployer| facts_of("eks-gb200-training", *deployer)).collect();
+    let bundles: Vec<BundleFacts> = DEPLOYERS.iter().map(|deployer| facts_of("eks-gb200-training", *deployer)).collect();
     let parity = compare(&bundles);
     let said: Vec<String> =
         parity.not_expressible.iter().map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason)).collect();
@@ -79,8 +78,8 @@ fn what_cannot_be_compared_is_said() {
 #[test]
 fn files_of_no_deployer_or_of_two_are_refused() {
     let some = |names: &[&str]| facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect());
-    assert_eq!(some(&["values.yaml"]), Err(FactsError::NoDeployer));
-    assert_eq!(some(&["deploy.sh", "helmfile.yaml"]), Err(FactsError::SeveralDeployers(vec!["helm", "helmfile"])));
+    assert_eq!(some(&["values.yaml"]), Err(ReadbackError::NoDeployer));
+    assert_eq!(some(&["deploy.sh", "helmfile.yaml"]), Err(ReadbackError::SeveralDeployers(vec!["helm", "helmfile"])));
     let dangling = [("helmfile.yaml".to_owned(), "helmfiles: [a.yaml]\n".to_owned())].into_iter().collect();
-    assert_eq!(facts(&dangling), Err(FactsError::Missing("a.yaml".to_owned())));
+    assert_eq!(facts(&dangling), Err(ReadbackError::Missing("a.yaml".to_owned())));
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use gpu_rollout::bundle::write;
+use bundle::write;
 use tempfile::TempDir;
 
 use super::library;

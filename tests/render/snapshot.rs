@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use gpu_rollout::bundle::Tree;
-use gpu_rollout::catalog::{self, hook_chart};
-use gpu_rollout::contract::digest::sha256;
-use gpu_rollout::deployer::{DEPLOYERS, File};
+use bundle::BundleTree;
+use catalog::{self, hook_chart};
+use contract::digest::sha256;
+use deployer::{BundleFile, DEPLOYERS};
 
 use super::library::{bundle, is_hook_chart};
 
@@ -15,14 +15,14 @@ use super::library::{bundle, is_hook_chart};
 const WHOLE: &str = "base";
 
 /// Whether every deployer writes this file: those of the releases' folders, and the recipe. `first` is some deployer's bundle.
-fn is_shared(file: &File, first: &Tree) -> bool {
+fn is_shared(file: &BundleFile, first: &BundleTree) -> bool {
     let is_common = file.path.as_bytes().first().is_some_and(u8::is_ascii_digit) || file.path == "recipe.yaml";
     is_common && first.get(&file.path).is_some()
 }
 
 /// The text for one file. CRDs are the vendor's: their digest says whether they changed. The hook chart has tests of its own and
 /// stands in the same repository, so not even a digest: an edit there should not touch these snapshots.
-fn shown(file: &File) -> String {
+fn shown(file: &BundleFile) -> String {
     let text = std::str::from_utf8(&file.content).unwrap();
     let mode = if file.executable { " (executable)" } else { "" };
     let content = if hook_chart::FILES.iter().any(|(path, _)| is_hook_chart(&file.path, path)) {
@@ -38,7 +38,7 @@ fn shown(file: &File) -> String {
 }
 
 /// The lines of a file that the complete text does not have; `None` if there are none.
-fn changed(file: &File, whole: &Tree) -> Option<String> {
+fn changed(file: &BundleFile, whole: &BundleTree) -> Option<String> {
     let text = shown(file);
     let Some(known) = whole.get(&file.path) else { return Some(text) };
     let known = shown(known);
@@ -61,11 +61,11 @@ fn every_recipe_with_every_deployer() {
     settings.add_filter("hookChart: [0-9a-f]{64}", "hookChart: [the digest of charts/gpu-rollout]");
     settings.add_filter(r"0\.1\.0\+d[0-9a-f]{12}", "[version of charts/gpu-rollout]");
     settings.add_filter("renderedBy: gpu-rollout [0-9.]+", "renderedBy: gpu-rollout [version]");
-    let wholes: Vec<Tree> = DEPLOYERS.iter().map(|deployer| bundle(WHOLE, *deployer)).collect();
+    let wholes: Vec<BundleTree> = DEPLOYERS.iter().map(|deployer| bundle(WHOLE, *deployer)).collect();
     settings.bind(|| {
         for name in catalog::recipe_names() {
             let first = bundle(name, DEPLOYERS[0]);
-            let common = |tree: &Tree| -> Vec<String> { tree.files().filter(|file| is_shared(file, &first)).map(shown).collect() };
+            let common = |tree: &BundleTree| -> Vec<String> { tree.files().filter(|file| is_shared(file, &first)).map(shown).collect() };
             for (deployer, whole) in DEPLOYERS.iter().zip(&wholes) {
                 let bundle = bundle(name, *deployer);
                 let mut text = String::new();

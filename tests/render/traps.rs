@@ -1,16 +1,16 @@
 //! Traps that Helm has for a bundle of the deployer `helm`, each with a test that is named after it. Those of the script itself (versions,
 //! pending releases, paths) are in `script`.
 
-use gpu_rollout::deployer::facts::{Fact, Facts, facts};
-use gpu_rollout::deployer::layout::{folder_of, values_of};
-use gpu_rollout::release::Plan;
-use gpu_rollout::release::model::Kind;
+use deployer::layout::{folder_of, values_of};
+use deployer::readback::{BundleFacts, DeployerFact, facts};
+use release::ReleasePlan;
+use release::model::ReleaseKind;
 
 use super::library;
 
 /// Every recipe of the library: name, plan, `deploy.sh`, and what it means.
-fn all() -> impl Iterator<Item = (&'static str, Plan, String, Facts)> {
-    gpu_rollout::catalog::recipe_names().map(|name| {
+fn all() -> impl Iterator<Item = (&'static str, ReleasePlan, String, BundleFacts)> {
+    catalog::recipe_names().map(|name| {
         let tree = library::bundle(name, "helm".parse().unwrap());
         let text = |content: &[u8]| String::from_utf8(content.to_vec()).unwrap();
         let script = text(&tree.get("deploy.sh").unwrap().content);
@@ -28,7 +28,12 @@ fn trap_helm_timeout_must_outlast_the_job() {
             assert!(found.evidence.timeouts.iter().all(|timeout| timeout.seconds > 0), "{name}: {}", release.name);
             assert!(!found.evidence.timeouts.is_empty(), "{name}: {}", release.name);
             let is_sufficient = found.hook.as_ref().map(|hook| &hook.timeout_is_sufficient);
-            assert_eq!(is_sufficient, matches!(release.kind, Kind::Hook(_)).then_some(&Fact::Is(true)), "{name}: {}", release.name);
+            assert_eq!(
+                is_sufficient,
+                matches!(release.kind, ReleaseKind::Hook(_)).then_some(&DeployerFact::Is(true)),
+                "{name}: {}",
+                release.name
+            );
         }
     }
 }
@@ -51,10 +56,11 @@ fn trap_helm_needs_crds_before_the_objects_that_use_them() {
             for need in &release.needs {
                 assert!(found.after.releases.contains(need), "{name}: {} before {need}", release.name);
             }
-            if let Kind::Upstream(upstream) = &release.kind {
-                let crds = plan.releases.iter().any(|other| matches!(other.kind, Kind::Crds(_)) && release.needs.contains(&other.name));
+            if let ReleaseKind::Upstream(upstream) = &release.kind {
+                let crds =
+                    plan.releases.iter().any(|other| matches!(other.kind, ReleaseKind::Crds(_)) && release.needs.contains(&other.name));
                 assert_eq!(upstream.skip_crds, crds, "{name}: {}: two writers of one CRD, or none", release.name);
-                assert_eq!(found.skips_crds, Fact::Is(upstream.skip_crds), "{name}: {}", release.name);
+                assert_eq!(found.skips_crds, DeployerFact::Is(upstream.skip_crds), "{name}: {}", release.name);
             }
         }
     }
@@ -64,7 +70,7 @@ fn trap_helm_needs_crds_before_the_objects_that_use_them() {
 fn trap_helm_values_of_a_hook_come_after_those_that_it_shares() {
     for (name, plan, _, facts) in all() {
         for release in &plan.releases {
-            if let Kind::Hook(hook) = &release.kind {
+            if let ReleaseKind::Hook(hook) = &release.kind {
                 let own = format!("{}/rollout.yaml", folder_of(&plan, &release.name).unwrap());
                 let files: Vec<String> = values_of(&plan, hook).into_iter().chain([own]).collect();
                 assert_eq!(facts.releases[&release.name].values.files, files, "{name}: {}", release.name);

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use gpu_rollout::catalog::hook_chart;
-use gpu_rollout::contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS, deployer_timeout_seconds, working_seconds};
-use gpu_rollout::contract::yaml;
-use gpu_rollout::release::model::Kind;
+use catalog::hook_chart;
+use contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS, deployer_timeout_seconds, working_seconds};
+use release::model::ReleaseKind;
 use serde_json::Value;
 
 use super::library;
@@ -66,9 +65,9 @@ fn trap_job_retries_are_few_and_counted_in_its_own_deadline() {
 #[test]
 fn trap_job_is_given_up_before_it_has_said_why() {
     assert_eq!(SLACK_SECONDS, TERMINATION_GRACE_SECONDS + 60);
-    for (name, plan) in gpu_rollout::catalog::recipe_names().map(|name| (name, library::planned(&library::recipe(name)))) {
+    for (name, plan) in catalog::recipe_names().map(|name| (name, library::planned(&library::recipe(name)))) {
         for release in &plan.releases {
-            if let Kind::Hook(hook) = &release.kind {
+            if let ReleaseKind::Hook(hook) = &release.kind {
                 let budget = hook.budget.seconds;
                 assert!(working_seconds(budget) + MARGIN_SECONDS <= budget, "{name}: {}: {budget}", release.name);
                 assert!(release.timeout_seconds >= deployer_timeout_seconds(budget), "{name}: {}", release.name);

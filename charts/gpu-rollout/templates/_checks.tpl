@@ -7,40 +7,40 @@
 {{- fail "\n\nrollout.driver is daemonset, and rollout.daemonSet does not say which\nhint: rollout.daemonSet: {namespace: …, name: …}\n" -}}
 {{- end -}}
 {{- if has $rollout.mode (list "assist" "steer") -}}
-{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: a DaemonSet has no vendor's controller that could be woken, or act for the hook\nhint: rollout.mode: drive, with rollout.duties: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: a DaemonSet has no vendor's controller that could be woken, or act for the hook\nhint: rollout.mode: drive, with rollout.tasks: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
 {{- end -}}
 {{- $policy := $rollout.upgrade.policy -}}
 {{- if and (eq $rollout.mode "drive") $policy.podDeletion.enable (not $rollout.upgrade.extraConsumers) (not $policy.drain.enable) -}}
 {{- fail "\n\nrollout.driver is daemonset, and nothing says which pods must leave a node before its pod is replaced\nhint: name those that use it in rollout.upgrade.extraConsumers, or drain the nodes (rollout.upgrade.policy.drain.enable: true), or say that none must (rollout.upgrade.policy.podDeletion.enable: false)\n" -}}
 {{- end -}}
 {{- end -}}
-{{- $own := get $contract.modeDuties $rollout.mode -}}
+{{- $own := get $contract.modeTasks $rollout.mode -}}
 {{- $after := list "settle" -}}
 {{- range $own }}{{ if not (has . $contract.steps) }}{{ $after = append $after . }}{{ end }}{{ end -}}
 {{- $usual := ternary (append $after "reroll") $after (eq $rollout.driver "gpu") | join ", " -}}
-{{- if not $rollout.duties -}}
-{{- fail (printf "\n\nrollout.duties is empty: the hook would have nothing to do\nhint: rollout.duties: [%s]\n" $usual) -}}
+{{- if not $rollout.tasks -}}
+{{- fail (printf "\n\nrollout.tasks is empty: the hook would have nothing to do\nhint: rollout.tasks: [%s]\n" $usual) -}}
 {{- end -}}
-{{- range $rollout.duties -}}
-{{- $duty := . -}}
+{{- range $rollout.tasks -}}
+{{- $task := . -}}
 {{- $modes := list -}}
-{{- range $mode, $duties := $contract.modeDuties }}{{ if has $duty $duties }}{{ $modes = append $modes $mode }}{{ end }}{{ end -}}
+{{- range $mode, $tasks := $contract.modeTasks }}{{ if has $task $tasks }}{{ $modes = append $modes $mode }}{{ end }}{{ end -}}
 {{- if and $modes (not (has $rollout.mode $modes)) -}}
-{{- fail (printf "\n\nrollout.duties has `%s`, which mode `%s` does not have (only %s)\nhint: rollout.duties: [%s], or another rollout.mode\n" $duty $rollout.mode (join ", " $modes) $usual) -}}
+{{- fail (printf "\n\nrollout.tasks has `%s`, which mode `%s` does not have (only %s)\nhint: rollout.tasks: [%s], or another rollout.mode\n" $task $rollout.mode (join ", " $modes) $usual) -}}
 {{- end -}}
 {{- end -}}
-{{- if has "settle" $rollout.duties -}}
+{{- if has "settle" $rollout.tasks -}}
 {{- if or (eq $rollout.driver "daemonset") (has $rollout.component.name (values $contract.operators)) -}}
 {{- range $after -}}
-{{- if not (has . $rollout.duties) -}}
-{{- fail (printf "\n\nrollout.mode is `%s` and rollout.duties has no `%s`: what the mode promises would be done by nobody\nhint: rollout.duties: [%s], or rollout.mode: observe\n" $rollout.mode . $usual) -}}
+{{- if not (has . $rollout.tasks) -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.tasks has no `%s`: what the mode promises would be done by nobody\nhint: rollout.tasks: [%s], or rollout.mode: observe\n" $rollout.mode . $usual) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- else -}}
-{{- range $rollout.duties -}}
+{{- range $rollout.tasks -}}
 {{- if has . (list "wake" "steer" "drive" "reroll") -}}
-{{- fail (printf "\n\nrollout.duties has `%s` without `settle`, which is what watches drivers\nhint: rollout.duties: [%s]\n" . $usual) -}}
+{{- fail (printf "\n\nrollout.tasks has `%s` without `settle`, which is what watches drivers\nhint: rollout.tasks: [%s]\n" . $usual) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -50,13 +50,13 @@
 {{- end -}}
 {{- if ne $rollout.driver "gpu" -}}
 {{- range list "reroll" "restart-plugins" -}}
-{{- if has . $rollout.duties -}}
-{{- fail (printf "\n\nrollout.duties has `%s` and rollout.driver is %s: what it restarts belongs to the GPU driver\nhint: rollout.driver: gpu, or take `%s` out of rollout.duties\n" . $rollout.driver .) -}}
+{{- if has . $rollout.tasks -}}
+{{- fail (printf "\n\nrollout.tasks has `%s` and rollout.driver is %s: what it restarts belongs to the GPU driver\nhint: rollout.driver: gpu, or take `%s` out of rollout.tasks\n" . $rollout.driver .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and (has "reroll" $rollout.duties) (not $rollout.dra.namespaces) -}}
-{{- fail "\n\nrollout.dra.namespaces is empty: the hook has nowhere to look for the DRA driver\nhint: name its namespace, or take `reroll` out of rollout.duties\n" -}}
+{{- if and (has "reroll" $rollout.tasks) (not $rollout.dra.namespaces) -}}
+{{- fail "\n\nrollout.dra.namespaces is empty: the hook has nowhere to look for the DRA driver\nhint: name its namespace, or take `reroll` out of rollout.tasks\n" -}}
 {{- end -}}
 {{- range $object := list "podMonitor" "prometheusRule" -}}
 {{- if and (get $rollout.metrics $object).enabled (not $rollout.metrics.enabled) -}}

@@ -12,7 +12,7 @@
 {{- $record := include "gpu-rollout.record" . -}}
 {{- $names := list $record -}}
 {{- $loops := false -}}
-{{- range .Values.rollout.duties }}{{ if not (has . $contract.steps) }}{{ $loops = true }}{{ end }}{{ end -}}
+{{- range .Values.rollout.tasks }}{{ if not (has . $contract.steps) }}{{ $loops = true }}{{ end }}{{ end -}}
 {{- if $loops }}{{ range untilStep 1 (int $contract.recordObjects) 1 }}{{ $names = append $names (printf "%s-%d" $record .) }}{{ end }}{{ end -}}
 {{- toJson $names -}}
 {{- end }}

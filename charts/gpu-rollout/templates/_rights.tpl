@@ -16,7 +16,7 @@
 {{- end }}
 
 {{- /*
-The rules of a scope, for the duties and the driver of this Job; empty if there are none. A rule about named objects falls away where
+The rules of a scope, for the tasks and the driver of this Job; empty if there are none. A rule about named objects falls away where
 there is no name: an empty list of names would mean all. They come from files/rights.yaml, which is generated from
 the program's own table. Arguments: the root context, the scope.
 */}}
@@ -40,7 +40,7 @@ the program's own table. Arguments: the root context, the scope.
 -}}
 {{- range $root.Files.Get "files/rights.yaml" | fromYamlArray }}
 {{- if and (ne .object "any") (not (hasKey $names .object)) }}{{ fail (printf "files/rights.yaml: unknown object %s" .object) }}{{ end }}
-{{- $applies := and (eq .scope $scope) (or (not .duty) (has .duty $rollout.duties)) (or (not .driver) (eq .driver $rollout.driver)) }}
+{{- $applies := and (eq .scope $scope) (or (not .task) (has .task $rollout.tasks)) (or (not .driver) (eq .driver $rollout.driver)) }}
 {{- if and $applies (or (eq .object "any") (get $names .object)) }}
 # {{ .why }}
 - apiGroups: [{{ .group | quote }}]

@@ -265,7 +265,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "namespace" .Release.Namespace
   "record" (include "gpu-rollout.record" .)
   "component" $rollout.component.name
-  "duties" $rollout.duties
+  "tasks" $rollout.tasks
   "driver" $rollout.driver
   "mode" $rollout.mode
   "gate" $rollout.gate
@@ -284,7 +284,7 @@ template, and settings are whole numbers; a share such as 25% stays text.
   "devicePlugin" (include "gpu-rollout.devicePlugin" . | fromJson)
   "expected" (include "gpu-rollout.expected" . | fromJson)
 -}}
-{{- if has "preflight" $rollout.duties }}{{ $_ := set $settings "preflight" (include "gpu-rollout.preflight" . | fromJson) }}{{ end -}}
+{{- if has "preflight" $rollout.tasks }}{{ $_ := set $settings "preflight" (include "gpu-rollout.preflight" . | fromJson) }}{{ end -}}
 {{- if eq $rollout.driver "daemonset" }}{{ $_ := set $settings "daemonSet" $rollout.daemonSet.name }}{{ end -}}
 {{- with $rollout.component.version }}{{ $_ := set $settings "componentVersion" . }}{{ end -}}
 {{- toJson $settings -}}

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::bundle::diff::values::Change;
-use crate::bundle::diff::{Difference, FileDifference, Kind, ReleaseDifference, diff};
-use crate::cli::format::Format;
-use crate::cli::printer::Printer;
-use crate::contract::exit::ExitCode;
+use crate::cli::format::OutputFormat;
+use crate::printer::Printer;
+use bundle::diff::values::ValueChange;
+use bundle::diff::{BundleDifference, DifferenceKind, FileDifference, ReleaseDifference, diff};
+use contract::exit::ExitCode;
 
 /// Arguments of `gpu-rollout bundle diff`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct DiffArguments {
     /// The bundle as it was
     #[arg(value_name = "OLD")]
     old: PathBuf,
@@ -21,11 +21,11 @@ pub struct Arguments {
     #[arg(value_name = "NEW")]
     new: PathBuf,
     /// How the difference is written: a summary by release with the details behind it, or one JSON document
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Arguments {
+impl DiffArguments {
     /// Runs the command. Ends with [`ExitCode::Different`] if there is a difference.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { old, new, output } = self;
@@ -37,11 +37,11 @@ impl Arguments {
             }
         };
         let written = match output {
-            Format::Text => {
+            OutputFormat::Text => {
                 printer.data(&text(&difference));
                 ExitCode::Success
             }
-            Format::Json => printer.json(&difference),
+            OutputFormat::Json => printer.json(&difference),
         };
         if written != ExitCode::Success {
             return written;
@@ -50,7 +50,7 @@ impl Arguments {
     }
 }
 
-fn text(difference: &Difference) -> String {
+fn text(difference: &BundleDifference) -> String {
     if difference.is_empty() {
         return "no difference\n".to_owned();
     }
@@ -63,7 +63,7 @@ fn text(difference: &Difference) -> String {
         write_line(&mut text, format_args!("\n{} {}", sign(release.change), release.name));
         write_changes(&mut text, &release.facts);
         write_changes(&mut text, &release.values);
-        if release.change == Kind::Changed {
+        if release.change == DifferenceKind::Changed {
             write_files(&mut text, &release.files);
         }
     }
@@ -75,11 +75,11 @@ fn text(difference: &Difference) -> String {
     text.trim_start().to_owned()
 }
 
-fn sign(change: Kind) -> char {
+fn sign(change: DifferenceKind) -> char {
     match change {
-        Kind::Added => '+',
-        Kind::Removed => '-',
-        Kind::Changed => '~',
+        DifferenceKind::Added => '+',
+        DifferenceKind::Removed => '-',
+        DifferenceKind::Changed => '~',
     }
 }
 
@@ -87,16 +87,16 @@ fn sign(change: Kind) -> char {
 fn summary(release: &ReleaseDifference) -> String {
     let mut parts = Vec::new();
     match release.change {
-        Kind::Added => parts.push(format!("new ({})", release.release_kind)),
-        Kind::Removed => parts.push(format!("gone ({})", release.release_kind)),
-        Kind::Changed => {
-            if let Some(Change { old: Some(old), new: Some(new), .. }) = release.facts.iter().find(|change| change.path == "version") {
+        DifferenceKind::Added => parts.push(format!("new ({})", release.release_kind)),
+        DifferenceKind::Removed => parts.push(format!("gone ({})", release.release_kind)),
+        DifferenceKind::Changed => {
+            if let Some(ValueChange { old: Some(old), new: Some(new), .. }) = release.facts.iter().find(|change| change.path == "version") {
                 parts.push(format!("{} → {}", plain(old), plain(new)));
             }
         }
     }
     let counted = [(release.values.len(), "value", "values"), (release.files.len(), "file", "files")];
-    for (count, one, many) in counted.into_iter().filter(|(count, ..)| *count > 0 && release.change == Kind::Changed) {
+    for (count, one, many) in counted.into_iter().filter(|(count, ..)| *count > 0 && release.change == DifferenceKind::Changed) {
         parts.push(format!("{count} {}", if count == 1 { one } else { many }));
     }
     match release.fires {
@@ -107,8 +107,8 @@ fn summary(release: &ReleaseDifference) -> String {
     if parts.is_empty() { "order or timeouts".to_owned() } else { parts.join(", ") }
 }
 
-fn write_changes(text: &mut String, changes: &[Change]) {
-    for Change { path, old, new } in changes {
+fn write_changes(text: &mut String, changes: &[ValueChange]) {
+    for ValueChange { path, old, new } in changes {
         match (old, new) {
             (Some(old), Some(new)) => write_line(text, format_args!("    {path}: {} → {}", shown(old), shown(new))),
             (Some(old), None) => write_line(text, format_args!("  - {path}: {}", shown(old))),

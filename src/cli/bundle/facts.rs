@@ -4,37 +4,36 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::bundle;
-use crate::cli::format::Format;
-use crate::cli::printer::Printer;
-use crate::contract::exit::ExitCode;
-use crate::deployer::facts::{self, Facts, compare};
+use crate::cli::format::OutputFormat;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use deployer::readback::{BundleFacts, compare, facts};
 
 /// Arguments of `gpu-rollout bundle facts`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct FactsArguments {
     /// The bundle's directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// How to print them
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Arguments {
+impl FactsArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Some(facts) = of_directory(&self.directory, printer) else { return ExitCode::Input };
         match self.output {
-            Format::Text => printer.data(&text(&facts)),
-            Format::Json => return printer.json(&facts),
+            OutputFormat::Text => printer.data(&text(&facts)),
+            OutputFormat::Json => return printer.json(&facts),
         }
         ExitCode::Success
     }
 }
 
 /// The facts of the bundle in `directory`; an error is printed.
-pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Facts> {
+pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<BundleFacts> {
     let shown = directory.display();
     let hint = Some("name a directory that `gpu-rollout bundle render` has written");
     let files = match bundle::read(directory) {
@@ -44,11 +43,11 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Fa
             return None;
         }
     };
-    facts::facts(&files).map_err(|error| printer.error(&format!("`{shown}`: {error}"), hint)).ok()
+    facts(&files).map_err(|error| printer.error(&format!("`{shown}`: {error}"), hint)).ok()
 }
 
 /// A heading a release, a line a fact.
-fn text(facts: &Facts) -> String {
+fn text(facts: &BundleFacts) -> String {
     let mut lines = vec![format!("deployer: {}", facts.deployer)];
     let mut releases: Vec<_> = facts.releases.iter().collect();
     // What waits for more comes later.
@@ -59,7 +58,7 @@ fn text(facts: &Facts) -> String {
         for (fact, value) in compare::leaves(release) {
             // Which files a chart has, `ls` tells as well.
             if !fact.starts_with("chart.files") {
-                line(&fact, &said(&value));
+                line(&fact, &describe_value(&value));
             }
         }
         let after: Vec<&str> = release.after.releases.iter().map(String::as_str).collect();
@@ -73,10 +72,10 @@ fn text(facts: &Facts) -> String {
 }
 
 /// A value for people.
-pub(super) fn said(value: &Value) -> String {
+pub(super) fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Array(list) => list.iter().map(describe_value).collect::<Vec<_>>().join(", "),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => match compare::reason(value) {
             Some(reason) => format!("not expressible: {reason}"),
             None => value.to_string(),

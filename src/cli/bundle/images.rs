@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::bundle::images::{Images, images};
-use crate::cli::printer::Printer;
-use crate::contract::exit::ExitCode;
-use crate::release::images::Image;
+use crate::printer::Printer;
+use bundle::images::{BundleImages, images};
+use contract::exit::ExitCode;
+use release::images::LocatedImage;
 
 /// Arguments of `gpu-rollout bundle images`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ImagesArguments {
     /// The bundle's directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// How the images are written
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(short, long, value_enum, default_value_t = ImagesFormat::Text)]
+    output: ImagesFormat,
     /// Also images of what the values switch off
     #[arg(long)]
     all: bool,
@@ -31,7 +31,7 @@ pub struct Arguments {
 
 /// Forms of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
+enum ImagesFormat {
     /// A table: which release pulls what, and where its values name it
     Text,
     /// One JSON object
@@ -40,32 +40,32 @@ enum Output {
     List,
 }
 
-impl Arguments {
+impl ImagesArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Images { images, unknown } = match images(&self.directory) {
+        let BundleImages { images, unknown } = match images(&self.directory) {
             Ok(found) => found,
             Err(error) => {
                 printer.error(&error.to_string(), Some("name a directory that `gpu-rollout bundle render` has written"));
                 return ExitCode::Input;
             }
         };
-        let images: Vec<Image> =
+        let images: Vec<LocatedImage> =
             images.into_iter().filter(|image| self.all || image.enabled).flat_map(|image| self.expand(image)).collect();
         let open = images.iter().any(|image| image.suffix.is_some());
-        if open && self.output == Output::List {
+        if open && self.output == ImagesFormat::List {
             let hint = "name them with --node-os, once for each: `kubectl get nodes -o wide` shows them";
             printer.error("some images are built for the operating system of the nodes, which the bundle does not know", Some(hint));
             return ExitCode::Usage;
         }
         let mut code = ExitCode::Success;
         match self.output {
-            Output::Text => printer.data(&table(&images)),
-            Output::List => {
-                let references: BTreeSet<String> = images.iter().map(Image::reference).collect();
+            ImagesFormat::Text => printer.data(&table(&images)),
+            ImagesFormat::List => {
+                let references: BTreeSet<String> = images.iter().map(LocatedImage::reference).collect();
                 printer.data(&references.into_iter().fold(String::new(), |text, reference| text + &reference + "\n"));
             }
-            Output::Json => code = printer.json(&Images { images, unknown: unknown.clone() }),
+            ImagesFormat::Json => code = printer.json(&BundleImages { images, unknown: unknown.clone() }),
         }
         if open {
             printer.note("note: `{os}` and `{architecture}` are the node's; --node-os names them");
@@ -77,14 +77,14 @@ impl Arguments {
     }
 
     /// The image for each kind of node, if it differs between them.
-    fn expand(&self, image: Image) -> Vec<Image> {
+    fn expand(&self, image: LocatedImage) -> Vec<LocatedImage> {
         let Some(suffix) = image.suffix.clone().filter(|_| !self.systems.is_empty()) else { return vec![image] };
         let mut expanded = Vec::new();
         for system in &self.systems {
             for architecture in &self.architectures {
                 let end = suffix.replace("{os}", system).replace("{architecture}", architecture);
                 let tag = image.tag.as_deref().map(|tag| format!("{tag}{end}"));
-                let one = Image { tag, suffix: None, ..image.clone() };
+                let one = LocatedImage { tag, suffix: None, ..image.clone() };
                 if !expanded.contains(&one) {
                     expanded.push(one);
                 }
@@ -94,9 +94,10 @@ impl Arguments {
     }
 }
 
-fn table(images: &[Image]) -> String {
-    let width = |text: fn(&Image) -> String| images.iter().map(|image| text(image).len()).max().unwrap_or_default();
-    let (release, reference) = (width(|image| image.release.clone()).max("RELEASE".len()), width(Image::reference).max("IMAGE".len()));
+fn table(images: &[LocatedImage]) -> String {
+    let width = |text: fn(&LocatedImage) -> String| images.iter().map(|image| text(image).len()).max().unwrap_or_default();
+    let (release, reference) =
+        (width(|image| image.release.clone()).max("RELEASE".len()), width(LocatedImage::reference).max("IMAGE".len()));
     let mut text = format!("{:release$}  {:reference$}  PLACE\n", "RELEASE", "IMAGE");
     for image in images {
         let off = if image.enabled { "" } else { " (switched off)" };

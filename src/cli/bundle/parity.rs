@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::facts::{of_directory, said};
-use crate::cli::format::Format;
-use crate::cli::printer::Printer;
-use crate::contract::exit::ExitCode;
-use crate::deployer::facts::{Facts, Parity, compare};
+use super::facts::{describe_value, of_directory};
+use crate::cli::format::OutputFormat;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use deployer::readback::{BundleFacts, Parity, compare};
 
 /// How much of a digest tells two of them apart.
 const DIGEST_SHOWN: usize = 12;
@@ -17,16 +17,16 @@ const DIGEST_LENGTH: usize = 64;
 
 /// Arguments of `gpu-rollout bundle parity`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ParityArguments {
     /// The bundles' directories, at least two
     #[arg(value_name = "DIR", num_args = 2.., required = true)]
     directories: Vec<PathBuf>,
     /// How to print the differences
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
-impl Arguments {
+impl ParityArguments {
     /// Runs the command: the differences on standard output.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let all: Vec<_> = self.directories.iter().map(|directory| of_directory(directory, printer)).collect();
@@ -39,7 +39,7 @@ impl Arguments {
             .map(|(bundle, directory)| if is_only(&bundle.deployer) { bundle.deployer.clone() } else { directory.display().to_string() })
             .collect();
         match self.output {
-            Format::Json => {
+            OutputFormat::Json => {
                 let bundles: Vec<Value> = bundles
                     .iter()
                     .zip(&self.directories)
@@ -49,7 +49,7 @@ impl Arguments {
                 let document = json!({"equal": equal, "bundles": bundles, "differences": differences, "notExpressible": not_expressible});
                 printer.data(&format!("{document:#}\n"));
             }
-            Format::Text => printer.data(&table(&columns, &parity)),
+            OutputFormat::Text => printer.data(&table(&columns, &parity)),
         }
         // The answer comes first; what a deployer cannot say is read after it.
         if parity.equal {
@@ -61,7 +61,7 @@ impl Arguments {
                 Some("render them from one recipe with one gpu-rollout; `gpu-rollout bundle verify DIR` names what was edited"),
             );
         }
-        if self.output == Format::Text {
+        if self.output == OutputFormat::Text {
             not_expressible(&parity, &bundles, printer);
         }
         if parity.equal { ExitCode::Success } else { ExitCode::Different }
@@ -69,7 +69,7 @@ impl Arguments {
 }
 
 /// What a deployer has no way to say.
-fn not_expressible(parity: &Parity, bundles: &[Facts], printer: &mut Printer) {
+fn not_expressible(parity: &Parity, bundles: &[BundleFacts], printer: &mut Printer) {
     for unsaid in &parity.not_expressible {
         let is_all = bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
         let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
@@ -102,11 +102,11 @@ fn cell(value: Option<&Value>, all: &[Option<Value>]) -> String {
         None => "-".to_owned(),
         Some(Value::Array(list)) if all.iter().all(|value| value.as_ref().is_some_and(Value::is_array)) => {
             let lists = || all.iter().flatten().filter_map(Value::as_array);
-            let own: Vec<String> = list.iter().filter(|item| !lists().all(|list| list.contains(item))).map(said).collect();
+            let own: Vec<String> = list.iter().filter(|item| !lists().all(|list| list.contains(item))).map(describe_value).collect();
             let has_more = own.len() < list.len();
             match own.as_slice() {
                 // The same items in another order.
-                [] if lists().all(|other| other.len() == list.len()) => list.iter().map(said).collect::<Vec<_>>().join(", "),
+                [] if lists().all(|other| other.len() == list.len()) => list.iter().map(describe_value).collect::<Vec<_>>().join(", "),
                 [] => if has_more { "…" } else { "-" }.to_owned(),
                 own => format!("{}{}", if has_more { "…, " } else { "" }, own.join(", ")),
             }
@@ -114,6 +114,6 @@ fn cell(value: Option<&Value>, all: &[Option<Value>]) -> String {
         Some(Value::String(text)) if text.len() == DIGEST_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             format!("{}…", &text[..DIGEST_SHOWN])
         }
-        Some(value) => said(value),
+        Some(value) => describe_value(value),
     }
 }

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 
-use crate::cli::printer::Printer;
-use crate::cli::recipe::Overrides;
-use crate::contract::exit::ExitCode;
-use crate::contract::grammar;
-use crate::deployer::source::Part;
-use crate::deployer::{self, DEPLOYERS, Deployer, Source, SourceNeed};
-use crate::release::hook_image::HookImage;
-use crate::release::mirror::Mirror;
-use crate::release::{Options, sources};
+use crate::cli::recipe::RecipeSelection;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use contract::grammar;
+use deployer::source::BundleSourcePart;
+use deployer::{self, BundleSource, DEPLOYERS, Deployer, SourceNeed};
+use release::hook_image::HookImage;
+use release::mirror::RegistryMirror;
+use release::{PlanOptions, sources};
 
 mod json;
 mod nodes;
@@ -47,7 +47,7 @@ What there is now, for a program to read:
 /// Arguments of `gpu-rollout bundle render`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Arguments {
+pub struct RenderArguments {
     /// The recipes
     #[arg(short = 'r', long = "recipe", required = true, value_name = "FILE|NAME|DIR|-", help = RECIPES_HELP)]
     recipes: Vec<String>,
@@ -58,18 +58,18 @@ pub struct Arguments {
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
-    overrides: Overrides,
+    overrides: RecipeSelection,
     /// Take the charts of a repository of the catalog from elsewhere: https://, http://, oci:// or the absolute path of a directory of
     /// packed charts; may be repeated
     #[arg(long = "chart-repository", value_name = "NAME=URL")]
-    chart_repositories: Vec<sources::Override>,
+    chart_repositories: Vec<sources::RepositoryOverride>,
     /// Take the hook's image from elsewhere
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<HookImage>,
     /// Pull images from another registry: every image, or those whose name begins with FROM; may be repeated, the longest FROM decides.
     /// The hook's image is named by --hook-image
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
-    registry_mirrors: Vec<Mirror>,
+    registry_mirrors: Vec<RegistryMirror>,
     /// Name of a Secret to pull images with, which must be in the namespace of each release; may be repeated
     #[arg(long = "image-pull-secret", value_name = "NAME", value_parser = grammar::secret_name)]
     pull_secrets: Vec<String>,
@@ -77,18 +77,18 @@ pub struct Arguments {
     #[arg(long)]
     force: bool,
     /// How to say what was written: `text` for people, on standard error; `json` for programs, on standard output
-    #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true, value_name = "text|json")]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = RenderFormat::Text, hide_possible_values = true, value_name = "text|json")]
+    format: RenderFormat,
     #[command(flatten)]
-    nodes: nodes::Nodes,
+    nodes: nodes::NodeSchedulingOptions,
     #[command(flatten)]
-    repository: Repository,
+    repository: BundleRepository,
 }
 
 /// Where the cluster reads the bundle from.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Repository (deployers that run in the cluster)")]
-struct Repository {
+struct BundleRepository {
     /// The repository that will hold the bundle: https://, ssh://, http://, file:///, or oci:// (flux)
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
@@ -102,32 +102,32 @@ struct Repository {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum RenderFormat {
     Text,
     Json,
 }
 
 /// What is to be rendered, checked as far as no recipe has to be read for it.
-struct Request {
+struct RenderRequest {
     recipes: Vec<String>,
     deployers: Vec<Deployer>,
     output: PathBuf,
     /// Whether each bundle gets a directory of its own below `output`.
     is_many: bool,
-    overrides: Overrides,
-    options: Options,
-    source: Option<Source>,
+    overrides: RecipeSelection,
+    options: PlanOptions,
+    source: Option<BundleSource>,
     force: bool,
 }
 
 /// What is wrong with the command line.
-struct Refusal {
+struct RenderUsageError {
     message: String,
     hint: Option<Cow<'static, str>>,
     code: ExitCode,
 }
 
-impl Refusal {
+impl RenderUsageError {
     fn usage(message: String, hint: Option<&'static str>) -> Self {
         Self { message, hint: hint.map(Cow::Borrowed), code: ExitCode::Usage }
     }
@@ -138,25 +138,25 @@ fn choices() -> Vec<&'static str> {
     deployer::names().into_iter().chain([ALL]).collect()
 }
 
-impl Arguments {
+impl RenderArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let format = self.format;
         let request = match self.request() {
             Ok(request) => request,
-            Err(Refusal { message, hint, code }) => {
+            Err(RenderUsageError { message, hint, code }) => {
                 printer.error(&message, hint.as_deref());
                 return code;
             }
         };
-        let outcomes = work::all(&request);
+        let outcomes = work::render_all(&request);
         let mut written = ExitCode::Success;
         match format {
-            Format::Json => written = json::print(&outcomes, printer),
-            Format::Text if request.is_many => text::many(&outcomes, printer),
-            Format::Text => text::one(&outcomes, &request, printer),
+            RenderFormat::Json => written = json::print(&outcomes, printer),
+            RenderFormat::Text if request.is_many => text::many(&outcomes, printer),
+            RenderFormat::Text => text::print_single(&outcomes, &request, printer),
         }
-        let codes: Vec<ExitCode> = outcomes.iter().flat_map(outcome::Outcome::failures).map(|failure| failure.code).collect();
+        let codes: Vec<ExitCode> = outcomes.iter().flat_map(outcome::RenderOutcome::failures).map(|failure| failure.code).collect();
         match codes.first() {
             None => written,
             Some(_) if codes.contains(&ExitCode::Internal) => ExitCode::Internal,
@@ -165,7 +165,7 @@ impl Arguments {
         }
     }
 
-    fn request(self) -> Result<Request, Refusal> {
+    fn request(self) -> Result<RenderRequest, RenderUsageError> {
         let Self {
             recipes,
             deployers,
@@ -181,9 +181,9 @@ impl Arguments {
             format: _,
         } = self;
         let mut addresses = BTreeMap::new();
-        for sources::Override { name, url } in chart_repositories {
+        for sources::RepositoryOverride { name, url } in chart_repositories {
             if addresses.insert(name.clone(), url).is_some() {
-                return Err(Refusal::usage(format!("`--chart-repository {name}=…` is given twice"), None));
+                return Err(RenderUsageError::usage(format!("`--chart-repository {name}=…` is given twice"), None));
             }
         }
         let is_all = deployers.iter().any(|name| name == ALL);
@@ -193,29 +193,29 @@ impl Arguments {
         let source = repository.source(&deployers)?;
         let node_scheduling = nodes.scheduling()?;
         let recipes = recipes::list(&recipes)?;
-        if is_many && output.join(crate::bundle::info::INFO).exists() {
-            return Err(Refusal {
+        if is_many && output.join(bundle::info::INFO).exists() {
+            return Err(RenderUsageError {
                 message: format!("`{}` is a bundle itself, and bundles do not stand inside one another", output.display()),
                 hint: Some(Cow::Borrowed("name the directory above the bundles with --output")),
                 code: ExitCode::Input,
             });
         }
-        Ok(Request {
+        Ok(RenderRequest {
             recipes,
             deployers,
             output,
             is_many,
             overrides,
-            options: Options { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets, node_scheduling },
+            options: PlanOptions { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets, node_scheduling },
             source,
             force,
         })
     }
 }
 
-impl Repository {
+impl BundleRepository {
     /// The source for `deployers`, if one of them reads the bundle from a repository that its files name.
-    fn source(self, deployers: &[Deployer]) -> Result<Option<Source>, Refusal> {
+    fn source(self, deployers: &[Deployer]) -> Result<Option<BundleSource>, RenderUsageError> {
         let Self { repo, revision, path } = self;
         let Some(url) = repo else {
             let needy: Vec<&str> =
@@ -227,15 +227,18 @@ impl Repository {
                     format!("deployers `{}` read the bundle from a repository, and their files must say which one", names.join("`, `"))
                 }
             };
-            return Err(Refusal::usage(message, Some("add --repo URL, and --revision and --path unless `main` and its root are right")));
+            return Err(RenderUsageError::usage(
+                message,
+                Some("add --repo URL, and --revision and --path unless `main` and its root are right"),
+            ));
         };
-        Source::new(&url, &revision, &path).map(Some).map_err(|error| {
+        BundleSource::new(&url, &revision, &path).map(Some).map_err(|error| {
             let flag = match error.part() {
-                Part::Url => "--repo",
-                Part::Revision => "--revision",
-                Part::Path => "--path",
+                BundleSourcePart::Url => "--repo",
+                BundleSourcePart::Revision => "--revision",
+                BundleSourcePart::Path => "--path",
             };
-            Refusal { message: format!("`{flag}`: {error}"), hint: error.hint().map(Cow::Owned), code: ExitCode::Usage }
+            RenderUsageError { message: format!("`{flag}`: {error}"), hint: error.hint().map(Cow::Owned), code: ExitCode::Usage }
         })
     }
 }

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
-use crate::bundle::{Finding, verify};
-use crate::cli::printer::Printer;
-use crate::contract::exit::ExitCode;
-use crate::deployer::layout::VALUES;
+use crate::printer::Printer;
+use bundle::{BundleFinding, verify};
+use contract::exit::ExitCode;
+use deployer::layout::VALUES;
 
 /// Arguments of `gpu-rollout bundle verify`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct VerifyArguments {
     /// The bundle's directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
-impl Arguments {
+impl VerifyArguments {
     /// Runs the command: every finding on a line of standard output.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { directory } = self;
@@ -34,14 +34,14 @@ impl Arguments {
         for finding in &findings {
             printer.data(&format!("{finding}\n"));
         }
-        let is_broken = |finding: &Finding| matches!(finding, Finding::Promise { .. });
+        let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
         if findings.iter().any(is_broken) {
             printer.error(
                 &format!("`{shown}` was edited, and its parts do not fit together any more"),
                 Some("change the recipe and render again, so that hooks, CRDs and timeouts follow"),
             );
         } else {
-            let is_values = |finding: &Finding| finding.path().ends_with(VALUES);
+            let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
             let hint = "an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there";
             printer.error(&format!("`{shown}` is not as it was rendered"), findings.iter().any(is_values).then_some(hint));
         }

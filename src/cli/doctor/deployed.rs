@@ -2,25 +2,24 @@
 
 use serde_json::{Map, Value};
 
-use crate::catalog::{self, lookup};
-use crate::cli::cluster::Cluster;
-use crate::cluster::call::CallError;
-use crate::cluster::client::{is_openshift, server_version};
-use crate::cluster::helm::{Deployed, Releases, releases};
-use crate::cluster::raw::spec;
-use crate::console::look::{LookError, Sight};
-use crate::console::status::status;
-use crate::contract::driver::Driver;
-use crate::contract::names;
-use crate::contract::settings::Settings;
-use crate::contract::yaml;
-use crate::recipe::load::load;
-use crate::recipe::model;
-use crate::recipe::read::{ReadError, Reader};
-use crate::release::{Embedded, deployed};
-use crate::rollout::spec::chart::version_of;
-use crate::text::diagnostic::{self, Diagnostics};
-use crate::text::lint::Lint;
+use crate::cli::cluster::ClusterSession;
+use catalog::{self, lookup};
+use contract::driver::Driver;
+use contract::names;
+use contract::settings::Settings;
+use diagnostics::diagnostic::{self, Diagnostics};
+use diagnostics::lint::Lint;
+use kube_io::call::CallError;
+use kube_io::client::{is_openshift, server_version};
+use kube_io::helm::{DeployedRelease, DeployedReleases, releases};
+use kube_io::raw::spec;
+use ops::observe::{ObserveError, RolloutSnapshot};
+use ops::status::status;
+use planner::spec::chart::version_of;
+use recipe::load::load;
+use recipe::model;
+use recipe::read::{ReadError, TextReader};
+use release::{EmbeddedCatalog, deployed};
 
 /// What is said of a recipe and matters to a cluster in which it is deployed already. The others are about how a bundle would be made.
 pub(super) const LINTS: [Lint; 11] = [
@@ -38,17 +37,22 @@ pub(super) const LINTS: [Lint; 11] = [
 ];
 
 /// What was found.
-pub(super) struct Found {
+pub(super) struct DeployedFindings {
     /// The components of the catalog.
-    pub(super) components: Vec<model::Component>,
+    pub(super) components: Vec<model::RecipeComponent>,
     /// What the hooks' releases say of monitoring.
-    metrics: model::Metrics,
+    metrics: model::RecipeMetrics,
 }
 
 /// The components of the catalog that are deployed: by their Helm releases, or, where those may not be read, by what objects tell of their chart.
-pub(super) async fn look(found: &Cluster, sights: &[Sight], namespace: Option<&str>, notes: &mut Vec<String>) -> Result<Found, LookError> {
+pub(super) async fn look(
+    found: &ClusterSession,
+    sights: &[RolloutSnapshot],
+    namespace: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<DeployedFindings, ObserveError> {
     let releases = match releases(found.client(), namespace).await {
-        Ok(Releases { deployed, unreadable }) => {
+        Ok(DeployedReleases { deployed, unreadable }) => {
             notes.extend(unreadable.iter().map(|name| format!("the release {name} is kept in a way that cannot be read")));
             deployed
         }
@@ -58,7 +62,7 @@ pub(super) async fn look(found: &Cluster, sights: &[Sight], namespace: Option<&s
         }
         Err(error) => return Err(error.into()),
     };
-    let mut all: Vec<model::Component> = Vec::new();
+    let mut all: Vec<model::RecipeComponent> = Vec::new();
     for name in catalog::component_names() {
         let is_its = |chart: &str, version: &str| catalog::component(name).is_some_and(|entry| entry.chart_in(version) == chart);
         let release = releases.iter().find(|release| is_its(&release.chart, &release.version));
@@ -73,15 +77,15 @@ pub(super) async fn look(found: &Cluster, sights: &[Sight], namespace: Option<&s
     for component in &mut all {
         custom_resources(found, component).await?;
     }
-    Ok(Found { components: all, metrics: monitored(&releases) })
+    Ok(DeployedFindings { components: all, metrics: monitored(&releases) })
 }
 
 /// What the hooks' releases say of monitoring. Only one of a bundle has the dashboard.
-fn monitored(releases: &[Deployed]) -> model::Metrics {
+fn monitored(releases: &[DeployedRelease]) -> model::RecipeMetrics {
     let ours = releases.iter().filter(|release| release.chart == names::PROGRAM);
     let said = ours.filter_map(|release| lookup(&release.values, "rollout.metrics").cloned());
     // What an older chart called otherwise is left out.
-    let mut said: Vec<model::Metrics> = said.filter_map(|said| serde_json::from_value(said).ok()).collect();
+    let mut said: Vec<model::RecipeMetrics> = said.filter_map(|said| serde_json::from_value(said).ok()).collect();
     let chosen = said.iter().position(|metrics| metrics.dashboard.enabled).or_else(|| said.iter().position(|metrics| metrics.enabled));
     chosen.map(|chosen| said.swap_remove(chosen)).unwrap_or_default()
 }
@@ -96,14 +100,19 @@ pub(super) fn lost(settings: &Settings) -> Option<String> {
     (!keys.is_empty()).then(|| format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", ")))
 }
 
-fn component(name: &str, version: &str, namespace: &str, values: Map<String, Value>) -> model::Component {
-    model::Component { version: Some(version.to_owned()), namespace: Some(namespace.to_owned()), values, ..model::Component::named(name) }
+fn component(name: &str, version: &str, namespace: &str, values: Map<String, Value>) -> model::RecipeComponent {
+    model::RecipeComponent {
+        version: Some(version.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        values,
+        ..model::RecipeComponent::from_name(name)
+    }
 }
 
 /// Reads what the component's operator works from and its chart does not bring.
-async fn custom_resources(found: &Cluster, component: &mut model::Component) -> Result<(), LookError> {
+async fn custom_resources(found: &ClusterSession, component: &mut model::RecipeComponent) -> Result<(), ObserveError> {
     let version = component.version.as_deref().unwrap_or_default();
-    let known = catalog::component(&component.name).map(|entry| &entry.like(version).custom_resources);
+    let known = catalog::component(&component.name).map(|entry| &entry.closest_version(version).custom_resources);
     for resource in known.into_iter().flatten() {
         let Some(group_version) = resource.api_version.split_once('/') else { continue };
         if let Some(spec) = spec(found.client(), group_version, &resource.kind, &resource.name).await? {
@@ -114,7 +123,12 @@ async fn custom_resources(found: &Cluster, component: &mut model::Component) -> 
 }
 
 /// What is deployed as a recipe.
-pub(super) async fn written(found: &Cluster, sights: &[Sight], deployed: &Found, notes: &mut Vec<String>) -> Result<Value, LookError> {
+pub(super) async fn written(
+    found: &ClusterSession,
+    sights: &[RolloutSnapshot],
+    deployed: &DeployedFindings,
+    notes: &mut Vec<String>,
+) -> Result<Value, ObserveError> {
     let kubernetes = match server_version(found.client()).await {
         Ok(version) => Some(format!("={version}")),
         Err(error) => {
@@ -123,26 +137,26 @@ pub(super) async fn written(found: &Cluster, sights: &[Sight], deployed: &Found,
         }
     };
     let platform = match is_openshift(found.client()).await {
-        Ok(true) => model::Platform::Openshift,
-        Ok(false) => model::Platform::Kubernetes,
+        Ok(true) => model::ClusterPlatform::Openshift,
+        Ok(false) => model::ClusterPlatform::Kubernetes,
         Err(error) => {
             notes.push(format!("the server does not say whether it is OpenShift: {error}"));
-            model::Platform::Kubernetes
+            model::ClusterPlatform::Kubernetes
         }
     };
     let gpu = sights.iter().find(|sight| sight.settings.driver == Driver::Gpu);
     let fleet = gpu.map_or(0, |sight| status(sight).totals.nodes);
-    let cluster = model::Cluster { gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1), platform, kubernetes };
+    let cluster = model::ClusterFacts { gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1), platform, kubernetes };
     let hooks: Vec<&Settings> = found.hooks().collect();
-    let Found { components, metrics } = deployed;
-    let all = deployed::Deployed { cluster, components: components.clone(), hooks: &hooks, metrics: metrics.clone() };
-    Ok(deployed::brief(&deployed::recipe(all, &Embedded)))
+    let DeployedFindings { components, metrics } = deployed;
+    let all = deployed::DeployedStack { cluster, components: components.clone(), hooks: &hooks, metrics: metrics.clone() };
+    Ok(deployed::brief(&deployed::recipe(all, &EmbeddedCatalog)))
 }
 
 /// The recipe on standard input is this one.
-struct Written(String);
+struct DeployedRecipe(String);
 
-impl Reader for Written {
+impl TextReader for DeployedRecipe {
     fn file(&mut self, _: &str) -> Result<String, ReadError> {
         Err(ReadError::Missing)
     }
@@ -156,7 +170,7 @@ impl Reader for Written {
 pub(super) fn held_to_rules(written: &Value, notes: &mut Vec<String>) -> Diagnostics {
     // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
     let text = yaml::to_string(written).unwrap_or_default();
-    let Diagnostics { sources, list } = match load("-", &[], &mut Written(text)) {
+    let Diagnostics { sources, list } = match load("-", &[], &mut DeployedRecipe(text)) {
         Ok(loaded) => loaded.warnings,
         Err(findings) => findings,
     };

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
-use super::Rollout;
+use super::PlanEntry;
 use crate::cli::preflight::push_finding;
 use crate::cli::table::{counted, push_wrapped, table};
 use crate::cli::time::length;
-use crate::console::plan::{Change, Namespace, Node, Plan, Step};
+use ops::plan::{DriverChange, NodeStep, PlannedNamespace, PlannedNode, RolloutPlan};
 
 /// Lines, where there is no terminal that says how wide it is.
 const LINE: usize = 120;
@@ -18,7 +18,7 @@ const NAMED: usize = 8;
 const CONTROLLERS: usize = 4;
 
 /// `all`: every node and every pod has its line.
-pub(super) fn one(rollout: &Rollout, all: bool, width: Option<usize>) -> String {
+pub(super) fn rollout_text(rollout: &PlanEntry, all: bool, width: Option<usize>) -> String {
     let plan = &rollout.plan;
     let line = width.unwrap_or(LINE);
     let mut text = format!("{}\n", rollout.title);
@@ -62,9 +62,9 @@ fn pods_leave(count: usize) -> String {
     if count == 1 { "1 pod leaves".to_owned() } else { format!("{count} pods leave") }
 }
 
-fn head(plan: &Plan) -> Vec<String> {
+fn head(plan: &RolloutPlan) -> Vec<String> {
     let mut lines = Vec::new();
-    let of = |change: &Change| match &change.nvidia_driver {
+    let of = |change: &DriverChange| match &change.nvidia_driver {
         Some(name) => format!("{} of NVIDIADriver {name}", change.of),
         None => change.of.to_owned(),
     };
@@ -76,10 +76,10 @@ fn head(plan: &Plan) -> Vec<String> {
     });
     let count = |step| plan.nodes.iter().filter(|node| node.step == step).count();
     let counts = [
-        (count(Step::Evicting), "are emptied of what uses the GPU"),
-        (count(Step::RestartOnly), "have their driver pod restarted and keep their pods"),
-        (count(Step::First), "have no driver yet"),
-        (count(Step::Unchanged), "stay as they are"),
+        (count(NodeStep::Evicting), "are emptied of what uses the GPU"),
+        (count(NodeStep::RestartOnly), "have their driver pod restarted and keep their pods"),
+        (count(NodeStep::First), "have no driver yet"),
+        (count(NodeStep::Unchanged), "stay as they are"),
     ];
     lines.push(format!("{} nodes: {}; mode {}", plan.total, counted(&counts), plan.mode));
     let Some(range) = plan.duration else {
@@ -111,7 +111,7 @@ fn head(plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn namespace(of: &Namespace) -> Vec<String> {
+fn namespace(of: &PlannedNamespace) -> Vec<String> {
     let mut controllers: Vec<(&String, &usize)> = of.controllers.iter().collect();
     controllers.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
     let more = controllers.len().saturating_sub(CONTROLLERS);
@@ -123,17 +123,17 @@ fn namespace(of: &Namespace) -> Vec<String> {
     vec![of.namespace.clone(), of.pods.to_string(), lost, named.join(", ")]
 }
 
-fn step(node: &Node) -> &'static str {
+fn step(node: &PlannedNode) -> &'static str {
     match node.step {
-        Step::Unchanged => "unchanged",
-        Step::First => "no driver yet",
-        Step::RestartOnly => "restart only",
-        Step::Evicting => "evicting",
+        NodeStep::Unchanged => "unchanged",
+        NodeStep::First => "no driver yet",
+        NodeStep::RestartOnly => "restart only",
+        NodeStep::Evicting => "evicting",
     }
 }
 
 /// Every node and every pod.
-fn every(plan: &Plan) -> String {
+fn every(plan: &RolloutPlan) -> String {
     let moment = |seconds: Option<u64>| seconds.map_or_else(|| "-".to_owned(), after);
     let nodes: Vec<Vec<String>> = plan
         .nodes
@@ -164,9 +164,9 @@ fn every(plan: &Plan) -> String {
 }
 
 /// Nodes that do not get there.
-fn unfinished(plan: &Plan, width: usize) -> String {
+fn unfinished(plan: &RolloutPlan, width: usize) -> String {
     let mut text = String::new();
-    let stuck: Vec<(&Node, &String)> = plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
+    let stuck: Vec<(&PlannedNode, &String)> = plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
     if !stuck.is_empty() {
         let _ = writeln!(text, "\n{} nodes do not get there:", stuck.len());
     }
@@ -179,7 +179,7 @@ fn unfinished(plan: &Plan, width: usize) -> String {
     text
 }
 
-fn findings(rollout: &Rollout, width: usize) -> String {
+fn findings(rollout: &PlanEntry, width: usize) -> String {
     let mut text = String::from("\n");
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);
@@ -190,7 +190,7 @@ fn findings(rollout: &Rollout, width: usize) -> String {
     text
 }
 
-fn assumed(plan: &Plan) -> Vec<String> {
+fn assumed(plan: &RolloutPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(times) = plan.driver_times {
         lines.push(format!(

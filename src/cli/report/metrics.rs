@@ -1,11 +1,11 @@
 //! The report as metrics, for the textfile collector of Prometheus' node exporter or a Pushgateway: the hook's own are gone with its pod.
 
-use crate::console::report::Report;
-use crate::contract::metrics::{self as table, Metric, Samples};
+use contract::metrics::{self as table, Metric, MetricSamples};
+use ops::report::RunReport;
 
 /// The metrics of all runs. A rollout without a hook release has none: nobody has written anything down.
-pub(super) fn metrics(reports: &[Report]) -> String {
-    let mut samples = Samples::default();
+pub(super) fn metrics(reports: &[RunReport]) -> String {
+    let mut samples = MetricSamples::default();
     for report in reports {
         if let Some((namespace, release)) = report.release.as_deref().and_then(|release| release.split_once('/')) {
             samples.about(namespace, release, report.driver);
@@ -15,7 +15,7 @@ pub(super) fn metrics(reports: &[Report]) -> String {
     samples.text()
 }
 
-fn add_to(samples: &mut Samples, report: &Report) {
+fn add_to(samples: &mut MetricSamples, report: &RunReport) {
     let Some(run) = &report.run else { return };
     let at = |at: jiff::Timestamp| at.as_duration().as_secs_f64();
     let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));

@@ -5,34 +5,34 @@ use serde::Serialize;
 use super::text::{head, outcome};
 use super::timeline::{Timeline, timeline};
 use crate::cli::time::length;
-use crate::console::report::{Bar, Report};
-use crate::contract::exit::ExitCode;
-use crate::deployer::template::{RenderError, Templates};
+use contract::exit::ExitCode;
+use deployer::template::{RenderError, TemplateSet};
+use ops::report::{NodeTimeline, RunReport};
 
 const NAME: &str = "report.html.j2";
 const SOURCE: &str = include_str!("../../../templates/report/report.html.j2");
 
 #[derive(Serialize)]
-struct Page<'a> {
+struct ReportPage<'a> {
     program: &'static str,
-    rollouts: Vec<Rollout<'a>>,
+    rollouts: Vec<PageRollout<'a>>,
 }
 
 #[derive(Serialize)]
-struct Rollout<'a> {
+struct PageRollout<'a> {
     title: &'a str,
     /// `good`, `bad` or `open`.
     verdict: &'static str,
     badge: String,
     head: Vec<String>,
     timeline: Option<Timeline>,
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<PageNode<'a>>,
     notes: &'a [String],
     at: String,
 }
 
 #[derive(Serialize)]
-struct Node<'a> {
+struct PageNode<'a> {
     name: &'a str,
     outcome: &'static str,
     took: String,
@@ -45,12 +45,12 @@ struct Node<'a> {
 ///
 /// # Errors
 /// The template does not fit: a mistake of this program.
-pub(in crate::cli) fn page(reports: &[Report]) -> Result<String, RenderError> {
-    let page = Page { program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")), rollouts: reports.iter().map(rollout).collect() };
-    Templates::new(&[(NAME, SOURCE)])?.render(NAME, &page)
+pub(in crate::cli) fn page(reports: &[RunReport]) -> Result<String, RenderError> {
+    let page = ReportPage { program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")), rollouts: reports.iter().map(rollout).collect() };
+    TemplateSet::new(&[(NAME, SOURCE)])?.render(NAME, &page)
 }
 
-fn rollout(report: &Report) -> Rollout<'_> {
+fn rollout(report: &RunReport) -> PageRollout<'_> {
     let verdict = report.run.as_ref().map(|run| run.verdict.as_ref());
     let (class, badge) = match verdict {
         Some(Some(verdict)) if verdict.exit == ExitCode::Success.number() => ("good", "settled".to_owned()),
@@ -58,7 +58,7 @@ fn rollout(report: &Report) -> Rollout<'_> {
         Some(None) => ("open", "goes on".to_owned()),
         None => ("open", "no hook".to_owned()),
     };
-    Rollout {
+    PageRollout {
         title: &report.title,
         verdict: class,
         badge,
@@ -70,8 +70,8 @@ fn rollout(report: &Report) -> Rollout<'_> {
     }
 }
 
-fn node(bar: &Bar) -> Node<'_> {
-    Node {
+fn node(bar: &NodeTimeline) -> PageNode<'_> {
+    PageNode {
         name: &bar.node,
         outcome: outcome(bar),
         took: bar.seconds.map_or_else(String::new, |seconds| length(jiff::SignedDuration::from_secs(seconds))),

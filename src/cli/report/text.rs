@@ -6,13 +6,13 @@ use jiff::SignedDuration;
 
 use crate::cli::table::{counted, table};
 use crate::cli::time::length;
-use crate::console::report::{Bar, Kind, Report, Run};
-use crate::contract::record::Outcome;
+use contract::record::NodeOutcome;
+use ops::report::{NodeTimeline, ReportedRun, RunReport, SpanKind};
 
 /// Columns of the drawing.
 const COLUMNS: i64 = 60;
 
-pub(super) fn one(report: &Report, width: Option<usize>) -> String {
+pub(super) fn report_text(report: &RunReport, width: Option<usize>) -> String {
     let mut text = format!("{}\n", report.title);
     for line in head(report) {
         // Writing to a String cannot fail.
@@ -30,7 +30,7 @@ pub(super) fn one(report: &Report, width: Option<usize>) -> String {
 }
 
 /// What is said of the run as a whole; the page has the same lines.
-pub(super) fn head(report: &Report) -> Vec<String> {
+pub(super) fn head(report: &RunReport) -> Vec<String> {
     let mut lines = vec![match &report.run {
         Some(run) => ended(run),
         None => "no hook has run here: only what stands on nodes can be told".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn head(report: &Report) -> Vec<String> {
     lines
 }
 
-fn ended(run: &Run) -> String {
+fn ended(run: &ReportedRun) -> String {
     let took = length(SignedDuration::from_secs(run.seconds));
     match &run.verdict {
         Some(verdict) => {
@@ -64,17 +64,17 @@ fn ended(run: &Run) -> String {
 }
 
 /// The word for how a node ended.
-pub(super) fn outcome(bar: &Bar) -> &'static str {
+pub(super) fn outcome(bar: &NodeTimeline) -> &'static str {
     match bar.outcome {
-        Some(Outcome::Done) => "done",
-        Some(Outcome::Gone) => "gone",
-        Some(Outcome::Deferred) => "left as it is",
-        Some(Outcome::Failed) => "failed",
+        Some(NodeOutcome::Done) => "done",
+        Some(NodeOutcome::Gone) => "gone",
+        Some(NodeOutcome::Deferred) => "left as it is",
+        Some(NodeOutcome::Failed) => "failed",
         None => "open",
     }
 }
 
-fn cells(bar: &Bar) -> Vec<String> {
+fn cells(bar: &NodeTimeline) -> Vec<String> {
     let count = |count: usize| if count > 0 { count.to_string() } else { "-".to_owned() };
     let took = bar.seconds.map_or_else(|| "-".to_owned(), |seconds| length(SignedDuration::from_secs(seconds)));
     let reason = bar.reason.clone().unwrap_or_default();
@@ -82,7 +82,7 @@ fn cells(bar: &Bar) -> Vec<String> {
 }
 
 /// A line a node, a column a span of time.
-fn drawing(report: &Report) -> String {
+fn drawing(report: &RunReport) -> String {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
     let (Some(from), Some(to)) = (spans().map(|span| span.from).min(), spans().map(|span| span.to).max()) else { return String::new() };
     let seconds = to.duration_since(from).as_secs().max(1);
@@ -99,7 +99,8 @@ fn drawing(report: &Report) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {:name$}  {}", bar.node, signs.trim_end());
     }
-    let used = |kind: &Kind| spans().any(|span| span.kind == *kind);
-    let legend: Vec<String> = Kind::ALL.iter().filter(|kind| used(kind)).map(|kind| format!("{} {}", kind.sign(), kind.text())).collect();
+    let used = |kind: &SpanKind| spans().any(|span| span.kind == *kind);
+    let legend: Vec<String> =
+        SpanKind::ALL.iter().filter(|kind| used(kind)).map(|kind| format!("{} {}", kind.sign(), kind.text())).collect();
     text + "  " + &legend.join(", ") + "\n"
 }

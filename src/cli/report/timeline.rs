@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::cli::time::length;
-use crate::console::report::{Kind, Report};
+use ops::report::{RunReport, SpanKind};
 
 /// Width of the part that is time, in units of the picture.
 const WIDTH: i64 = 1000;
@@ -31,8 +31,8 @@ pub(super) struct Timeline {
     /// Where time begins.
     left: i64,
     ticks: Vec<Tick>,
-    rows: Vec<Row>,
-    legend: Vec<Entry>,
+    rows: Vec<TimelineRow>,
+    legend: Vec<TimelineEntry>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,7 +42,7 @@ struct Tick {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct TimelineRow {
     node: String,
     /// Where the name stands.
     y: i64,
@@ -56,7 +56,7 @@ struct Rectangle {
     y: i64,
     width: i64,
     height: i64,
-    kind: Kind,
+    kind: SpanKind,
     text: String,
 }
 
@@ -70,13 +70,13 @@ struct Mark {
 }
 
 #[derive(Debug, Serialize)]
-struct Entry {
-    kind: Kind,
+struct TimelineEntry {
+    kind: SpanKind,
     text: &'static str,
 }
 
 /// `None`: nothing happened that takes time.
-pub(super) fn timeline(report: &Report) -> Option<Timeline> {
+pub(super) fn timeline(report: &RunReport) -> Option<Timeline> {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
     let moments = || {
         let replaced = report.nodes.iter().flat_map(|bar| &bar.replaced).flat_map(|one| [Some(one.at), one.back_at]).flatten();
@@ -87,7 +87,7 @@ pub(super) fn timeline(report: &Report) -> Option<Timeline> {
     let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
     let left = i64::try_from(name).unwrap_or(0) * CHARACTER + CHARACTER;
     let x = |at: Timestamp| left + at.duration_since(from).as_secs().clamp(0, seconds) * WIDTH / seconds;
-    let row = |(place, bar): (i64, &crate::console::report::Bar)| {
+    let row = |(place, bar): (i64, &ops::report::NodeTimeline)| {
         let top = SCALE + place * LINE + (LINE - BAR) / 2;
         let bars = bar.spans.iter().map(|span| Rectangle {
             x: x(span.from),
@@ -100,17 +100,17 @@ pub(super) fn timeline(report: &Report) -> Option<Timeline> {
         let evicted = bar.evicted.iter().map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
         let replaced = bar.replaced.iter().map(|one| ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause)));
         let marks = evicted.chain(replaced).map(|(what, at, text)| Mark { x: x(at), y: top + BAR / 2, what, text });
-        Row { node: bar.node.clone(), y: top + BAR - 2, bars: bars.collect(), marks: marks.collect() }
+        TimelineRow { node: bar.node.clone(), y: top + BAR - 2, bars: bars.collect(), marks: marks.collect() }
     };
-    let rows: Vec<Row> = (0..).zip(&report.nodes).map(row).collect();
-    let kinds = Kind::ALL.into_iter().filter(|kind| spans().any(|span| span.kind == *kind));
+    let rows: Vec<TimelineRow> = (0..).zip(&report.nodes).map(row).collect();
+    let kinds = SpanKind::ALL.into_iter().filter(|kind| spans().any(|span| span.kind == *kind));
     Some(Timeline {
         width: left + WIDTH + CHARACTER * 4,
         height: SCALE + i64::try_from(rows.len()).unwrap_or(0) * LINE + LINE / 2,
         left,
         ticks: ticks(seconds).map(|at| Tick { x: left + at * WIDTH / seconds, text: length(SignedDuration::from_secs(at)) }).collect(),
         rows,
-        legend: kinds.map(|kind| Entry { kind, text: kind.text() }).collect(),
+        legend: kinds.map(|kind| TimelineEntry { kind, text: kind.text() }).collect(),
     })
 }
 

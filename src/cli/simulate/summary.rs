@@ -5,25 +5,25 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::contract::count::Count;
-use crate::contract::duration::Duration;
-use crate::contract::exit::ExitCode;
-use crate::contract::settings::Settings;
-use crate::simulate::report::Report;
-use crate::simulate::timeline;
+use contract::count::Count;
+use contract::duration::Duration;
+use contract::exit::ExitCode;
+use contract::settings::Settings;
+use simulator::report::SimulationReport;
+use simulator::timeline;
 
 /// Least, middle, most of what the runs gave, and what nine of ten stay within.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Spread {
+struct Quantiles {
     least: u64,
     median: u64,
     ninety_percent: u64,
     most: u64,
 }
 
-impl Spread {
-    fn of(values: impl Iterator<Item = u64>) -> Self {
+impl Quantiles {
+    fn from_values(values: impl Iterator<Item = u64>) -> Self {
         let mut sorted: Vec<u64> = values.collect();
         sorted.sort_unstable();
         let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
@@ -39,7 +39,7 @@ impl Spread {
 /// One run for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Run<'a> {
+struct RunSummary<'a> {
     seed: u64,
     seconds: u64,
     verdict: Option<ExitCode>,
@@ -47,12 +47,12 @@ struct Run<'a> {
     unavailable: usize,
     pods_evicted: usize,
     writes: &'a BTreeMap<&'static str, usize>,
-    nodes: BTreeMap<&'a str, Vec<Entered<'a>>>,
+    nodes: BTreeMap<&'a str, Vec<StateEntry<'a>>>,
 }
 
 /// A node enters a state.
 #[derive(Debug, Serialize)]
-struct Entered<'a> {
+struct StateEntry<'a> {
     seconds: u64,
     /// `null`: it is given back.
     state: Option<&'a str>,
@@ -62,17 +62,17 @@ struct Entered<'a> {
 /// All runs for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Summary<'a> {
+pub(super) struct SimulationSummary<'a> {
     mode: &'static str,
     nodes: usize,
     budget_seconds: u64,
-    seconds: Spread,
-    unavailable: Spread,
-    pods_evicted: Spread,
-    runs: Vec<Run<'a>>,
+    seconds: Quantiles,
+    unavailable: Quantiles,
+    pods_evicted: Quantiles,
+    runs: Vec<RunSummary<'a>>,
 }
 
-fn seconds(report: &Report) -> u64 {
+fn seconds(report: &SimulationReport) -> u64 {
     report.duration.div_ceil(1000)
 }
 
@@ -80,13 +80,13 @@ fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-pub(super) fn json<'a>(reports: &'a [Report], settings: &Settings, nodes: usize) -> Summary<'a> {
-    let entered = |(at, state, cordoned): &'a (u64, Option<String>, bool)| Entered {
+pub(super) fn json<'a>(reports: &'a [SimulationReport], settings: &Settings, nodes: usize) -> SimulationSummary<'a> {
+    let entered = |(at, state, cordoned): &'a (u64, Option<String>, bool)| StateEntry {
         seconds: at / 1000,
         state: state.as_deref(),
         cordoned: *cordoned,
     };
-    let run = |report: &'a Report| Run {
+    let run = |report: &'a SimulationReport| RunSummary {
         seed: report.seed,
         seconds: seconds(report),
         verdict: report.verdict.as_ref().map(|verdict| verdict.code),
@@ -96,25 +96,25 @@ pub(super) fn json<'a>(reports: &'a [Report], settings: &Settings, nodes: usize)
         writes: &report.writes,
         nodes: report.states.iter().map(|(node, states)| (node.as_str(), states.iter().map(entered).collect())).collect(),
     };
-    Summary {
+    SimulationSummary {
         mode: settings.mode.name(),
         nodes,
         budget_seconds: settings.budget_seconds,
-        seconds: Spread::of(reports.iter().map(seconds)),
-        unavailable: Spread::of(reports.iter().map(|report| number(report.peak_unavailable))),
-        pods_evicted: Spread::of(reports.iter().map(|report| number(report.pods_evicted))),
+        seconds: Quantiles::from_values(reports.iter().map(seconds)),
+        unavailable: Quantiles::from_values(reports.iter().map(|report| number(report.peak_unavailable))),
+        pods_evicted: Quantiles::from_values(reports.iter().map(|report| number(report.pods_evicted))),
         runs: reports.iter().map(run).collect(),
     }
 }
 
-pub(super) fn text(reports: &[Report], settings: &Settings, nodes: usize) -> String {
-    let time = Spread::of(reports.iter().map(seconds));
+pub(super) fn text(reports: &[SimulationReport], settings: &Settings, nodes: usize) -> String {
+    let time = Quantiles::from_values(reports.iter().map(seconds));
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
     let policy = &settings.upgrade.policy;
     let limit = policy.max_unavailable.unwrap_or(Count::Percent(100));
     let parallel = if policy.max_parallel_upgrades == 0 { "any number".to_owned() } else { policy.max_parallel_upgrades.to_string() };
-    let unavailable = Spread::of(reports.iter().map(|report| number(report.peak_unavailable)));
-    let evicted = Spread::of(reports.iter().map(|report| number(report.pods_evicted)));
+    let unavailable = Quantiles::from_values(reports.iter().map(|report| number(report.peak_unavailable)));
+    let evicted = Quantiles::from_values(reports.iter().map(|report| number(report.pods_evicted)));
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     for report in reports {
         let name = report.verdict.as_ref().map_or_else(|| "none".to_owned(), |verdict| verdict.code.name().to_owned());
@@ -138,7 +138,7 @@ pub(super) fn text(reports: &[Report], settings: &Settings, nodes: usize) -> Str
         length(time.most),
         length(settings.budget_seconds)
     );
-    let _ = writeln!(text, "unavailable  {} nodes at once, of {}", unavailable.range(), limit.of(nodes));
+    let _ = writeln!(text, "unavailable  {} nodes at once, of {}", unavailable.range(), limit.resolve(nodes));
     let _ = writeln!(text, "evicted      {} pods", evicted.range());
     let _ = writeln!(text, "ended        {}", ends.join(", "));
     if let Some(message) = reports.iter().filter_map(|report| report.verdict.as_ref()).find(|verdict| verdict.code != ExitCode::Success) {

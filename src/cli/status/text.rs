@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::cli::advice;
 use crate::cli::table::{counted, table};
 use crate::cli::time::{length, since, until};
-use crate::console::held::Held;
-use crate::console::status::{Limit, PoolTotals, Row, Run, Stage, Status, Waiting};
+use ops::hold_status::HoldStatus;
+use ops::status::{BlockingCondition, LimitUse, NodeRow, NodeStage, PoolTotals, RolloutStatus, RunStatus};
 
 /// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
 const ALIKE: usize = 5;
@@ -17,18 +17,18 @@ const ALIKE: usize = 5;
 const LINE: usize = 120;
 
 /// All rollouts. `all`: every node has its line. `width`: of the terminal.
-pub(super) fn text(rollouts: &[Status], all: bool, width: Option<usize>) -> String {
-    let texts: Vec<String> = rollouts.iter().map(|rollout| one(rollout, all, width)).collect();
+pub(super) fn text(rollouts: &[RolloutStatus], all: bool, width: Option<usize>) -> String {
+    let texts: Vec<String> = rollouts.iter().map(|rollout| status_text(rollout, all, width)).collect();
     texts.join("\n")
 }
 
-fn one(status: &Status, all: bool, width: Option<usize>) -> String {
+fn status_text(status: &RolloutStatus, all: bool, width: Option<usize>) -> String {
     let mut text = format!("{}\n", status.title);
     for line in head(status) {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{line}");
     }
-    let mut rows: Vec<&Row> = status.nodes.iter().filter(|row| all || row.stage != Stage::Done).collect();
+    let mut rows: Vec<&NodeRow> = status.nodes.iter().filter(|row| all || row.stage != NodeStage::Done).collect();
     rows.sort_by_key(|row| (row.stage, &row.node));
     let (shown, hidden) = if all { (rows, BTreeMap::new()) } else { thin(rows) };
     if !shown.is_empty() {
@@ -46,10 +46,10 @@ fn one(status: &Status, all: bool, width: Option<usize>) -> String {
 }
 
 /// What is said of the fleet as a whole.
-fn head(status: &Status) -> Vec<String> {
+fn head(status: &RolloutStatus) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(run) = &status.run {
-        lines.push(format!("run: {}", said(run, status.at)));
+        lines.push(format!("run: {}", run_text(run, status.at)));
     }
     for pause in &status.pauses {
         let nodes = pause.selector.as_ref().map(|selector| format!(" (nodes with {selector})")).unwrap_or_default();
@@ -67,10 +67,19 @@ fn head(status: &Status) -> Vec<String> {
     ];
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
-    lines.push(format!("{} nodes{counts}; slots {}, unavailable {}", totals.nodes, of(totals.slots), of(totals.unavailable)));
+    lines.push(format!(
+        "{} nodes{counts}; slots {}, unavailable {}",
+        totals.nodes,
+        limit_text(totals.slots),
+        limit_text(totals.unavailable)
+    ));
     for pool in &totals.pools {
         let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
-        lines.push(format!("NVIDIADriver {nvidia_driver}: {nodes} nodes; slots {}, unavailable {}", of(*slots), of(*unavailable)));
+        lines.push(format!(
+            "NVIDIADriver {nvidia_driver}: {nodes} nodes; slots {}, unavailable {}",
+            limit_text(*slots),
+            limit_text(*unavailable)
+        ));
     }
     if totals.in_progress + totals.pending > 0 {
         let measured = match totals.pace.measured_nodes {
@@ -91,9 +100,9 @@ fn head(status: &Status) -> Vec<String> {
 }
 
 /// Holds of hooks: in mode `steer` only those that no hook is at work to release.
-fn held(status: &Status) -> Vec<String> {
+fn held(status: &RolloutStatus) -> Vec<String> {
     let mut nodes: BTreeMap<String, (usize, Option<Timestamp>)> = BTreeMap::new();
-    let shown = |held: &&Held| held.release.is_some() || status.holds_unattended;
+    let shown = |held: &&HoldStatus| held.release.is_some() || status.holds_unattended;
     for held in status.nodes.iter().filter_map(|row| row.held.as_ref()).filter(shown) {
         let known = nodes.entry(held.text()).or_default();
         *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
@@ -104,7 +113,7 @@ fn held(status: &Status) -> Vec<String> {
     nodes.into_iter().map(line).collect()
 }
 
-fn said(run: &Run, now: Timestamp) -> String {
+fn run_text(run: &RunStatus, now: Timestamp) -> String {
     match (run.live, run.started_at, run.verdict) {
         (true, started, _) => {
             let deadline = run.deadline.map(|deadline| format!(", for another {} at most", until(deadline, now))).unwrap_or_default();
@@ -118,12 +127,12 @@ fn said(run: &Run, now: Timestamp) -> String {
     }
 }
 
-fn of(limit: Limit) -> String {
+fn limit_text(limit: LimitUse) -> String {
     limit.limit.map_or_else(|| format!("{} (no limit)", limit.used), |most| format!("{} of {most}", limit.used))
 }
 
 /// The first ones of those that wait for the same, and how many others there are of each kind.
-fn thin(rows: Vec<&Row>) -> (Vec<&Row>, BTreeMap<&'static str, usize>) {
+fn thin(rows: Vec<&NodeRow>) -> (Vec<&NodeRow>, BTreeMap<&'static str, usize>) {
     let (mut seen, mut hidden) = (BTreeMap::new(), BTreeMap::new());
     let shown = rows
         .into_iter()
@@ -131,7 +140,7 @@ fn thin(rows: Vec<&Row>) -> (Vec<&Row>, BTreeMap<&'static str, usize>) {
             let reason = row.waiting.as_ref().map_or("", |waiting| waiting.reason);
             let count: &mut usize = seen.entry((row.stage, reason)).or_default();
             *count += 1;
-            let shows = *count <= ALIKE || row.stage == Stage::Failed;
+            let shows = *count <= ALIKE || row.stage == NodeStage::Failed;
             if !shows {
                 *hidden.entry(reason).or_default() += 1;
             }
@@ -141,8 +150,8 @@ fn thin(rows: Vec<&Row>) -> (Vec<&Row>, BTreeMap<&'static str, usize>) {
     (shown, hidden)
 }
 
-fn cells(row: &Row, now: Timestamp) -> Vec<String> {
-    let state = row.state.as_deref().filter(|_| row.stage == Stage::InProgress).unwrap_or_else(|| row.stage.name());
+fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
+    let state = row.state.as_deref().filter(|_| row.stage == NodeStage::InProgress).unwrap_or_else(|| row.stage.name());
     let state = if row.cordoned { format!("{state}, cordoned") } else { state.to_owned() };
     vec![
         row.node.clone(),
@@ -156,7 +165,7 @@ fn cells(row: &Row, now: Timestamp) -> Vec<String> {
 }
 
 /// `580.105.08 → 580.126.20`
-pub(in crate::cli) fn driver(row: &Row) -> String {
+pub(in crate::cli) fn driver(row: &NodeRow) -> String {
     match (&row.driver_now, &row.driver_wanted) {
         (None, None) => "-".to_owned(),
         (None, Some(wanted)) => format!("none → {wanted}"),
@@ -166,7 +175,7 @@ pub(in crate::cli) fn driver(row: &Row) -> String {
     }
 }
 
-fn reason(waiting: &Waiting) -> String {
+fn reason(waiting: &BlockingCondition) -> String {
     // Where the reason names the pod itself, that is enough.
     let unnamed = waiting.obstacles.iter().find(|obstacle| !waiting.text.contains(&obstacle.pod));
     let obstacle = unnamed.map(|obstacle| format!(" [{}]", obstacle.text)).unwrap_or_default();

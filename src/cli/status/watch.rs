@@ -9,11 +9,11 @@ use futures::future::select_all;
 use jiff::Timestamp;
 
 use super::{text, width};
-use crate::cli::cluster::Cluster;
-use crate::cli::printer::Printer;
-use crate::console::look::{LookError, Looking};
-use crate::console::status::{Row, Stage, Status, status};
-use crate::contract::exit::ExitCode;
+use crate::cli::cluster::ClusterSession;
+use crate::printer::Printer;
+use contract::exit::ExitCode;
+use ops::observe::{ObserveError, RolloutObserver};
+use ops::status::{NodeRow, NodeStage, RolloutStatus, status};
 
 /// Not more often than this.
 const LEAST: Duration = Duration::from_secs(1);
@@ -24,8 +24,8 @@ const MOST: Duration = Duration::from_secs(10);
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Follows all rollouts until no node is pending or in progress. Exit code: whether nodes have failed.
-pub(super) async fn run(found: &Cluster, all: bool, printer: &mut Printer) -> Result<ExitCode, LookError> {
-    let mut followed: Vec<Looking> = Vec::new();
+pub(super) async fn run(found: &ClusterSession, all: bool, printer: &mut Printer) -> Result<ExitCode, ObserveError> {
+    let mut followed: Vec<RolloutObserver> = Vec::new();
     for subject in found.subjects() {
         followed.push(found.follow(subject).await?);
     }
@@ -34,7 +34,7 @@ pub(super) async fn run(found: &Cluster, all: bool, printer: &mut Printer) -> Re
     loop {
         let mut rollouts = Vec::new();
         for looking in &mut followed {
-            rollouts.push(status(&looking.look(|| found.clock().now()).await?));
+            rollouts.push(status(&looking.observe(|| found.clock().now()).await?));
         }
         if terminal {
             printer.data(&format!("{CLEAR}{}", text::text(&rollouts, all, width())));
@@ -42,9 +42,9 @@ pub(super) async fn run(found: &Cluster, all: bool, printer: &mut Printer) -> Re
             printer.data(&changes(&rollouts, &mut told, found.clock().now()));
         }
         let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
-        let open = rows().any(|row| matches!(row.stage, Stage::Pending | Stage::InProgress)) || rollouts.iter().any(is_at_work);
+        let open = rows().any(|row| matches!(row.stage, NodeStage::Pending | NodeStage::InProgress)) || rollouts.iter().any(is_at_work);
         if !open {
-            let failed = rows().any(|row| row.stage == Stage::Failed);
+            let failed = rows().any(|row| row.stage == NodeStage::Failed);
             return Ok(if failed { ExitCode::NodesFailed } else { ExitCode::Success });
         }
         tokio::time::sleep(LEAST).await;
@@ -54,12 +54,12 @@ pub(super) async fn run(found: &Cluster, all: bool, printer: &mut Printer) -> Re
     }
 }
 
-fn is_at_work(rollout: &Status) -> bool {
+fn is_at_work(rollout: &RolloutStatus) -> bool {
     rollout.run.as_ref().is_some_and(|run| run.live) || !rollout.fleet.is_empty()
 }
 
 /// A line for each node of which something has changed since the last time.
-fn changes(rollouts: &[Status], told: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
+fn changes(rollouts: &[RolloutStatus], told: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
     let mut lines = String::new();
     for rollout in rollouts {
         let totals = &rollout.totals;
@@ -67,7 +67,7 @@ fn changes(rollouts: &[Status], told: &mut BTreeMap<(String, String), String>, n
         let counts =
             format!("{} of {} nodes done, {} in progress, {} failed", totals.done, totals.nodes, totals.in_progress, totals.failed);
         let whole = std::iter::once(("", [counts].into_iter().chain(fleet.into_iter().map(str::to_owned)).collect::<Vec<_>>().join("; ")));
-        for (node, text) in whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), said(row)))) {
+        for (node, text) in whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), row_text(row)))) {
             let key = (rollout.title.clone(), node.to_owned());
             if told.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
                 continue;
@@ -82,8 +82,8 @@ fn changes(rollouts: &[Status], told: &mut BTreeMap<(String, String), String>, n
 }
 
 /// What does not change from moment to moment.
-fn said(row: &Row) -> String {
-    let state = row.state.as_deref().filter(|_| row.stage == Stage::InProgress).unwrap_or_else(|| row.stage.name());
+fn row_text(row: &NodeRow) -> String {
+    let state = row.state.as_deref().filter(|_| row.stage == NodeStage::InProgress).unwrap_or_else(|| row.stage.name());
     let reason = row.waiting.as_ref().map(|waiting| format!(", waiting: {}", waiting.reason)).unwrap_or_default();
     format!("{state}, driver {}{reason}", text::driver(row))
 }

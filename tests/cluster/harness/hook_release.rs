@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gpu_rollout::contract::record::{NODE_KEY_PREFIX, NodeRecord, Run, Verdict};
+use contract::record::{NODE_KEY_PREFIX, NodeRecord, RunRecord, Verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerStateTerminated, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -59,6 +59,12 @@ impl<'a> HookRelease<'a> {
             "dra": {"replacementSeconds": 60},
         });
         merge(&mut settings, rollout);
+        // Version 0.1.0 has another word for tasks.
+        if self.tag == PREVIOUS_TAG
+            && let Some(tasks) = settings.as_object_mut().and_then(|settings| settings.remove("tasks"))
+        {
+            settings["duties"] = tasks;
+        }
         let mut values = operator_values.clone();
         values["rollout"] = settings;
         let file = self.stack.helm.directory().join(format!("{}-values.json", self.name));
@@ -132,7 +138,7 @@ impl<'a> HookRelease<'a> {
     pub(crate) async fn verdict(&self) -> Result<Verdict> {
         let record = self.record().await?;
         let run = record.get("run").with_context(|| format!("{} has no run in its record", self.name))?;
-        let run: Run = serde_json::from_str(run)?;
+        let run: RunRecord = serde_json::from_str(run)?;
         run.verdict.with_context(|| format!("the run of {} has not ended", self.name))
     }
 

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use gpu_rollout::catalog;
-use gpu_rollout::recipe::load::load;
-use gpu_rollout::recipe::read::Files;
-use gpu_rollout::release::model::Kind;
-use gpu_rollout::release::{Embedded, Options, Plan, plan};
+use recipe::load::load;
+use recipe::read::FileSystemReader;
+use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, PlanOptions, ReleasePlan, plan};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -44,7 +43,7 @@ async fn the_api_server_takes_every_object_of_every_bundle() -> Result<()> {
         render(&["flux"], REGISTRY, &bundles.join("registry")).await?;
         let mut judged = 0;
         for name in catalog::recipe_names() {
-            let plan = plan(&load(name, &[], &mut Files)?.recipe, &Embedded, &Options::default())?;
+            let plan = plan(&load(name, &[], &mut FileSystemReader)?.recipe, &EmbeddedCatalog, &PlanOptions::default())?;
             let bundle = |place: &str| bundles.join(place.replace('*', name));
             let mut objects = of_local_charts(stack, &applier, &mut crds, &plan, &bundle("git/*/helm")).await?;
             for place in ["git/*/flux", "registry/*/flux"] {
@@ -123,21 +122,27 @@ async fn render(deployers: &[&str], repository: &str, output: &Path) -> Result<(
 }
 
 /// What the local charts bring, with the release's namespace. Namespaces and CRDs are there when it returns.
-async fn of_local_charts(stack: &Stack, applier: &Applier, crds: &mut Crds, plan: &Plan, bundle: &Path) -> Result<Vec<(String, Value)>> {
+async fn of_local_charts(
+    stack: &Stack,
+    applier: &Applier,
+    crds: &mut Crds,
+    plan: &ReleasePlan,
+    bundle: &Path,
+) -> Result<Vec<(String, Value)>> {
     let mut objects = Vec::new();
-    for (folder, release) in gpu_rollout::deployer::layout::folders(plan) {
+    for (folder, release) in deployer::layout::folders(plan) {
         let made = match &release.kind {
-            Kind::Upstream(_) => Vec::new(),
-            Kind::Crds(own) => {
+            ReleaseKind::Upstream(_) => Vec::new(),
+            ReleaseKind::Crds(own) => {
                 for crd in &own.crds {
                     crds.replace(applier, serde_yaml::from_str(&crd.text)?).await.with_context(|| folder.clone())?;
                 }
                 Vec::new()
             }
-            Kind::Manifests(manifests) => manifests.objects.clone(),
-            Kind::Hook(hook) => {
+            ReleaseKind::Manifests(manifests) => manifests.objects.clone(),
+            ReleaseKind::Hook(hook) => {
                 let own = format!("{folder}/rollout.yaml");
-                let values = gpu_rollout::deployer::layout::values_of(plan, hook).into_iter().chain([own]);
+                let values = deployer::layout::values_of(plan, hook).into_iter().chain([own]);
                 let values = values.map(|file| format!("--values={}", bundle.join(file).display())).collect::<Vec<_>>();
                 let chart = bundle.join(&folder).display().to_string();
                 let mut arguments = vec!["template", &release.name, &chart, "--namespace", &release.namespace, "--kube-version=1.34.0"];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gpu_rollout::hook::CANNOT_BE_READ;
+use hook::CANNOT_BE_READ;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;

@@ -52,7 +52,7 @@ async fn woken(name: &str, chart: &'static str) -> Result<()> {
 
         let begin = Timestamp::now();
         stack.deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &release.values()).await?;
-        let settings = json!({"component": {"version": release.chart}, "mode": "assist", "duties": ["settle", "wake", "reroll"]});
+        let settings = json!({"component": {"version": release.chart}, "mode": "assist", "tasks": ["settle", "wake", "reroll"]});
         let said = hook.deploy(&release.values(), &settings).await?;
 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
@@ -97,7 +97,7 @@ async fn held_nodes_go_when_they_are_let_go_of_and_are_checked_before_they_take_
         let component = json!({"version": NEW.chart});
 
         let first = HookRelease::new(stack, "gpu-rollout-pre");
-        let settings = json!({"component": component, "mode": "steer", "duties": ["preflight", "hold"], "upgrade": upgrade});
+        let settings = json!({"component": component, "mode": "steer", "tasks": ["preflight", "hold"], "upgrade": upgrade});
         let said = first.deploy(&values, &settings).await?;
         ensure!(said.success, "{said:?}\n{}", first.logs().await?);
         let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
@@ -107,8 +107,7 @@ async fn held_nodes_go_when_they_are_let_go_of_and_are_checked_before_they_take_
 
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
-        let settings =
-            json!({"component": component, "mode": "steer", "duties": ["settle", "wake", "steer", "reroll"], "upgrade": upgrade});
+        let settings = json!({"component": component, "mode": "steer", "tasks": ["settle", "wake", "steer", "reroll"], "upgrade": upgrade});
         let said = hook.deploy(&values, &settings).await?;
 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
@@ -138,7 +137,7 @@ async fn network_drivers_are_upgraded_by_the_controller_of_their_operator() -> R
         Applier::new(&stack.client).apply(&asked, "").await?;
         let settings = json!({
             "component": {"name": "network-operator", "version": NETWORK_CHART},
-            "driver": "ofed", "mode": "assist", "duties": ["settle", "wake"],
+            "driver": "ofed", "mode": "assist", "tasks": ["settle", "wake"],
         });
         let said = hook.deploy(&json!({"objects": [asked]}), &settings).await?;
 

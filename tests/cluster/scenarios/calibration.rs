@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use gpu_rollout::simulate::setup::Times;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use simulator::setup::SimulationTimes;
 
 use super::plan::{deploy, duration};
 use crate::harness::ask::Ask;
@@ -45,7 +45,7 @@ async fn measure(fleet: &Fleet) -> Result<(f64, f64)> {
         // driver pod takes to end no cluster tells beforehand: here it is what plans take it for.
         let come_up = COMES_UP_WITHIN.saturating_mul(u32::try_from(nodes)?);
         let driver = (0, u64::try_from(come_up.as_millis())?);
-        stack.play(Script { driver, driver_end: (0, Times::default().operand_end.most()), ..Script::seeded(91) }).await?;
+        stack.play(Script { driver, driver_end: (0, SimulationTimes::default().operand_end.most()), ..Script::seeded(91) }).await?;
         stack.add_gpu_nodes(nodes).await?;
         let policy = json!({"maxParallelUpgrades": at_once, "maxUnavailable": "50%", "podDeletion": {"timeout": "60s"}});
         let old = Ask { dra: false, ..Ask::old(nodes) };

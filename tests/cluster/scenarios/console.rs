@@ -28,7 +28,7 @@ const FREE: usize = NODES - 7;
 
 fn settings() -> Value {
     json!({
-        "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive"], "budgetSeconds": 900, "perNodeSeconds": 20,
+        "component": {"version": NEW.chart}, "mode": "drive", "tasks": ["settle", "drive"], "budgetSeconds": 900, "perNodeSeconds": 20,
         "upgrade": {
             "policy": {
                 "maxParallelUpgrades": 0, "maxUnavailable": "100%", "podDeletion": {"timeoutSeconds": 60},

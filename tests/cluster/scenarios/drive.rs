@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gpu_rollout::contract::record::Outcome;
+use contract::record::NodeOutcome;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
@@ -35,7 +35,7 @@ const RECORD: &str = "gpu-rollout.dev/gpu-driver-upgrade";
 /// What the hook is told.
 fn settings(parallel: usize, budget: u64) -> Value {
     json!({
-        "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"], "budgetSeconds": budget,
+        "component": {"version": NEW.chart}, "mode": "drive", "tasks": ["settle", "drive", "reroll"], "budgetSeconds": budget,
         "upgrade": {
             "policy": {"maxParallelUpgrades": parallel, "maxUnavailable": "50%", "podDeletion": {"timeoutSeconds": 60}},
             "attempts": 1,
@@ -122,7 +122,7 @@ impl Maintenance {
             "../../../bundles/components/network-operator/26.4.1/crds/maintenance/maintenance.nvidia.com_nodemaintenances.yaml"
         );
         let applier = Applier::new(&stack.client);
-        applier.apply_crd(&gpu_rollout::contract::yaml::from_str::<Value>(crd)?).await?;
+        applier.apply_crd(&yaml::from_str::<Value>(crd)?).await?;
         let object = json!({
             "apiVersion": "maintenance.nvidia.com/v1alpha1", "kind": "NodeMaintenance",
             "metadata": {"name": "others", "namespace": "default"}, "spec": {"nodeName": node, "requestorID": "somebody.else"},
@@ -201,7 +201,7 @@ async fn a_node_whose_driver_fails_keeps_its_cordon_and_the_others_are_done() ->
         ensure!(reason.name == "UpgradeFailed" && failed.steps.iter().any(|step| step.state == "pod-restart-required"), "{failed:?}");
         let events = hook.events_about("gpu-1").await?;
         ensure!(events.iter().any(|event| event.contains(&reason.text)), "the same is told of the node: {events:?}");
-        ensure!(done.outcome == Some(Outcome::Done), "{done:?}");
+        ensure!(done.outcome == Some(NodeOutcome::Done), "{done:?}");
         Ok(())
     })
     .await
@@ -236,7 +236,7 @@ async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -
         check_done(stack, &["gpu-7"]).await?;
         for node in nodes(stack).await?.keys() {
             let told = hook.node_record(node).await?;
-            let outcome = if node == "gpu-7" { Outcome::Failed } else { Outcome::Done };
+            let outcome = if node == "gpu-7" { NodeOutcome::Failed } else { NodeOutcome::Done };
             let restarted = told.steps.iter().any(|step| step.state == "pod-restart-required");
             ensure!(told.outcome == Some(outcome) && restarted, "{node}: {told:?}");
             let events = hook.events_about(node).await?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gpu_rollout::contract::metrics::{ALL, Kind};
+use contract::metrics::{ALL, MetricKind};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,7 +27,7 @@ const SECRET: &str = "nvapi-0123456789abcdefghijklmnopqrstuvwxyz";
 
 fn settings(port: u16) -> Value {
     json!({
-        "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"], "budgetSeconds": 300, "perNodeSeconds": 20,
+        "component": {"version": NEW.chart}, "mode": "drive", "tasks": ["settle", "drive", "reroll"], "budgetSeconds": 300, "perNodeSeconds": 20,
         "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "attempts": 1, "startSeconds": 60},
         "metrics": {"enabled": true, "port": port},
     })
@@ -91,7 +91,7 @@ async fn check_page(console: &Console, directory: &Path) -> Result<()> {
 fn check(text: &str) -> Result<()> {
     let program = tool("promtool")?;
     // It reads the older format, in which a counter is described by the name of its samples.
-    let counters = ALL.into_iter().filter(|metric| metric.kind == Kind::Counter);
+    let counters = ALL.into_iter().filter(|metric| metric.kind == MetricKind::Counter);
     let older = counters.fold(text.to_owned(), |text, metric| {
         ["HELP", "TYPE"]
             .iter()

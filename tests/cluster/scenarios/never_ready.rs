@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use gpu_rollout::contract::exit::ExitCode;
+use contract::exit::ExitCode;
 use serde_json::json;
 
 use crate::harness::fleet::NEW;

@@ -1,7 +1,7 @@
 //! e. There is no DRA driver: fine, unless one is required.
 
 use anyhow::{Result, ensure};
-use gpu_rollout::contract::exit::ExitCode;
+use contract::exit::ExitCode;
 use serde_json::json;
 
 use crate::harness::fleet::NEW;

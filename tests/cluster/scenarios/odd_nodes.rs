@@ -81,9 +81,9 @@ async fn rolls_out(name: &str, seed: u64, values: Value, settings: Value) -> Res
     .await
 }
 
-fn settings(mode: &str, duties: &[&str]) -> Value {
+fn settings(mode: &str, tasks: &[&str]) -> Value {
     json!({
-        "component": {"version": NEW.chart}, "mode": mode, "duties": duties, "budgetSeconds": 300,
+        "component": {"version": NEW.chart}, "mode": mode, "tasks": tasks, "budgetSeconds": 300,
         "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "startSeconds": 60},
     })
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use contract::driver::Driver;
 use futures::StreamExt;
-use gpu_rollout::contract::driver::Driver;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -135,18 +135,18 @@ struct Story {
 }
 
 impl Story {
-    fn settings(&self, duties: &[&str]) -> Value {
+    fn settings(&self, tasks: &[&str]) -> Value {
         let upgrade = json!({"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "startSeconds": 120});
         json!({
-            "component": {"version": NEW.chart}, "mode": self.mode, "duties": duties, "upgrade": upgrade,
+            "component": {"version": NEW.chart}, "mode": self.mode, "tasks": tasks, "upgrade": upgrade,
             "budgetSeconds": BUDGET_SECONDS,
         })
     }
 
     async fn deploy(&self, stack: &Stack, hook: &HookRelease<'_>) -> Result<Said> {
-        if let Some(duties) = self.before {
+        if let Some(tasks) = self.before {
             let first = HookRelease::new(stack, "gpu-rollout-pre");
-            let said = first.deploy(&self.values, &self.settings(duties)).await?;
+            let said = first.deploy(&self.values, &self.settings(tasks)).await?;
             ensure!(said.success, "{said:?}\n{}", first.logs().await?);
             let held = held(stack).await?;
             ensure!(held.len() == NODES, "only {held:?} are held before the operator's release\n{}", first.logs().await?);

@@ -87,7 +87,7 @@ struct Row {
 
 async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) -> Result<Row> {
     let settings = json!({
-        "component": {"version": release.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"],
+        "component": {"version": release.chart}, "mode": "drive", "tasks": ["settle", "drive", "reroll"],
         "budgetSeconds": BUDGET_SECONDS,
         "upgrade": {"policy": {"maxParallelUpgrades": parallel, "maxUnavailable": "50%"}, "startSeconds": 600},
     });

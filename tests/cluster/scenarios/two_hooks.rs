@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use gpu_rollout::hook::WAITING_FOR_LEASE;
+use hook::WAITING_FOR_LEASE;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const LEASE: &str = "gpu-rollout";
 
 fn driven() -> Value {
     json!({
-        "component": {"version": NEW.chart}, "mode": "drive", "duties": ["settle", "drive", "reroll"], "budgetSeconds": 300,
+        "component": {"version": NEW.chart}, "mode": "drive", "tasks": ["settle", "drive", "reroll"], "budgetSeconds": 300,
         "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "attempts": 1, "startSeconds": 60},
     })
 }

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use gpu_rollout::bundle::write;
-use gpu_rollout::catalog;
+use bundle::write;
 use serde_json::Value;
 
 use super::{REPOSITORY, scenes};

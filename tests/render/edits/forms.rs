@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::Deployer;
+use deployer::Deployer;
 use serde_json::Value;
 use tempfile::TempDir;
 

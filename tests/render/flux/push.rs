@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use gpu_rollout::bundle::write;
+use bundle::write;
 use tempfile::TempDir;
 
 use crate::render::library;

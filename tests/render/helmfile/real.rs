@@ -9,13 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use gpu_rollout::bundle::{Parts, build, write};
-use gpu_rollout::catalog::{self, hook_chart};
-use gpu_rollout::contract::yaml;
-use gpu_rollout::deployer::layout::{folders, values_of};
-use gpu_rollout::release::catalog::Catalog as _;
-use gpu_rollout::release::model::Kind;
-use gpu_rollout::release::{Embedded, Options, Plan, plan};
+use bundle::{BundleInput, build, write};
+use catalog::{self, hook_chart};
+use deployer::layout::{folders, values_of};
+use release::catalog::PlanCatalog as _;
+use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, PlanOptions, ReleasePlan, plan};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -41,7 +40,7 @@ exec "$(cat "$here/helm")" "$@"
 struct Scene {
     directory: TempDir,
     bundle: PathBuf,
-    plan: Plan,
+    plan: ReleasePlan,
     helm: PathBuf,
     helmfile: PathBuf,
 }
@@ -53,11 +52,11 @@ impl Scene {
         let helm = tool(helm);
         let charts = directory.path().join("charts");
         let url = serve(charts.clone());
-        let repositories = Embedded.repositories().into_iter().map(|name| (name.to_owned(), url.clone()));
-        let options = Options { chart_repositories: repositories.collect(), ..Options::default() };
-        let plan = plan(&recipe, &Embedded, &options).unwrap();
+        let repositories = EmbeddedCatalog.repositories().into_iter().map(|name| (name.to_owned(), url.clone()));
+        let options = PlanOptions { chart_repositories: repositories.collect(), ..PlanOptions::default() };
+        let plan = plan(&recipe, &EmbeddedCatalog, &options).unwrap();
         let deployer = "helmfile".parse().unwrap();
-        let parts = Parts { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: None };
+        let parts = BundleInput { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: None };
         let bundle = directory.path().join("a bundle");
         write(&build(parts).unwrap(), &bundle, false).unwrap();
         stand_in(&plan, &charts, &helm);
@@ -115,11 +114,11 @@ fn said(output: &Output, what: &[&str]) -> String {
 }
 
 /// Charts of the names and versions of the plan that show the values which they get.
-fn stand_in(plan: &Plan, charts: &Path, helm: &Path) {
+fn stand_in(plan: &ReleasePlan, charts: &Path, helm: &Path) {
     fs::create_dir_all(charts).unwrap();
     let run = |arguments: &[&str]| said(&Command::new(helm).current_dir(charts).args(arguments).output().unwrap(), arguments);
     for release in &plan.releases {
-        let Kind::Upstream(upstream) = &release.kind else { continue };
+        let ReleaseKind::Upstream(upstream) = &release.kind else { continue };
         let place = upstream.chart.place();
         let name = place.rsplit('/').next().unwrap();
         let source = charts.join("source").join(&release.name).join(name);
@@ -211,11 +210,11 @@ fn lists(scene: &Scene, label: &str) {
         );
         let chart = found["chart"].as_str().unwrap();
         match &release.kind {
-            Kind::Upstream(upstream) => {
+            ReleaseKind::Upstream(upstream) => {
                 assert_eq!(chart.rsplit('/').next(), upstream.chart.place().rsplit('/').next(), "{label}");
                 assert_eq!(found["version"], upstream.version, "{label}");
             }
-            Kind::Crds(_) | Kind::Manifests(_) | Kind::Hook(_) => assert_eq!(chart, format!("./{folder}"), "{label}"),
+            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => assert_eq!(chart, format!("./{folder}"), "{label}"),
         }
     }
     let built: Vec<Value> = serde_yaml::from_multiple(&scene.output(&["build"])).unwrap();
@@ -233,12 +232,12 @@ fn gives_values(scene: &Scene, label: &str) {
     let named = |name: &str| objects.iter().find(|object| object["kind"] == "ConfigMap" && object["metadata"]["name"] == name).unwrap();
     for (folder, release) in folders(&scene.plan) {
         match &release.kind {
-            Kind::Upstream(upstream) => {
+            ReleaseKind::Upstream(upstream) => {
                 let seen = named(&format!("{}-seen", release.name));
                 let values: Value = serde_json::from_str(seen["data"]["values"].as_str().unwrap()).unwrap();
                 assert_eq!(values, Value::Object(upstream.values.clone()), "{label}: {folder}");
             }
-            Kind::Hook(hook) => {
+            ReleaseKind::Hook(hook) => {
                 let mut command = Command::new(&scene.helm);
                 command.current_dir(&scene.bundle).args(["template", &release.name, &folder, "--namespace", &release.namespace]);
                 command.args(["--kube-version", "1.34.0"]);
@@ -250,7 +249,7 @@ fn gives_values(scene: &Scene, label: &str) {
                 let expected = direct.iter().find(|object| object["metadata"]["name"] == trigger.as_str()).unwrap();
                 assert_eq!(named(&trigger)["data"]["digest"], expected["data"]["digest"], "{label}: {folder}");
             }
-            Kind::Crds(crds) => {
+            ReleaseKind::Crds(crds) => {
                 let found: BTreeSet<&str> = objects
                     .iter()
                     .filter(|object| object["kind"] == "CustomResourceDefinition")
@@ -258,7 +257,7 @@ fn gives_values(scene: &Scene, label: &str) {
                     .collect();
                 assert!(crds.crds.iter().all(|crd| found.contains(crd.name.as_str())), "{label}: {folder}");
             }
-            Kind::Manifests(manifests) => {
+            ReleaseKind::Manifests(manifests) => {
                 assert!(manifests.objects.iter().all(|object| objects.contains(object)), "{label}: {folder}");
             }
         }
@@ -279,9 +278,9 @@ fn syncs(scene: &Scene, label: &str) {
         assert_eq!(after("--timeout"), Some(format!("{}s", release.timeout_seconds).as_str()), "{label}: {call:?}");
         assert_eq!(after("--namespace"), Some(release.namespace.as_str()), "{label}: {call:?}");
         assert_eq!(after("--history-max"), Some("5"), "{label}: {call:?}");
-        let is_ours = matches!(release.kind, Kind::Crds(_) | Kind::Manifests(_));
+        let is_ours = matches!(release.kind, ReleaseKind::Crds(_) | ReleaseKind::Manifests(_));
         assert_eq!(has("--take-ownership"), is_ours, "{label}: {call:?}");
-        if let Kind::Upstream(upstream) = &release.kind {
+        if let ReleaseKind::Upstream(upstream) = &release.kind {
             assert_eq!(has("--skip-crds"), upstream.skip_crds, "{label}: {call:?}");
             assert_eq!(after("--version"), Some(upstream.version.as_str()), "{label}: {call:?}");
         }

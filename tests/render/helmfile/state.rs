@@ -1,7 +1,6 @@
 //! State files as helmfile reads them: strictly. Only the keys that bundles use are known here.
 
-use gpu_rollout::bundle::Tree;
-use gpu_rollout::contract::yaml;
+use bundle::BundleTree;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -79,7 +78,7 @@ impl Release {
 }
 
 /// The state files of a bundle in the order in which helmfile deploys them: what a file names comes before its own releases.
-pub(crate) fn states(tree: &Tree) -> Vec<State> {
+pub(crate) fn states(tree: &BundleTree) -> Vec<State> {
     let mut states: Vec<State> = Vec::new();
     let mut next = Some("helmfile.yaml".to_owned());
     while let Some(path) = next {

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpu_rollout::bundle::write;
-use gpu_rollout::deployer::layout::folders;
-use gpu_rollout::release::model::Kind;
-use gpu_rollout::release::{Embedded, Options, plan};
+use bundle::write;
+use deployer::layout::folders;
+use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Map, Value, json};
 
 use super::{PAYLOADS, bases, bundles, files, is_yaml, read};
@@ -64,7 +64,7 @@ fn documents(bundle: &Path) -> Vec<(PathBuf, String)> {
 #[ignore = "needs Go (make e2e)"]
 fn go_reads_every_hostile_bundle_as_meant() {
     let loaded = read(&hostile()).unwrap();
-    for (deployer, tree) in bundles(&loaded, &Options::default()) {
+    for (deployer, tree) in bundles(&loaded, &PlanOptions::default()) {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("injection").join(deployer);
         write(&tree, &bundle, false).unwrap();
@@ -96,10 +96,10 @@ fn helm_4_passes_hostile_values_on_unchanged() {
 fn passes_on(program: &Path) {
     let recipe = hostile();
     let loaded = read(&recipe).unwrap();
-    let plan = plan(&loaded.recipe, &Embedded, &Options::default()).unwrap();
+    let plan = plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let bundle = directory.path().join("bundle");
-    let (_, tree) = bundles(&loaded, &Options::default()).swap_remove(0);
+    let (_, tree) = bundles(&loaded, &PlanOptions::default()).swap_remove(0);
     write(&tree, &bundle, false).unwrap();
     let chart = directory.path().join("chart");
     fs::create_dir_all(chart.join("templates")).unwrap();
@@ -107,18 +107,18 @@ fn passes_on(program: &Path) {
     fs::write(chart.join("templates/values.yaml"), "shown: {{ .Values | toJson | b64enc }}\n").unwrap();
     for (folder, release) in folders(&plan) {
         match &release.kind {
-            Kind::Upstream(upstream) => {
+            ReleaseKind::Upstream(upstream) => {
                 let values = format!("{folder}/values.yaml");
                 let text = helm(program, &bundle, &["template", chart.to_str().unwrap(), "--values", &values]);
                 let shown = text.lines().find_map(|line| line.strip_prefix("shown: ")).unwrap();
                 let shown: Value = serde_json::from_slice(&base64(shown)).unwrap();
                 assert_eq!(shown, json!(upstream.values), "{folder}");
             }
-            Kind::Manifests(manifests) => {
+            ReleaseKind::Manifests(manifests) => {
                 let text = helm(program, &bundle, &["template", &release.name, &folder, "--namespace", &release.namespace]);
                 assert_eq!(serde_yaml::from_multiple::<Value>(&text).unwrap(), manifests.objects, "{folder}");
             }
-            Kind::Hook(hook) if hook.settings["metrics"].get("dashboard").is_some() => {
+            ReleaseKind::Hook(hook) if hook.settings["metrics"].get("dashboard").is_some() => {
                 let values = format!("{folder}/rollout.yaml");
                 let arguments = ["template", &release.name, &folder, "--values", &values, "--kube-version", "1.34.0"];
                 let objects: Vec<Value> = serde_yaml::from_multiple(&helm(program, &bundle, &arguments)).unwrap();
@@ -127,11 +127,11 @@ fn passes_on(program: &Path) {
                     |object: &Value| meant.as_object().unwrap().iter().all(|(key, value)| &object["metadata"]["annotations"][key] == value);
                 assert!(objects.iter().any(has_all), "{folder}");
             }
-            Kind::Hook(_) | Kind::Crds(_) => {}
+            ReleaseKind::Hook(_) | ReleaseKind::Crds(_) => {}
         }
     }
     // The umbrella chart of Argo CD.
-    let (_, tree) = bundles(&loaded, &Options::default()).into_iter().find(|(deployer, _)| *deployer == "argocd-helm").unwrap();
+    let (_, tree) = bundles(&loaded, &PlanOptions::default()).into_iter().find(|(deployer, _)| *deployer == "argocd-helm").unwrap();
     let umbrella = directory.path().join("umbrella");
     write(&tree, &umbrella, false).unwrap();
     let text = helm(program, &umbrella, &["template", "x", ".", "--set", "repoURL=https://git.example.com/fleet.git,targetRevision=main"]);
@@ -162,19 +162,19 @@ const HELM: &str = "#!/bin/sh\ncase $1 in\n  version) echo v3.18.0; exit 0 ;;\n 
 fn deploy_script_hands_every_word_to_helm_as_meant() {
     let loaded = read(&hostile()).unwrap();
     let place = "/mnt/a b;touch injected&(x)#*";
-    let options = Options { chart_repositories: [("nvidia".to_owned(), place.to_owned())].into(), ..Options::default() };
-    let plan = plan(&loaded.recipe, &Embedded, &options).unwrap();
-    let source = gpu_rollout::bundle::Parts {
+    let options = PlanOptions { chart_repositories: [("nvidia".to_owned(), place.to_owned())].into(), ..PlanOptions::default() };
+    let plan = plan(&loaded.recipe, &EmbeddedCatalog, &options).unwrap();
+    let source = bundle::BundleInput {
         recipe: &loaded.recipe,
         plan: &plan,
         options: &options,
         deployer: "helm".parse().unwrap(),
-        hook_chart: gpu_rollout::catalog::hook_chart::FILES,
+        hook_chart: catalog::hook_chart::FILES,
         source: None,
     };
     let directory = tempfile::tempdir().unwrap();
     let bundle = directory.path().join("bundle");
-    write(&gpu_rollout::bundle::build(source).unwrap(), &bundle, false).unwrap();
+    write(&bundle::build(source).unwrap(), &bundle, false).unwrap();
     let (stub, calls) = (directory.path().join("helm"), directory.path().join("calls"));
     fs::write(&stub, HELM).unwrap();
     fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
@@ -196,17 +196,17 @@ fn deploy_script_hands_every_word_to_helm_as_meant() {
         assert_eq!(call[..3], ["upgrade", "--install", &release.name]);
         let behind = |option: &str| call.iter().position(|word| *word == option).map(|index| call[index + 1]);
         assert_eq!(behind("--namespace"), Some(release.namespace.as_str()));
-        if let Kind::Upstream(upstream) = &release.kind {
+        if let ReleaseKind::Upstream(upstream) = &release.kind {
             assert!(call.contains(&"--values"), "{call:?}");
             match &upstream.chart {
-                gpu_rollout::release::Chart::File(path) => assert_eq!(call[3], path),
-                gpu_rollout::release::Chart::Repository { url, name } => {
+                release::ChartOrigin::File(path) => assert_eq!(call[3], path),
+                release::ChartOrigin::Repository { url, name } => {
                     assert_eq!(
                         (call[3], behind("--repo"), behind("--version")),
                         (name.as_str(), Some(url.as_str()), Some(upstream.version.as_str()))
                     );
                 }
-                gpu_rollout::release::Chart::Oci(reference) => assert_eq!(call[3], reference),
+                release::ChartOrigin::Oci(reference) => assert_eq!(call[3], reference),
             }
         }
     }

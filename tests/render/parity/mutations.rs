@@ -5,8 +5,8 @@ mod meaningless;
 
 use std::collections::BTreeMap;
 
-use gpu_rollout::deployer::Deployer;
-use gpu_rollout::deployer::facts::{Facts, FactsError, Files, Parity, compare, facts};
+use deployer::Deployer;
+use deployer::readback::{BundleFacts, Parity, ReadbackError, TextFiles, compare, facts};
 
 use super::{bundle, files, lines};
 use meaningless::is_meaningless;
@@ -54,7 +54,7 @@ impl Mutation {
         format!("{}:{}: `{}` → `{}`", self.file, self.line, self.from.trim(), self.to.as_deref().unwrap_or("(gone)").trim())
     }
 
-    fn applied(&self, texts: &BTreeMap<String, String>) -> Files {
+    fn applied(&self, texts: &BTreeMap<String, String>) -> TextFiles {
         let changed = |(path, text): (&String, &String)| {
             if *path != self.file {
                 return (path.clone(), text.clone());
@@ -78,13 +78,13 @@ impl Mutation {
 
 /// One recipe with every deployer.
 struct Scene {
-    facts: Vec<Facts>,
+    facts: Vec<BundleFacts>,
     texts: Vec<BTreeMap<String, String>>,
 }
 
 impl Scene {
     fn new() -> Self {
-        Self::of(&gpu_rollout::deployer::names())
+        Self::of(&deployer::names())
     }
 
     /// With these deployers alone: charts are read in the same way for all of them.
@@ -95,7 +95,7 @@ impl Scene {
     }
 
     /// Parity with other files of the deployer at `index`.
-    fn parity(&self, index: usize, files: &Files) -> Result<Parity, FactsError> {
+    fn parity(&self, index: usize, files: &TextFiles) -> Result<Parity, ReadbackError> {
         let changed = facts(files)?;
         let others = self.facts.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, facts)| facts.clone());
         Ok(compare(&[changed].into_iter().chain(others).collect::<Vec<_>>()))
@@ -105,10 +105,10 @@ impl Scene {
     fn check(
         &self,
         change: impl Fn(&str, &str) -> Option<Option<String>>,
-        expected: impl Fn(&str, &Mutation, &Result<Parity, FactsError>) -> bool,
+        expected: impl Fn(&str, &Mutation, &Result<Parity, ReadbackError>) -> bool,
     ) {
         let (mut count, mut unnamed) = (0, Vec::new());
-        for (index, Facts { deployer, .. }) in self.facts.iter().enumerate() {
+        for (index, BundleFacts { deployer, .. }) in self.facts.iter().enumerate() {
             for (file, text) in &self.texts[index] {
                 for (at, from) in text.lines().enumerate() {
                     let Some(to) = change(file, from) else { continue };
@@ -129,7 +129,7 @@ impl Scene {
 }
 
 /// Whether parity names the release, by a fact that starts with one of `facts`.
-fn names(parity: &Result<Parity, FactsError>, release: Option<&str>, facts: &[&str]) -> bool {
+fn names(parity: &Result<Parity, ReadbackError>, release: Option<&str>, facts: &[&str]) -> bool {
     let Ok(parity) = parity else { return false };
     let is_it = |fact: &str| facts.is_empty() || facts.iter().any(|start| fact.starts_with(start));
     parity.differences.iter().any(|difference| release.is_none_or(|release| release == difference.release) && is_it(&difference.fact))
@@ -173,9 +173,9 @@ fn every_changed_value_in_a_deployers_own_files_is_named() {
         |file, line| is_own(file).then(|| changed_value(line).map(Some)).flatten(),
         |deployer, mutation, parity| match parity {
             // What cannot be read any more, or is not found, stops everything: the message names the file.
-            Err(FactsError::Unreadable { path, .. }) => *path == mutation.file,
-            Err(FactsError::Missing(path)) => mutation.to.as_ref().is_some_and(|line| line.contains(path)),
-            Err(FactsError::NoDeployer | FactsError::SeveralDeployers(_)) => false,
+            Err(ReadbackError::Unreadable { path, .. }) => *path == mutation.file,
+            Err(ReadbackError::Missing(path)) => mutation.to.as_ref().is_some_and(|line| line.contains(path)),
+            Err(ReadbackError::NoDeployer | ReadbackError::SeveralDeployers(_)) => false,
             Ok(found) if found.equal => is_meaningless(deployer, &mutation.file, mutation.before.trim(), mutation.from.trim()),
             // A release in another wave, or of another bundle, is in the wrong place for those that need it.
             Ok(_) if ["sync-wave", "gpu-rollout.dev/bundle"].iter().any(|key| mutation.from.contains(key)) => {
@@ -272,7 +272,7 @@ fn every_changed_order_of_steps_is_named() {
 #[test]
 fn every_need_that_is_gone_is_named() {
     let scene = Scene::new();
-    let own = |index: usize, files: &Files| {
+    let own = |index: usize, files: &TextFiles| {
         facts(files)
             .is_ok_and(|found| found.releases.iter().all(|(name, release)| release.after == scene.facts[index].releases[name].after))
     };
@@ -306,7 +306,7 @@ fn every_need_that_is_gone_is_named() {
                     .replace("  dependsOn:\n  #", "  #")
                     .replace("  dependsOn:\n  timeout", "  timeout")
                     + "\n";
-                let files: Files = scene.texts[index]
+                let files: TextFiles = scene.texts[index]
                     .iter()
                     .map(|(path, text)| (path.clone(), if path == file { changed.clone() } else { text.clone() }))
                     .collect();
@@ -330,13 +330,13 @@ fn every_changed_annotation_is_named() {
     let readers = ["helm.sh/hook", "helm.sh/resource-policy", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/"];
     let is_annotation = |file: &str, line: &str| is_numbered(file) && readers.iter().any(|reader| line.trim_start().starts_with(reader));
     let named =
-        |_: &str, mutation: &Mutation, parity: &Result<Parity, FactsError>| names(parity, mutation.release(), &["chart.annotations"]);
+        |_: &str, mutation: &Mutation, parity: &Result<Parity, ReadbackError>| names(parity, mutation.release(), &["chart.annotations"]);
     let scene = Scene::of(&["helm", "argocd-helm"]);
     scene.check(|file, line| is_annotation(file, line).then(|| changed_value(line).map(Some)).flatten(), named);
     scene.check(|file, line| is_annotation(file, line).then_some(None), named);
 }
 
-/// Rights, duties, the budget, and what the Job's template says of how often and for how long it is tried.
+/// Rights, tasks, the budget, and what the Job's template says of how often and for how long it is tried.
 #[test]
 fn every_changed_right_and_every_changed_bound_of_the_job_is_named() {
     let scene = Scene::of(&["helm", "argocd-helm"]);
@@ -344,7 +344,7 @@ fn every_changed_right_and_every_changed_bound_of_the_job_is_named() {
         |file, line| {
             (file.ends_with("files/rights.yaml") && !line.trim_start().starts_with("why:")).then(|| changed_value(line).map(Some)).flatten()
         },
-        // A right for a duty or driver that this hook has not is none of its rights, before and after.
+        // A right for a task or driver that this hook has not is none of its rights, before and after.
         |_, mutation, parity| {
             names(parity, mutation.release(), &["hook.rights"]) || names(parity, mutation.release(), &["chart.files[files/rights.yaml]"])
         },

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use gpu_rollout::bundle::{Finding, verify, write};
-use gpu_rollout::deployer::names;
+use bundle::{BundleFinding, verify, write};
+use deployer::names;
 
 use super::bundle;
 
@@ -18,7 +18,7 @@ fn broken(deployer: &str, edits: &[(&str, &str, &str)]) -> Vec<String> {
         fs::write(output.join(path), text.replace(from, to)).unwrap();
     }
     let findings = verify(&output).unwrap();
-    let promises = findings.into_iter().filter(|finding| matches!(finding, Finding::Promise { .. }));
+    let promises = findings.into_iter().filter(|finding| matches!(finding, BundleFinding::Promise { .. }));
     promises.map(|finding| finding.to_string().replace(directory.path().to_str().unwrap(), "")).collect()
 }
 

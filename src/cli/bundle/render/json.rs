@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::outcome::{Bundle, Failure, Outcome};
-use crate::bundle::info::ReleaseInfo;
-use crate::cli::printer::Printer;
-use crate::contract::exit::ExitCode;
+use super::outcome::{RenderFailure, RenderOutcome, RenderedBundle};
+use crate::printer::Printer;
+use bundle::info::ReleaseInfo;
+use contract::exit::ExitCode;
 
 /// One bundle, or why there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<'a> {
+struct RenderEntry<'a> {
     /// The recipe as it was named, or the file of the directory.
     file: &'a str,
     /// `metadata.name`; `null` if it could not be read.
@@ -27,26 +27,26 @@ struct Entry<'a> {
     notes: Vec<String>,
     /// What was found in the recipe, as text.
     findings: Option<String>,
-    error: Option<Error<'a>>,
+    error: Option<RenderEntryError<'a>>,
 }
 
 #[derive(Serialize)]
-struct Error<'a> {
+struct RenderEntryError<'a> {
     message: &'a str,
     hint: Option<&'a str>,
 }
 
 /// Prints everything; how the command ends if nothing else is wrong.
-pub(super) fn print(outcomes: &[Outcome], printer: &mut Printer) -> ExitCode {
-    let entries: Vec<Entry<'_>> =
+pub(super) fn print(outcomes: &[RenderOutcome], printer: &mut Printer) -> ExitCode {
+    let entries: Vec<RenderEntry<'_>> =
         outcomes.iter().flat_map(|outcome| outcome.bundles.iter().map(move |bundle| entry(outcome, bundle))).collect();
     printer.json(&entries)
 }
 
-fn entry<'a>(outcome: &'a Outcome, bundle: &'a Bundle) -> Entry<'a> {
+fn entry<'a>(outcome: &'a RenderOutcome, bundle: &'a RenderedBundle) -> RenderEntry<'a> {
     let written = bundle.result.as_ref().and_then(|result| result.as_ref().ok());
     let failure = outcome.failure.as_ref().or_else(|| bundle.result.as_ref()?.as_ref().err());
-    Entry {
+    RenderEntry {
         file: &outcome.file,
         recipe: outcome.name.as_deref(),
         deployer: bundle.deployer.name,
@@ -55,6 +55,6 @@ fn entry<'a>(outcome: &'a Outcome, bundle: &'a Bundle) -> Entry<'a> {
         releases: &outcome.releases,
         notes: outcome.notes.iter().cloned().chain(bundle.notes(outcome.label())).collect(),
         findings: (!outcome.findings.is_empty()).then(|| outcome.findings.render_plain()),
-        error: failure.map(|Failure { message, hint, .. }| Error { message, hint: hint.as_deref() }),
+        error: failure.map(|RenderFailure { message, hint, .. }| RenderEntryError { message, hint: hint.as_deref() }),
     }
 }

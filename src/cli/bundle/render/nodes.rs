@@ -1,8 +1,8 @@
 //! Which nodes the pods of all components go to.
 
-use super::Refusal;
-use crate::recipe::model::{NodeScheduling, Scheduling, TaintEffect, Toleration, TolerationOperator};
-use crate::text::nearest::nearest;
+use super::RenderUsageError;
+use diagnostics::nearest::nearest;
+use recipe::model::{NodeScheduling, PodScheduling, RecipeToleration, TaintEffect, TolerationOperator};
 
 /// Kubernetes' limit for a label's value and for its key behind the slash.
 const LONGEST_NAME: usize = 63;
@@ -61,10 +61,10 @@ fn label(text: &str) -> Result<NodeLabel, NodeOptionError> {
 ///
 /// # Errors
 /// It is no taint that a node can have.
-fn toleration(text: &str) -> Result<Toleration, NodeOptionError> {
+fn toleration(text: &str) -> Result<RecipeToleration, NodeOptionError> {
     let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
     let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
-    Ok(Toleration {
+    Ok(RecipeToleration {
         key: Some(checked_key(key)?),
         operator: Some(if value.is_some() { TolerationOperator::Equal } else { TolerationOperator::Exists }),
         value: value.map(checked_value).transpose()?,
@@ -103,27 +103,27 @@ fn is_word(text: &str, more: &str) -> bool {
 /// Node selectors and tolerations; what they do is decided by `release::node_options`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Nodes, for all components (added to what recipe and chart say)")]
-pub(super) struct Nodes {
+pub(super) struct NodeSchedulingOptions {
     /// A label of the nodes for operators, controllers, webhooks and the hooks' Jobs; may be repeated, nodes must have all of them
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     system_node_selector: Vec<NodeLabel>,
     /// A taint of those nodes: without VALUE any value, without EFFECT any effect; may be repeated
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
-    system_node_toleration: Vec<Toleration>,
+    system_node_toleration: Vec<RecipeToleration>,
     /// A label of the nodes with GPUs or NICs, for the pods that serve them; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     accelerated_node_selector: Vec<NodeLabel>,
     /// A taint of those nodes; may be repeated
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
-    accelerated_node_toleration: Vec<Toleration>,
+    accelerated_node_toleration: Vec<RecipeToleration>,
 }
 
-impl Nodes {
+impl NodeSchedulingOptions {
     /// The same as a recipe has it.
     ///
     /// # Errors
     /// A label with two values.
-    pub(super) fn scheduling(self) -> Result<NodeScheduling, Refusal> {
+    pub(super) fn scheduling(self) -> Result<NodeScheduling, RenderUsageError> {
         let Self { system_node_selector, system_node_toleration, accelerated_node_selector, accelerated_node_toleration } = self;
         Ok(NodeScheduling {
             system: group("--system-node-selector", system_node_selector, system_node_toleration)?,
@@ -132,13 +132,16 @@ impl Nodes {
     }
 }
 
-fn group(flag: &str, labels: Vec<NodeLabel>, tolerations: Vec<Toleration>) -> Result<Scheduling, Refusal> {
-    let mut scheduling = Scheduling::default();
+fn group(flag: &str, labels: Vec<NodeLabel>, tolerations: Vec<RecipeToleration>) -> Result<PodScheduling, RenderUsageError> {
+    let mut scheduling = PodScheduling::default();
     for NodeLabel { key, value } in labels {
         let value = value.into();
         if scheduling.node_selector.get(&key).is_some_and(|other| *other != value) {
             let message = format!("`{flag} {key}=…` is given twice, with different values");
-            return Err(Refusal::usage(message, Some("a node has one value for a label, so no node would be found; name one of them")));
+            return Err(RenderUsageError::usage(
+                message,
+                Some("a node has one value for a label, so no node would be found; name one of them"),
+            ));
         }
         scheduling.node_selector.insert(key, value);
     }

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::bundle::Written;
-use crate::bundle::info::ReleaseInfo;
-use crate::contract::exit::ExitCode;
-use crate::deployer::Deployer;
-use crate::text::diagnostic::Diagnostics;
+use bundle::WriteSummary;
+use bundle::info::ReleaseInfo;
+use contract::exit::ExitCode;
+use deployer::Deployer;
+use diagnostics::diagnostic::Diagnostics;
 
 /// One recipe and its bundles.
-pub(super) struct Outcome {
+pub(super) struct RenderOutcome {
     /// The recipe as it was named on the command line, or the file of the directory.
     pub(super) file: String,
     /// `metadata.name`, if it could be read.
@@ -23,29 +23,29 @@ pub(super) struct Outcome {
     /// What each release is, as a line for people.
     pub(super) lines: Vec<String>,
     /// Why there is no bundle at all.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<RenderFailure>,
     /// One a deployer.
-    pub(super) bundles: Vec<Bundle>,
+    pub(super) bundles: Vec<RenderedBundle>,
 }
 
 /// One bundle.
-pub(super) struct Bundle {
+pub(super) struct RenderedBundle {
     pub(super) deployer: Deployer,
     /// Where it stands, as the user calls it.
     pub(super) directory: PathBuf,
     /// `None`: the recipe failed before any bundle could be made.
-    pub(super) result: Option<Result<Written, Failure>>,
+    pub(super) result: Option<Result<WriteSummary, RenderFailure>>,
 }
 
 /// Why something was not done.
 #[derive(Clone)]
-pub(super) struct Failure {
+pub(super) struct RenderFailure {
     pub(super) message: String,
     pub(super) hint: Option<String>,
     pub(super) code: ExitCode,
 }
 
-impl Bundle {
+impl RenderedBundle {
     /// What is to be known of the bundle that stood there before.
     pub(super) fn notes(&self, recipe: &str) -> Vec<String> {
         let Some(Ok(written)) = &self.result else { return Vec::new() };
@@ -61,9 +61,9 @@ impl Bundle {
     }
 }
 
-impl Outcome {
+impl RenderOutcome {
     /// Everything that failed: the recipe, else some of its bundles.
-    pub(super) fn failures(&self) -> impl Iterator<Item = &Failure> {
+    pub(super) fn failures(&self) -> impl Iterator<Item = &RenderFailure> {
         let bundles = self.bundles.iter().filter_map(|bundle| bundle.result.as_ref()?.as_ref().err());
         self.failure.iter().chain(bundles)
     }

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::Refusal;
-use crate::catalog;
-use crate::contract::exit::ExitCode;
+use super::RenderUsageError;
+use contract::exit::ExitCode;
 
 /// What a recipe's file ends with.
 const ENDINGS: [&str; 2] = ["yaml", "yml"];
@@ -16,9 +15,9 @@ pub(super) fn is_directory(argument: &str) -> bool {
 }
 
 /// The recipes, each as it is loaded: arguments in their order, the files of a directory in the order of their names.
-pub(super) fn list(arguments: &[String]) -> Result<Vec<String>, Refusal> {
+pub(super) fn list(arguments: &[String]) -> Result<Vec<String>, RenderUsageError> {
     if arguments.iter().filter(|argument| *argument == "-").count() > 1 {
-        return Err(Refusal::usage("`--recipe -` is given twice, and standard input can be read once".to_owned(), None));
+        return Err(RenderUsageError::usage("`--recipe -` is given twice, and standard input can be read once".to_owned(), None));
     }
     let mut recipes = Vec::new();
     for argument in arguments {
@@ -31,8 +30,9 @@ pub(super) fn list(arguments: &[String]) -> Result<Vec<String>, Refusal> {
     Ok(recipes)
 }
 
-fn files(directory: &str) -> Result<Vec<String>, Refusal> {
-    let refusal = |message: String, hint: Option<&'static str>| Refusal { message, hint: hint.map(Cow::Borrowed), code: ExitCode::Input };
+fn files(directory: &str) -> Result<Vec<String>, RenderUsageError> {
+    let refusal =
+        |message: String, hint: Option<&'static str>| RenderUsageError { message, hint: hint.map(Cow::Borrowed), code: ExitCode::Input };
     let unreadable = |error: std::io::Error| refusal(format!("unable to read the directory `{directory}`: {error}"), None);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use super::Request;
-use super::outcome::{Bundle, Failure, Outcome};
-use crate::bundle::Written;
-use crate::cli::printer::Printer;
-use crate::deployer::shell_word;
-use crate::release::model::IMAGE_WITHOUT_REGISTRY;
+use super::RenderRequest;
+use super::outcome::{RenderFailure, RenderOutcome, RenderedBundle};
+use crate::printer::Printer;
+use bundle::WriteSummary;
+use deployer::shell_word;
+use release::model::IMAGE_WITHOUT_REGISTRY;
 
 /// One bundle: everything about it, and what to do with it.
-pub(super) fn one(outcomes: &[Outcome], request: &Request, printer: &mut Printer) {
+pub(super) fn print_single(outcomes: &[RenderOutcome], request: &RenderRequest, printer: &mut Printer) {
     for outcome in outcomes {
         recipe(outcome, printer);
         for bundle in &outcome.bundles {
@@ -30,7 +30,7 @@ pub(super) fn one(outcomes: &[Outcome], request: &Request, printer: &mut Printer
 }
 
 /// Many bundles: one line each, and a summary.
-pub(super) fn many(outcomes: &[Outcome], printer: &mut Printer) {
+pub(super) fn many(outcomes: &[RenderOutcome], printer: &mut Printer) {
     for outcome in outcomes {
         printer.note(&head(outcome));
         recipe(outcome, printer);
@@ -50,7 +50,7 @@ pub(super) fn many(outcomes: &[Outcome], printer: &mut Printer) {
 }
 
 /// The line that stands above everything about a recipe.
-fn head(outcome: &Outcome) -> String {
+fn head(outcome: &RenderOutcome) -> String {
     let file = &outcome.file;
     let what = if outcome.failure.is_some() { "no bundle".to_owned() } else { format!("{} releases", outcome.releases.len()) };
     match &outcome.name {
@@ -59,7 +59,7 @@ fn head(outcome: &Outcome) -> String {
     }
 }
 
-fn recipe(outcome: &Outcome, printer: &mut Printer) {
+fn recipe(outcome: &RenderOutcome, printer: &mut Printer) {
     if !outcome.findings.is_empty() {
         printer.note(&format!("{}\n", outcome.findings.render()));
     }
@@ -68,15 +68,15 @@ fn recipe(outcome: &Outcome, printer: &mut Printer) {
     }
 }
 
-fn error(failure: &Failure, printer: &mut Printer) {
+fn error(failure: &RenderFailure, printer: &mut Printer) {
     printer.error(&failure.message, failure.hint.as_deref());
 }
 
-fn verb(written: &Written) -> &'static str {
+fn verb(written: &WriteSummary) -> &'static str {
     if written.replaced { "replaced" } else { "wrote" }
 }
 
-fn releases(outcome: &Outcome, printer: &mut Printer) {
+fn releases(outcome: &RenderOutcome, printer: &mut Printer) {
     let width = outcome.releases.iter().map(|release| release.name.len()).max().unwrap_or_default();
     for (index, (release, line)) in outcome.releases.iter().zip(&outcome.lines).enumerate() {
         printer.note(&format!("  {:>2}  {:width$}  {line}", index + 1, release.name));
@@ -89,7 +89,7 @@ fn notes(word: &str, list: &[String], printer: &mut Printer) {
     }
 }
 
-fn next(outcome: &Outcome, bundle: &Bundle, request: &Request, printer: &mut Printer) {
+fn next(outcome: &RenderOutcome, bundle: &RenderedBundle, request: &RenderRequest, printer: &mut Printer) {
     let directory = shell_path(&bundle.directory);
     printer.note("next:");
     printer.note(&format!("  gpu-rollout bundle verify {directory}"));
@@ -102,7 +102,7 @@ fn next(outcome: &Outcome, bundle: &Bundle, request: &Request, printer: &mut Pri
     }
 }
 
-fn summary(outcomes: &[Outcome], printer: &mut Printer) {
+fn summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
     let all = outcomes.iter().map(|outcome| outcome.bundles.len()).sum::<usize>();
     let written = outcomes.iter().flat_map(|outcome| &outcome.bundles).filter(|bundle| matches!(bundle.result, Some(Ok(_)))).count();
     let failed: Vec<&str> =

@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Request;
-use super::outcome::{Bundle, Failure, Outcome};
-use crate::bundle::{Parts, Written, build, info, write};
-use crate::catalog::hook_chart;
+use super::RenderRequest;
+use super::outcome::{RenderFailure, RenderOutcome, RenderedBundle};
 use crate::cli::parallel;
-use crate::contract::duration::Duration;
-use crate::contract::exit::ExitCode;
-use crate::deployer::{Deployer, RenderError, Source, SourceNeed};
-use crate::recipe::model::Recipe;
-use crate::release::model::Kind;
-use crate::release::{Embedded, Plan, Release, plan};
-use crate::text::diagnostic::Diagnostics;
+use bundle::{BundleInput, WriteSummary, build, info, write};
+use catalog::hook_chart;
+use contract::duration::Duration;
+use contract::exit::ExitCode;
+use deployer::{BundleSource, Deployer, RenderError, SourceNeed};
+use diagnostics::diagnostic::Diagnostics;
+use recipe::model::Recipe;
+use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, Release, ReleasePlan, plan};
 
 /// A recipe that was read. Its plan is made only where its bundles are: of a thousand recipes a few are at work at a time.
-struct Read<'a> {
+struct LoadedRecipe<'a> {
     file: &'a str,
     recipe: Option<Recipe>,
     findings: Diagnostics,
-    failure: Option<Failure>,
+    failure: Option<RenderFailure>,
 }
 
 /// Renders everything; the outcomes are in the order of the recipes.
-pub(super) fn all(request: &Request) -> Vec<Outcome> {
+pub(super) fn render_all(request: &RenderRequest) -> Vec<RenderOutcome> {
     let mut read = parallel::map(&request.recipes, |file| read(file, request));
     if request.is_many {
         refuse_twins(&mut read);
@@ -33,18 +33,18 @@ pub(super) fn all(request: &Request) -> Vec<Outcome> {
     parallel::map(&read, |read| render(read, request))
 }
 
-fn read<'a>(file: &'a str, request: &Request) -> Read<'a> {
+fn read<'a>(file: &'a str, request: &RenderRequest) -> LoadedRecipe<'a> {
     match request.overrides.load(file) {
-        Ok(loaded) => Read { file, recipe: Some(loaded.recipe), findings: loaded.warnings, failure: None },
+        Ok(loaded) => LoadedRecipe { file, recipe: Some(loaded.recipe), findings: loaded.warnings, failure: None },
         Err(findings) => {
             let message = format!("the recipe `{file}` cannot be used: {}", findings.summary());
-            Read { file, recipe: None, findings, failure: Some(Failure { message, hint: None, code: ExitCode::Input }) }
+            LoadedRecipe { file, recipe: None, findings, failure: Some(RenderFailure { message, hint: None, code: ExitCode::Input }) }
         }
     }
 }
 
 /// Two recipes of one name would write over each other: neither is rendered.
-fn refuse_twins(read: &mut [Read<'_>]) {
+fn refuse_twins(read: &mut [LoadedRecipe<'_>]) {
     let names: Vec<Option<String>> = read.iter().map(|read| read.recipe.as_ref().map(|recipe| recipe.metadata.name.clone())).collect();
     let files: Vec<&str> = read.iter().map(|read| read.file).collect();
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -54,7 +54,7 @@ fn refuse_twins(read: &mut [Read<'_>]) {
     for (index, read) in read.iter_mut().enumerate() {
         let Some(name) = &names[index] else { continue };
         if let Some(&twin) = places[name.as_str()].iter().find(|other| **other != index) {
-            read.failure = Some(Failure {
+            read.failure = Some(RenderFailure {
                 message: format!("the recipes `{}` and `{}` have the same name `{name}`, and so the same place", files[index], files[twin]),
                 hint: Some("give each recipe its own `metadata.name`".to_owned()),
                 code: ExitCode::Input,
@@ -63,8 +63,8 @@ fn refuse_twins(read: &mut [Read<'_>]) {
     }
 }
 
-fn render(read: &Read<'_>, request: &Request) -> Outcome {
-    let mut outcome = Outcome {
+fn render(read: &LoadedRecipe<'_>, request: &RenderRequest) -> RenderOutcome {
+    let mut outcome = RenderOutcome {
         file: read.file.to_owned(),
         name: read.recipe.as_ref().map(|recipe| recipe.metadata.name.clone()),
         findings: read.findings.clone(),
@@ -75,10 +75,10 @@ fn render(read: &Read<'_>, request: &Request) -> Outcome {
         bundles: Vec::new(),
     };
     let planned = match &read.recipe {
-        Some(recipe) if read.failure.is_none() => match plan(recipe, &Embedded, &request.options) {
+        Some(recipe) if read.failure.is_none() => match plan(recipe, &EmbeddedCatalog, &request.options) {
             Ok(plan) => Some((recipe, plan)),
             Err(error) => {
-                outcome.failure = Some(Failure { message: error.to_string(), hint: error.hint(), code: ExitCode::Input });
+                outcome.failure = Some(RenderFailure { message: error.to_string(), hint: error.hint(), code: ExitCode::Input });
                 None
             }
         },
@@ -97,24 +97,30 @@ fn render(read: &Read<'_>, request: &Request) -> Outcome {
     for deployer in &request.deployers {
         let directory = directory(request, outcome.label(), *deployer);
         let result = planned.as_ref().map(|(recipe, plan)| bundle(request, recipe, plan, *deployer, &directory));
-        outcome.bundles.push(Bundle { deployer: *deployer, directory, result });
+        outcome.bundles.push(RenderedBundle { deployer: *deployer, directory, result });
     }
     outcome
 }
 
 /// Where a bundle stands.
-fn directory(request: &Request, recipe: &str, deployer: Deployer) -> PathBuf {
+fn directory(request: &RenderRequest, recipe: &str, deployer: Deployer) -> PathBuf {
     if request.is_many { request.output.join(recipe).join(deployer.name) } else { request.output.clone() }
 }
 
-fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, directory: &Path) -> Result<Written, Failure> {
+fn bundle(
+    request: &RenderRequest,
+    recipe: &Recipe,
+    plan: &ReleasePlan,
+    deployer: Deployer,
+    directory: &Path,
+) -> Result<WriteSummary, RenderFailure> {
     let source = request.source.as_ref().filter(|_| deployer.source != SourceNeed::None);
     let source = source.map(|source| {
         let place = format!("{}/{deployer}", recipe.metadata.name);
         let path = if request.is_many { source.join(&place) } else { source.path.clone() };
-        Source { path, ..source.clone() }
+        BundleSource { path, ..source.clone() }
     });
-    let parts = Parts { recipe, plan, options: &request.options, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
+    let parts = BundleInput { recipe, plan, options: &request.options, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
     let tree = build(parts).map_err(|error| {
         let (hint, code) = match &error {
             RenderError::Unable { hint, .. } => (*hint, ExitCode::Usage),
@@ -122,9 +128,9 @@ fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, d
                 ("this is a mistake of gpu-rollout, not of the recipe; please report it", ExitCode::Internal)
             }
         };
-        Failure { message: error.to_string(), hint: Some(hint.to_owned()), code }
+        RenderFailure { message: error.to_string(), hint: Some(hint.to_owned()), code }
     })?;
-    write(&tree, directory, request.force).map_err(|error| Failure {
+    write(&tree, directory, request.force).map_err(|error| RenderFailure {
         message: error.to_string(),
         hint: error.hint().map(str::to_owned),
         code: ExitCode::Input,
@@ -134,10 +140,10 @@ fn bundle(request: &Request, recipe: &Recipe, plan: &Plan, deployer: Deployer, d
 /// What a release is, as a line for people.
 fn line(release: &Release) -> String {
     match &release.kind {
-        Kind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
-        Kind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
-        Kind::Manifests(manifests) => manifests.description.clone(),
-        Kind::Hook(hook) => {
+        ReleaseKind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
+        ReleaseKind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
+        ReleaseKind::Manifests(manifests) => manifests.description.clone(),
+        ReleaseKind::Hook(hook) => {
             let timeout = Duration::from_secs(release.timeout_seconds);
             format!("waits at most {}; the deployer's timeout: {timeout}", hook.budget.explanation)
         }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use gpu_rollout::rollout::vendor::Generation;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, ResourceExt};
+use nvidia_upgrade::ControllerGeneration;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -98,7 +98,7 @@ impl Operator {
     /// Its upgrade controller begins with the first NicClusterPolicy: before that it has nothing to do.
     fn upgrade(&mut self) -> Result<()> {
         let tick = self.script.lock().unwrap_or_else(PoisonError::into_inner).tick;
-        self.upgrades.ensure(Generation::Network, tick)
+        self.upgrades.ensure(ControllerGeneration::Network, tick)
     }
 
     async fn label_nodes(&self) -> Result<()> {

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::rollout::vendor::Generation;
+use contract::driver::Driver;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use nvidia_upgrade::ControllerGeneration;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -128,7 +128,7 @@ impl Operator {
 
     /// Its upgrade controller is a process of its own, which dies with it.
     fn upgrade(&mut self, observed: &Observed, script: &Script) -> Result<()> {
-        let generation = Generation::of(Driver::Gpu, Some(&observed.version));
+        let generation = ControllerGeneration::from_version(Driver::Gpu, Some(&observed.version));
         self.upgrades.ensure(generation.context("an operator without a version")?, script.tick)
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use gpu_rollout::rollout::vendor::Generation;
+use nvidia_upgrade::ControllerGeneration;
 
 use crate::harness::process::Process;
 use crate::harness::tools::program;
@@ -25,11 +25,11 @@ impl Place {
 
 /// The program for operators of a generation, and the option that says whose upgrades it does. The libraries of gpu-operator before v26.3 and of
 /// network-operator cannot be had.
-pub(crate) fn controller(generation: Generation) -> Result<(PathBuf, &'static str)> {
+pub(crate) fn controller(generation: ControllerGeneration) -> Result<(PathBuf, &'static str)> {
     let (name, driver) = match generation {
-        Generation::Gpu26_7 => ("upgrade-controller-26.7", "--driver=gpu"),
-        Generation::Gpu25 | Generation::Gpu26_3 => ("upgrade-controller-26.3", "--driver=gpu"),
-        Generation::Network => ("upgrade-controller-26.3", "--driver=ofed"),
+        ControllerGeneration::Gpu26_7 => ("upgrade-controller-26.7", "--driver=gpu"),
+        ControllerGeneration::Gpu25 | ControllerGeneration::Gpu26_3 => ("upgrade-controller-26.3", "--driver=gpu"),
+        ControllerGeneration::Network => ("upgrade-controller-26.3", "--driver=ofed"),
     };
     Ok((program(name)?, driver))
 }
@@ -51,7 +51,7 @@ impl UpgradeController {
 
     /// Starts it, unless it runs. One that has ended by itself is started again, as its pod's kubelet would; that is an error all the same, with the
     /// end of its log. `tick`: when it looks again although nothing has changed.
-    pub(super) fn ensure(&mut self, generation: Generation, tick: Duration) -> Result<()> {
+    pub(super) fn ensure(&mut self, generation: ControllerGeneration, tick: Duration) -> Result<()> {
         let alive = self.process.as_mut().map_or(Ok(()), Process::check_alive);
         if alive.is_err() {
             self.process = None;

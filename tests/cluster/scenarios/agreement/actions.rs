@@ -1,12 +1,12 @@
 //! What happens between two passes: mostly what lets an upgrade go on, and now and then what stands in its way.
 
 use anyhow::Result;
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::names;
-use gpu_rollout::rollout::vendor::State;
+use contract::driver::Driver;
+use contract::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
+use nvidia_upgrade::ControllerState;
 use serde_json::{Value, json};
 
 use super::world::{Host, World, container};
@@ -193,7 +193,7 @@ impl World<'_> {
             Action::Unguard => self.unguard().await?,
             Action::Policy => self.change_policy().await?,
             Action::State => {
-                let mut states: Vec<Value> = State::ALL.into_iter().map(|state| state.label().into()).collect();
+                let mut states: Vec<Value> = ControllerState::ALL.into_iter().map(|state| state.label().into()).collect();
                 states.extend([Value::Null, "what-is-this".into()]);
                 let state = self.draw.one(&states);
                 self.patch_node(&node, json!({"metadata": {"labels": {traits.state_label: state}}})).await?;
@@ -406,7 +406,7 @@ impl World<'_> {
     /// The nodes that are being validated.
     async fn validating(&self) -> Result<Vec<String>> {
         let traits = self.of.driver().traits();
-        let selector = format!("{}%3D{}", traits.state_label, State::ValidationRequired.label());
+        let selector = format!("{}%3D{}", traits.state_label, ControllerState::ValidationRequired.label());
         let nodes = self.server.list::<Node>(&format!("/api/v1/nodes?labelSelector={selector}")).await?;
         Ok(nodes.iter().map(ResourceExt::name_any).filter(|name| self.hosts.contains_key(name)).collect())
     }

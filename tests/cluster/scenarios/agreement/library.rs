@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::rollout::vendor::Generation;
+use contract::driver::Driver;
+use nvidia_upgrade::ControllerGeneration;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -21,12 +21,12 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// Whose library it is, as which operator uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Of {
-    pub(super) generation: Generation,
+    pub(super) generation: ControllerGeneration,
 }
 
 impl Of {
     pub(super) fn driver(self) -> Driver {
-        if self.generation == Generation::Network { Driver::Ofed } else { Driver::Gpu }
+        if self.generation == ControllerGeneration::Network { Driver::Ofed } else { Driver::Gpu }
     }
 }
 

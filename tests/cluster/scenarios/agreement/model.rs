@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpu_rollout::contract::names;
-use gpu_rollout::contract::policy::Policy;
-use gpu_rollout::rollout::observed::workload::{Phase, Workload};
-use gpu_rollout::rollout::vendor::operator::policies;
-use gpu_rollout::rollout::vendor::pass::{PassError, Write};
-use gpu_rollout::rollout::vendor::snapshot::BuildError;
-use gpu_rollout::rollout::vendor::task::{Eviction, drain_ended, drain_selector, drained, eviction, eviction_ended};
-use gpu_rollout::rollout::vendor::users::{users, uses_gpu};
-use gpu_rollout::rollout::vendor::{Controller, State};
+use contract::names;
+use contract::policy::Policy;
 use jiff::Timestamp;
+use nvidia_upgrade::operator::policies;
+use nvidia_upgrade::pass::{PassError, PassWrite};
+use nvidia_upgrade::snapshot::SnapshotError;
+use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended};
+use nvidia_upgrade::users::{users, uses_gpu};
+use nvidia_upgrade::{ControllerState, UpgradeController};
+use observed::workload::{PodPhase, Workload};
 
 use super::library::Of;
 use super::seen::{NodeLook, Picture, Seen, about};
@@ -20,7 +20,7 @@ use super::world::SHORT;
 /// The controller, and what it has begun.
 pub(super) struct Model {
     of: Of,
-    controller: Controller,
+    controller: UpgradeController,
     tasks: BTreeMap<String, Task>,
 }
 
@@ -51,9 +51,9 @@ impl Expected {
     /// What must stand in the library's own words for what ends the pass.
     pub(super) fn library_error(&self) -> Option<String> {
         Some(match self.error.as_ref()? {
-            PassError::Build(BuildError::PodCount { .. }) => "driver DaemonSet should not have Unscheduled pods".to_owned(),
-            PassError::Build(BuildError::NodeMissing { node, .. }) => format!("unable to get node {node}:"),
-            PassError::Build(BuildError::NoNode { .. }) => "unable to get node :".to_owned(),
+            PassError::Build(SnapshotError::PodCount { .. }) => "driver DaemonSet should not have Unscheduled pods".to_owned(),
+            PassError::Build(SnapshotError::NodeMissing { node, .. }) => format!("unable to get node {node}:"),
+            PassError::Build(SnapshotError::NoNode { .. }) => "unable to get node :".to_owned(),
             PassError::NoHash { pod, .. } => format!("controller-revision-hash label not present for pod {pod}"),
             PassError::NoRevision { .. } => "no revision found for daemonset".to_owned(),
             PassError::MaxUnavailable { .. } => "invalid value for IntOrString".to_owned(),
@@ -68,7 +68,7 @@ impl Expected {
 impl Model {
     /// One that has just started.
     pub(super) fn new(of: Of) -> Self {
-        let controller = Controller::new(of.driver(), of.generation, None, Timestamp::now());
+        let controller = UpgradeController::new(of.driver(), of.generation, None, Timestamp::now());
         Self { of, controller, tasks: BTreeMap::new() }
     }
 
@@ -91,37 +91,37 @@ impl Model {
             self.write(write, seen, &mut picture);
         }
         for node in &done.cleaned {
-            label(&mut picture, node, State::Unknown);
+            label(&mut picture, node, ControllerState::Unknown);
         }
         self.go_on(seen, &mut picture);
         let error = done.error().cloned();
         Expected { picture, tasks: self.tasks.len(), error, on: self.controller.due().is_some() }
     }
 
-    fn write(&mut self, write: &Write, seen: &Seen, picture: &mut Picture) {
+    fn write(&mut self, write: &PassWrite, seen: &Seen, picture: &mut Picture) {
         let name = write.node();
         match write {
-            Write::State { state, .. } => label(picture, name, *state),
-            Write::Annotate { key, value, .. } => {
+            PassWrite::State { state, .. } => label(picture, name, *state),
+            PassWrite::Annotate { key, value, .. } => {
                 let Some(look) = picture.nodes.get_mut(name) else { return };
                 match value {
                     Some(value) => drop(look.notes.insert((*key).to_owned(), about(value))),
                     None => drop(look.notes.remove(*key)),
                 }
             }
-            Write::Cordon { .. } => cordon(picture, name, true),
-            Write::Uncordon { .. } => cordon(picture, name, false),
-            Write::DeletePod { namespace, name: pod, .. } => {
+            PassWrite::Cordon { .. } => cordon(picture, name, true),
+            PassWrite::Uncordon { .. } => cordon(picture, name, false),
+            PassWrite::DeletePod { namespace, name: pod, .. } => {
                 let pod = format!("{namespace}/{pod}");
                 let grace = seen.pods_on(name).iter().find(|workload| key(workload) == pod).map_or(0, grace);
                 delete(picture, &pod, grace);
             }
-            Write::Evict { .. } => self.evict(name, seen, picture),
-            Write::Drain { .. } => self.drain(name, seen, picture),
-            Write::CreateMaintenance { .. }
-            | Write::JoinMaintenance { .. }
-            | Write::LeaveMaintenance { .. }
-            | Write::DeleteMaintenance { .. } => {}
+            PassWrite::Evict { .. } => self.evict(name, seen, picture),
+            PassWrite::Drain { .. } => self.drain(name, seen, picture),
+            PassWrite::CreateMaintenance { .. }
+            | PassWrite::JoinMaintenance { .. }
+            | PassWrite::LeaveMaintenance { .. }
+            | PassWrite::DeleteMaintenance { .. } => {}
         }
     }
 
@@ -138,8 +138,8 @@ impl Model {
         let deletion = policy.pod_deletion.clone().unwrap_or_default();
         let pods = seen.pods_on(node);
         match eviction(&users(pods, seen.workloads(), &deletion, self.of.generation), &policy) {
-            Eviction::Ends(state) => self.ends(node, state, picture),
-            Eviction::Runs => {
+            EvictionTask::Ends(state) => self.ends(node, state, picture),
+            EvictionTask::Runs => {
                 let pods = pods.iter().filter(|pod| uses_gpu(pod, seen.workloads(), self.of.generation)).map(key).collect();
                 let short = deletion.timeout_seconds == SHORT;
                 self.tasks.insert(node.to_owned(), Task { pods, given_up: BTreeSet::new(), drains: false, short, policy });
@@ -162,7 +162,7 @@ impl Model {
         }
     }
 
-    fn ends(&mut self, node: &str, state: State, picture: &mut Picture) {
+    fn ends(&mut self, node: &str, state: ControllerState, picture: &mut Picture) {
         self.controller.ended(node);
         label(picture, node, state);
     }
@@ -205,10 +205,10 @@ enum Answer {
 
 fn answer(pod: &Workload, seen: &Seen) -> Answer {
     // Budgets protect only pods that run.
-    if pod.phase != Phase::Running {
+    if pod.phase != PodPhase::Running {
         return Answer::Granted;
     }
-    let has = |selector: &gpu_rollout::contract::selector::Selector| selector.matches(&pod.labels);
+    let has = |selector: &contract::selector::Selector| selector.matches(&pod.labels);
     let budgets = seen.workloads().budgets.iter();
     let budgets: Vec<_> = budgets.filter(|budget| budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(has)).collect();
     match budgets.as_slice() {
@@ -243,7 +243,7 @@ fn cordon(picture: &mut Picture, node: &str, cordoned: bool) {
     }
 }
 
-fn label(picture: &mut Picture, node: &str, state: State) {
+fn label(picture: &mut Picture, node: &str, state: ControllerState) {
     if let Some(NodeLook { state: label, .. }) = picture.nodes.get_mut(node) {
         state.label().clone_into(label);
     }

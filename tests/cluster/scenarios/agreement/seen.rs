@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use gpu_rollout::cluster::{object, project};
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::selector::Selector;
-use gpu_rollout::rollout::observed::workload::{Workload, Workloads};
-use gpu_rollout::rollout::observed::{Api, Node, Observed};
+use contract::driver::Driver;
+use contract::selector::Selector;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DynamicObject;
+use observed::workload::{Workload, Workloads};
+use observed::{Observed, ObservedNode, OptionalApi};
+use observed::{object, project};
 
 use super::api::Server;
 use super::library::Of;
@@ -79,7 +79,7 @@ impl Picture {
         self.nodes.iter().filter_map(both).filter(|(from, to)| from != to)
     }
 
-    fn add_node(&mut self, node: &Node, driver: Driver) {
+    fn add_node(&mut self, node: &ObservedNode, driver: Driver) {
         let notes = keys(driver).into_iter().filter_map(|key| Some((key.to_owned(), node.annotations.get(key)?.clone())));
         let state = node.labels.get(driver.traits().state_label).cloned().unwrap_or_default();
         self.nodes.insert(node.name.clone(), NodeLook { state, cordoned: node.unschedulable, notes: notes.collect() });
@@ -144,11 +144,12 @@ impl Seen {
         let revisions = server.list::<object::ControllerRevision>(&all("controllerrevisions")).await?;
         observed.revisions = revisions.iter().filter_map(project::revision).collect();
         let first = |objects: Vec<DynamicObject>| objects.into_iter().next();
-        observed.cluster_policy = Api::Served(first(server.list(CLUSTER_POLICIES).await?).as_ref().and_then(project::cluster_policy));
+        observed.cluster_policy =
+            OptionalApi::Served(first(server.list(CLUSTER_POLICIES).await?).as_ref().and_then(project::cluster_policy));
         observed.nic_cluster_policy =
-            Api::Served(first(server.list(NIC_CLUSTER_POLICIES).await?).as_ref().and_then(project::nic_cluster_policy));
+            OptionalApi::Served(first(server.list(NIC_CLUSTER_POLICIES).await?).as_ref().and_then(project::nic_cluster_policy));
         let drivers = server.list::<DynamicObject>(NVIDIA_DRIVERS).await?;
-        observed.nvidia_drivers = Api::Served(drivers.iter().filter_map(project::nvidia_driver).collect());
+        observed.nvidia_drivers = OptionalApi::Served(drivers.iter().filter_map(project::nvidia_driver).collect());
 
         let pods = server.list::<object::Pod>(PODS).await?;
         let jobs: Option<Selector> = waited_for(&observed, driver).and_then(|selector| selector.parse().ok());
@@ -173,7 +174,7 @@ impl Seen {
         observed.pods = drivers.into_iter().collect();
         observed.validators = validators.into_iter().collect();
         let claims = server.list::<DynamicObject>(CLAIMS).await?;
-        observed.workloads.claims = Api::Served(claims.iter().filter_map(project::claim).collect());
+        observed.workloads.claims = OptionalApi::Served(claims.iter().filter_map(project::claim).collect());
         let budgets = server.list::<PodDisruptionBudget>("/apis/policy/v1/poddisruptionbudgets").await?;
         observed.workloads.budgets = budgets.iter().filter_map(project::budget).collect();
         Ok(Self { observed, pods: by_node, picture })

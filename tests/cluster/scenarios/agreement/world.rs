@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::rollout::vendor::Generation;
+use contract::driver::Driver;
+use nvidia_upgrade::ControllerGeneration;
 use serde_json::{Value, json};
 
 use super::api::Server;
@@ -114,8 +114,13 @@ pub(super) struct World<'s> {
 
 impl<'s> World<'s> {
     pub(super) async fn create(server: &'s Server, mut draw: Draw) -> Result<Self> {
-        let generation =
-            draw.one(&[Generation::Gpu26_7, Generation::Gpu26_7, Generation::Gpu26_3, Generation::Gpu26_3, Generation::Network]);
+        let generation = draw.one(&[
+            ControllerGeneration::Gpu26_7,
+            ControllerGeneration::Gpu26_7,
+            ControllerGeneration::Gpu26_3,
+            ControllerGeneration::Gpu26_3,
+            ControllerGeneration::Network,
+        ]);
         let of = Of { generation };
         let mut world = Self {
             server,
@@ -128,7 +133,7 @@ impl<'s> World<'s> {
             policies: Vec::new(),
             made: 0,
         };
-        let per_driver = generation == Generation::Gpu26_7 && world.draw.once_in(3);
+        let per_driver = generation == ControllerGeneration::Gpu26_7 && world.draw.once_in(3);
         world.create_policies(per_driver).await?;
         let owners: Vec<Option<&'static str>> = if per_driver { OWNERS.into_iter().map(Some).collect() } else { vec![None] };
         for owner in owners {

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gpu_rollout::contract::driver::Driver;
-use gpu_rollout::contract::exit::ExitCode;
-use gpu_rollout::hook::CANNOT_BE_READ;
-use gpu_rollout::rollout::reason::Reason;
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use hook::CANNOT_BE_READ;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
+use planner::reason::Reason;
 use serde_json::json;
 
 use crate::harness::ask::Ask;

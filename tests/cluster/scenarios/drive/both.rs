@@ -1,8 +1,8 @@
 //! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at once.
 
 use anyhow::{Context, Result, ensure};
-use gpu_rollout::contract::record::Outcome;
-use gpu_rollout::hook::WAITING_FOR_LEASE;
+use contract::record::NodeOutcome;
+use hook::WAITING_FOR_LEASE;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt};
@@ -26,7 +26,7 @@ fn network_settings() -> Value {
     let mut settings = settings(2, 240);
     settings["component"] = json!({"name": "network-operator", "version": NETWORK_CHART});
     settings["driver"] = "ofed".into();
-    settings["duties"] = json!(["settle", "drive"]);
+    settings["tasks"] = json!(["settle", "drive"]);
     settings
 }
 
@@ -101,7 +101,7 @@ async fn network_and_gpu_driver_never_meet_on_a_node_and_share_one_budget() -> R
         ensure!(network.named().await? == ["gpu-3:UpgradeFailed"], "{:?}", network.named().await?);
         ensure!(gpu.named().await?[0] == "*:Settled", "{:?}", gpu.named().await?);
         let deferred = gpu.node_record("gpu-3").await?;
-        ensure!(deferred.outcome == Some(Outcome::Deferred), "{deferred:?}");
+        ensure!(deferred.outcome == Some(NodeOutcome::Deferred), "{deferred:?}");
         check_deleted_once(&network, NETWORK_NAMESPACE, &networks, &[])?;
         check_deleted_once(&gpu, crate::harness::stand_in::OPERATOR_NAMESPACE, &gpus, &["gpu-3"])?;
         for (hook, name) in [(&network, "drive-both-network"), (&gpu, "drive-both-gpu")] {

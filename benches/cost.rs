@@ -1,0 +1,183 @@
+//! What one call of the program costs as a process: wall time and peak memory, in turns with processes to compare with.
+//!
+//! `make bench` runs it with `GPU_ROLLOUT_PROGRAM`, the program as it is shipped, and `GPU_ROLLOUT_BENCH_ROUNDS`. All rounds run in this one
+//! process, the programs one after another in each round, so that a busy moment of the machine hits all of them alike. Peak memory is
+//! the kernel's `ru_maxrss` of each child; what this process itself has resident when it starts a child is a floor of it, which is
+//! what the row `true` shows.
+#![expect(clippy::print_stdout, reason = "the table is the output")]
+#![expect(clippy::disallowed_methods, reason = "measurements are asked for by the environment")]
+
+use std::ffi::OsString;
+use std::io::{Error, Result};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use wait4::Wait4;
+
+const ROUNDS: usize = 100;
+const MANY_ROUNDS: usize = 3;
+
+/// One program and what it took.
+struct Subject {
+    name: &'static str,
+    program: OsString,
+    arguments: Vec<OsString>,
+    walls: Vec<Duration>,
+    peak_bytes: u64,
+}
+
+impl Subject {
+    fn new(name: &'static str, program: &str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(Into::into).collect();
+        Self { name, program: program.into(), arguments, walls: Vec::new(), peak_bytes: 0 }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        let mut child =
+            Command::new(&self.program).args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let used = child.wait4()?;
+        self.walls.push(begin.elapsed());
+        self.peak_bytes = self.peak_bytes.max(used.rusage.maxrss);
+        if used.status.success() { Ok(()) } else { Err(Error::other(format!("{} ended with {}", self.name, used.status))) }
+    }
+
+    /// The wall time that this share of the rounds stayed within.
+    fn wall(&self, share: f64) -> Duration {
+        let mut walls = self.walls.clone();
+        walls.sort();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "an index of a short list"
+        )]
+        walls[((walls.len() - 1) as f64 * share).round() as usize]
+    }
+}
+
+fn main() -> Result<()> {
+    let rounds = std::env::var("GPU_ROLLOUT_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS).max(1);
+    let program = std::env::var("GPU_ROLLOUT_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpu-rollout").to_owned());
+    let directory = tempfile::tempdir()?;
+    let again = directory.path().join("again");
+    let again = again.to_str().ok_or_else(|| Error::other("the folder for temporary files has no UTF-8 name"))?;
+    let render = ["bundle", "render", "--recipe", "eks-gb200-training", "--deployer", "helm", "--output"];
+    let mut subjects = [
+        Subject::new("true (what a process costs)", "true", &[]),
+        Subject::new("gpu-rollout --version", &program, &["--version"]),
+        Subject::new("bundle render, new directory", &program, &[&render[..], &[again]].concat()),
+        Subject::new("bundle render, replacing", &program, &[&render[..], &[again]].concat()),
+        Subject::new("bundle verify", &program, &["bundle", "verify", again]),
+    ];
+    for subject in &mut subjects {
+        // Once for the page cache; not counted.
+        subject.run()?;
+    }
+    for subject in &mut subjects {
+        subject.walls.clear();
+    }
+    for _ in 0..rounds {
+        std::fs::remove_dir_all(again)?;
+        for subject in &mut subjects {
+            subject.run()?;
+        }
+    }
+    table(&subjects, rounds);
+    many(directory.path(), &program)?;
+    sizes(directory.path(), &program)
+}
+
+/// Many bundles in one process: the library for every deployer, and one recipe with many small overlays.
+fn many(directory: &Path, program: &str) -> Result<()> {
+    println!("\nmany bundles in one process, the best of {MANY_ROUNDS}\n");
+    println!("{:<44} {:>8} {:>9} {:>12} {:>10}", "what", "bundles", "best ms", "ms a bundle", "peak MiB");
+    let library = directory.join("library");
+    for (name, text) in catalog::recipe_names().filter_map(|name| Some((name, catalog::recipe(name)?))) {
+        write(&library.join(format!("{name}.yaml")), text)?;
+    }
+    row(directory, program, "the library, every deployer", &library)?;
+    for clusters in [10, 100, 1_000] {
+        let overlays = directory.join(format!("overlays-{clusters}"));
+        for number in 0..clusters {
+            let text = format!(
+                "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: cluster-{number}}}\nextends: [eks-gb200-training]\ncluster: {{gpuNodes: {}}}\n",
+                number % 64 + 1
+            );
+            write(&overlays.join(format!("cluster-{number}.yaml")), &text)?;
+        }
+        row(directory, program, &format!("{clusters} overlays of eks-gb200-training, every deployer"), &overlays)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    std::fs::write(path, text)
+}
+
+fn row(directory: &Path, program: &str, name: &str, recipes: &Path) -> Result<()> {
+    let output = directory.join("many");
+    let texts = [recipes, &output].map(|path| path.display().to_string());
+    let source = ["--repo", "https://git.example.com/fleet.git"];
+    let render = ["bundle", "render", "--deployer", "all", "--recipe", &texts[0], "--output", &texts[1]];
+    let mut subject = Subject::new("many", program, &[&render[..], &source[..]].concat());
+    let mut bundles = 0_usize;
+    for _ in 0..MANY_ROUNDS {
+        subject.run()?;
+        bundles = 0;
+        for recipe in std::fs::read_dir(&output)? {
+            bundles += std::fs::read_dir(recipe?.path())?.count();
+        }
+        std::fs::remove_dir_all(&output)?;
+    }
+    let best = subject.wall(0.0).as_secs_f64() * 1e3;
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let each = best / bundles as f64;
+    println!("{name:<44} {bundles:>8} {best:>9.1} {each:>12.2} {:>10.1}", mebibytes(subject.peak_bytes));
+    Ok(())
+}
+
+fn table(subjects: &[Subject], rounds: usize) {
+    let version = subjects[1].wall(0.5);
+    println!("{rounds} rounds each; ratio: to `gpu-rollout --version`, by the median\n");
+    println!("{:<30} {:>9} {:>9} {:>9} {:>7} {:>10}", "process", "median ms", "best ms", "p90 ms", "ratio", "peak MiB");
+    for subject in subjects {
+        let milliseconds = |share| subject.wall(share).as_secs_f64() * 1e3;
+        println!(
+            "{:<30} {:>9.2} {:>9.2} {:>9.2} {:>7.2} {:>10.1}",
+            subject.name,
+            milliseconds(0.5),
+            milliseconds(0.0),
+            milliseconds(0.9),
+            subject.wall(0.5).as_secs_f64() / version.as_secs_f64(),
+            mebibytes(subject.peak_bytes),
+        );
+    }
+}
+
+fn sizes(directory: &Path, program: &str) -> Result<()> {
+    let (mut files, mut bytes) = (0, 0);
+    let mut folders = vec![directory.join("again")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            } else {
+                files += 1;
+                bytes += entry.metadata()?.len();
+            }
+        }
+    }
+    println!("\nthe bundle: {files} files, {:.2} MiB", mebibytes(bytes));
+    let bytes = std::fs::metadata(program)?.len();
+    println!("the binary: {:.2} MiB ({bytes} bytes)", mebibytes(bytes));
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

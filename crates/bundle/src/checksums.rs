@@ -1,0 +1,64 @@
+//! `checksums.txt`: the SHA-256 of every file, in the form that `sha256sum -c` reads.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use sha2::{Digest, Sha256};
+
+use contract::digest::{hex, sha256};
+use deployer::BundleFile;
+
+/// The file's name.
+pub const CHECKSUMS: &str = "checksums.txt";
+
+/// SHA-256 of all that `reader` has.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256_of(mut reader: impl Read) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&hasher.finalize())),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The list for `files`.
+pub(super) fn write<'a>(files: impl Iterator<Item = &'a BundleFile>) -> String {
+    lines(files.map(|file| (file.path.as_str(), sha256(&file.content))))
+}
+
+/// One line for each path and its digest.
+pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, String)>) -> String {
+    digests.fold(String::new(), |mut text, (path, digest)| {
+        text.extend([digest.as_str(), "  ", path, "\n"]);
+        text
+    })
+}
+
+/// Reads a list: digest by path.
+///
+/// # Errors
+/// The number of the first line that is not as `write` makes it, or that does not belong there.
+pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, usize> {
+    let mut list = BTreeMap::new();
+    let mut previous = String::new();
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        let entry = line.strip_suffix('\n').and_then(|line| line.split_once("  ")).filter(|(digest, path)| {
+            let is_hex = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            let is_below = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+            // No file that was written has such a name, and some cannot even be looked for.
+            let is_printable = !path.contains(char::is_control);
+            is_hex && is_below && is_printable && *path > previous.as_str()
+        });
+        let (digest, path) = entry.ok_or(index + 1)?;
+        path.clone_into(&mut previous);
+        list.insert(path.to_owned(), digest.to_owned());
+    }
+    Ok(list)
+}

@@ -1,0 +1,269 @@
+//! What is new in a bundle: two of them, compared release by release.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::checksums::CHECKSUMS;
+use super::info::{BundleInfo, INFO, RECIPE, ReleaseInfo};
+use super::verify::{VerifyError, walk};
+use deployer::layout::{CHART, SETTINGS, VALUES};
+
+pub mod values;
+
+use values::{ValueChange, changes};
+
+/// All that differs between two bundles.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleDifference {
+    /// Releases that are not the same, in the order of the new bundle; those that are gone come last.
+    pub releases: Vec<ReleaseDifference>,
+    /// What the bundles say about themselves: deployer, source, hook image, chart repositories.
+    pub bundle: Vec<ValueChange>,
+    /// Files that belong to no release: scripts, the deployer's own files, pages.
+    pub files: Vec<FileDifference>,
+}
+
+impl BundleDifference {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.releases.is_empty() && self.bundle.is_empty() && self.files.is_empty()
+    }
+}
+
+/// What happened to a release or a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DifferenceKind {
+    /// Only the new bundle has it.
+    Added,
+    /// Only the old bundle has it.
+    Removed,
+    /// Both have it.
+    Changed,
+}
+
+/// One release that is not the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseDifference {
+    /// Its name.
+    pub name: String,
+    /// Its kind: `upstream`, `crds`, `manifests` or `hook`.
+    pub release_kind: String,
+    /// What happened to it.
+    pub change: DifferenceKind,
+    /// Version, namespace, budget, order and the like.
+    pub facts: Vec<ValueChange>,
+    /// Values, path by path; for a hook its own settings.
+    pub values: Vec<ValueChange>,
+    /// Other files of it.
+    pub files: Vec<FileDifference>,
+    /// For a hook: whether its trigger digest is another one, so that it fires with every deployer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fires: Option<bool>,
+}
+
+/// One file that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileDifference {
+    /// Its path, below the release's folder if it belongs to one.
+    pub path: String,
+    /// What happened to it.
+    pub change: DifferenceKind,
+}
+
+/// Why two bundles cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// One of them is no bundle, or cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] VerifyError),
+    /// A file is not as bundles have it.
+    #[error("`{}` is not as a bundle has it: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Compares two bundles, as they are on disk.
+///
+/// # Errors
+/// One of them is no bundle, cannot be read, or has a file that is no YAML where YAML stands.
+pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, DiffError> {
+    let (old, new) = (BundleOnDisk::read(old)?, BundleOnDisk::read(new)?);
+    let mut difference = BundleDifference { bundle: changes(&old.about()?, &new.about()?), ..BundleDifference::default() };
+    // Names of releases whose values are not the same: hooks that share them fire.
+    let mut edited = BTreeSet::new();
+    for release in &new.info.releases {
+        let found = match old.release(&release.name) {
+            Some(before) => compare((&old, before), (&new, release))?,
+            None => alone(&new, release, DifferenceKind::Added),
+        };
+        if found.change == DifferenceKind::Added || !found.values.is_empty() {
+            edited.insert(release.name.as_str());
+        }
+        difference.releases.push(found);
+    }
+    for (release, found) in new.info.releases.iter().zip(&mut difference.releases).filter(|(release, _)| release.kind == HOOK) {
+        let before = old.release(&release.name);
+        let other_sharing = before.is_some_and(|before| before.shares != release.shares);
+        let app =
+            |bundle: &BundleOnDisk, release: &ReleaseInfo| Ok::<_, DiffError>(bundle.yaml(&release.folder, CHART)?["appVersion"].clone());
+        // The tag of the hook's image, unless the settings name one.
+        let other_image = match before {
+            Some(before) => app(&old, before)? != app(&new, release)?,
+            None => true,
+        };
+        let fires = other_sharing || other_image || edited.contains(release.name.as_str());
+        found.fires = Some(fires || release.shares.iter().any(|shared| edited.contains(shared.as_str())));
+    }
+    difference.releases.retain(|found| !found.is_same());
+    let gone = old.info.releases.iter().filter(|release| new.release(&release.name).is_none());
+    difference.releases.extend(gone.map(|release| alone(&old, release, DifferenceKind::Removed)));
+    difference.files = files(&old.without_releases(), &new.without_releases());
+    Ok(difference)
+}
+
+const HOOK: &str = "hook";
+
+impl ReleaseDifference {
+    fn is_same(&self) -> bool {
+        let nothing = self.facts.is_empty() && self.values.is_empty() && self.files.is_empty();
+        self.change == DifferenceKind::Changed && nothing && self.fires != Some(true)
+    }
+}
+
+fn compare(
+    (old, before): (&BundleOnDisk, &ReleaseInfo),
+    (new, after): (&BundleOnDisk, &ReleaseInfo),
+) -> Result<ReleaseDifference, DiffError> {
+    let mut values = Vec::new();
+    for file in [VALUES, SETTINGS] {
+        // The hook chart's own values.yaml is a file like any other.
+        if (file == SETTINGS) == (after.kind == HOOK) {
+            values.extend(changes(&old.yaml(&before.folder, file)?, &new.yaml(&after.folder, file)?));
+        }
+    }
+    let compared = if after.kind == HOOK { SETTINGS } else { VALUES };
+    let (mut first, mut second) = (old.folder(&before.folder), new.folder(&after.folder));
+    first.remove(compared);
+    second.remove(compared);
+    Ok(ReleaseDifference {
+        name: after.name.clone(),
+        release_kind: after.kind.clone(),
+        change: DifferenceKind::Changed,
+        facts: changes(&facts(before), &facts(after)),
+        values,
+        files: files(&first, &second),
+        fires: None,
+    })
+}
+
+/// A release that only one of the bundles has.
+fn alone(bundle: &BundleOnDisk, release: &ReleaseInfo, change: DifferenceKind) -> ReleaseDifference {
+    let none = Value::Object(serde_json::Map::new());
+    let (old, new) = if change == DifferenceKind::Added { (none, facts(release)) } else { (facts(release), none) };
+    let files = bundle.folder(&release.folder).into_keys().map(|path| FileDifference { path: path.to_owned(), change }).collect();
+    ReleaseDifference {
+        name: release.name.clone(),
+        release_kind: release.kind.clone(),
+        change,
+        facts: changes(&old, &new),
+        values: Vec::new(),
+        files,
+        fires: None,
+    }
+}
+
+/// What a release says about itself, without its place and its name.
+fn facts(release: &ReleaseInfo) -> Value {
+    let mut facts = serde_json::to_value(release).unwrap_or_default();
+    if let Some(map) = facts.as_object_mut() {
+        for key in ["folder", "name", "kind"] {
+            map.remove(key);
+        }
+    }
+    facts
+}
+
+fn files(old: &BTreeMap<&str, &[u8]>, new: &BTreeMap<&str, &[u8]>) -> Vec<FileDifference> {
+    let paths: BTreeSet<&&str> = old.keys().chain(new.keys()).collect();
+    let change = |path: &str| match (old.get(path), new.get(path)) {
+        (None, _) => Some(DifferenceKind::Added),
+        (_, None) => Some(DifferenceKind::Removed),
+        (Some(before), Some(after)) => (before != after).then_some(DifferenceKind::Changed),
+    };
+    paths.into_iter().filter_map(|path| Some(FileDifference { path: (*path).to_owned(), change: change(path)? })).collect()
+}
+
+/// A bundle as it is on disk.
+struct BundleOnDisk {
+    directory: PathBuf,
+    info: BundleInfo,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl BundleOnDisk {
+    fn read(directory: &Path) -> Result<Self, DiffError> {
+        let mut files = BTreeMap::new();
+        for path in walk(directory)? {
+            let full = directory.join(&path);
+            let content = fs::read(&full).map_err(|source| VerifyError::Read { path: full, source })?;
+            files.insert(path, content);
+        }
+        let Some(info) = files.get(INFO) else {
+            return Err(VerifyError::NoBundle { directory: directory.to_owned(), file: INFO }.into());
+        };
+        let failed = |reason: String| DiffError::File { path: directory.join(INFO), reason };
+        let info = yaml::from_str(&String::from_utf8_lossy(info)).map_err(|error| failed(error.to_string()))?;
+        Ok(Self { directory: directory.to_owned(), info, files })
+    }
+
+    /// What it says about itself beside its releases. Recipe and chart show in what they bring.
+    fn about(&self) -> Result<Value, DiffError> {
+        let failed = |error: serde_json::Error| DiffError::File { path: self.directory.join(INFO), reason: error.to_string() };
+        let mut about = serde_json::to_value(&self.info).map_err(failed)?;
+        if let Some(map) = about.as_object_mut() {
+            for key in ["releases", "recipe", "hookChart", "renderedBy"] {
+                map.remove(key);
+            }
+        }
+        Ok(about)
+    }
+
+    fn release(&self, name: &str) -> Option<&ReleaseInfo> {
+        self.info.releases.iter().find(|release| release.name == name)
+    }
+
+    /// A YAML file of a release; null if there is none.
+    fn yaml(&self, folder: &str, file: &str) -> Result<Value, DiffError> {
+        let path = format!("{folder}/{file}");
+        let Some(content) = self.files.get(&path) else { return Ok(Value::Null) };
+        let failed = |reason: String| DiffError::File { path: self.directory.join(&path), reason };
+        yaml::from_str(&String::from_utf8_lossy(content)).map_err(|error| failed(error.to_string()))
+    }
+
+    /// The files of a folder by their paths below it.
+    fn folder(&self, folder: &str) -> BTreeMap<&str, &[u8]> {
+        let below = |path: &'_ String| -> Option<usize> { path.strip_prefix(folder)?.starts_with('/').then_some(folder.len() + 1) };
+        self.files.iter().filter_map(|(path, content)| Some((&path[below(path)?..], content.as_slice()))).collect()
+    }
+
+    /// The files that belong to no release, without those that follow from all others.
+    fn without_releases(&self) -> BTreeMap<&str, &[u8]> {
+        let belongs = |path: &str| {
+            self.info.releases.iter().any(|release| path.strip_prefix(&release.folder).is_some_and(|rest| rest.starts_with('/')))
+        };
+        let files = self.files.iter().filter(|(path, _)| ![INFO, RECIPE, CHECKSUMS].contains(&path.as_str()) && !belongs(path));
+        files.map(|(path, content)| (path.as_str(), content.as_slice())).collect()
+    }
+}

@@ -1,0 +1,202 @@
+//! `bundle-info.yaml`: what a bundle is made from. No times and nothing of the machine, so that the same input gives the same bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::build::BundleInput;
+use super::checksums::lines;
+use contract::digest::sha256;
+use deployer::layout::folders;
+use deployer::{BundleFile, BundleSource, RenderError};
+use recipe::model::NodeScheduling;
+use release::ReleasePlan;
+use release::model::ReleaseKind;
+
+/// The file's name. A directory without it is no bundle.
+pub const INFO: &str = "bundle-info.yaml";
+/// The line by which the file is known.
+pub const MARK: &str = "kind: BundleInfo";
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleInfo {
+    /// Version of this format.
+    pub api_version: String,
+    /// Always `BundleInfo`.
+    pub kind: String,
+    /// Name and version of the program.
+    pub rendered_by: String,
+    /// The deployer.
+    pub deployer: String,
+    /// Where the deployer reads the bundle from, if the files say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<BundleSource>,
+    /// The recipe.
+    pub recipe: RecipeInfo,
+    /// SHA-256 over the hook chart's files.
+    pub hook_chart: String,
+    /// The image that `--hook-image` named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_image: Option<String>,
+    /// What `--chart-repository` named.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub chart_repositories: BTreeMap<String, String>,
+    /// What `--registry-mirror` named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub registry_mirrors: Vec<String>,
+    /// What `--image-pull-secret` named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_pull_secrets: Vec<String>,
+    /// What `--system-node-…` and `--accelerated-node-…` named.
+    #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
+    pub node_scheduling: NodeScheduling,
+    /// The releases in order.
+    pub releases: Vec<ReleaseInfo>,
+}
+
+/// The recipe that a bundle is made from; it stands beside, as [`RECIPE`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecipeInfo {
+    /// Its name.
+    pub name: String,
+    /// SHA-256 of the file.
+    pub sha256: String,
+}
+
+/// Which bundle it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundleIdentity {
+    /// The recipe's name.
+    pub recipe: String,
+    /// The deployer.
+    pub deployer: String,
+}
+
+impl BundleIdentity {
+    /// That of the bundle with this file; `None` if it cannot be read.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct BundleInfoHead {
+            deployer: String,
+            recipe: RecipeInfo,
+        }
+        let BundleInfoHead { deployer, recipe } = yaml::from_str(text).ok()?;
+        Some(Self { recipe: recipe.name, deployer })
+    }
+}
+
+/// The recipe with everything that it extends and every `--set`.
+pub const RECIPE: &str = "recipe.yaml";
+
+/// One release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseInfo {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its folder.
+    pub folder: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The vendor's chart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<String>,
+    /// The component that it belongs to, if it is not the component itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// The component's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What its Job does. Bundles of version 0.1.0 have the key `duties`.
+    #[serde(default, alias = "duties", skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
+    /// The releases whose values it consumes beside its own settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<String>,
+    /// B.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_seconds: Option<u64>,
+    /// T.
+    pub timeout_seconds: u64,
+    /// What must have succeeded before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+}
+
+/// The file for a plan.
+///
+/// # Errors
+/// It cannot be written as YAML.
+pub(super) fn file(recipe: RecipeInfo, parts: BundleInput<'_>) -> Result<BundleFile, RenderError> {
+    let BundleInput { plan, options, deployer, hook_chart, source, .. } = parts;
+    let info = BundleInfo {
+        api_version: "gpu-rollout.dev/v1".to_owned(),
+        kind: "BundleInfo".to_owned(),
+        rendered_by: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")).to_owned(),
+        deployer: deployer.name.to_owned(),
+        source: source.cloned(),
+        recipe,
+        hook_chart: chart_digest(hook_chart),
+        hook_image: options.hook_image.as_ref().map(ToString::to_string),
+        chart_repositories: options.chart_repositories.clone(),
+        registry_mirrors: options.registry_mirrors.iter().map(ToString::to_string).collect(),
+        image_pull_secrets: options.pull_secrets.clone(),
+        node_scheduling: options.node_scheduling.clone(),
+        releases: releases(plan),
+    };
+    let text = yaml::to_string(&info).map_err(|_| RenderError::Yaml(INFO.to_owned()))?;
+    Ok(BundleFile::text(
+        INFO,
+        format!("# What this bundle is made from. Written by `gpu-rollout bundle render`, read by `gpu-rollout bundle verify`.\n{text}"),
+    ))
+}
+
+fn chart_digest(files: &[(&str, &str)]) -> String {
+    let digests: BTreeMap<&str, String> = files.iter().map(|(path, text)| (*path, sha256(text.as_bytes()))).collect();
+    sha256(lines(digests.into_iter()).as_bytes())
+}
+
+/// What the bundle says of each release.
+pub fn releases(plan: &ReleasePlan) -> Vec<ReleaseInfo> {
+    let info = |(folder, release): (String, &release::Release)| {
+        let mut info = ReleaseInfo {
+            name: release.name.clone(),
+            kind: release.kind.name().to_owned(),
+            folder,
+            namespace: release.namespace.clone(),
+            chart: None,
+            component: None,
+            version: None,
+            tasks: Vec::new(),
+            shares: Vec::new(),
+            budget_seconds: None,
+            timeout_seconds: release.timeout_seconds,
+            needs: release.needs.clone(),
+        };
+        match &release.kind {
+            ReleaseKind::Upstream(upstream) => {
+                info.chart = Some(upstream.chart.place());
+                info.version = Some(upstream.version.clone());
+            }
+            ReleaseKind::Crds(crds) => {
+                info.component = Some(crds.component.clone());
+                info.version = Some(crds.version.clone());
+            }
+            ReleaseKind::Hook(hook) => {
+                info.component = Some(hook.component.clone());
+                info.version = Some(hook.version.clone());
+                info.tasks = hook.tasks.iter().map(|task| task.name().to_owned()).collect();
+                info.shares.clone_from(&hook.shares);
+                info.budget_seconds = Some(hook.budget.seconds);
+            }
+            ReleaseKind::Manifests(manifests) => info.component.clone_from(&manifests.component),
+        }
+        info
+    };
+    folders(plan).map(info).collect()
+}

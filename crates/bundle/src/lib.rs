@@ -1,0 +1,23 @@
+//! The tree of files: what every bundle has beside its deployer's files, checksums, writing all or nothing, verifying, comparing.
+
+pub mod build;
+pub mod checksums;
+pub mod device_plugin;
+pub mod diff;
+pub mod images;
+pub mod info;
+pub mod promises;
+pub mod read;
+pub mod target;
+pub mod tree;
+pub mod verify;
+pub mod write;
+
+pub use build::{BundleInput, build};
+pub use read::read;
+pub use tree::BundleTree;
+pub use verify::{BundleFinding, VerifyError, verify};
+pub use write::{WriteError, WriteSummary, write};
+
+#[cfg(test)]
+mod tests;

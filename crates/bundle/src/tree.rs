@@ -1,0 +1,30 @@
+//! All files of a bundle, in memory.
+
+use std::collections::BTreeMap;
+
+use super::checksums::{self, CHECKSUMS};
+use deployer::BundleFile;
+
+/// The files by path. `checksums.txt` is one of them and covers all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundleTree(BTreeMap<String, BundleFile>);
+
+impl BundleTree {
+    /// From files in any order; of two with one path the later one stays.
+    pub fn new(files: impl IntoIterator<Item = BundleFile>) -> Self {
+        let mut files: BTreeMap<String, BundleFile> = files.into_iter().map(|file| (file.path.clone(), file)).collect();
+        let list = checksums::write(files.values());
+        files.insert(CHECKSUMS.to_owned(), BundleFile::text(CHECKSUMS, list));
+        Self(files)
+    }
+
+    /// The files in the order of their paths.
+    pub fn files(&self) -> impl Iterator<Item = &BundleFile> {
+        self.0.values()
+    }
+
+    /// The file at `path`.
+    pub fn get(&self, path: &str) -> Option<&BundleFile> {
+        self.0.get(path)
+    }
+}

@@ -1,0 +1,142 @@
+//! Is a bundle on disk still what was rendered, and does it still keep its promises?
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::checksums::{self, CHECKSUMS};
+use super::info::INFO;
+use super::promises;
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BundleFinding {
+    /// A file is not as `checksums.txt` says.
+    Changed(String),
+    /// A file is gone.
+    Missing(String),
+    /// A file that was not rendered.
+    Added(String),
+    /// Something else than a file stands where a file should be.
+    NoFile(String),
+    /// `checksums.txt` itself is broken at this line.
+    Checksums(usize),
+    /// The deployer's files contradict each other, whatever the checksums say.
+    Promise {
+        /// The file to look at.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl BundleFinding {
+    /// The file that it is about.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Changed(path) | Self::Missing(path) | Self::Added(path) | Self::NoFile(path) | Self::Promise { path, .. } => path,
+            Self::Checksums(_) => CHECKSUMS,
+        }
+    }
+}
+
+impl fmt::Display for BundleFinding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed(path) => write!(formatter, "changed: {path}"),
+            Self::Missing(path) => write!(formatter, "missing: {path}"),
+            Self::Added(path) => write!(formatter, "added: {path}"),
+            Self::NoFile(path) => write!(formatter, "no file: {path}"),
+            Self::Checksums(line) => write!(formatter, "changed: {CHECKSUMS}: line {line} is not as it was rendered"),
+            Self::Promise { path, reason } => write!(formatter, "broken: {path}: {reason}"),
+        }
+    }
+}
+
+/// Why a directory cannot be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// It is no bundle.
+    #[error("`{}` is no bundle: it has no `{file}`", directory.display())]
+    NoBundle {
+        /// The directory.
+        directory: PathBuf,
+        /// What it lacks.
+        file: &'static str,
+    },
+    /// It cannot be read.
+    #[error("unable to read `{}`: {source}", path.display())]
+    Read {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Compares a bundle with its checksums and its promises. No findings: all is well.
+///
+/// # Errors
+/// The directory is no bundle, or cannot be read.
+pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, VerifyError> {
+    let found = walk(directory)?;
+    for file in [INFO, CHECKSUMS] {
+        if !found.contains(file) {
+            return Err(VerifyError::NoBundle { directory: directory.to_owned(), file });
+        }
+    }
+    let mut findings = Vec::new();
+    match checksums::read(&String::from_utf8_lossy(&read(&directory.join(CHECKSUMS))?)) {
+        Err(line) => findings.push(BundleFinding::Checksums(line)),
+        Ok(list) => {
+            for (path, digest) in &list {
+                findings.extend(compare(directory, path, digest)?);
+            }
+            findings.extend(found.iter().filter(|path| *path != CHECKSUMS && !list.contains_key(*path)).cloned().map(BundleFinding::Added));
+        }
+    }
+    findings.extend(promises::broken(directory));
+    findings.sort_by(|first, second| first.path().cmp(second.path()).then(first.cmp(second)));
+    Ok(findings)
+}
+
+fn compare(directory: &Path, path: &str, digest: &str) -> Result<Option<BundleFinding>, VerifyError> {
+    let full = directory.join(path);
+    let error = |source| VerifyError::Read { path: full.clone(), source };
+    match fs::symlink_metadata(&full) {
+        Err(missing) if matches!(missing.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(Some(BundleFinding::Missing(path.to_owned())))
+        }
+        Err(other) => Err(error(other)),
+        Ok(about) if !about.is_file() => Ok(Some(BundleFinding::NoFile(path.to_owned()))),
+        Ok(_) => {
+            let found = fs::File::open(&full).and_then(checksums::sha256_of).map_err(error)?;
+            Ok((found != digest).then(|| BundleFinding::Changed(path.to_owned())))
+        }
+    }
+}
+
+/// Every path below `directory` that is no directory. A Git repository's own folder is no part of a bundle.
+pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, VerifyError> {
+    let mut found = BTreeSet::new();
+    let mut waiting = vec![(directory.to_owned(), String::new())];
+    while let Some((folder, prefix)) = waiting.pop() {
+        let error = |source| VerifyError::Read { path: folder.clone(), source };
+        for entry in fs::read_dir(&folder).map_err(error)? {
+            let entry = entry.map_err(error)?;
+            let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if !entry.file_type().map_err(error)?.is_dir() {
+                found.insert(path);
+            } else if path != ".git" {
+                waiting.push((entry.path(), format!("{path}/")));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, VerifyError> {
+    fs::read(path).map_err(|source| VerifyError::Read { path: path.to_owned(), source })
+}

@@ -1,0 +1,92 @@
+//! The files of `bundles/` in the binary; the catalog's tables are JSON here. All but recipes are packed and are unpacked when they are first asked for: a render
+//! reads a few of them, and every millisecond shows.
+
+use std::sync::{LazyLock, OnceLock};
+
+use serde_json::Value;
+
+include!(concat!(env!("OUT_DIR"), "/bundles.rs"));
+
+/// What stands for one file.
+enum EmbeddedFile {
+    /// Its text.
+    Plain(&'static str),
+    /// Its packed text; the same for all files with the same content.
+    Packed(&'static PackedText),
+}
+
+/// A text that was packed when the program was built.
+struct PackedText {
+    bytes: &'static [u8],
+    text: OnceLock<String>,
+}
+
+impl PackedText {
+    const fn new(bytes: &'static [u8]) -> Self {
+        Self { bytes, text: OnceLock::new() }
+    }
+
+    fn text(&self) -> &str {
+        self.text.get_or_init(|| {
+            let bytes = miniz_oxide::inflate::decompress_to_vec(self.bytes);
+            let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            text.expect("embedded files are read by the test `every_file_can_be_unpacked`")
+        })
+    }
+}
+
+/// The text of a file, by its path below `bundles/`.
+///
+/// # Panics
+/// Never: a test reads every file.
+pub(super) fn file(path: &str) -> Option<&'static str> {
+    let index = FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok()?;
+    Some(match FILES[index].1 {
+        EmbeddedFile::Plain(text) => text,
+        EmbeddedFile::Packed(packed) => packed.text(),
+    })
+}
+
+/// A JSON file as a value. Read once: a thousand recipes ask for the same few.
+///
+/// # Panics
+/// Never: a test reads every file.
+pub(super) fn json(path: &str) -> Option<&'static Value> {
+    static READ: LazyLock<Vec<OnceLock<Value>>> = LazyLock::new(|| FILES.iter().map(|_| OnceLock::new()).collect());
+    let index = FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok()?;
+    let read = || serde_json::from_str(file(path)?).ok();
+    Some(READ.get(index)?.get_or_init(|| read().expect("embedded files are read by the test `every_file_can_be_unpacked`")))
+}
+
+/// The paths of all files, sorted.
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(path, _)| *path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_file_can_be_unpacked() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
+        for path in paths() {
+            let embedded = file(path).unwrap();
+            let Some(stem) = path.strip_suffix(".json") else {
+                assert!(embedded == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
+                continue;
+            };
+            let value = json(path).unwrap();
+            let table = root.join(format!("{stem}.yaml"));
+            if root.join(path).exists() {
+                assert!(embedded == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
+            } else {
+                let yaml: Value = yaml::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
+                assert_eq!(*value, yaml, "{path} says what its YAML says to the program's own reader");
+            }
+        }
+        assert_eq!(file("components/gpu-operator/values.json"), None);
+    }
+}

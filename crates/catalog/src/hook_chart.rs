@@ -1,0 +1,55 @@
+//! The hook chart, embedded: what a bundle writes into each hook release.
+
+/// Path inside the chart and content of every file, sorted by path.
+pub const FILES: &[(&str, &str)] = &[
+    (".helmignore", include_str!("../../../charts/gpu-rollout/.helmignore")),
+    ("Chart.yaml", include_str!("../../../charts/gpu-rollout/Chart.yaml")),
+    ("README.md", include_str!("../../../charts/gpu-rollout/README.md")),
+    ("files/alerts.yaml", include_str!("../../../charts/gpu-rollout/files/alerts.yaml")),
+    ("files/contract.yaml", include_str!("../../../charts/gpu-rollout/files/contract.yaml")),
+    ("files/dashboard.json", include_str!("../../../charts/gpu-rollout/files/dashboard.json")),
+    ("files/rights.yaml", include_str!("../../../charts/gpu-rollout/files/rights.yaml")),
+    ("templates/NOTES.txt", include_str!("../../../charts/gpu-rollout/templates/NOTES.txt")),
+    ("templates/_checks.tpl", include_str!("../../../charts/gpu-rollout/templates/_checks.tpl")),
+    ("templates/_helpers.tpl", include_str!("../../../charts/gpu-rollout/templates/_helpers.tpl")),
+    ("templates/_pod.tpl", include_str!("../../../charts/gpu-rollout/templates/_pod.tpl")),
+    ("templates/_rights.tpl", include_str!("../../../charts/gpu-rollout/templates/_rights.tpl")),
+    ("templates/_settings.tpl", include_str!("../../../charts/gpu-rollout/templates/_settings.tpl")),
+    ("templates/job.yaml", include_str!("../../../charts/gpu-rollout/templates/job.yaml")),
+    ("templates/monitoring.yaml", include_str!("../../../charts/gpu-rollout/templates/monitoring.yaml")),
+    ("templates/record.yaml", include_str!("../../../charts/gpu-rollout/templates/record.yaml")),
+    ("templates/rights.yaml", include_str!("../../../charts/gpu-rollout/templates/rights.yaml")),
+    ("templates/service-account.yaml", include_str!("../../../charts/gpu-rollout/templates/service-account.yaml")),
+    ("templates/trigger.yaml", include_str!("../../../charts/gpu-rollout/templates/trigger.yaml")),
+    ("values.schema.json", include_str!("../../../charts/gpu-rollout/values.schema.json")),
+    ("values.yaml", include_str!("../../../charts/gpu-rollout/values.yaml")),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Paths of all files below a directory, relative to it.
+    fn files(root: &Path, directory: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files(root, &path, found);
+            } else {
+                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_chart_is_embedded() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/gpu-rollout");
+        let mut found = Vec::new();
+        files(&root, &root, &mut found);
+        found.sort();
+        let embedded: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
+        assert_eq!(embedded, found);
+    }
+}

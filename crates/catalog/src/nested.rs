@@ -1,0 +1,105 @@
+//! Charts that contain other components: each component runs once, however many charts of a recipe contain it.
+
+use serde_json::{Map, Value};
+
+use super::lookup;
+use super::model::{CatalogComponent, NestedComponent};
+
+/// A component of a recipe with the values that it will be installed with.
+#[derive(Clone, Copy, Debug)]
+pub struct HostComponent<'a> {
+    /// The component.
+    pub component: &'a CatalogComponent,
+    /// Its version.
+    pub version: &'a str,
+    /// Its values.
+    pub values: &'a Map<String, Value>,
+}
+
+/// A sub-chart that would run a component once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuplicateSubchart<'a> {
+    /// The component whose chart contains it.
+    pub host: &'a str,
+    /// What it contains.
+    pub nested: &'a NestedComponent,
+    /// The component of the recipe that runs it.
+    pub runner: &'a str,
+    /// Whether the values switch it on in so many words.
+    pub is_explicit: bool,
+}
+
+impl<'a> HostComponent<'a> {
+    /// What its chart runs beside itself.
+    fn nested(self) -> Vec<&'a NestedComponent> {
+        self.component.nested(self.component.closest_version(self.version), self.values)
+    }
+
+    /// Whether its chart runs the component, as itself or beside itself.
+    pub fn runs(self, component: &str) -> bool {
+        self.component.name == component || self.nested().iter().any(|nested| nested.component == component)
+    }
+
+    /// Whether it comes after one of the others.
+    fn comes_after(self, others: &[&str]) -> bool {
+        self.component.after.iter().any(|earlier| others.contains(&earlier.as_str()))
+    }
+}
+
+/// The sub-charts that must be switched off. What a component needs must be there before it, so the first of them runs it.
+pub fn extras<'a>(hosts: &[HostComponent<'a>]) -> Vec<DuplicateSubchart<'a>> {
+    let mut extras = Vec::new();
+    for host in hosts {
+        for nested in host.nested() {
+            let others: Vec<HostComponent<'a>> = hosts
+                .iter()
+                .copied()
+                .filter(|other| {
+                    other.component.name == nested.component || other.nested().iter().any(|also| also.component == nested.component)
+                })
+                .collect();
+            let names: Vec<&str> = others.iter().map(|other| other.component.name.as_str()).collect();
+            let itself = names.iter().copied().find(|name| *name == nested.component);
+            let first = others.iter().find(|other| !other.comes_after(&names)).map(|other| other.component.name.as_str());
+            let Some(runner) = itself.or(first) else { continue };
+            if runner != host.component.name {
+                let switch = nested.conditions.first().and_then(|switch| lookup(host.values, switch));
+                let is_explicit = switch == Some(&Value::Bool(true));
+                extras.push(DuplicateSubchart { host: &host.component.name, nested, runner, is_explicit });
+            }
+        }
+    }
+    extras
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::component;
+
+    fn found(hosts: &[(&str, Value)]) -> Vec<(String, String, bool)> {
+        let components = hosts.iter().map(|(name, values)| {
+            let component = component(name).unwrap();
+            HostComponent { component, version: &component.default_version, values: values.as_object().unwrap() }
+        });
+        let components: Vec<HostComponent<'_>> = components.collect();
+        extras(&components).into_iter().map(|extra| (extra.host.to_owned(), extra.runner.to_owned(), extra.is_explicit)).collect()
+    }
+
+    #[test]
+    fn the_first_one_runs_it() {
+        let row = |host: &str, runner: &str, is_explicit| (host.to_owned(), runner.to_owned(), is_explicit);
+        assert_eq!(found(&[("gpu-operator", json!({}))]), []);
+        let both = [("gpu-operator", json!({})), ("network-operator", json!({}))];
+        assert_eq!(found(&both), [row("gpu-operator", "network-operator", false)]);
+        let off = [("gpu-operator", json!({})), ("network-operator", json!({"nfd": {"enabled": false}}))];
+        assert_eq!(found(&off), []);
+        let explicit = [("gpu-operator", json!({"nfd": {"enabled": true}})), ("network-operator", json!({}))];
+        assert_eq!(found(&explicit), [row("gpu-operator", "network-operator", true)]);
+        let own = [("gpu-operator", json!({})), ("network-operator", json!({})), ("node-feature-discovery", json!({}))];
+        let discovery = "node-feature-discovery";
+        assert_eq!(found(&own), [row("gpu-operator", discovery, false), row("network-operator", discovery, false)]);
+    }
+}

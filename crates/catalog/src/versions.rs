@@ -1,0 +1,105 @@
+//! The order of a chart's versions, and what is known of one that is not in the catalog.
+
+use std::cmp::Ordering;
+
+use semver::Version as Number;
+
+use super::model::{CatalogComponent, ChartRepository, ComponentHooks, ComponentVersion};
+
+impl CatalogComponent {
+    /// Compares two versions of the chart; `None` if one of them is no version. A leading `v` does not count, and versions of an
+    /// earlier numbering are older than all others.
+    pub fn compare(&self, first: &str, second: &str) -> Option<Ordering> {
+        let rank = |text: &str| {
+            let number = number(text)?;
+            let is_earlier = self.earlier_numbering.as_ref().is_some_and(|range| {
+                // A range leaves out pre-releases unless it names them.
+                range.matches(&Number::new(number.major, number.minor, number.patch))
+            });
+            Some((!is_earlier, number))
+        };
+        Some(rank(first)?.cmp(&rank(second)?))
+    }
+
+    /// The known version whose chart works as that of `version` does: itself, else the newest one whose ways are not newer, else
+    /// the oldest. Of what is no version nothing is known, and the newest is taken.
+    ///
+    /// # Panics
+    /// Never: a test sees that every component has versions.
+    pub fn closest_version(&self, version: &str) -> &ComponentVersion {
+        let newest = self.versions.last().expect("every component has a version, which the test `every_component_is_readable` sees");
+        if let Some(known) = self.version(version) {
+            return known;
+        }
+        if number(version).is_none() {
+            return newest;
+        }
+        let is_older = |known: &&ComponentVersion| {
+            let since = known.since.as_ref().unwrap_or(&known.version);
+            self.compare(since, version).is_some_and(Ordering::is_le)
+        };
+        self.versions.iter().rev().find(is_older).or(self.versions.first()).unwrap_or(newest)
+    }
+
+    /// The name of the chart in `version`.
+    pub fn chart_in(&self, version: &str) -> &str {
+        self.closest_version(version).chart.as_ref().unwrap_or(&self.chart)
+    }
+
+    /// Where the chart of `version` comes from.
+    pub fn repository_in(&self, version: &str) -> &ChartRepository {
+        self.closest_version(version).repository.as_ref().unwrap_or(&self.repository)
+    }
+
+    /// The hooks of `version`.
+    pub fn hooks_in(&self, version: &str) -> &ComponentHooks {
+        self.closest_version(version).hooks.as_ref().unwrap_or(&self.hooks)
+    }
+}
+
+fn number(text: &str) -> Option<Number> {
+    Number::parse(text.strip_prefix('v').unwrap_or(text)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{component, component_names};
+
+    #[test]
+    fn the_renumbered_dra_driver_is_newer() {
+        let driver = component("nvidia-dra-driver-gpu").unwrap();
+        assert_eq!(driver.compare("0.4.1", "25.12.0"), Some(Ordering::Greater));
+        assert_eq!(driver.compare("0.4.1", "0.5.0"), Some(Ordering::Less));
+        assert_eq!(driver.compare("25.8.1", "v25.12.0"), Some(Ordering::Less));
+        assert_eq!(driver.compare("25.12.0-rc.1", "0.4.0"), Some(Ordering::Less));
+        assert_eq!(driver.compare("latest", "0.4.0"), None);
+        assert_eq!((driver.chart_in("0.5.0"), driver.chart_in("25.3.2")), ("dra-driver-nvidia-gpu", "nvidia-dra-driver-gpu"));
+        assert_eq!(driver.chart_in("latest"), "dra-driver-nvidia-gpu");
+        assert!(driver.repository_in("0.4.0").url.starts_with("oci://"));
+    }
+
+    #[test]
+    fn versions_in_between_work_as_the_next_older_ones_do() {
+        let operator = component("network-operator").unwrap();
+        for (version, like) in [
+            ("24.10.1", "25.1.0"),
+            ("24.7.0", "24.7.1"),
+            ("23.7.0", "24.1.1"),
+            ("25.10.0", "26.4.1"),
+            ("26.7.0-rc.2", "26.4.1"),
+            ("24.7.1", "24.7.1"),
+        ] {
+            assert_eq!(operator.closest_version(version).version, like, "{version}");
+        }
+    }
+
+    #[test]
+    fn versions_stand_in_their_order() {
+        for component in component_names().filter_map(component) {
+            for pair in component.versions.windows(2) {
+                assert_eq!(component.compare(&pair[0].version, &pair[1].version), Some(Ordering::Less), "{}", component.name);
+            }
+        }
+    }
+}

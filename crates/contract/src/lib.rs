@@ -1,0 +1,25 @@
+//! What the CLI and the hook agree on: names, tasks with their rights, settings, budgets, the run record, exit codes.
+//!
+//! A leaf: it imports no other crate of ours, and each of them may import it.
+
+pub mod budget;
+pub mod check;
+pub mod count;
+pub mod digest;
+pub mod driver;
+pub mod duration;
+pub mod exit;
+pub mod expected;
+pub mod grammar;
+pub mod metrics;
+pub mod mode;
+pub mod names;
+pub mod operand;
+pub mod pause;
+pub mod policy;
+pub mod preflight;
+pub mod record;
+pub mod secret;
+pub mod selector;
+pub mod settings;
+pub mod task;

@@ -1,0 +1,211 @@
+//! The metrics: those of a hook while it runs (`GET /metrics` of its pod), and those of a run that is over (`gpu-rollout report -o metrics`). One
+//! table: `docs/metrics.md` is generated from it, and the hook chart's alerts and dashboard are held against it. Names and units follow
+//! Prometheus' conventions (prometheus.io/docs/practices/naming): base units, times as Unix seconds, so that an age is `time() - …`.
+
+mod samples;
+
+pub use samples::MetricSamples;
+
+/// Media type of the text, as OpenMetrics 1.0 asks for it.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A value at a moment.
+    Gauge,
+    /// A number that only grows. Its samples end with `_total`.
+    Counter,
+    /// How often values were within which bounds.
+    Histogram,
+}
+
+impl MetricKind {
+    /// The word of OpenMetrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// Where a metric is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricSource {
+    /// The hook, while it runs.
+    Hook,
+    /// The run record.
+    Report,
+}
+
+/// One metric. Every sample has the labels [`COMMON`] too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, without the ending of counters.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: MetricKind,
+    /// Where it is found.
+    pub source: MetricSource,
+    /// Its own labels. Their values are of fixed lists, but for `node`, which only metrics of nodes that are not done have.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+impl Metric {
+    const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { name, kind: MetricKind::Gauge, source: MetricSource::Hook, labels, help }
+    }
+
+    const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { kind: MetricKind::Counter, ..Self::gauge(name, labels, help) }
+    }
+
+    const fn report(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+        Self { source: MetricSource::Report, ..Self::gauge(name, labels, help) }
+    }
+
+    /// The name of its samples.
+    pub fn sample_name(&self) -> String {
+        let ending = if self.kind == MetricKind::Counter { "_total" } else { "" };
+        format!("{}{ending}", self.name)
+    }
+}
+
+/// The labels of every sample: the hook release with its namespace, and the driver that it is about.
+pub const COMMON: [&str; 3] = ["namespace", "release", "driver"];
+
+/// Who the hook is.
+pub const RUN_INFO: Metric = Metric::gauge(
+    "gpu_rollout_run_info",
+    &["version", "component", "mode", "digest"],
+    "Always 1: version, component, mode and trigger digest of the run",
+);
+/// When the run began.
+pub const RUN_START: Metric = Metric::gauge("gpu_rollout_run_start_timestamp_seconds", &[], "When the run began, Unix time");
+/// When its budget is over.
+pub const RUN_DEADLINE: Metric =
+    Metric::gauge("gpu_rollout_run_deadline_timestamp_seconds", &[], "When the run's time budget is over, Unix time");
+/// When all will probably be done.
+pub const EXPECTED_END: Metric = Metric::gauge(
+    "gpu_rollout_expected_end_timestamp_seconds",
+    &[],
+    "When all nodes will probably be done, Unix time; absent while a node, or the fleet, does not move",
+);
+/// Whether the hook has the Lease.
+pub const LEASE_HELD: Metric =
+    Metric::gauge("gpu_rollout_lease_held", &[], "1 if the hook holds the Lease of all hooks; 0 if it waits for it");
+/// Whether the hook sees the cluster.
+pub const IN_STEP: Metric = Metric::gauge(
+    "gpu_rollout_in_step",
+    &[],
+    "1 if everything that the hook watches is in step with the API server; while it is 0 nothing is decided",
+);
+/// How many pauses there are.
+pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "How many pauses of people are in force");
+/// How many nodes are how far.
+pub const NODES: Metric = Metric::gauge(
+    "gpu_rollout_nodes",
+    &["stage"],
+    "Nodes of the rollout by how far they are; while the whole fleet waits, only those of which something is known",
+);
+/// How many nodes wait for what.
+pub const NODES_WAITING: Metric =
+    Metric::gauge("gpu_rollout_nodes_waiting", &["reason"], "Nodes by what they wait for, or why they ended as they did");
+/// Taken slots.
+pub const SLOTS_USED: Metric = Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that take a slot of maxParallelUpgrades");
+/// All slots.
+pub const SLOTS_LIMIT: Metric = Metric::gauge("gpu_rollout_slots_limit", &[], "How many may; absent: no limit");
+/// Nodes that are away.
+pub const UNAVAILABLE: Metric =
+    Metric::gauge("gpu_rollout_nodes_unavailable", &[], "Nodes that are cordoned or not ready, for whatever reason");
+/// How many may be away.
+pub const UNAVAILABLE_LIMIT: Metric = Metric::gauge(
+    "gpu_rollout_nodes_unavailable_limit",
+    &[],
+    "How many may be before no other node is begun with (maxUnavailable); absent: no limit",
+);
+/// Since when the fleet waits.
+pub const FLEET_SINCE: Metric =
+    Metric::gauge("gpu_rollout_fleet_waiting_since_timestamp_seconds", &["reason"], "Since when the whole fleet waits for this, Unix time");
+/// Since when a node waits.
+pub const NODE_SINCE: Metric = Metric::gauge(
+    "gpu_rollout_node_waiting_since_timestamp_seconds",
+    &["node", "stage", "reason", "resolves_itself"],
+    "Since when a node that is not done waits for this, Unix time; resolves_itself is false if somebody has to do something",
+);
+/// Since when a node is in its state.
+pub const NODE_STATE_SINCE: Metric = Metric::gauge(
+    "gpu_rollout_node_state_since_timestamp_seconds",
+    &["node", "state"],
+    "Since when a node that is not done is in this state of its upgrade, Unix time",
+);
+/// Failed attempts.
+pub const NODE_ATTEMPTS: Metric = Metric::gauge(
+    "gpu_rollout_node_attempts",
+    &["node", "cause"],
+    "How often the hook has tried a node in vain under this trigger digest, by cause",
+);
+/// Decisions.
+pub const DECISION_DURATION: Metric = Metric {
+    kind: MetricKind::Histogram,
+    ..Metric::gauge("gpu_rollout_decision_duration_seconds", &[], "How long decisions took, from the snapshot to the actions")
+};
+/// Evictions.
+pub const EVICTIONS: Metric =
+    Metric::counter("gpu_rollout_evictions", &["answer"], "Evictions that this pod asked for, by what was answered");
+/// Replaced plugins.
+pub const REPLACEMENTS: Metric =
+    Metric::counter("gpu_rollout_plugin_replacements", &["plugin"], "Plugin pods that this pod of the hook had replaced");
+/// Failed writes.
+pub const FAILED_WRITES: Metric =
+    Metric::counter("gpu_rollout_failed_writes", &["what"], "Writes to the API server that failed and are tried again");
+
+/// The exit code.
+pub const LAST_EXIT_CODE: Metric =
+    Metric::report("gpu_rollout_last_run_exit_code", &[], "The exit code of the last run; absent while it goes on (docs/exit-codes.md)");
+/// When it began.
+pub const LAST_START: Metric = Metric::report("gpu_rollout_last_run_start_timestamp_seconds", &[], "When the last run began, Unix time");
+/// When it ended.
+pub const LAST_END: Metric = Metric::report("gpu_rollout_last_run_end_timestamp_seconds", &[], "When the last run ended, Unix time");
+/// How many nodes ended how.
+pub const LAST_NODES: Metric = Metric::report("gpu_rollout_last_run_nodes", &["outcome"], "Nodes of the last run by how it ended for them");
+/// Evicted pods.
+pub const LAST_EVICTED: Metric = Metric::report("gpu_rollout_last_run_evicted_pods", &[], "Pods that the last run evicted");
+/// Replaced plugins.
+pub const LAST_REPLACED: Metric =
+    Metric::report("gpu_rollout_last_run_replaced_plugins", &[], "Plugin pods that the last run had replaced");
+
+/// Every metric, in the order in which they are written.
+pub const ALL: [Metric; 27] = [
+    RUN_INFO,
+    RUN_START,
+    RUN_DEADLINE,
+    EXPECTED_END,
+    LEASE_HELD,
+    IN_STEP,
+    PAUSES,
+    NODES,
+    NODES_WAITING,
+    SLOTS_USED,
+    SLOTS_LIMIT,
+    UNAVAILABLE,
+    UNAVAILABLE_LIMIT,
+    FLEET_SINCE,
+    NODE_SINCE,
+    NODE_STATE_SINCE,
+    NODE_ATTEMPTS,
+    DECISION_DURATION,
+    EVICTIONS,
+    REPLACEMENTS,
+    FAILED_WRITES,
+    LAST_EXIT_CODE,
+    LAST_START,
+    LAST_END,
+    LAST_NODES,
+    LAST_EVICTED,
+    LAST_REPLACED,
+];

@@ -1,0 +1,85 @@
+//! Who decides when a node goes, and what a hook Job has to do for it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::task::Task;
+
+/// Who decides when a node goes, from least to most control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// The vendor's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
+    Observe,
+    /// The same, and the hook wakes the vendor's controller when something happened that it does not watch, and has failed nodes tried
+    /// again within a budget.
+    #[default]
+    Assist,
+    /// The vendor's controller acts on one node when we let go of it.
+    Steer,
+    /// The operator's `autoUpgrade` is off, and the hook does the whole upgrade.
+    Drive,
+}
+
+impl Mode {
+    /// Every mode, from least to most control.
+    pub const ALL: [Self; 4] = [Self::Observe, Self::Assist, Self::Steer, Self::Drive];
+
+    /// The mode's name, as in recipes, settings and chart.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Assist => "assist",
+            Self::Steer => "steer",
+            Self::Drive => "drive",
+        }
+    }
+
+    /// The tasks that come with the mode; those that come with none ([`Task::Settle`], say) belong to all.
+    pub fn tasks(self) -> &'static [Task] {
+        match self {
+            Self::Observe => &[],
+            Self::Assist => &[Task::Preflight, Task::Hold, Task::Wake],
+            Self::Steer => &[Task::Preflight, Task::Hold, Task::Wake, Task::Steer],
+            Self::Drive => &[Task::Preflight, Task::Drive],
+        }
+    }
+
+    /// Whether a Job in this mode may have the task.
+    pub fn allows(self, task: Task) -> bool {
+        self.tasks().contains(&task) || !Self::ALL.iter().any(|mode| mode.tasks().contains(&task))
+    }
+
+    /// Whether we decide when a node goes, by our own limits.
+    pub fn decides(self) -> bool {
+        self >= Self::Steer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_no_mode_belong_to_all() {
+        for mode in Mode::ALL {
+            for task in [Task::PrepareNetwork, Task::Settle, Task::Reroll, Task::RestartPlugins] {
+                assert!(mode.allows(task), "{mode:?} {task:?}");
+            }
+        }
+        let allowed = |task| Mode::ALL.into_iter().filter(|mode| mode.allows(task)).collect::<Vec<_>>();
+        assert_eq!(allowed(Task::Preflight), [Mode::Assist, Mode::Steer, Mode::Drive]);
+        assert_eq!(allowed(Task::Wake), [Mode::Assist, Mode::Steer]);
+        assert_eq!(allowed(Task::Hold), [Mode::Assist, Mode::Steer]);
+        assert_eq!(allowed(Task::Drive), [Mode::Drive]);
+    }
+
+    /// The order of a Job's tasks is that of [`Task::ALL`].
+    #[test]
+    fn tasks_stand_in_the_order_in_which_a_job_performs_them() {
+        for mode in Mode::ALL {
+            assert!(mode.tasks().is_sorted(), "{mode:?}");
+        }
+        assert!(Task::ALL.is_sorted());
+    }
+}

@@ -1,0 +1,196 @@
+//! How driver upgrades go: the part that both vendors' operators have in common (k8s-operator-libs `api/upgrade/v1alpha1`,
+//! `DriverUpgradePolicySpec`), and what we add where we decide ourselves.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::budget::FleetPace;
+use super::count::Count;
+
+/// The vendor's upgrade policy, with its defaults filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Policy {
+    /// How many nodes are upgraded at once; 0 is unlimited.
+    pub max_parallel_upgrades: u32,
+    /// How many nodes may be unavailable. `None`: all (the network operator has no such limit). Where it is not written at all, the default
+    /// counts.
+    pub max_unavailable: Option<Count>,
+    /// Jobs that are waited for before a node is touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_completion: Option<CompletionPolicy>,
+    /// Eviction of the pods that use the device. `None`: there is no such step, and what is to go goes by `drain`. Where it is not written at
+    /// all, the default counts.
+    pub pod_deletion: Option<PodDeletionPolicy>,
+    /// Drain of the whole node. `None`: no drain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainPolicy>,
+}
+
+impl Default for Policy {
+    /// The gpu-operator chart's defaults.
+    fn default() -> Self {
+        Self {
+            max_parallel_upgrades: 1,
+            max_unavailable: Some(Count::Percent(25)),
+            wait_for_completion: None,
+            pod_deletion: Some(PodDeletionPolicy::default()),
+            drain: None,
+        }
+    }
+}
+
+/// Jobs that are waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CompletionPolicy {
+    /// Label selector of the pods, of all namespaces. Never empty.
+    pub pod_selector: String,
+    /// Seconds after which the jobs are not waited for any longer; 0 is for ever.
+    #[serde(default)]
+    pub timeout_seconds: u64,
+}
+
+/// How the pods that use the device are evicted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodDeletionPolicy {
+    /// Also pods that no controller brings back.
+    pub force: bool,
+    /// Seconds that the evictions of one node may take; 0 is without limit.
+    pub timeout_seconds: u64,
+    /// Also pods whose emptyDir is lost by it.
+    pub delete_empty_dir: bool,
+}
+
+impl Default for PodDeletionPolicy {
+    fn default() -> Self {
+        Self { force: false, timeout_seconds: 300, delete_empty_dir: false }
+    }
+}
+
+/// How a node is drained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DrainPolicy {
+    /// Also pods that no controller brings back.
+    pub force: bool,
+    /// Which pods; empty: all. Pods with the driver's drain-skip label stay in any case.
+    pub pod_selector: String,
+    /// Seconds that the drain of one node may take; 0 is without limit.
+    pub timeout_seconds: u64,
+    /// Also pods whose emptyDir is lost by it.
+    pub delete_empty_dir: bool,
+}
+
+impl Default for DrainPolicy {
+    fn default() -> Self {
+        Self { force: false, pod_selector: String::new(), timeout_seconds: 300, delete_empty_dir: false }
+    }
+}
+
+/// What a hook that decides itself when nodes go ([`super::settings::Mode::Steer`], [`super::settings::Mode::Drive`]) goes by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UpgradeSettings {
+    /// The recipe's policy.
+    pub policy: Policy,
+    /// How many nodes may fail; with one more no other node is started.
+    pub failure_budget: Count,
+    /// How often one node is tried for one cause under one trigger digest.
+    pub attempts: u32,
+    /// Seconds between the end of one node and the start of the next.
+    pub soak_seconds: u64,
+    /// Nodes with the same value of a label that are limited together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology: Option<TopologyLimit>,
+    /// What is done with nodes that somebody else has cordoned.
+    pub foreign_cordon: ForeignCordon,
+    /// Pods that use the device without asking for it: label selectors. They are evicted with the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra_consumers: Vec<String>,
+    /// Seconds that a driver pod gets to become ready.
+    pub start_seconds: u64,
+    /// Seconds that the operator's validator gets after the driver is ready.
+    pub validation_seconds: u64,
+}
+
+impl Default for UpgradeSettings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            failure_budget: Count::Number(1),
+            attempts: 2,
+            soak_seconds: 0,
+            topology: None,
+            foreign_cordon: ForeignCordon::Skip,
+            extra_consumers: Vec::new(),
+            // The chart's startup probe gives the driver 21 minutes (60 s, then 120 times 10 s).
+            start_seconds: 1800,
+            // k8s-operator-libs `validationTimeoutSeconds`.
+            validation_seconds: 600,
+        }
+    }
+}
+
+impl UpgradeSettings {
+    /// What the time of a rollout over so many nodes is made from. Nodes that failed stay unavailable: as many as may fail while the
+    /// rollout goes on are taken off. Limits of topology groups are left out, as nobody knows the groups beforehand.
+    pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> FleetPace {
+        let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.resolve(nodes));
+        let failed = self.failure_budget.resolve(nodes);
+        let left = u32::try_from(unavailable.saturating_sub(failed)).unwrap_or(u32::MAX);
+        FleetPace {
+            nodes,
+            max_parallel: self.policy.max_parallel_upgrades,
+            max_unavailable: Count::Number(left),
+            per_node_seconds,
+            soak_seconds: self.soak_seconds,
+        }
+    }
+}
+
+/// Nodes that are limited together, such as those of one NVLink domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TopologyLimit {
+    /// The node label whose value names the group. Nodes without it are in no group.
+    #[schemars(extend("x-grammar" = "labelKey"))]
+    pub label: String,
+    /// How many nodes of a group may be unavailable.
+    pub max_unavailable: Count,
+}
+
+/// What is done with nodes that somebody else has cordoned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForeignCordon {
+    /// They are left alone, and reported.
+    #[default]
+    Skip,
+    /// They are upgraded, and stay cordoned.
+    Include,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_switched_off_stays_so_when_it_is_read_again() {
+        let policy = Policy { max_unavailable: None, pod_deletion: None, ..Policy::default() };
+        let text = serde_json::to_string(&policy).expect("a policy can be written");
+        assert_eq!(serde_json::from_str::<Policy>(&text).expect("and read"), policy, "{text}");
+        assert_eq!(serde_json::from_str::<Policy>("{}").expect("defaults"), Policy::default());
+    }
+
+    #[test]
+    fn nodes_that_failed_leave_less_to_be_unavailable() {
+        let policy = Policy { max_parallel_upgrades: 4, max_unavailable: Some(Count::Percent(25)), ..Policy::default() };
+        let upgrade = UpgradeSettings { policy, ..UpgradeSettings::default() };
+        let parallel = |failures| UpgradeSettings { failure_budget: failures, ..upgrade.clone() }.fleet(16, 60).parallel();
+        assert_eq!(parallel(Count::Number(1)), 3, "one may fail, and the rollout goes on without it");
+        assert_eq!(parallel(Count::Number(2)), 2);
+        assert_eq!(parallel(Count::Percent(100)), 1, "never none");
+    }
+}

@@ -1,0 +1,47 @@
+//! What a preflight is told of the release that it stands before: the hook chart reads it out of the component's values.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::CheckStrictness;
+
+/// What the values of a release that is about to be deployed say. `None`: they say nothing, and what is live stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ComingValues {
+    /// GPU: `driver.enabled`. OFED: whether the NicClusterPolicy has an `ofedDriver`.
+    pub driver: Option<bool>,
+    /// `driver.usePrecompiled`
+    pub precompiled: Option<bool>,
+    /// `driver.nvidiaDriverCRD.enabled`
+    pub nvidia_drivers: Option<bool>,
+    /// `operator.use_ocp_driver_toolkit`, which has an effect on OpenShift only.
+    pub driver_toolkit: Option<bool>,
+    /// `autoUpgrade` of the upgrade policy.
+    pub auto_upgrade: Option<bool>,
+    /// `driver.manager.env`
+    pub manager_environment: Option<BTreeMap<String, String>>,
+}
+
+/// How a preflight looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PreflightSettings {
+    /// What is about to be deployed.
+    pub coming: ComingValues,
+    /// The Job that waits for the rollout, where it is another one; `None`: nobody says.
+    pub waits: Option<WaitingJob>,
+    /// Which findings block.
+    pub strictness: CheckStrictness,
+}
+
+/// The Job that waits for a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitingJob {
+    /// Its release.
+    pub release: String,
+    /// Its time budget B in seconds.
+    pub budget_seconds: u64,
+}

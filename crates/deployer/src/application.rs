@@ -1,0 +1,288 @@
+//! What an Argo CD Application of a bundle is. The same for every deployer that makes Applications; they differ in where the words
+//! come from that say whose Application it is ([`ApplicationForm`]).
+
+pub mod form;
+pub mod project;
+pub mod readme;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use form::ApplicationForm;
+
+use super::file::BundleFile;
+use super::language::WrittenText;
+use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
+use super::template::{RenderError, TemplateSet};
+use super::{BundleSource, DeployerInput};
+use contract::names::FIELD_MANAGER;
+use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
+use release::{Release, ReleasePlan};
+
+/// The health check that makes waves of Applications wait.
+pub const HEALTH: &str = "argocd-cm-health.yaml";
+/// Its text.
+pub const HEALTH_TEXT: &str = include_str!("../../../templates/shared/argocd-cm-health.yaml");
+/// What both kinds of READMEs say: name and text.
+pub const NOTES: (&str, &str) = ("application-notes.md.j2", include_str!("../../../templates/shared/application-notes.md.j2"));
+/// What they say about finalizers.
+pub const FINALIZERS: (&str, &str) =
+    ("application-finalizers.md.j2", include_str!("../../../templates/shared/application-finalizers.md.j2"));
+/// What they say about a stack that Helm has deployed.
+pub const TAKEOVER: (&str, &str) = ("application-takeover.md.j2", include_str!("../../../templates/shared/application-takeover.md.j2"));
+/// The template of an Application: as YAML, and as a template of a Helm chart.
+const APPLICATION: [&str; 2] = ["application.yaml.j2", "application.tpl.yaml.j2"];
+/// The template of the project, likewise.
+const PROJECT: [&str; 2] = ["application-project.yaml.j2", "application-project.tpl.yaml.j2"];
+const SOURCES: &[(&str, &str)] = &[
+    (APPLICATION[0], include_str!("../../../templates/shared/application.yaml.j2")),
+    (APPLICATION[1], include_str!("../../../templates/shared/application.yaml.j2")),
+    (PROJECT[0], include_str!("../../../templates/shared/application-project.yaml.j2")),
+    (PROJECT[1], include_str!("../../../templates/shared/application-project.yaml.j2")),
+];
+
+/// How often Argo CD tries again, and how long it waits in between.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RetryPolicy {
+    /// Tries after the first.
+    pub limit: u64,
+    /// The first pause; each further one is twice as long.
+    pub first: &'static str,
+    /// No pause is longer.
+    pub longest: &'static str,
+    /// All pauses together, in seconds.
+    #[serde(skip)]
+    pub pauses: u64,
+}
+
+/// A hook costs its whole budget each time. It is tried again because waves do not hold where no root Application syncs them.
+pub const HOOK_RETRY: RetryPolicy = RetryPolicy { limit: 2, first: "1m", longest: "10m", pauses: 180 };
+/// Everything else is cheap to try: it fails while a namespace, a CRD or a webhook is not there yet.
+pub const RETRY: RetryPolicy = RetryPolicy { limit: 5, first: "30s", longest: "5m", pauses: 750 };
+
+/// Checks that the bundle is read from Git: values files for a chart that comes from elsewhere are read from nothing else. And from a
+/// revision that can be known before the bundle is committed: the Applications, which are part of the bundle, name it.
+///
+/// # Errors
+/// The source is an OCI registry, or a commit.
+pub fn check_source(source: &BundleSource, deployer: &'static str) -> Result<(), RenderError> {
+    if source.is_oci() {
+        return Err(RenderError::Unable {
+            deployer,
+            reason: format!("reads values files from Git only, and `{}` is an OCI registry", source.url),
+            hint: "name a Git repository: --repo https://… or ssh://…",
+        });
+    }
+    if source.is_commit() {
+        return Err(RenderError::Unable {
+            deployer,
+            reason: format!(
+                "reads the bundle from the revision that stands in it, and the commit `{}` cannot contain its own name",
+                source.revision
+            ),
+            hint: "name a tag, and set it once the bundle is committed: --revision TAG",
+        });
+    }
+    Ok(())
+}
+
+/// One Application for its template.
+#[derive(Serialize)]
+struct ApplicationContext<'a> {
+    comment: String,
+    name: WrittenText,
+    /// Argo CD's own namespace.
+    control_namespace: WrittenText,
+    wave: String,
+    bundle: WrittenText,
+    kind: &'a str,
+    /// The hook that comes later and waits for the workloads of this release.
+    awaited_by: Option<&'a str>,
+    /// Whether a hook may write into its objects.
+    shared: bool,
+    project: WrittenText,
+    server: WrittenText,
+    release: &'a str,
+    namespace: &'a str,
+    chart: Option<ApplicationChart>,
+    /// Where the bundle is.
+    repository: WrittenText,
+    revision: WrittenText,
+    path: WrittenText,
+    value_files: Vec<WrittenText>,
+    sync_options: Vec<&'static str>,
+    retry: RetryPolicy,
+    /// The ConfigMap that the hook writes its run record into.
+    record: Option<String>,
+    field_manager: &'static str,
+}
+
+/// A vendor's chart.
+#[derive(Serialize)]
+struct ApplicationChart {
+    repository: WrittenText,
+    name: WrittenText,
+    version: WrittenText,
+    skip_crds: bool,
+}
+
+/// Writes Applications and their project.
+pub struct ApplicationWriter<'a> {
+    templates: TemplateSet,
+    form: ApplicationForm<'a>,
+    input: DeployerInput<'a>,
+}
+
+impl<'a> ApplicationWriter<'a> {
+    /// For the bundle of `input`, in this form.
+    ///
+    /// # Errors
+    /// A template that does not compile.
+    pub fn new(form: ApplicationForm<'a>, input: DeployerInput<'a>) -> Result<Self, RenderError> {
+        Ok(Self { templates: TemplateSet::new(SOURCES)?, form, input })
+    }
+
+    /// One file for each release, `<directory>/NNN-<release>.yaml`. `deployer` is who asks, for errors.
+    ///
+    /// # Errors
+    /// A chart that only lies on somebody's machine; else see [`RenderError`].
+    pub fn files(&self, directory: &str, deployer: &'static str) -> Result<Vec<BundleFile>, RenderError> {
+        let waves = waves(self.input.plan);
+        folders(self.input.plan)
+            .map(|(folder, release)| {
+                let context = self.context(&folder, release, &waves, deployer)?;
+                Ok(BundleFile::text(format!("{directory}/{folder}.yaml"), self.templates.render(self.form.template(APPLICATION), context)?))
+            })
+            .collect()
+    }
+
+    /// The project that the Applications belong to.
+    ///
+    /// # Errors
+    /// See [`RenderError`].
+    pub fn project(&self) -> Result<String, RenderError> {
+        self.templates.render(self.form.template(PROJECT), project::context(self.form, self.input))
+    }
+
+    fn context(
+        &self,
+        folder: &str,
+        release: &'a Release,
+        waves: &BTreeMap<&str, usize>,
+        deployer: &'static str,
+    ) -> Result<ApplicationContext<'a>, RenderError> {
+        let (form, plan) = (self.form, self.input.plan);
+        let hook = hook_of(plan, &release.name);
+        let mut sync_options = vec!["ServerSideApply=true"];
+        let (mut chart, mut value_files, mut record) = (None, Vec::new(), None);
+        match &release.kind {
+            ReleaseKind::Upstream(upstream) => {
+                chart = Some(words(form, upstream, deployer, &release.name)?);
+                value_files.push(form.values(&format!("{folder}/{VALUES}")));
+                // The CRDs come with another Application, and Argo CD may not have seen them yet.
+                sync_options.extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
+            }
+            ReleaseKind::Manifests(manifests) => {
+                sync_options.extend(manifests.component.is_some().then_some("SkipDryRunOnMissingResource=true"));
+            }
+            ReleaseKind::Hook(hook) => {
+                value_files.extend(values_of(plan, hook).iter().map(|file| form.text(&format!("../{file}"))));
+                value_files.push(form.text(SETTINGS));
+                record = Some(format!("{}-record", release.name));
+            }
+            ReleaseKind::Crds(_) => {}
+        }
+        Ok(ApplicationContext {
+            comment: content(release),
+            name: form.name(&release.name),
+            control_namespace: form.control_namespace(),
+            wave: waves[release.name.as_str()].to_string(),
+            bundle: form.bundle(),
+            kind: release.kind.name(),
+            awaited_by: hook.filter(|hook| waves.get(hook) > waves.get(release.name.as_str())),
+            shared: hook.is_some(),
+            project: form.project(),
+            server: form.server(),
+            release: &release.name,
+            namespace: &release.namespace,
+            chart,
+            repository: form.repository(),
+            revision: form.revision(),
+            path: form.path(folder),
+            value_files,
+            sync_options,
+            retry: retry(release),
+            record,
+            field_manager: FIELD_MANAGER,
+        })
+    }
+}
+
+fn retry(release: &Release) -> RetryPolicy {
+    if matches!(release.kind, ReleaseKind::Hook(_)) { HOOK_RETRY } else { RETRY }
+}
+
+/// A vendor's chart as Argo CD names it: an OCI registry without `oci://`, and apart from the chart's name.
+fn words(
+    form: ApplicationForm<'_>,
+    upstream: &UpstreamRelease,
+    deployer: &'static str,
+    release: &str,
+) -> Result<ApplicationChart, RenderError> {
+    let (repository, name) = address(&upstream.chart).ok_or_else(|| RenderError::Unable {
+        deployer,
+        reason: format!("runs in the cluster, where the chart of `{release}` is in no directory"),
+        hint: "name a repository that the cluster reaches: --chart-repository NAME=https://… or oci://…",
+    })?;
+    Ok(ApplicationChart {
+        repository: form.text(repository),
+        name: form.text(name),
+        version: form.text(&upstream.version),
+        skip_crds: upstream.skip_crds,
+    })
+}
+
+/// The repository and the chart's name in it; `None` for a chart that lies in no repository.
+fn address(chart: &ChartOrigin) -> Option<(&str, &str)> {
+    match chart {
+        ChartOrigin::Repository { url, name } => Some((url, name)),
+        ChartOrigin::Oci(reference) => reference.strip_prefix("oci://").unwrap_or(reference).rsplit_once('/'),
+        ChartOrigin::File(_) => None,
+    }
+}
+
+/// The wave of each release: one more than the latest of those that it needs.
+pub fn waves(plan: &ReleasePlan) -> BTreeMap<&str, usize> {
+    longest(plan, |_| 1)
+}
+
+/// For each release the sum of `weight` along the heaviest chain of releases that must come before it.
+fn longest<N: Copy + Default + Ord + std::ops::Add<Output = N>>(plan: &ReleasePlan, weight: impl Fn(&Release) -> N) -> BTreeMap<&str, N> {
+    let mut sums: BTreeMap<&str, N> = BTreeMap::new();
+    let mut ends: BTreeMap<&str, N> = BTreeMap::new();
+    // Needs come earlier in a plan than what needs them.
+    for release in &plan.releases {
+        let sum = release.needs.iter().filter_map(|need| ends.get(need.as_str()).copied()).max().unwrap_or_default();
+        sums.insert(&release.name, sum);
+        ends.insert(&release.name, sum + weight(release));
+    }
+    sums
+}
+
+/// The longest time that Argo CD may be syncing one release, retries included, in seconds.
+fn sync_seconds(release: &Release) -> u64 {
+    let retry = retry(release);
+    (retry.limit + 1) * release.timeout_seconds + retry.pauses
+}
+
+/// The longest time that one Application of the plan may be syncing, in seconds.
+pub fn longest_sync_seconds(plan: &ReleasePlan) -> u64 {
+    plan.releases.iter().map(sync_seconds).max().unwrap_or_default()
+}
+
+/// The longest time that all waves one after another may take, in seconds.
+pub fn all_waves_seconds(plan: &ReleasePlan) -> u64 {
+    let sums = longest(plan, sync_seconds);
+    plan.releases.iter().map(|release| sums[release.name.as_str()] + sync_seconds(release)).max().unwrap_or_default()
+}

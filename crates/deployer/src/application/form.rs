@@ -1,0 +1,138 @@
+//! Where an Application's own words come from: this program, or the values of a Helm chart.
+
+use crate::language::{WrittenText, go_string};
+use crate::source::BundleSource;
+
+/// The namespace that Argo CD runs in, unless the umbrella chart is installed elsewhere.
+pub const CONTROL_NAMESPACE: &str = "argocd";
+/// The cluster that Argo CD itself runs in.
+pub const IN_CLUSTER: &str = "https://kubernetes.default.svc";
+
+/// The two forms.
+#[derive(Clone, Copy, Debug)]
+pub enum ApplicationForm<'a> {
+    /// Everything is written out.
+    Rendered {
+        /// The bundle's name, before every Application's.
+        bundle: &'a str,
+        /// Where the bundle is.
+        source: &'a BundleSource,
+    },
+    /// A template of the umbrella chart; its helpers are in `templates/argocd-helm/_helpers.tpl`.
+    Template,
+}
+
+impl ApplicationForm<'_> {
+    /// A fixed text.
+    pub(crate) fn text(self, text: &str) -> WrittenText {
+        match self {
+            Self::Rendered { .. } => WrittenText::of_yaml(text),
+            Self::Template => WrittenText::of_helm(text),
+        }
+    }
+
+    /// The template of this form: the same text in two languages.
+    pub(crate) fn template(self, of: [&'static str; 2]) -> &'static str {
+        let [rendered, template] = of;
+        match self {
+            Self::Rendered { .. } => rendered,
+            Self::Template => template,
+        }
+    }
+
+    /// The name of a release's Application: unique in one Argo CD as long as the bundle's name is.
+    pub(crate) fn name(self, release: &str) -> WrittenText {
+        match self {
+            Self::Rendered { bundle, .. } => self.text(&format!("{bundle}-{release}")),
+            Self::Template => WrittenText::action(&format!("printf {} .Values.name | quote", go_string(&format!("%s-{release}")))),
+        }
+    }
+
+    /// The bundle's name.
+    pub(crate) fn bundle(self) -> WrittenText {
+        match self {
+            Self::Rendered { bundle, .. } => self.text(bundle),
+            Self::Template => WrittenText::action(".Values.name | quote"),
+        }
+    }
+
+    /// What the project is for.
+    pub(crate) fn description(self) -> WrittenText {
+        match self {
+            Self::Rendered { bundle, .. } => self.text(&format!("GPU stack {bundle}")),
+            Self::Template => WrittenText::action("printf \"GPU stack %s\" .Values.name | quote"),
+        }
+    }
+
+    /// Argo CD's namespace.
+    pub(crate) fn control_namespace(self) -> WrittenText {
+        match self {
+            Self::Rendered { .. } => self.text(CONTROL_NAMESPACE),
+            Self::Template => WrittenText::action(".Release.Namespace | quote"),
+        }
+    }
+
+    /// The project of all Applications.
+    pub(crate) fn project(self) -> WrittenText {
+        match self {
+            Self::Rendered { bundle, .. } => self.text(bundle),
+            Self::Template => WrittenText::action(".Values.project | default .Values.name | quote"),
+        }
+    }
+
+    /// The cluster that is deployed to.
+    pub(crate) fn server(self) -> WrittenText {
+        match self {
+            Self::Rendered { .. } => self.text(IN_CLUSTER),
+            Self::Template => WrittenText::action(".Values.destination.server | quote"),
+        }
+    }
+
+    /// The repository of the bundle.
+    pub(crate) fn repository(self) -> WrittenText {
+        match self {
+            Self::Rendered { source, .. } => self.text(&source.url),
+            Self::Template => WrittenText::action("include \"bundle.repository\" ."),
+        }
+    }
+
+    /// Its revision.
+    pub(crate) fn revision(self) -> WrittenText {
+        match self {
+            Self::Rendered { source, .. } => self.text(&source.revision),
+            Self::Template => WrittenText::action("include \"bundle.revision\" ."),
+        }
+    }
+
+    /// A path of the bundle, from the repository's root.
+    pub(crate) fn path(self, path: &str) -> WrittenText {
+        match self {
+            Self::Rendered { source, .. } => self.text(&source.join(path)),
+            Self::Template => WrittenText::action(&format!("include \"bundle.path\" (list . {}) | quote", go_string(path))),
+        }
+    }
+
+    /// A values file of the bundle for a chart that comes from elsewhere.
+    pub(crate) fn values(self, path: &str) -> WrittenText {
+        match self {
+            Self::Rendered { source, .. } => self.text(&format!("$values/{}", source.join(path))),
+            Self::Template => {
+                WrittenText::action(&format!("printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote", go_string(path)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trap_argocd_helm_braces_in_fixed_texts_are_not_evaluated() {
+        let source = BundleSource::new("https://git.example.com/fleet.git", "main", "a").unwrap();
+        let rendered = ApplicationForm::Rendered { bundle: "b", source: &source };
+        assert_eq!(rendered.text("{{ .Values.x }}").as_ref(), "\"{{ .Values.x }}\"");
+        assert_eq!(ApplicationForm::Template.text("{{ .Values.x }}").as_ref(), "\"{{ \"{{\" }} .Values.x }}\"");
+        assert_eq!(rendered.values("003-a/values.yaml").as_ref(), "\"$values/a/003-a/values.yaml\"");
+    }
+}

@@ -1,0 +1,86 @@
+//! The deployer `argocd`: a root Application, and one Application a release in `apps/`, whose waves follow what each release needs.
+
+use serde::Serialize;
+
+use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
+use super::application::readme::ApplicationsReadme;
+use super::application::{
+    ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, RetryPolicy, TAKEOVER, check_source,
+};
+use super::file::BundleFile;
+use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use super::{BundleSource, DeployerInput, chart};
+
+const NAME: &str = "argocd";
+const SOURCES: &[(&str, &str)] = &[
+    ("root.yaml.j2", include_str!("../../../templates/argocd/root.yaml.j2")),
+    ("root-project.yaml.j2", include_str!("../../../templates/argocd/root-project.yaml.j2")),
+    ("README.md.j2", include_str!("../../../templates/argocd/README.md.j2")),
+    LEFTOVERS,
+    NOTES,
+    FINALIZERS,
+    TAKEOVER,
+];
+/// The folder of the Applications.
+pub const APPS: &str = "apps";
+
+#[derive(Serialize)]
+struct ArgoCdContext<'a> {
+    #[serde(flatten)]
+    readme: ApplicationsReadme<'a>,
+    source: &'a BundleSource,
+    /// What a revision must be that one wave gets after another. No commit: the Applications that name it are part of it.
+    pinned: &'static str,
+    /// The folder of the Applications in the repository.
+    path: String,
+    /// The bundle's folder in the repository; empty: its root.
+    folder: String,
+    root_project: String,
+    control_namespace: &'static str,
+    server: &'static str,
+    retry: RetryPolicy,
+}
+
+/// What to do with the bundle of a recipe in `directory`.
+pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
+    let place = source.map_or_else(String::new, |source| {
+        let path = if source.path.is_empty() { "its root" } else { &source.path };
+        format!(" to {path} in {}, revision {}", source.url, source.revision)
+    });
+    vec![
+        format!("commit and push it{place}"),
+        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
+        format!("kubectl apply -f {directory}/project.yaml -f {directory}/root-project.yaml"),
+        format!("kubectl apply -f {directory}/root.yaml"),
+    ]
+}
+
+/// The files of a bundle for Argo CD.
+///
+/// # Errors
+/// See [`RenderError`].
+pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
+    let source = input.source.ok_or(RenderError::NoSource(NAME))?;
+    check_source(source, NAME)?;
+    let applications = ApplicationWriter::new(ApplicationForm::Rendered { bundle: input.recipe, source }, input)?;
+    let templates = TemplateSet::new(SOURCES)?;
+    let context = ArgoCdContext {
+        readme: ApplicationsReadme::new(input.recipe, input.plan),
+        source,
+        pinned: "a tag",
+        path: source.join(APPS),
+        folder: source.path.clone(),
+        root_project: format!("{}-root", input.recipe),
+        control_namespace: CONTROL_NAMESPACE,
+        server: IN_CLUSTER,
+        retry: RETRY,
+    };
+    let mut files = chart::shared_files(input)?;
+    files.extend(applications.files(APPS, NAME)?);
+    files.push(BundleFile::text("project.yaml", applications.project()?));
+    for name in ["root.yaml", "root-project.yaml", "README.md"] {
+        files.push(BundleFile::text(name, templates.render(&format!("{name}.j2"), &context)?));
+    }
+    files.push(BundleFile::text(HEALTH, HEALTH_TEXT));
+    Ok(files)
+}

@@ -1,0 +1,78 @@
+//! The deployer `argocd-helm`: an umbrella chart of the same Applications as `argocd` makes. Repository, revision, cluster and project
+//! are its values; those of the components stay in the repository's numbered folders.
+
+use serde::Serialize;
+
+use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
+use super::application::readme::ApplicationsReadme;
+use super::application::{ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER, check_source};
+use super::file::BundleFile;
+use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use super::{BundleSource, DeployerInput, chart};
+
+const NAME: &str = "argocd-helm";
+const SOURCES: &[(&str, &str)] = &[
+    ("Chart.yaml.j2", include_str!("../../../templates/argocd-helm/Chart.yaml.j2")),
+    ("values.yaml.j2", include_str!("../../../templates/argocd-helm/values.yaml.j2")),
+    ("README.md.j2", include_str!("../../../templates/argocd-helm/README.md.j2")),
+    LEFTOVERS,
+    NOTES,
+    FINALIZERS,
+    TAKEOVER,
+];
+/// Files that are the same in every bundle.
+const FIXED: &[(&str, &str)] = &[
+    (".helmignore", include_str!("../../../templates/argocd-helm/helmignore")),
+    ("values.schema.json", include_str!("../../../templates/argocd-helm/values.schema.json")),
+    ("templates/_helpers.tpl", include_str!("../../../templates/argocd-helm/_helpers.tpl")),
+];
+
+#[derive(Serialize)]
+struct ArgoCdHelmContext<'a> {
+    #[serde(flatten)]
+    readme: ApplicationsReadme<'a>,
+    source: Option<&'a BundleSource>,
+    /// What a revision must be that one wave gets after another.
+    pinned: &'static str,
+    server: &'static str,
+    version: String,
+}
+
+/// What to do with the bundle of a recipe in `directory`.
+pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
+    let settings = if source.is_some() { "" } else { " --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR" };
+    vec![
+        "commit and push it to a Git repository".to_owned(),
+        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
+        format!("helm upgrade --install {recipe} {directory} --namespace {CONTROL_NAMESPACE}{settings}"),
+    ]
+}
+
+/// The files of a bundle for Argo CD whose repository is named when it is installed.
+///
+/// # Errors
+/// See [`RenderError`].
+pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
+    if let Some(source) = input.source {
+        check_source(source, NAME)?;
+    }
+    let applications = ApplicationWriter::new(ApplicationForm::Template, input)?;
+    let mut files = applications.files("templates", NAME)?;
+    let project = applications.project()?;
+    files.push(BundleFile::text("templates/project.yaml", format!("{{{{- if .Values.createProject }}}}\n{project}{{{{- end }}}}\n")));
+    files.extend(FIXED.iter().map(|(path, text)| BundleFile::text(*path, *text)));
+    let templates = TemplateSet::new(SOURCES)?;
+    let context = ArgoCdHelmContext {
+        readme: ApplicationsReadme::new(input.recipe, input.plan),
+        source: input.source,
+        pinned: "a tag or a commit",
+        server: IN_CLUSTER,
+        version: format!("1.0.0+{}", chart::content_digest(&files)),
+    };
+    for name in ["Chart.yaml", "values.yaml", "README.md"] {
+        files.push(BundleFile::text(name, templates.render(&format!("{name}.j2"), &context)?));
+    }
+    files.push(BundleFile::text(HEALTH, HEALTH_TEXT));
+    files.extend(chart::shared_files(input)?);
+    Ok(files)
+}

@@ -1,0 +1,158 @@
+//! The deployer `flux`: a HelmRelease a release, the sources of its charts, and a Kustomization that makes ConfigMaps of the values files.
+
+use serde::Serialize;
+
+use super::DeployerInput;
+use super::file::BundleFile;
+use super::layout::{SETTINGS, VALUES, folders, values_of};
+use super::source::BundleSource;
+use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use ::release::model::ReleaseKind;
+use ::release::{Release, ReleasePlan};
+use contract::names::PREFIX;
+
+mod chart;
+mod readme;
+mod release;
+mod repository;
+mod revision;
+mod sync;
+
+const SOURCES: &[(&str, &str)] = &[
+    ("helmrelease.yaml.j2", include_str!("../../../templates/flux/helmrelease.yaml.j2")),
+    ("helmrepository.yaml.j2", include_str!("../../../templates/flux/helmrepository.yaml.j2")),
+    ("ocirepository.yaml.j2", include_str!("../../../templates/flux/ocirepository.yaml.j2")),
+    ("kustomization.yaml.j2", include_str!("../../../templates/flux/kustomization.yaml.j2")),
+    ("kustomizeconfig.yaml.j2", include_str!("../../../templates/flux/kustomizeconfig.yaml.j2")),
+    ("source.yaml.j2", include_str!("../../../templates/flux/source.yaml.j2")),
+    ("sync.yaml.j2", include_str!("../../../templates/flux/sync.yaml.j2")),
+    ("push.sh.j2", include_str!("../../../templates/flux/push.sh.j2")),
+    ("README.md.j2", include_str!("../../../templates/flux/README.md.j2")),
+    LEFTOVERS,
+];
+
+/// The deployer's name on the command line.
+const NAME: &str = "flux";
+/// The objects that fetch and apply the bundle have this name.
+const SYNC: &str = "gpu-rollout";
+/// The generated ConfigMap whose name carries the digest of the whole bundle.
+const DIGEST: &str = "gpu-rollout-bundle";
+
+/// The label that carries the digest.
+fn label() -> String {
+    format!("{PREFIX}/bundle")
+}
+
+/// One ConfigMap of values.
+#[derive(Serialize)]
+struct ValuesConfigMap {
+    name: String,
+    path: String,
+}
+
+/// A file of the bundle under a key of a ConfigMap.
+#[derive(Serialize)]
+struct KeyedFile {
+    key: String,
+    path: String,
+}
+
+#[derive(Serialize)]
+struct KustomizationContext {
+    sources: Vec<String>,
+    releases: Vec<String>,
+    values: Vec<ValuesConfigMap>,
+    digest: &'static str,
+    all: Vec<KeyedFile>,
+}
+
+/// The files of a bundle for Flux.
+///
+/// # Errors
+/// No source, or one that Flux cannot read; a chart on the disk of a machine. Else see [`RenderError`].
+pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
+    let source = input.source.ok_or(RenderError::NoSource(NAME))?;
+    sync::check(source)?;
+    let mut files = super::chart::shared_files(input)?;
+    let found = chart::find(input.plan, source, &files)?;
+    let templates = TemplateSet::new(SOURCES)?;
+
+    let sources = repository::files(&templates, &found)?;
+    let releases = release::files(&templates, input.plan, &found)?;
+    let values: Vec<ValuesConfigMap> = folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
+    let path = |file: &BundleFile| file.path.clone();
+    let (source_paths, release_paths): (Vec<_>, Vec<_>) = (sources.iter().map(path).collect(), releases.iter().map(path).collect());
+    let all = source_paths.iter().chain(&release_paths).chain(values.iter().map(|file| &file.path)).map(|path| keyed(path)).collect();
+    let context = KustomizationContext { sources: source_paths, releases: release_paths, values, digest: DIGEST, all };
+
+    files.push(BundleFile::text("kustomization.yaml", templates.render("kustomization.yaml.j2", &context)?));
+    files.push(BundleFile::text("kustomizeconfig.yaml", templates.render("kustomizeconfig.yaml.j2", config())?));
+    files.extend(sources);
+    files.extend(releases);
+    files.extend(sync::files(&templates, input.plan, source)?);
+    files.extend(readme::files(&templates, input, source, &found)?);
+    Ok(files)
+}
+
+/// What to do with the bundle of a recipe in `directory`.
+pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
+    let bring = match source {
+        Some(source) if source.is_oci() => format!("{directory}/push.sh"),
+        Some(source) if source.path.is_empty() => format!("# commit {directory} to {} and push", source.url),
+        Some(source) => format!("# commit {directory} as {} to {} and push", source.path, source.url),
+        None => return Vec::new(),
+    };
+    vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
+}
+
+/// What the user should know of how Flux reads `source`.
+pub(super) fn notes(source: &BundleSource) -> Vec<String> {
+    revision::note(source).into_iter().collect()
+}
+
+/// The values file that a release has of its own.
+fn own_values(folder: &str, release: &Release) -> Option<ValuesConfigMap> {
+    let file = match &release.kind {
+        ReleaseKind::Upstream(_) => VALUES,
+        ReleaseKind::Manifests(manifests) if manifests.shared => VALUES,
+        ReleaseKind::Hook(_) => SETTINGS,
+        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => return None,
+    };
+    Some(ValuesConfigMap { name: config_map(&release.name), path: format!("{folder}/{file}") })
+}
+
+/// The name, without digest, of the ConfigMap that holds the values file of a release.
+fn config_map(release: &str) -> String {
+    format!("{release}-values")
+}
+
+/// The ConfigMaps that a release consumes, in order: a hook those of the releases that it shares values with, then its own.
+fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> {
+    let shared = match &release.kind {
+        ReleaseKind::Hook(hook) => values_of(plan, hook),
+        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
+    };
+    let names = folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect::<Vec<_>>();
+    let own = own_values(folder, release).map(|values| values.path);
+    let name = |path: String| names.iter().find(|values| values.path == path).map(|values| values.name.clone());
+    shared.into_iter().chain(own).filter_map(name).collect()
+}
+
+/// A key of a ConfigMap can hold no slash.
+fn keyed(path: &str) -> KeyedFile {
+    KeyedFile { key: path.replace('/', "."), path: path.to_owned() }
+}
+
+fn config() -> impl Serialize {
+    #[derive(Serialize)]
+    struct FluxContext {
+        label_path: String,
+    }
+    // A slash inside a key is escaped.
+    FluxContext { label_path: format!("metadata/labels/{}", label().replace('/', "\\/")) }
+}
+
+/// A path of the bundle as Flux writes it: from the repository's root. An empty one is the bundle itself.
+fn from_root(source: &BundleSource, path: &str) -> String {
+    format!("./{}", if path.is_empty() { source.path.clone() } else { source.join(path) })
+}

@@ -1,0 +1,106 @@
+//! Where Flux finds the chart of each release.
+
+use serde::Deserialize;
+
+use super::{NAME, from_root, repository};
+use crate::file::BundleFile;
+use crate::layout::{CHART, folders};
+use crate::source::BundleSource;
+use crate::template::RenderError;
+use release::ReleasePlan;
+use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
+
+/// A chart of one release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FluxChart {
+    /// The release.
+    pub(super) release: String,
+    /// Its folder.
+    pub(super) folder: String,
+    /// The chart's own name.
+    pub(super) name: String,
+    /// The chart's version.
+    pub(super) version: String,
+    /// Whether the bundle brings it.
+    pub(super) is_local: bool,
+    /// The source.
+    pub(super) origin: ChartSourceKind,
+}
+
+/// The kinds of sources that a chart comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ChartSourceKind {
+    /// A HelmRepository: its name and address.
+    Helm { repository: String, url: String },
+    /// A folder of the Git repository that holds the bundle, from its root.
+    Git { path: String },
+    /// An OCIRepository: its name, address and tag.
+    Oci { artifact: String, url: String, tag: String },
+}
+
+#[derive(Deserialize)]
+struct ChartFile {
+    name: String,
+    version: String,
+}
+
+/// The charts of all releases, in the plan's order. `files` are those of the numbered folders.
+///
+/// # Errors
+/// A chart on the disk of a machine, which a controller in the cluster cannot read.
+pub(super) fn find(plan: &ReleasePlan, source: &BundleSource, files: &[BundleFile]) -> Result<Vec<FluxChart>, RenderError> {
+    let urls: Vec<&str> = plan.releases.iter().filter_map(|release| repository_url(&release.kind)).collect();
+    folders(plan)
+        .map(|(folder, release)| {
+            let found = |name: &str, version: &str, is_local, origin| FluxChart {
+                release: release.name.clone(),
+                folder: folder.clone(),
+                name: name.to_owned(),
+                version: version.to_owned(),
+                is_local,
+                origin,
+            };
+            let ReleaseKind::Upstream(upstream) = &release.kind else {
+                let chart = chart_file(&folder, files)?;
+                let origin = if source.is_oci() {
+                    artifact(&release.name, format!("{}/charts/{}", source.url, chart.name), &chart.version)
+                } else {
+                    ChartSourceKind::Git { path: from_root(source, &folder) }
+                };
+                return Ok(found(&chart.name, &chart.version, true, origin));
+            };
+            let (name, origin) = match &upstream.chart {
+                ChartOrigin::Repository { url, name } => (name.as_str(), ChartSourceKind::Helm { repository: repository::name(url, &urls), url: url.clone() }),
+                ChartOrigin::Oci(url) => (release.name.as_str(), artifact(&release.name, url.clone(), &upstream.version)),
+                ChartOrigin::File(path) => {
+                    return Err(RenderError::Unable {
+                        deployer: NAME,
+                        reason: format!("cannot take the chart of {} from `{path}`: Flux reads charts from inside the cluster", release.name),
+                        hint: "serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…",
+                    });
+                }
+            };
+            Ok(found(name, &upstream.version, false, origin))
+        })
+        .collect()
+}
+
+fn repository_url(kind: &ReleaseKind) -> Option<&str> {
+    match kind {
+        ReleaseKind::Upstream(UpstreamRelease { chart: ChartOrigin::Repository { url, .. }, .. }) => Some(url),
+        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
+    }
+}
+
+fn artifact(release: &str, url: String, version: &str) -> ChartSourceKind {
+    // `+` cannot stand in a tag; Helm pushes and pulls charts with `_` in its place.
+    let tag = version.replace('+', "_");
+    ChartSourceKind::Oci { artifact: repository::artifact(release, version), url, tag }
+}
+
+fn chart_file(folder: &str, files: &[BundleFile]) -> Result<ChartFile, RenderError> {
+    let path = format!("{folder}/{CHART}");
+    let file = files.iter().find(|file| file.path == path);
+    let text = file.and_then(|file| std::str::from_utf8(&file.content).ok()).unwrap_or_default();
+    yaml::from_str(text).map_err(|_| RenderError::Yaml(path))
+}

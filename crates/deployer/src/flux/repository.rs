@@ -1,0 +1,91 @@
+//! The sources of charts: one object a file in `sources/`.
+
+use serde::Serialize;
+
+use super::chart::{ChartSourceKind, FluxChart};
+use crate::file::BundleFile;
+use crate::template::{RenderError, TemplateSet};
+use contract::digest::sha256;
+
+/// How long a name may be: it is used as the value of a label, too.
+const LONGEST: usize = 63;
+/// How much of a digest makes a name unique.
+const DIGEST_LENGTH: usize = 8;
+
+#[derive(Serialize)]
+struct HelmRepositoryContext<'a> {
+    name: &'a str,
+    url: &'a str,
+    tag: Option<&'a str>,
+}
+
+/// The sources that `found` needs, each once, in the order of their first use.
+///
+/// # Errors
+/// See [`RenderError`].
+pub(super) fn files(templates: &TemplateSet, found: &[FluxChart]) -> Result<Vec<BundleFile>, RenderError> {
+    let mut files: Vec<BundleFile> = Vec::new();
+    for chart in found {
+        let (template, context) = match &chart.origin {
+            // The bundle's own source is applied with the Kustomization, not by it.
+            ChartSourceKind::Git { .. } => continue,
+            ChartSourceKind::Helm { repository, url } => {
+                ("helmrepository.yaml.j2", HelmRepositoryContext { name: repository, url, tag: None })
+            }
+            ChartSourceKind::Oci { artifact, url, tag } => {
+                ("ocirepository.yaml.j2", HelmRepositoryContext { name: artifact, url, tag: Some(tag) })
+            }
+        };
+        let path = format!("sources/{}.yaml", context.name);
+        if !files.iter().any(|file| file.path == path) {
+            files.push(BundleFile::text(path, templates.render(template, &context)?));
+        }
+    }
+    Ok(files)
+}
+
+/// The name of the HelmRepository at `url`, which differs from those of all other `urls`: the address without its scheme.
+pub(super) fn name(url: &str, urls: &[&str]) -> String {
+    let readable = readable(url);
+    let is_taken = urls.iter().any(|other| *other != url && self::readable(other) == readable);
+    if is_taken || readable.len() > LONGEST { with_digest(&readable, url) } else { readable }
+}
+
+fn readable(url: &str) -> String {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' };
+    place.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
+}
+
+/// The name of the OCIRepository of a release's chart: another version is another object, so that the HelmRelease that names it changes,
+/// and those that depend on it wait.
+pub(super) fn artifact(release: &str, version: &str) -> String {
+    with_digest(release, version)
+}
+
+fn with_digest(name: &str, text: &str) -> String {
+    let kept: String = name.chars().take(LONGEST - DIGEST_LENGTH - 1).collect();
+    format!("{}-{}", kept.trim_matches('-'), &sha256(text.as_bytes())[..DIGEST_LENGTH])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_names_of_objects_and_differ() {
+        let urls = ["https://a.example.com/x", "http://a.example.com/x", "https://A.example.com:80/x", "https://a.example.com/x-"];
+        let mut names: Vec<String> = urls.iter().map(|url| name(url, &urls)).collect();
+        assert_eq!(name(urls[0], &urls[..1]), "a-example-com-x");
+        names.push(name(&format!("https://{}", "x".repeat(100)), &[]));
+        names.extend([artifact(&"x".repeat(53), "1.0.0"), artifact(&"x".repeat(53), "1.0.0+d1")]);
+        for name in &names {
+            let inner = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+            assert!(inner && name.len() <= LONGEST && !name.starts_with('-') && !name.ends_with('-'), "{name}");
+        }
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

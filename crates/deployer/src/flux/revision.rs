@@ -1,0 +1,131 @@
+//! What a revision means to Flux, which asks for branches, tags, commits and full names in different fields.
+
+use super::NAME;
+use crate::source::{BundleSource, is_hexadecimal};
+use crate::template::RenderError;
+
+/// Git abbreviates a commit to seven digits or more.
+const SHORTEST_COMMIT: usize = 7;
+/// Names that nobody gives to a tag.
+const MAIN: [&str; 2] = ["main", "master"];
+
+/// Whether `source` names a revision that Flux finds. Registries have been looked at with the source itself.
+///
+/// # Errors
+/// It names none.
+pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
+    let revision = source.revision.as_str();
+    let unable = |reason: String, hint| Err(RenderError::Unable { deployer: NAME, reason, hint });
+    if source.is_oci() || source.is_commit() {
+        return Ok(());
+    }
+    if revision == "HEAD" {
+        return unable("cannot follow `HEAD`, which is no branch".to_owned(), "name the branch: --revision main");
+    }
+    if revision.len() >= SHORTEST_COMMIT && is_hexadecimal(revision) {
+        return unable(
+            format!("takes no shortened commit, and `{revision}` looks like one"),
+            "write all 40 digits of the commit; or refs/heads/NAME for a branch, refs/tags/NAME for a tag",
+        );
+    }
+    if !is_name(revision) {
+        return unable(
+            format!("cannot find `{revision}`: it is no name that Git gives to a branch or tag"),
+            "name a branch, a tag or a commit",
+        );
+    }
+    Ok(())
+}
+
+/// What the user should know of how the revision is read.
+pub(super) fn note(source: &BundleSource) -> Option<String> {
+    let revision = &source.revision;
+    match kind(source) {
+        "branch" if !MAIN.contains(&revision.as_str()) => {
+            Some(format!("{NAME}: `{revision}` is taken for a branch; for a tag write --revision refs/tags/{revision}"))
+        }
+        "tag" if !source.is_oci() => {
+            Some(format!("{NAME}: `{revision}` is taken for a tag; for a branch write --revision refs/heads/{revision}"))
+        }
+        _ => None,
+    }
+}
+
+/// The field for it. A name may be that of a branch or of a tag: what looks like a version is a tag.
+pub(super) fn kind(source: &BundleSource) -> &'static str {
+    let revision = &source.revision;
+    let is_version = semver::Version::parse(revision.strip_prefix('v').unwrap_or(revision)).is_ok();
+    match (source.is_oci(), revision.as_str()) {
+        (true, revision) if revision.starts_with("sha256:") => "digest",
+        (true, _) => "tag",
+        (false, _) if source.is_commit() => "commit",
+        (false, revision) if revision.starts_with("refs/") => "name",
+        (false, _) if is_version => "tag",
+        (false, _) => "branch",
+    }
+}
+
+/// Whether Git lets a reference have this name (`git check-ref-format --branch`). Spaces and braces have been refused with the source.
+fn is_name(text: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && part.strip_suffix(".lock").is_none();
+    !text.contains(['~', '^', ':', '?', '*', '['])
+        && !text.contains("..")
+        && !text.starts_with('-')
+        && !text.ends_with('.')
+        && text != "@"
+        && text.split('/').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIT: &str = "https://example.com/a";
+
+    fn source(url: &str, revision: &str) -> BundleSource {
+        BundleSource::new(url, revision, "").unwrap()
+    }
+
+    #[test]
+    fn revisions_are_told_apart() {
+        let digest = format!("sha256:{}", "01".repeat(32));
+        for (url, revision, expected) in [
+            (GIT, "main", "branch"),
+            (GIT, "release-1.2", "branch"),
+            (GIT, "v1.2.3", "tag"),
+            (GIT, "1.2.3-rc.1", "tag"),
+            (GIT, "refs/tags/stable", "name"),
+            (GIT, "0123456789abcdef0123456789abcdef01234567", "commit"),
+            ("oci://example.com/a", "v1.2.3", "tag"),
+            ("oci://example.com/a", &digest, "digest"),
+        ] {
+            assert_eq!(kind(&source(url, revision)), expected, "{revision}");
+            check(&source(url, revision)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_can_be_a_branch_or_a_tag_is_said() {
+        for revision in ["v1.2", "2026.11", "prod-7"] {
+            let note = note(&source(GIT, revision)).unwrap();
+            assert!(
+                note.contains(&format!("`{revision}` is taken for a branch; for a tag write --revision refs/tags/{revision}")),
+                "{note}"
+            );
+        }
+        assert!(note(&source(GIT, "1.2.3")).unwrap().contains("for a branch write --revision refs/heads/1.2.3"));
+        for (url, revision) in [(GIT, "main"), (GIT, "refs/tags/v1.2"), ("oci://example.com/a", "v1.2")] {
+            assert_eq!(note(&source(url, revision)), None, "{revision}");
+        }
+    }
+
+    #[test]
+    fn revisions_that_flux_never_finds_are_refused() {
+        for revision in ["HEAD", "0123abc", "0123456789", "a..b", "a//b", "/a", "a/", "a.lock", ".a", "v1.*", "^1", "a:b", "a.", "@"] {
+            assert!(check(&source(GIT, revision)).is_err(), "{revision}");
+        }
+        for revision in ["face", "feature/a", "refs/heads/0123abc", "a@b", "release-1.x"] {
+            check(&source(GIT, revision)).unwrap();
+        }
+    }
+}

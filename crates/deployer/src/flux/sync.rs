@@ -1,0 +1,96 @@
+//! What a user applies once: the source of the bundle, and the Kustomization that applies it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{NAME, SYNC, from_root, revision};
+use crate::file::BundleFile;
+use crate::source::BundleSource;
+use crate::template::{RenderError, TemplateSet};
+use contract::duration::Duration;
+use release::ReleasePlan;
+
+/// helm-controller looks again after this time whether a dependency is ready (`--requeue-dependency`).
+const REQUEUE_SECONDS: u64 = 30;
+/// Repositories and charts are fetched before the first release can start.
+const FETCH_SECONDS: u64 = 300;
+
+#[derive(Serialize)]
+struct SyncContext<'a> {
+    name: &'static str,
+    kind: &'static str,
+    url: &'a str,
+    ref_kind: &'static str,
+    revision: &'a str,
+    path: String,
+    timeout: String,
+    explanation: String,
+}
+
+/// Whether Flux can read from `source`.
+///
+/// # Errors
+/// It cannot.
+pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
+    if source.url.starts_with("file://") {
+        return Err(RenderError::Unable {
+            deployer: NAME,
+            reason: format!("cannot read the bundle from `{}`: Flux reads it from inside the cluster", source.url),
+            hint: "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
+        });
+    }
+    revision::check(source)
+}
+
+/// Both files.
+///
+/// # Errors
+/// See [`RenderError`].
+pub(super) fn files(templates: &TemplateSet, plan: &ReleasePlan, source: &BundleSource) -> Result<Vec<BundleFile>, RenderError> {
+    let chain = longest_chain(plan);
+    let context = SyncContext {
+        name: SYNC,
+        kind: kind(source),
+        url: &source.url,
+        ref_kind: revision::kind(source),
+        revision: &source.revision,
+        path: from_root(source, ""),
+        timeout: timeout(plan).to_string(),
+        explanation: format!("The timeouts of {} releases that wait for each other, and the time between them.", chain.releases),
+    };
+    Ok(vec![
+        BundleFile::text("flux-system/source.yaml", templates.render("source.yaml.j2", &context)?),
+        BundleFile::text("flux-system/sync.yaml", templates.render("sync.yaml.j2", &context)?),
+    ])
+}
+
+/// The kind of the bundle's source.
+pub(super) fn kind(source: &BundleSource) -> &'static str {
+    if source.is_oci() { "OCIRepository" } else { "GitRepository" }
+}
+
+/// How long the whole bundle may take: an end to the wait, never one to the work.
+pub(super) fn timeout(plan: &ReleasePlan) -> Duration {
+    let chain = longest_chain(plan);
+    Duration::from_secs(FETCH_SECONDS + chain.seconds + chain.releases.saturating_sub(1) * REQUEUE_SECONDS)
+}
+
+/// Releases that wait for each other.
+#[derive(Clone, Copy, Default)]
+struct ReleaseChain {
+    seconds: u64,
+    releases: u64,
+}
+
+/// The chain that takes longest. A release comes after all that it needs.
+fn longest_chain(plan: &ReleasePlan) -> ReleaseChain {
+    let total = |chain: &ReleaseChain| chain.seconds + chain.releases * REQUEUE_SECONDS;
+    let mut chains: BTreeMap<&str, ReleaseChain> = BTreeMap::new();
+    for release in &plan.releases {
+        let before = release.needs.iter().filter_map(|need| chains.get(need.as_str())).max_by_key(|chain| total(chain));
+        let before = before.copied().unwrap_or_default();
+        chains.insert(&release.name, ReleaseChain { seconds: before.seconds + release.timeout_seconds, releases: before.releases + 1 });
+    }
+    chains.into_values().max_by_key(total).unwrap_or_default()
+}

@@ -1,0 +1,243 @@
+//! The languages that files of a bundle are written in, and for each of them the one writer of values. A template's name says its language;
+//! every expression of the template goes through that language's writer, so none can print a raw value.
+
+use minijinja::{Error, ErrorKind, Value};
+use serde::{Serialize, Serializer};
+
+/// A language of templates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TemplateLanguage {
+    /// YAML that is read as it is.
+    Yaml,
+    /// YAML that Helm makes of a Go template: evaluated first, then read.
+    HelmTemplate,
+    /// A state file of helmfile: read first, then each text of a release is evaluated as a Go template.
+    Helmfile,
+    /// A script of a POSIX shell.
+    Shell,
+    /// Markdown.
+    Markdown,
+    /// HTML.
+    Html,
+}
+
+/// Endings of templates' names, the first that fits.
+const ENDINGS: [(&str, TemplateLanguage); 6] = [
+    ("helmfile.yaml.j2", TemplateLanguage::Helmfile),
+    (".tpl.yaml.j2", TemplateLanguage::HelmTemplate),
+    (".yaml.j2", TemplateLanguage::Yaml),
+    (".sh.j2", TemplateLanguage::Shell),
+    (".md.j2", TemplateLanguage::Markdown),
+    (".html.j2", TemplateLanguage::Html),
+];
+/// What opens an action of a Go template, and the action that prints it.
+const OPEN: (&str, &str) = ("{{", "{{ \"{{\" }}");
+
+impl TemplateLanguage {
+    /// The language of the template called `name`.
+    pub(super) fn from_template_name(name: &str) -> Option<Self> {
+        ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, language)| *language)
+    }
+
+    /// A value as it stands in the middle of a file.
+    ///
+    /// # Errors
+    /// The language has no way to say it.
+    pub(super) fn write(self, value: &Value) -> Result<String, Error> {
+        match self {
+            Self::Yaml => inline(value),
+            Self::HelmTemplate => Ok(evaluated(&inline(value)?)),
+            Self::Helmfile => match value.as_str() {
+                Some(text) => Ok(yaml::quoted(&evaluated(text))),
+                None => inline(value),
+            },
+            Self::Shell => shell_word(&text(value)?).ok_or_else(|| refused("no word of a shell can hold a control character")),
+            Self::Markdown => Ok(markdown(&text(value)?)),
+            Self::Html => Err(refused("HTML is written by the template engine")),
+        }
+    }
+
+    /// A text in a comment: it stays on its line.
+    ///
+    /// # Errors
+    /// The language has no comments.
+    pub(super) fn comment(self, value: &Value) -> Result<String, Error> {
+        let line: String = text(value)?.chars().map(|character| if is_line_character(character) { character } else { ' ' }).collect();
+        match self {
+            Self::Yaml | Self::Shell | Self::Helmfile => Ok(line),
+            Self::HelmTemplate => Ok(evaluated(&line)),
+            Self::Markdown | Self::Html => Err(refused("there are no comments here")),
+        }
+    }
+
+    /// A value as a YAML document, without the line break at its end.
+    ///
+    /// # Errors
+    /// YAML has no place here.
+    pub(super) fn document(self, value: &Value) -> Result<String, Error> {
+        let text = yaml::to_string(value).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
+        match self {
+            Self::Yaml | Self::Markdown => Ok(text.trim_end_matches('\n').to_owned()),
+            Self::HelmTemplate => Ok(evaluated(text.trim_end_matches('\n'))),
+            Self::Helmfile | Self::Shell | Self::Html => Err(refused("no YAML document can stand here")),
+        }
+    }
+
+    /// A word that means itself in every language.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub(super) fn word(value: &Value) -> Result<String, Error> {
+        let word = text(value)?;
+        let fits = |character: char| character.is_ascii_alphanumeric() || "._/+-".contains(character);
+        let starts = word.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if starts && word.chars().all(fits) { Ok(word) } else { Err(refused("this is no plain word")) }
+    }
+
+    /// Code in a line of Markdown.
+    ///
+    /// # Errors
+    /// Another language, or a text that would end the code or its line.
+    pub(super) fn code(self, value: &Value) -> Result<String, Error> {
+        let code = text(value)?;
+        let fits = self == Self::Markdown && !code.is_empty() && code.chars().all(|each| is_line_character(each) && !"`|".contains(each));
+        if fits { Ok(format!("`{code}`")) } else { Err(refused("this cannot stand as code in a line")) }
+    }
+}
+
+/// A piece of a file that a writer has made: templates print it as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenText(String);
+
+impl WrittenText {
+    /// A text of this program's own, in the language of the file.
+    pub(super) fn fixed(text: &'static str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// A text of a Helm template.
+    pub(super) fn of_helm(text: &str) -> Self {
+        Self(evaluated(&yaml::quoted(text)))
+    }
+
+    /// A text of a YAML file.
+    pub(super) fn of_yaml(text: &str) -> Self {
+        Self(yaml::quoted(text))
+    }
+
+    /// An action of a Go template whose result is quoted.
+    pub(super) fn action(action: &str) -> Self {
+        Self(format!("{{{{ {action} }}}}"))
+    }
+
+    /// Words of a shell, with spaces between them; `None`: one of them can be no word, or would be taken for an option.
+    pub(super) fn words(words: &[String]) -> Option<Self> {
+        let words: Option<Vec<String>> = words.iter().map(|word| shell_word(word).filter(|_| !word.starts_with('-'))).collect();
+        Some(Self(words?.join(" ")))
+    }
+}
+
+impl AsRef<str> for WrittenText {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for WrittenText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Value::from_safe_string(self.0.clone()).serialize(serializer)
+    }
+}
+
+/// `text` as one word of a POSIX shell; `None`: it has a control character in it, and no word that is read on one line can have one.
+pub fn shell_word(text: &str) -> Option<String> {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "_./:=@%+,-".contains(character);
+    if !text.chars().all(is_line_character) {
+        return None;
+    }
+    Some(if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) })
+}
+
+/// A string literal of Go.
+pub(super) fn go_string(text: &str) -> String {
+    yaml::quoted(text)
+}
+
+/// A text that comes out of a Go template as it is.
+pub(super) fn evaluated(text: &str) -> String {
+    text.replace(OPEN.0, OPEN.1)
+}
+
+/// Text of a paragraph or a cell of a table: what has a meaning in Markdown gets a backslash.
+fn markdown(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if "\\`*_[]<>|#~!&$".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(if is_line_character(character) { character } else { ' ' });
+    }
+    escaped
+}
+
+/// Whether a character stays on its line, whoever reads it.
+pub(super) fn is_line_character(character: char) -> bool {
+    !character.is_control() && !matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+fn inline(value: &Value) -> Result<String, Error> {
+    yaml::to_inline(value).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+}
+
+/// Texts and numbers; nothing else can stand in a line.
+fn text(value: &Value) -> Result<String, Error> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None if value.is_number() => Ok(value.to_string()),
+        None => Err(refused("neither a text nor a number")),
+    }
+}
+
+fn refused(reason: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_language_writes_hostile_text_as_text() {
+        let hostile = Value::from("a'\"`$(x)|{{ x }}\u{2028}# *");
+        let write = |language: TemplateLanguage| language.write(&hostile);
+        assert_eq!(write(TemplateLanguage::Yaml).unwrap(), r#""a'\"`$(x)|{{ x }}\u2028# *""#);
+        assert_eq!(write(TemplateLanguage::HelmTemplate).unwrap(), r#""a'\"`$(x)|{{ "{{" }} x }}\u2028# *""#);
+        assert_eq!(write(TemplateLanguage::Helmfile).unwrap(), r#""a'\"`$(x)|{{ \"{{\" }} x }}\u2028# *""#);
+        assert!(write(TemplateLanguage::Shell).is_err());
+        assert_eq!(write(TemplateLanguage::Markdown).unwrap(), r#"a'"\`\$(x)\|{{ x }} \# \*"#);
+        assert_eq!(TemplateLanguage::Shell.write(&Value::from("it's $x; #")).unwrap(), r"'it'\''s $x; #'");
+        assert_eq!(TemplateLanguage::Yaml.comment(&Value::from("a\nb: c\u{2028}d")).unwrap(), "a b: c d");
+        assert_eq!(TemplateLanguage::HelmTemplate.comment(&Value::from("{{x}}")).unwrap(), "{{ \"{{\" }}x}}");
+    }
+
+    #[test]
+    fn word_and_code_refuse_what_could_end_them() {
+        for bad in ["", "-x", "a b", "a\n", "'", "{{", "é"] {
+            assert!(TemplateLanguage::word(&Value::from(bad)).is_err(), "{bad:?}");
+        }
+        assert_eq!(TemplateLanguage::word(&Value::from("gpu-rollout.dev/bundle")).unwrap(), "gpu-rollout.dev/bundle");
+        for bad in ["", "`", "a|b", "a\nb"] {
+            assert!(TemplateLanguage::Markdown.code(&Value::from(bad)).is_err(), "{bad:?}");
+        }
+        assert_eq!(TemplateLanguage::Markdown.code(&Value::from("a b")).unwrap(), "`a b`");
+    }
+
+    #[test]
+    fn shell_line_refuses_options_and_line_breaks() {
+        let line = |words: &[&str]| WrittenText::words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(line(&["upstream", "a b"]).unwrap().as_ref(), "upstream 'a b'");
+        for bad in ["-o", "--post-renderer", "a\nb", "a\0"] {
+            assert_eq!(line(&["upstream", bad]), None, "{bad:?}");
+        }
+    }
+}

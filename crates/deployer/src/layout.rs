@@ -1,0 +1,52 @@
+//! Which folder a release has: its place in the order, then its name.
+
+use release::model::{HookReleasePlan, ReleaseKind};
+use release::{Release, ReleasePlan};
+
+/// The values that a component shares with its hook.
+pub const VALUES: &str = "values.yaml";
+/// What makes a folder a chart.
+pub const CHART: &str = "Chart.yaml";
+/// The hook's own settings.
+pub const SETTINGS: &str = "rollout.yaml";
+
+/// The releases with their folders, in order.
+pub fn folders(plan: &ReleasePlan) -> impl Iterator<Item = (String, &Release)> {
+    plan.releases.iter().enumerate().map(|(index, release)| (format!("{:03}-{}", index + 1, release.name), release))
+}
+
+/// The folder of the release called `name`.
+pub fn folder_of(plan: &ReleasePlan, name: &str) -> Option<String> {
+    folders(plan).find(|(_, release)| release.name == name).map(|(folder, _)| folder)
+}
+
+/// The hook release that consumes the values file of `release`; the last one, if there are several.
+pub fn hook_of<'a>(plan: &'a ReleasePlan, release: &str) -> Option<&'a str> {
+    plan.releases.iter().rev().find_map(|candidate| match &candidate.kind {
+        ReleaseKind::Hook(hook) if hook.shares.iter().any(|shared| shared == release) => Some(candidate.name.as_str()),
+        ReleaseKind::Hook(_) | ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+    })
+}
+
+/// The values files that a hook shares with other releases, below the bundle; its own [`SETTINGS`] come last and are not among them.
+pub fn values_of(plan: &ReleasePlan, hook: &HookReleasePlan) -> Vec<String> {
+    hook.shares.iter().filter_map(|name| folder_of(plan, name)).map(|folder| format!("{folder}/{VALUES}")).collect()
+}
+
+/// What a release is, as one line for people.
+pub fn content(release: &Release) -> String {
+    match &release.kind {
+        ReleaseKind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
+        ReleaseKind::Crds(crds) => format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version),
+        ReleaseKind::Manifests(manifests) => manifests.description.clone(),
+        ReleaseKind::Hook(hook) => hook.summary(),
+    }
+}
+
+/// What a release may take, as one line for people; `None` if it has no time budget of its own.
+pub fn budget(release: &Release) -> Option<&str> {
+    match &release.kind {
+        ReleaseKind::Hook(hook) => Some(&hook.budget.explanation),
+        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+    }
+}

@@ -1,0 +1,218 @@
+//! Argo CD Applications, whoever made them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::ReadbackError;
+use super::chart;
+use super::files::{TextFiles, parse};
+use super::look::{list, text};
+use super::model::{DeployerFact, PredecessorFacts, not_expressible};
+use super::order::in_steps;
+use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+
+/// The health check without which Argo CD does not wait between waves of Applications.
+const HEALTH: &str = "argocd-cm-health.yaml";
+/// The check's key in Argo CD's configuration.
+const HEALTH_KEY: &str = "resource.customizations.health.argoproj.io_Application";
+/// The version of Argo CD's objects.
+const API: &str = "argoproj.io/v1alpha1";
+/// Where the order of Applications stands.
+const WAVE: &str = "argocd.argoproj.io/sync-wave";
+
+/// Where the bundle lies, as its Applications say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ApplicationSource {
+    /// The repository.
+    pub(super) repository: String,
+    /// Its revision.
+    pub(super) revision: String,
+    /// The bundle's folder in it, with `/` at its end unless it is the root.
+    pub(super) prefix: String,
+    /// Whether Applications that leave the bundle are deleted.
+    pub(super) prunes: bool,
+    /// Whether something syncs the Applications wave by wave.
+    pub(super) holds_waves: bool,
+}
+
+/// What the Applications state: path and object of each one, the path ending in `NNN-<release>.yaml`.
+///
+/// # Errors
+/// Values in an Application, or a health check, that cannot be read.
+pub(super) fn statements(
+    files: &TextFiles,
+    origin: &ApplicationSource,
+    project: Option<&Value>,
+    applications: &[(String, Value)],
+) -> Result<BundleStatements, ReadbackError> {
+    let wave = |(path, application): &(String, Value)| {
+        let wave = application["metadata"]["annotations"][WAVE].as_str().unwrap_or("0");
+        let error = |_| ReadbackError::Unreadable { path: path.clone(), reason: format!("`{wave}` is no wave") };
+        Ok((name(path), wave.parse::<i64>().map_err(error)?))
+    };
+    let waves: BTreeMap<String, i64> = applications.iter().map(wave).collect::<Result<_, ReadbackError>>()?;
+    let health: Value = files.yaml(HEALTH)?.unwrap_or_default();
+    let mut after = if origin.holds_waves && health["data"][HEALTH_KEY].is_string() { in_steps(&waves) } else { BTreeMap::new() };
+    let mut releases = Vec::new();
+    let server = commonest(applications.iter().filter_map(|(_, application)| application["spec"]["destination"]["server"].as_str()));
+    for (path, application) in applications {
+        let after = after.remove(&name(path)).unwrap_or_default();
+        let reader = ApplicationReader { files, origin, path, spec: &application["spec"], server, project };
+        releases.push(reader.statement(application, after)?);
+    }
+    Ok(BundleStatements { timeout_of_all: None, releases })
+}
+
+/// Whether an object is an Application that Argo CD sees: in its own namespace.
+pub(super) fn is_application(object: &Value, namespace: &str) -> bool {
+    object["kind"] == "Application" && object["apiVersion"] == API && object["metadata"]["namespace"] == namespace
+}
+
+/// The text that occurs most often; empty if there is none.
+fn commonest<'a>(texts: impl Iterator<Item = &'a str>) -> &'a str {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in texts {
+        *counts.entry(text).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map_or("", |(text, _)| text)
+}
+
+/// Whether a project lets an Application take these sources and go to these namespaces.
+pub(super) fn permits(project: &Value, spec: &Value) -> bool {
+    let is_project = project["kind"] == "AppProject" && project["apiVersion"] == API && project["metadata"]["name"] == spec["project"];
+    let mut sources = list(spec, "sources").chain([&spec["source"]]).filter(|source| source.is_object());
+    let covers = |pattern: &Value, value: &Value| pattern == value || pattern == "*";
+    let mut destinations = list(&project["spec"], "destinations");
+    let destination = &spec["destination"];
+    is_project
+        && sources.all(|source| list(&project["spec"], "sourceRepos").any(|allowed| covers(allowed, &source["repoURL"])))
+        && destinations
+            .any(|allowed| covers(&allowed["server"], &destination["server"]) && covers(&allowed["namespace"], &destination["namespace"]))
+}
+
+/// The release that a file is about.
+fn name(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".yaml");
+    file.split_once('-').map_or(file, |(_, name)| name).to_owned()
+}
+
+/// One Application.
+struct ApplicationReader<'a> {
+    files: &'a TextFiles,
+    origin: &'a ApplicationSource,
+    path: &'a str,
+    spec: &'a Value,
+    /// The cluster that most Applications go to.
+    server: &'a str,
+    project: Option<&'a Value>,
+}
+
+impl ApplicationReader<'_> {
+    fn statement(&self, application: &Value, after: PredecessorFacts) -> Result<ReleaseStatement, ReadbackError> {
+        let (spec, automated) = (self.spec, &self.spec["syncPolicy"]["automated"]);
+        let source = self.source();
+        let helm = &source["helm"];
+        let option = |option: &str| list(&spec["syncPolicy"], "syncOptions").any(|found| found == option);
+        let chart = self.chart(source);
+        let is_ours = matches!(&chart, ChartPlace::Local(folder) if chart::kind(self.files, folder) != "hook");
+        Ok(ReleaseStatement {
+            file: self.path.to_owned(),
+            name: name(self.path),
+            release_name: helm["releaseName"].as_str().map_or_else(|| text(&application["metadata"], "name"), str::to_owned),
+            namespace: text(&spec["destination"], "namespace"),
+            record_namespace: not_expressible("Argo CD keeps no record of a Helm release"),
+            position: not_expressible("Applications of one wave are synced at once"),
+            after,
+            stated_version: None,
+            values: list(helm, "valueFiles").filter_map(Value::as_str).map(|file| self.values_file(file, &chart)).collect(),
+            inline: self.inline(helm)?,
+            chart,
+            edits_act: DeployedEdits::All,
+            timeouts: not_expressible("Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds"),
+            skips_crds: DeployerFact::Is(helm["skipCrds"] == true),
+            creates_namespace: DeployerFact::Is(option("CreateNamespace=true")),
+            takes_ownership: if is_ours {
+                DeployerFact::Is(option("ServerSideApply=true"))
+            } else {
+                not_expressible("Argo CD takes over whatever is there, with every Application")
+            },
+            waits_for_objects: not_expressible(
+                "Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack",
+            ),
+            // What nobody syncs has no hooks.
+            runs_hooks: DeployerFact::Is(automated.is_object() && automated["enabled"] != false),
+            undoes_failures: DeployerFact::Is(false),
+            replaces_objects: DeployerFact::Is(option("Replace=true") || option("Force=true")),
+            prunes: DeployerFact::Is(automated["prune"] == true || self.origin.prunes),
+            fired_by_every_commit: DeployerFact::Is(false),
+            same_cluster: DeployerFact::Is(spec["destination"]["server"] == *self.server),
+            is_permitted: DeployerFact::Is(self.is_permitted()),
+            reverts_live_changes: DeployerFact::Is(automated["selfHeal"] == true),
+            gated_by: "sync waves of Applications and the health check for Applications; the hook checks in the cluster what it needs"
+                .to_owned(),
+            also_fired_by: "every full sync; the hook then ends without a write, if its trigger is completed".to_owned(),
+        })
+    }
+
+    /// Without a project in the bundle, it is one that is there already.
+    fn is_permitted(&self) -> bool {
+        self.project.is_none_or(|project| permits(project, self.spec))
+    }
+
+    /// The source of the chart; the other ones only hold values.
+    fn source(&self) -> &Value {
+        let all = list(self.spec, "sources").chain([&self.spec["source"]]);
+        all.into_iter().find(|source| source["chart"].is_string() || source["path"].is_string()).unwrap_or(&self.spec["source"])
+    }
+
+    fn is_bundle(&self, source: &Value) -> bool {
+        text(source, "repoURL") == self.origin.repository && text(source, "targetRevision") == self.origin.revision
+    }
+
+    fn chart(&self, source: &Value) -> ChartPlace {
+        let (repository, version) = (text(source, "repoURL"), source["targetRevision"].as_str().map(str::to_owned));
+        if let Some(path) = source["path"].as_str() {
+            return match path.strip_prefix(&self.origin.prefix) {
+                Some(folder) if self.is_bundle(source) => ChartPlace::Local(folder.to_owned()),
+                _ => ChartPlace::Remote { place: format!("{repository}//{path}"), version },
+            };
+        }
+        // An OCI registry has no scheme here.
+        let scheme = if repository.contains("://") { "" } else { "oci://" };
+        ChartPlace::Remote { place: format!("{scheme}{}/{}", repository.trim_end_matches('/'), text(source, "chart")), version }
+    }
+
+    /// A values file below the bundle: `$ref/…` from the root of another source, else from the chart's folder.
+    fn values_file(&self, file: &str, chart: &ChartPlace) -> String {
+        if let Some((reference, path)) = file.strip_prefix('$').and_then(|file| file.split_once('/')) {
+            let source = list(self.spec, "sources").find(|source| source["ref"] == reference);
+            let inside = path.strip_prefix(&self.origin.prefix).filter(|_| source.is_some_and(|source| self.is_bundle(source)));
+            return inside.map_or_else(|| file.to_owned(), str::to_owned);
+        }
+        let ChartPlace::Local(folder) = chart else { return file.to_owned() };
+        let mut parts: Vec<&str> = folder.split('/').collect();
+        for part in file.split('/') {
+            match part {
+                ".." => drop(parts.pop()),
+                "." | "" => {}
+                part => parts.push(part),
+            }
+        }
+        parts.join("/")
+    }
+
+    /// Values that stand in the Application: above all files, as Argo CD has it.
+    fn inline(&self, helm: &Value) -> Result<Option<Map<String, Value>>, ReadbackError> {
+        let mut all = Map::new();
+        if let Some(values) = helm["values"].as_str() {
+            all.extend(parse::<Map<String, Value>>(self.path, values)?);
+        }
+        all.extend(helm["valuesObject"].as_object().cloned().unwrap_or_default());
+        // Each one is a path and a text; that there are any is what counts.
+        for key in ["parameters", "fileParameters"] {
+            all.extend(helm.get(key).map(|list| (format!("({key})"), list.clone())));
+        }
+        Ok((!all.is_empty()).then_some(all))
+    }
+}

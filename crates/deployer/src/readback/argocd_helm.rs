@@ -1,0 +1,136 @@
+//! The deployer `argocd-helm`: reads the umbrella chart's templates as Helm would make Applications of them, without Helm. They use a
+//! handful of expressions, which are understood one by one; any other one is an error.
+
+use serde_json::Value;
+
+use super::ReadbackError;
+use super::application::{self, ApplicationSource};
+use super::files::{TextFiles, parse};
+use super::statement::BundleStatements;
+
+/// The umbrella chart.
+pub(super) const CHART: &str = "Chart.yaml";
+/// Its values.
+const VALUES: &str = "values.yaml";
+/// Where the Applications stand in the chart.
+const TEMPLATES: &str = "templates";
+/// Where the chart is installed, unless somebody installs it elsewhere.
+const CONTROL_NAMESPACE: &str = "argocd";
+/// What stands for repository and revision, which are named when the chart is installed.
+const NAMED_LATER: &str = "(named at install)";
+
+/// What the files state.
+///
+/// # Errors
+/// A file that cannot be read, or an expression that is not understood.
+pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+    let values: Value = files.yaml(VALUES)?.unwrap_or_default();
+    let origin = ApplicationSource {
+        repository: NAMED_LATER.to_owned(),
+        revision: NAMED_LATER.to_owned(),
+        prefix: String::new(),
+        prunes: false,
+        holds_waves: true,
+    };
+    let (mut applications, mut project) = (Vec::new(), None);
+    for (name, template) in files.below(TEMPLATES) {
+        if !template.lines().any(|line| line.starts_with("kind: ")) {
+            continue;
+        }
+        let path = format!("{TEMPLATES}/{name}");
+        // The one condition is whether there is a project.
+        let (condition, end) = ("{{- if .Values.createProject }}\n", "{{- end }}\n");
+        let template = template.strip_prefix(condition).and_then(|inside| inside.strip_suffix(end)).unwrap_or(template);
+        let text = expanded(template, &values)
+            .map_err(|expression| ReadbackError::Unreadable { path: path.clone(), reason: format!("`{expression}` is not understood") })?;
+        let object: Value = parse(&path, &text)?;
+        if application::is_application(&object, CONTROL_NAMESPACE) {
+            applications.push((path, object));
+        } else if values["createProject"] == true {
+            project = Some(object);
+        }
+    }
+    application::statements(files, &origin, project.as_ref(), &applications)
+}
+
+/// A template with the text of each expression in its place; or the first one that is not understood.
+fn expanded<'a>(template: &'a str, values: &Value) -> Result<String, &'a str> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text += before;
+        // The one expression that has braces inside prints them.
+        if let Some(behind) = after.strip_prefix(" \"{{\" }}") {
+            text += "{{";
+            rest = behind;
+            continue;
+        }
+        let (expression, behind) = after.split_once("}}").ok_or(after)?;
+        text += &evaluated(expression.trim_matches([' ', '-']), values).ok_or(expression)?;
+        rest = behind;
+    }
+    Ok(text + rest)
+}
+
+/// The text of one expression; always one YAML scalar.
+fn evaluated(expression: &str, values: &Value) -> Option<String> {
+    if matches!(expression, "include \"bundle.repository\" ." | "include \"bundle.revision\" .") {
+        return Some(quoted(NAMED_LATER));
+    }
+    let expression = expression.strip_suffix(" | quote")?;
+    if let Some((format, argument)) = expression.strip_prefix("printf ").and_then(word) {
+        return Some(quoted(&format.replace("%s", &inner(argument.trim_start_matches('(').trim_end_matches(')'), values)?)));
+    }
+    Some(quoted(&inner(expression, values)?))
+}
+
+/// A value, or a path of the bundle: the chart's helper puts the bundle's folder before it.
+fn inner(expression: &str, values: &Value) -> Option<String> {
+    if let Some(path) = expression.strip_prefix("include \"bundle.path\" (list . ") {
+        return word(path).map(|(path, _)| path);
+    }
+    if expression == ".Release.Namespace" {
+        return Some(CONTROL_NAMESPACE.to_owned());
+    }
+    let value = |path: &str| {
+        let pointer = path.strip_prefix(".Values.")?.replace('.', "/");
+        values.pointer(&format!("/{pointer}")).and_then(Value::as_str).map(str::to_owned)
+    };
+    let all: Vec<String> = expression.split(" | default ").map(value).collect::<Option<_>>()?;
+    all.iter().find(|text| !text.is_empty()).or(all.last()).cloned()
+}
+
+/// The text between quotes at the start of `expression`, and what follows behind a space.
+fn word(expression: &str) -> Option<(String, &str)> {
+    let (text, rest) = expression.strip_prefix('"')?.split_once('"')?;
+    Some((text.to_owned(), rest.trim_start_matches([' ', ')'])))
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_expressions_of_the_umbrella_chart_are_understood_and_no_others() {
+        let values = json!({"name": "fleet", "project": "", "destination": {"server": "https://k"}});
+        for (template, expected) in [
+            (r#"{{ printf "%s-a" .Values.name | quote }}"#, r#""fleet-a""#),
+            (r"{{ .Values.project | default .Values.name | quote }}", r#""fleet""#),
+            (r"{{ .Values.destination.server | quote }} x", r#""https://k" x"#),
+            (r#"{{ include "bundle.path" (list . "003-a") | quote }}"#, r#""003-a""#),
+            (r#"{{ printf "$values/%s" (include "bundle.path" (list . "003-a/values.yaml")) | quote }}"#, r#""$values/003-a/values.yaml""#),
+            (r#"{{ include "bundle.revision" . }}"#, r#""(named at install)""#),
+            (r#""{{ "{{" }} .Values.x }}""#, r#""{{ .Values.x }}""#),
+        ] {
+            assert_eq!(expanded(template, &values).as_deref(), Ok(expected), "{template}");
+        }
+        for template in ["{{ .Values.absent | quote }}", "{{ if .Values.name }}", "{{ .Values.name", "{{ tpl .Values.name . | quote }}"] {
+            assert!(expanded(template, &values).is_err(), "{template}");
+        }
+    }
+}

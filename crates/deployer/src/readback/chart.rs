@@ -1,0 +1,108 @@
+//! What the files of a chart in the bundle say, whatever deploys it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::ReadbackError;
+use super::files::TextFiles;
+use super::model::ChartFacts;
+use crate::layout::{CHART, SETTINGS, VALUES};
+use contract::digest::sha256;
+
+/// The hook chart's table of rights.
+pub(super) const RIGHTS: &str = "files/rights.yaml";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChartHead {
+    name: Option<String>,
+    version: Option<String>,
+    app_version: Option<String>,
+}
+
+/// `hook`, `crds` or `manifests`: what the chart in `folder` is made of.
+pub(super) fn kind(files: &TextFiles, folder: &str) -> &'static str {
+    let mut templates = files.below(folder).filter(|(path, _)| path.starts_with("templates/")).peekable();
+    if [RIGHTS, SETTINGS].iter().any(|file| files.get(&format!("{folder}/{file}")).is_some()) {
+        return "hook";
+    }
+    let is_crd = |text: &str| text.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition");
+    if templates.peek().is_some() && templates.all(|(_, text)| is_crd(text)) { "crds" } else { "manifests" }
+}
+
+/// The chart in `folder`. One that is not there has no name, no version and no files.
+///
+/// # Errors
+/// Its `Chart.yaml` cannot be read.
+pub(super) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, ReadbackError> {
+    let head: Option<ChartHead> = files.yaml(&format!("{folder}/{CHART}"))?;
+    let mut chart = ChartFacts { place: folder.to_owned(), ..ChartFacts::default() };
+    if let Some(head) = head {
+        (chart.name, chart.version, chart.app_version) = (head.name, head.version, head.app_version);
+    }
+    let is_hook = kind(files, folder) == "hook";
+    for (path, text) in files.below(folder) {
+        // Values files are facts of their own; but the hook chart's `values.yaml` holds defaults, which no deployer names.
+        if path == SETTINGS || (path == VALUES && !is_hook) {
+            continue;
+        }
+        chart.files.insert(path.to_owned(), sha256(text.as_bytes()));
+    }
+    for (path, text) in files.below(folder).filter(|(path, _)| path.starts_with("templates/") || *path == VALUES) {
+        let found = annotations(text);
+        if !found.is_empty() {
+            chart.annotations.insert(path.to_owned(), found);
+        }
+    }
+    Ok(chart)
+}
+
+/// Who reads annotations of objects: Helm, Argo CD and Flux.
+const READERS: [&str; 3] = ["helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/"];
+
+/// What `text` says to them, line by line: it may be a template, which is no YAML.
+fn annotations(text: &str) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        let Some((key, value)) = line.split_once(": ") else { continue };
+        let key = unquoted(key);
+        // This one is a label, which says which chart an object comes from.
+        if READERS.iter().any(|reader| key.starts_with(reader)) && key != "helm.sh/chart" {
+            found.entry(key.to_owned()).or_default().push(unquoted(value.trim()).to_owned());
+        }
+    }
+    found
+}
+
+/// A YAML scalar of one line without its quotes.
+pub(super) fn unquoted(text: &str) -> &str {
+    let inside = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
+    inside('"').or_else(|| inside('\'')).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_are_read_from_templates() {
+        let text = "metadata:\n  annotations:\n    helm.sh/hook: post-install,post-upgrade\n    # helm.sh/hook: none\n    \"helm.sh/hook-weight\": \"100\"\n  labels:\n    helm.sh/chart: {{ x }}\n";
+        let found: Vec<String> = annotations(text).into_iter().map(|(key, values)| format!("{key}={}", values.join("|"))).collect();
+        assert_eq!(found, ["helm.sh/hook=post-install,post-upgrade", "helm.sh/hook-weight=100"]);
+    }
+
+    #[test]
+    fn a_chart_is_what_it_is_made_of() {
+        let files: TextFiles = [
+            ("1-a/templates/x.yaml", "kind: CustomResourceDefinition\n"),
+            ("2-b/templates/x.yaml", "kind: Namespace\n"),
+            ("3-c/templates/x.yaml", "kind: Job\n"),
+            ("3-c/files/rights.yaml", "[]\n"),
+        ]
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .into_iter()
+        .collect();
+        assert_eq!(["1-a", "2-b", "3-c", "4-d"].map(|folder| kind(&files, folder)), ["crds", "manifests", "hook", "manifests"]);
+    }
+}

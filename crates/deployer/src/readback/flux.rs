@@ -1,0 +1,269 @@
+//! The deployer `flux`: reads HelmReleases, their sources, and the Kustomization that makes ConfigMaps of the values files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::ReadbackError;
+use super::chart;
+use super::files::TextFiles;
+use super::look::{documents, list, text};
+use super::model::{DeployerFact, PredecessorFacts, TimeoutFact, not_expressible};
+use super::order::in_parts;
+use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+use contract::duration::Duration;
+use contract::names::PREFIX;
+
+/// What kustomize starts from.
+pub(super) const KUSTOMIZATION: &str = "kustomization.yaml";
+/// The Flux Kustomization, which says where in the repository the bundle is.
+const SYNC: &str = "flux-system/sync.yaml";
+/// Where Flux fetches the bundle from.
+const SOURCE: &str = "flux-system/source.yaml";
+/// The version of HelmReleases that is understood here.
+const RELEASE_API: &str = "helm.toolkit.fluxcd.io/v2";
+/// What Flux waits when nobody tells it how long.
+const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
+/// The operations of a HelmRelease that a bundle has an opinion about.
+const OPERATIONS: [&str; 3] = ["install", "upgrade", "rollback"];
+/// What a `readyExpr` must ask for: the dependency has been given this bundle, it has looked at it, and it has succeeded.
+const READY: [&str; 2] = [
+    "dep.status.observedGeneration == dep.metadata.generation",
+    "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')",
+];
+
+/// Everything that kustomize puts together.
+struct KustomizedBundle<'a> {
+    files: &'a TextFiles,
+    /// Values files by the name of the ConfigMap and its key.
+    config_maps: BTreeMap<String, BTreeMap<String, String>>,
+    /// Whether the names of ConfigMaps carry the digest of their content, also where HelmReleases name them.
+    names_have_digests: bool,
+    /// Whether the label that tells bundles apart is such a name.
+    label_has_digest: bool,
+    /// HelmReleases with the files that they stand in.
+    releases: Vec<(String, Value)>,
+    /// Sources: kind and name, and the object.
+    sources: BTreeMap<(String, String), Value>,
+    /// The source of the bundle, as HelmReleases refer to it; `null` if there is none.
+    own_source: Value,
+    /// Where in the repository the bundle is, with `/` at its end unless it is the root.
+    prefix: String,
+    /// How long all of it may take.
+    timeout: Option<u64>,
+}
+
+/// What the files state.
+///
+/// # Errors
+/// A file that cannot be read, or one that is named and not there.
+pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+    let bundle = KustomizedBundle::new(files)?;
+    let releases: Vec<&(String, Value)> = bundle.releases.iter().filter(|(_, release)| release["spec"]["suspend"] != true).collect();
+    let needs = releases.iter().map(|(_, release)| (text(&release["metadata"], "name"), bundle.needs(release))).collect();
+    let mut after = in_parts(&[needs]);
+    let mut found = Vec::new();
+    for (file, release) in releases {
+        let after = after.remove(&text(&release["metadata"], "name")).unwrap_or_default();
+        found.push(bundle.statement(file, release, found.len() + 1, after)?);
+    }
+    Ok(BundleStatements { timeout_of_all: bundle.timeout, releases: found })
+}
+
+impl<'a> KustomizedBundle<'a> {
+    fn new(files: &'a TextFiles) -> Result<Self, ReadbackError> {
+        let kustomization: Value = files.yaml(KUSTOMIZATION)?.unwrap_or_default();
+        let sync: Value = files.yaml(SYNC)?.unwrap_or_default();
+        let prefix = text(&sync["spec"], "path");
+        let prefix = prefix.trim_start_matches("./").trim_matches('/');
+        let source: Value = files.yaml(SOURCE)?.unwrap_or_default();
+        let is_own = sync["spec"]["sourceRef"] == serde_json::json!({"kind": source["kind"], "name": source["metadata"]["name"]});
+        let mut references = Vec::new();
+        for path in list(&kustomization, "configurations").filter_map(Value::as_str) {
+            let configuration: Value = files.yaml(path)?.unwrap_or_default();
+            let of_config_maps = list(&configuration, "nameReference").filter(|reference| reference["kind"] == "ConfigMap");
+            references.extend(
+                of_config_maps
+                    .flat_map(|reference| list(reference, "fieldSpecs"))
+                    .filter(|field| field["kind"] == "HelmRelease")
+                    .map(|field| text(field, "path")),
+            );
+        }
+        let has_digests = kustomization["generatorOptions"]["disableNameSuffixHash"] != true;
+        let label = format!("metadata/labels/{PREFIX}\\/bundle");
+        let mut bundle = Self {
+            files,
+            config_maps: config_maps(&kustomization),
+            names_have_digests: has_digests && references.iter().any(|path| path == "spec/valuesFrom/name"),
+            label_has_digest: has_digests && references.contains(&label),
+            releases: Vec::new(),
+            sources: BTreeMap::new(),
+            own_source: if is_own { sync["spec"]["sourceRef"].clone() } else { Value::Null },
+            prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+            timeout: if sync["spec"]["wait"] == true { seconds(SYNC, &sync["spec"]["timeout"])? } else { None },
+        };
+        // Kustomize stops at a file that is not there.
+        for path in bundle.config_maps.values().flat_map(BTreeMap::values) {
+            files.required(path)?;
+        }
+        for path in list(&kustomization, "resources").filter_map(Value::as_str) {
+            for object in documents(path, files.required(path)?)? {
+                let (kind, name) = (text(&object, "kind"), text(&object["metadata"], "name"));
+                if kind == "HelmRelease" && object["apiVersion"] == RELEASE_API {
+                    bundle.releases.push((path.to_owned(), object));
+                } else {
+                    bundle.sources.insert((kind, name), object);
+                }
+            }
+        }
+        Ok(bundle)
+    }
+
+    /// The name of the ConfigMap with the digest of the bundle, as the release of this name carries it; kustomize puts the digest behind it.
+    fn carried(&self, release: &str) -> Option<&str> {
+        let (_, found) = self.releases.iter().find(|(_, found)| found["metadata"]["name"] == release)?;
+        found["metadata"]["labels"][format!("{PREFIX}/bundle")].as_str().filter(|name| self.config_maps.contains_key(*name))
+    }
+
+    /// What a release depends on, if the dependency holds it back: until the same bundle has succeeded there.
+    fn needs(&self, release: &Value) -> BTreeSet<String> {
+        let label = format!("{PREFIX}/bundle");
+        let same = format!("dep.metadata.labels['{label}'] == self.metadata.labels['{label}']");
+        let carried = self.carried(&text(&release["metadata"], "name"));
+        let holds = |dependency: &&Value| {
+            let expression = text(dependency, "readyExpr").split_whitespace().collect::<Vec<_>>().join(" ");
+            let clauses: Vec<&str> = expression.split(" && ").collect();
+            let asks = READY.iter().all(|part| expression.contains(part)) && clauses.contains(&same.as_str()) && !expression.contains("||");
+            let depended = text(dependency, "name");
+            let is_known = self.releases.iter().any(|(_, found)| found["metadata"]["name"] == *depended);
+            asks && self.label_has_digest && carried.is_some() && (!is_known || carried == self.carried(&depended))
+        };
+        list(&release["spec"], "dependsOn").filter(holds).map(|dependency| text(dependency, "name")).collect()
+    }
+
+    fn statement(&self, file: &str, release: &Value, position: usize, after: PredecessorFacts) -> Result<ReleaseStatement, ReadbackError> {
+        let (metadata, spec) = (&release["metadata"], &release["spec"]);
+        let own_namespace = text(metadata, "namespace");
+        let or = |key: &str, other: &str| spec[key].as_str().unwrap_or(other).to_owned();
+        let name = text(metadata, "name");
+        let namespace = or("targetNamespace", &own_namespace);
+        let any = |key: &str| OPERATIONS.iter().any(|operation| spec[*operation][key] == true);
+        let chart = self.chart(&name, spec);
+        let is_ours = matches!(&chart, ChartPlace::Local(folder) if chart::kind(self.files, folder) != "hook");
+        let retries =
+            |operation: &&str| spec[*operation]["strategy"]["name"] == "RetryOnFailure" && spec[*operation]["remediation"].is_null();
+        let undoes_failures = !["install", "upgrade"].iter().all(retries) || any("cleanupOnFail");
+        let (values, inline) = self.values(spec);
+        Ok(ReleaseStatement {
+            file: file.to_owned(),
+            release_name: or("releaseName", &format!("{namespace}-{name}")),
+            name,
+            record_namespace: DeployerFact::Is(or("storageNamespace", &own_namespace)),
+            namespace,
+            position: DeployerFact::Is(position),
+            after,
+            chart,
+            stated_version: spec["chart"]["spec"]["version"].as_str().map(str::to_owned),
+            values,
+            inline,
+            edits_act: if self.names_have_digests { DeployedEdits::Named } else { DeployedEdits::Ignored },
+            timeouts: DeployerFact::Is(timeouts(file, spec)?),
+            skips_crds: DeployerFact::Is(["install", "upgrade"].iter().all(|operation| spec[*operation]["crds"] == "Skip")),
+            creates_namespace: DeployerFact::Is(spec["install"]["createNamespace"] == true),
+            takes_ownership: if is_ours {
+                DeployerFact::Is(!any("disableTakeOwnership"))
+            } else {
+                not_expressible("Flux takes over whatever is there, with every release")
+            },
+            waits_for_objects: DeployerFact::Is(!OPERATIONS.iter().all(|operation| spec[*operation]["disableWait"] == true)),
+            runs_hooks: DeployerFact::Is(!any("disableHooks")),
+            undoes_failures: DeployerFact::Is(undoes_failures),
+            replaces_objects: DeployerFact::Is(any("force")),
+            prunes: DeployerFact::Is(false),
+            fired_by_every_commit: DeployerFact::Is(spec["chart"]["spec"]["reconcileStrategy"] == "Revision"),
+            same_cluster: DeployerFact::Is(spec["kubeConfig"].is_null()),
+            is_permitted: DeployerFact::Is(true),
+            reverts_live_changes: DeployerFact::Is(spec["driftDetection"]["mode"] == "enabled"),
+            gated_by: "dependsOn with readyExpr: helm-controller starts a release after those have succeeded with the same bundle"
+                .to_owned(),
+            also_fired_by: "a retry after a failure, and `flux reconcile --force`".to_owned(),
+        })
+    }
+
+    fn chart(&self, release: &str, spec: &Value) -> ChartPlace {
+        let source = |kind: &str, name: &str| self.sources.get(&(kind.to_owned(), name.to_owned())).map(|source| &source["spec"]);
+        if spec["chartRef"].is_object() {
+            let found = source(&text(&spec["chartRef"], "kind"), &text(&spec["chartRef"], "name"));
+            let url = found.map(|found| text(found, "url")).unwrap_or_default();
+            let tag = found.and_then(|found| found["ref"]["tag"].as_str()).map(|tag| tag.replace('_', "+"));
+            return self.pushed(release, &url, tag.as_deref()).unwrap_or(ChartPlace::Remote { place: url, version: tag });
+        }
+        let chart = &spec["chart"]["spec"];
+        let (name, reference) = (text(chart, "chart"), &chart["sourceRef"]);
+        if reference["kind"] == "GitRepository" {
+            let path = name.trim_start_matches("./");
+            return match path.strip_prefix(&self.prefix) {
+                Some(folder) if *reference == self.own_source => ChartPlace::Local(folder.to_owned()),
+                _ => ChartPlace::Remote { place: format!("{}//{path}", text(reference, "name")), version: None },
+            };
+        }
+        let url = source(&text(reference, "kind"), &text(reference, "name")).map(|found| text(found, "url")).unwrap_or_default();
+        let version = chart["version"].as_str().map(str::to_owned);
+        ChartPlace::Remote { place: format!("{}/{name}", url.trim_end_matches('/')), version }
+    }
+
+    /// The folder of a chart that was pushed to the registry from this bundle: one of that name and version, which hooks have in common,
+    /// and best the release's own.
+    fn pushed(&self, release: &str, url: &str, version: Option<&str>) -> Option<ChartPlace> {
+        let name = url.rsplit_once("/charts/")?.1;
+        let folders = self.files.iter().filter_map(|(path, _)| path.strip_suffix("/Chart.yaml"));
+        let is_it = |folder: &&str| {
+            let found = chart::local(self.files, folder).ok();
+            found.is_some_and(|found| found.name.as_deref() == Some(name) && found.version.as_deref() == version)
+        };
+        let mut found: Vec<&str> = folders.filter(is_it).collect();
+        found.sort_by_key(|folder| folder.split_once('-').is_none_or(|(_, name)| name != release));
+        found.first().map(|folder| ChartPlace::Local((*folder).to_owned()))
+    }
+
+    fn values(&self, spec: &Value) -> (Vec<String>, Option<Map<String, Value>>) {
+        let mut files = Vec::new();
+        for from in list(spec, "valuesFrom") {
+            let (kind, name) = (text(from, "kind"), text(from, "name"));
+            let key = from["valuesKey"].as_str().unwrap_or("values.yaml");
+            let found = self.config_maps.get(&name).filter(|_| kind == "ConfigMap").and_then(|keys| keys.get(key));
+            files.push(found.cloned().unwrap_or_else(|| format!("{kind}/{name}:{key}")));
+        }
+        (files, spec["values"].as_object().cloned())
+    }
+}
+
+/// The files of the generated ConfigMaps: `key=path`, or a path whose last part is the key.
+fn config_maps(kustomization: &Value) -> BTreeMap<String, BTreeMap<String, String>> {
+    let file = |entry: &str| {
+        let (key, path) = entry.split_once('=').unwrap_or((entry.rsplit('/').next().unwrap_or(entry), entry));
+        (key.to_owned(), path.to_owned())
+    };
+    let files = |map: &Value| list(map, "files").filter_map(Value::as_str).map(file).collect();
+    list(kustomization, "configMapGenerator").map(|map| (text(map, "name"), files(map))).collect()
+}
+
+/// Every timeout of a HelmRelease; operations that state none have the release's.
+fn timeouts(file: &str, spec: &Value) -> Result<Vec<TimeoutFact>, ReadbackError> {
+    let timeout = |setting: String, seconds| TimeoutFact { file: file.to_owned(), setting, seconds };
+    let mut found = vec![match seconds(file, &spec["timeout"])? {
+        Some(seconds) => timeout("timeout".to_owned(), seconds),
+        None => timeout("none, so Flux's default".to_owned(), DEFAULT_TIMEOUT_SECONDS),
+    }];
+    for operation in OPERATIONS {
+        found.extend(seconds(file, &spec[operation]["timeout"])?.map(|seconds| timeout(format!("{operation}.timeout"), seconds)));
+    }
+    Ok(found)
+}
+
+/// A duration as Flux writes it, if there is one.
+fn seconds(file: &str, value: &Value) -> Result<Option<u64>, ReadbackError> {
+    let Some(text) = value.as_str() else { return Ok(None) };
+    let error = |_| ReadbackError::Unreadable { path: file.to_owned(), reason: format!("`{text}` is no time") };
+    text.parse::<Duration>().map(|duration| Some(duration.as_secs())).map_err(error)
+}

@@ -1,0 +1,138 @@
+//! The deployer `helmfile`: reads the state files back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::ReadbackError;
+use super::files::TextFiles;
+use super::look::{list, text};
+use super::model::{DeployerFact, PredecessorFacts, TimeoutFact};
+use super::order::in_parts;
+use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+
+/// The state file that helmfile starts from.
+pub(super) const HELMFILE: &str = "helmfile.yaml";
+/// What Helm waits when helmfile does not tell it how long.
+const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
+
+/// One state file.
+struct StateFileReader {
+    path: String,
+    content: Value,
+}
+
+/// What the state files state.
+///
+/// # Errors
+/// A state file that is not there, is no YAML, or names itself.
+pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+    let mut states = Vec::new();
+    collect(files, HELMFILE, &mut Vec::new(), &mut states)?;
+    let parts: Vec<BTreeMap<String, BTreeSet<String>>> = states.iter().map(StateFileReader::needs).collect();
+    let mut after = in_parts(&parts);
+    let mut statements = Vec::new();
+    for state in &states {
+        for release in state.releases() {
+            let name = text(release, "name");
+            let after = after.remove(&name).unwrap_or_default();
+            statements.push(ReleaseStatement { position: DeployerFact::Is(statements.len() + 1), after, ..state.statement(release, name) });
+        }
+    }
+    Ok(BundleStatements { timeout_of_all: None, releases: statements })
+}
+
+/// The state files in the order in which they are deployed: what a file names comes before its own releases.
+fn collect(files: &TextFiles, path: &str, callers: &mut Vec<String>, states: &mut Vec<StateFileReader>) -> Result<(), ReadbackError> {
+    if callers.iter().any(|caller| caller == path) {
+        return Err(ReadbackError::Unreadable { path: path.to_owned(), reason: "it names itself under `helmfiles`".to_owned() });
+    }
+    files.required(path)?;
+    let content: Value = files.yaml(path)?.unwrap_or_default();
+    callers.push(path.to_owned());
+    for earlier in list(&content, "helmfiles") {
+        let name = earlier.as_str().map_or_else(|| text(earlier, "path"), str::to_owned);
+        collect(files, name.trim_start_matches("./"), callers, states)?;
+    }
+    callers.pop();
+    states.push(StateFileReader { path: path.to_owned(), content });
+    Ok(())
+}
+
+impl StateFileReader {
+    /// The releases that are to be there.
+    fn releases(&self) -> impl Iterator<Item = &Value> {
+        list(&self.content, "releases").filter(|release| release["installed"] != false)
+    }
+
+    /// The releases with those that they need: `[[context/]namespace/]name`.
+    fn needs(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let name = |need: &Value| need.as_str().map(|need| need.rsplit('/').next().unwrap_or(need).to_owned());
+        self.releases().map(|release| (text(release, "name"), list(release, "needs").filter_map(name).collect())).collect()
+    }
+
+    /// A setting of a release, which has its default for all releases of the file.
+    fn setting(&self, release: &Value, key: &str) -> Option<Value> {
+        [release.get(key), self.content["helmDefaults"].get(key)].into_iter().flatten().find(|value| !value.is_null()).cloned()
+    }
+
+    fn statement(&self, release: &Value, name: String) -> ReleaseStatement {
+        let is_on = |key: &str| self.setting(release, key) == Some(Value::Bool(true));
+        let arguments: Vec<Value> = ["args", "syncArgs"].iter().filter_map(|key| self.setting(release, key)).collect();
+        let (timeout, setting) = match self.setting(release, "timeout").as_ref().and_then(Value::as_u64) {
+            Some(seconds) => (seconds, format!("timeout of {name}")),
+            None => (DEFAULT_TIMEOUT_SECONDS, "none, so Helm's default".to_owned()),
+        };
+        // A file's path, or values themselves.
+        let (paths, inline): (Vec<&Value>, Vec<&Value>) = list(release, "values").partition(|value| value.is_string());
+        let inline: Map<String, Value> =
+            inline.into_iter().filter_map(Value::as_object).flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let namespace = text(release, "namespace");
+        ReleaseStatement {
+            file: self.path.clone(),
+            release_name: name.clone(),
+            name,
+            record_namespace: DeployerFact::Is(namespace.clone()),
+            namespace,
+            position: DeployerFact::Is(0),
+            after: PredecessorFacts::default(),
+            chart: self.chart(release),
+            stated_version: None,
+            values: paths.into_iter().filter_map(Value::as_str).map(|path| path.trim_start_matches("./").to_owned()).collect(),
+            inline: (!inline.is_empty()).then_some(inline),
+            edits_act: DeployedEdits::All,
+            timeouts: DeployerFact::Is(vec![TimeoutFact { file: self.path.clone(), setting, seconds: timeout }]),
+            skips_crds: DeployerFact::Is(is_on("skipCRDs")),
+            // Helmfile creates it unless it is told not to.
+            creates_namespace: DeployerFact::Is(self.setting(release, "createNamespace") != Some(Value::Bool(false))),
+            takes_ownership: DeployerFact::Is(is_on("takeOwnership")),
+            waits_for_objects: DeployerFact::Is(["wait", "waitForJobs", "atomic", "rollbackOnFailure"].into_iter().any(is_on)),
+            runs_hooks: DeployerFact::Is(!arguments.iter().any(|arguments| arguments.to_string().contains("--no-hooks"))),
+            undoes_failures: DeployerFact::Is(["atomic", "rollbackOnFailure", "cleanupOnFail"].into_iter().any(is_on)),
+            replaces_objects: DeployerFact::Is(is_on("force")),
+            prunes: DeployerFact::Is(false),
+            fired_by_every_commit: DeployerFact::Is(false),
+            same_cluster: DeployerFact::Is(self.setting(release, "kubeContext").is_none()),
+            is_permitted: DeployerFact::Is(true),
+            reverts_live_changes: DeployerFact::Is(false),
+            gated_by: "needs, and state files one after the other: helmfile goes on only after Helm has succeeded".to_owned(),
+            also_fired_by: "every `helmfile sync`; the hook then ends without a write, if its trigger is completed".to_owned(),
+        }
+    }
+
+    fn chart(&self, release: &Value) -> ChartPlace {
+        let chart = text(release, "chart");
+        if let Some(folder) = chart.strip_prefix("./") {
+            return ChartPlace::Local(folder.to_owned());
+        }
+        let version = release["version"].as_str().map(str::to_owned);
+        let repository = chart.split_once('/').and_then(|(name, chart)| {
+            let found = list(&self.content, "repositories").find(|repository| repository["name"] == name)?;
+            let url = text(found, "url");
+            let url = url.trim_end_matches('/');
+            Some(if found["oci"] == true { format!("oci://{url}/{chart}") } else { format!("{url}/{chart}") })
+        });
+        // What stands between double braces is a template that prints the braces of a path.
+        ChartPlace::Remote { place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")), version }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a hook release does, read from its chart and its values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ReadbackError;
+use super::chart::RIGHTS;
+use super::files::TextFiles;
+use super::model::{ChartFacts, DeployerFact, HookFacts};
+use super::values::{digest, with_defaults};
+use crate::layout::VALUES;
+
+/// The template of the Job.
+const JOB: &str = "templates/job.yaml";
+/// What counts of the Job: how often it is tried, for how long, who it is.
+const JOB_KEYS: [&str; 12] = [
+    "activeDeadlineSeconds",
+    "automountServiceAccountToken",
+    "backoffLimit",
+    "command",
+    "completions",
+    "image",
+    "parallelism",
+    "podFailurePolicy",
+    "restartPolicy",
+    "serviceAccountName",
+    "terminationGracePeriodSeconds",
+    "ttlSecondsAfterFinished",
+];
+
+/// A row of the chart's table of rights. `why` is for people; every other key that a row may get restricts it, and is kept.
+#[derive(Deserialize)]
+struct RightsRow {
+    /// The charts of version 0.1.0 have the key `duty`.
+    #[serde(alias = "duty")]
+    task: Option<String>,
+    driver: Option<String>,
+    scope: String,
+    group: String,
+    resource: String,
+    verbs: Vec<String>,
+    object: String,
+}
+
+/// The hook whose chart lies in `folder` and that is installed with `values`.
+///
+/// # Errors
+/// The chart's table of rights, or its default values, cannot be read.
+pub(super) fn read(files: &TextFiles, folder: &str, values: &Value, chart: &ChartFacts) -> Result<HookFacts, ReadbackError> {
+    let defaults: Option<Value> = files.yaml(&format!("{folder}/{VALUES}"))?;
+    let values = with_defaults(values, defaults.unwrap_or_default());
+    let rollout = &values["rollout"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let tasks: Vec<String> =
+        rollout.get("tasks").or_else(|| rollout.get("duties")).and_then(Value::as_array).into_iter().flatten().map(text).collect();
+    let driver = rollout["driver"].as_str();
+    let rows: Vec<RightsRow> = files.yaml(&format!("{folder}/{RIGHTS}"))?.unwrap_or_default();
+    // Exactly as the chart's `_rights.tpl` chooses them.
+    let counts = |row: &&RightsRow| {
+        row.task.as_ref().is_none_or(|task| tasks.contains(task)) && (row.driver.is_none() || row.driver.as_deref() == driver)
+    };
+    let rights: BTreeSet<String> = rows.iter().filter(counts).map(right).collect();
+    Ok(HookFacts {
+        component: text(&rollout["component"]["name"]),
+        component_version: text(&rollout["component"]["version"]),
+        rights,
+        budget_seconds: rollout["budgetSeconds"].as_u64().unwrap_or_default(),
+        timeout_is_sufficient: DeployerFact::Is(false),
+        trigger: digest(&serde_json::json!({"chart": chart.name, "version": chart.version, "values": values})),
+        job: job(files.get(&format!("{folder}/{JOB}")).unwrap_or_default()),
+        tasks,
+    })
+}
+
+fn right(row: &RightsRow) -> String {
+    let RightsRow { task, driver: _, scope, group, resource, verbs, object } = row;
+    let slash = if group.is_empty() { "" } else { "/" };
+    format!("{}: {scope}: {} {group}{slash}{resource} ({object})", task.as_deref().unwrap_or("every"), verbs.join(","))
+}
+
+/// The lines of the Job's template that count, as they stand there.
+fn job(template: &str) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, value) in template.lines().filter_map(|line| line.trim().split_once(':')) {
+        if JOB_KEYS.contains(&key) {
+            found.entry(key.to_owned()).or_default().push(value.trim().to_owned());
+        }
+    }
+    found
+}

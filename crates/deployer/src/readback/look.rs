@@ -1,0 +1,33 @@
+//! Looking into parsed YAML: what is not there is empty.
+
+use serde_json::Value;
+
+use super::ReadbackError;
+use super::files::parse;
+
+/// The text under `key`.
+pub(super) fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// The list under `key`.
+pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+/// The objects of a file that may hold several documents.
+///
+/// # Errors
+/// A document is no YAML.
+pub(super) fn documents(path: &str, text: &str) -> Result<Vec<Value>, ReadbackError> {
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        if line.trim_end() == "---" {
+            documents.push(String::new());
+        } else if let Some(last) = documents.last_mut() {
+            last.extend([line, "\n"]);
+        }
+    }
+    let parsed: Vec<Value> = documents.iter().map(|document| parse(path, document)).collect::<Result<_, _>>()?;
+    Ok(parsed.into_iter().filter(Value::is_object).collect())
+}

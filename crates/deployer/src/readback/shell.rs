@@ -1,0 +1,113 @@
+//! Shell scripts, as far as they must be understood to be read back: words, functions, and the lines outside of them.
+
+use std::collections::BTreeMap;
+
+/// A script in its parts.
+#[derive(Debug, Default)]
+pub(super) struct ShellScript {
+    /// The words of each function's body, line by line.
+    functions: BTreeMap<String, Vec<Vec<String>>>,
+    /// The words of each line outside of functions; empty lines are left out.
+    pub(super) lines: Vec<Vec<String>>,
+}
+
+impl ShellScript {
+    /// Takes `text` apart: a function starts with `name() {` and ends with `}` at the start of a line.
+    pub(super) fn new(text: &str) -> Self {
+        let mut script = Self::default();
+        let mut inside: Option<String> = None;
+        for line in text.lines() {
+            let words = words(line);
+            match &inside {
+                Some(_) if line.starts_with('}') => inside = None,
+                Some(name) => script.functions.entry(name.clone()).or_default().push(words),
+                None => match line.strip_suffix("() {") {
+                    Some(name) => {
+                        script.functions.insert(name.to_owned(), Vec::new());
+                        inside = Some(name.to_owned());
+                    }
+                    None if words.is_empty() => {}
+                    None => script.lines.push(words),
+                },
+            }
+        }
+        script
+    }
+
+    /// Whether there is such a function.
+    pub(super) fn is_function(&self, name: &str) -> bool {
+        self.functions.contains_key(name)
+    }
+
+    /// The lines of a function itself.
+    pub(super) fn function(&self, name: &str) -> &[Vec<String>] {
+        self.functions.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The lines of a function and, behind each line that calls another function, the lines of that one.
+    pub(super) fn reached(&self, function: &str) -> Vec<&[String]> {
+        let mut lines = Vec::new();
+        self.reach(function, &mut Vec::new(), &mut lines);
+        lines
+    }
+
+    fn reach<'a>(&'a self, function: &str, callers: &mut Vec<String>, lines: &mut Vec<&'a [String]>) {
+        // A function that calls itself is read once.
+        if callers.iter().any(|caller| caller == function) {
+            return;
+        }
+        callers.push(function.to_owned());
+        for line in self.functions.get(function).into_iter().flatten() {
+            lines.push(line);
+            if let Some(called) = line.first().filter(|word| self.functions.contains_key(*word)) {
+                self.reach(called, callers, lines);
+            }
+        }
+        callers.pop();
+    }
+}
+
+/// Splits a line into words as a POSIX shell does: quotes go away, variables stay as they are written, a comment ends the line.
+pub(super) fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut started, mut quote) = (String::new(), false, None);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (character, quote) {
+            ('\'' | '"', None) => (quote, started) = (Some(character), true),
+            (character, Some(open)) if character == open => quote = None,
+            ('\\', None | Some('"')) => word.extend(characters.next()),
+            (' ' | '\t', None) => {
+                if started || !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+                started = false;
+            }
+            ('#', None) if !started && word.is_empty() => break,
+            (other, _) => word.push(other),
+        }
+    }
+    if started || !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_a_shell() {
+        assert_eq!(words("a 'it'\\''s here' \"$b c\" '' # d"), ["a", "it's here", "$b c", ""]);
+        assert_eq!(words("  x#y \"it's\"\t${1#*-} "), ["x#y", "it's", "${1#*-}"]);
+    }
+
+    #[test]
+    fn functions_are_followed() {
+        let script = ShellScript::new("set -eu\na() {\n  b 1\n  d\n}\nb() {\n  a\n  c\n}\na 2\n");
+        assert_eq!(script.lines, [vec!["set", "-eu"], vec!["a", "2"]]);
+        assert_eq!(script.reached("a"), [&["b", "1"][..], &["a"], &["c"], &["d"]]);
+        assert!(script.reached("none").is_empty());
+    }
+}

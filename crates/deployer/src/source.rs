@@ -1,0 +1,235 @@
+//! Where a deployer that runs in the cluster reads a bundle from.
+
+use serde::{Deserialize, Serialize};
+
+use super::language::is_line_character;
+use contract::grammar::{is_address, shown};
+
+/// A repository, a revision of it, and the bundle's place in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleSource {
+    /// `https://…`, `ssh://…`, `http://…`, `file:///…` (Git) or `oci://…` (an OCI registry, Flux only).
+    pub url: String,
+    /// Branch, tag or commit; for OCI a tag or a `sha256:` digest.
+    pub revision: String,
+    /// The bundle's directory in the repository, without `/` at either end; empty: its root.
+    pub path: String,
+}
+
+/// Why three texts are no [`BundleSource`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BundleSourceError {
+    /// An address of another kind.
+    #[error("expected an address that starts with https://, http://, ssh://, file:/// or oci://, found `{0}`")]
+    Scheme(String),
+    /// An address in the short form that only `ssh` reads: what it says, and the same as an address.
+    #[error("`{0}` is the short form that only ssh reads, and not an address")]
+    Short(String, String),
+    /// A user or password in the address.
+    #[error("the address carries a password, which would stand in the bundle for everyone to read; give the deployer a Secret instead")]
+    Secret,
+    /// Characters that no address, revision or path has.
+    #[error("`{1}` has a space, a quote, a brace or another character in it that cannot stand there")]
+    Characters(BundleSourcePart, String),
+    /// What a program would take for an option, or nobody writes.
+    #[error("`{1}` starts with a dash or is longer than {LONGEST} characters")]
+    Form(BundleSourcePart, String),
+    /// An empty revision.
+    #[error("the revision is empty")]
+    Revision,
+    /// A digest that is none.
+    #[error("expected `sha256:` and 64 hexadecimal digits in lower case, found `{0}`")]
+    Digest(String),
+    /// No tag of an OCI registry.
+    #[error("expected a tag (at most 128 letters, digits, `.`, `_` and `-`) or a `sha256:` digest, found `{0}`")]
+    Tag(String),
+    /// A path that leaves the repository.
+    #[error("expected a path below the repository's root without `.` and `..`, found `{0}`")]
+    Path(String),
+}
+
+/// Which of the three texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BundleSourcePart {
+    /// The repository's address.
+    Url,
+    /// The revision.
+    Revision,
+    /// The bundle's place.
+    Path,
+}
+
+impl BundleSourceError {
+    /// Which text is wrong.
+    pub fn part(&self) -> BundleSourcePart {
+        match self {
+            Self::Scheme(_) | Self::Short(..) | Self::Secret => BundleSourcePart::Url,
+            Self::Characters(part, _) | Self::Form(part, _) => *part,
+            Self::Revision | Self::Digest(_) | Self::Tag(_) => BundleSourcePart::Revision,
+            Self::Path(_) => BundleSourcePart::Path,
+        }
+    }
+
+    /// What to write instead, where that can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Short(_, address) => Some(format!("write it as `{address}`")),
+            Self::Scheme(_)
+            | Self::Secret
+            | Self::Characters(..)
+            | Self::Form(..)
+            | Self::Revision
+            | Self::Digest(_)
+            | Self::Tag(_)
+            | Self::Path(_) => None,
+        }
+    }
+}
+
+/// How many hexadecimal digits name a commit.
+const COMMIT_LENGTH: usize = 40;
+/// How many hexadecimal digits a digest has.
+const DIGEST_LENGTH: usize = 64;
+/// The longest text that is taken.
+const LONGEST: usize = 1000;
+/// The longest tag of a registry.
+const LONGEST_TAG: usize = 128;
+
+const SCHEMES: [&str; 5] = ["https://", "http://", "ssh://", "file:///", "oci://"];
+
+impl BundleSource {
+    /// Checks the three parts.
+    ///
+    /// # Errors
+    /// See [`BundleSourceError`].
+    pub fn new(url: &str, revision: &str, path: &str) -> Result<Self, BundleSourceError> {
+        for (part, text) in [(BundleSourcePart::Url, url), (BundleSourcePart::Revision, revision), (BundleSourcePart::Path, path)] {
+            if text.contains(|character: char| {
+                character.is_whitespace() || !is_line_character(character) || "'\"`\\{}$|<>".contains(character)
+            }) {
+                return Err(BundleSourceError::Characters(part, shown(text)));
+            }
+            if text.starts_with('-') || text.len() > LONGEST {
+                return Err(BundleSourceError::Form(part, shown(text)));
+            }
+        }
+        let Some(rest) = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme)).filter(|rest| !rest.is_empty()) else {
+            return Err(match short_form(url) {
+                Some(address) => BundleSourceError::Short(url.to_owned(), address),
+                None => BundleSourceError::Scheme(url.to_owned()),
+            });
+        };
+        if !is_address(url) {
+            return Err(BundleSourceError::Characters(BundleSourcePart::Url, shown(url)));
+        }
+        if rest.starts_with('-') {
+            return Err(BundleSourceError::Form(BundleSourcePart::Url, shown(url)));
+        }
+        // `ssh://git@host` names a user, which is no secret; a password is one.
+        let user = rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
+        if user.is_some_and(|user| user.contains(':') || !url.starts_with("ssh://")) {
+            return Err(BundleSourceError::Secret);
+        }
+        if revision.is_empty() {
+            return Err(BundleSourceError::Revision);
+        }
+        if url.starts_with("oci://") {
+            check_oci(revision)?;
+        }
+        let path = path.trim_matches('/');
+        if path.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !path.is_empty())) {
+            return Err(BundleSourceError::Path(path.to_owned()));
+        }
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), revision: revision.to_owned(), path: path.to_owned() })
+    }
+
+    /// A path of the bundle as a path of the repository.
+    pub fn join(&self, path: &str) -> String {
+        if self.path.is_empty() { path.to_owned() } else { format!("{}/{path}", self.path) }
+    }
+
+    /// Whether the revision names one commit of Git, which nothing can ever be added to.
+    pub fn is_commit(&self) -> bool {
+        !self.is_oci() && self.revision.len() == COMMIT_LENGTH && is_hexadecimal(&self.revision)
+    }
+
+    /// Whether it is an OCI registry.
+    pub fn is_oci(&self) -> bool {
+        self.url.starts_with("oci://")
+    }
+}
+
+/// `git@host:path` as an address.
+fn short_form(url: &str) -> Option<String> {
+    let (host, path) = url.split_once(':')?;
+    let (user, name) = host.split_once('@')?;
+    let fits = ![user, name].iter().any(|text| text.is_empty() || text.contains('/')) && !path.is_empty() && !path.starts_with("//");
+    fits.then(|| format!("ssh://{host}/{}", path.trim_start_matches('/')))
+}
+
+/// Whether `text` is written with hexadecimal digits alone.
+pub(super) fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What a registry knows: tags and digests.
+fn check_oci(revision: &str) -> Result<(), BundleSourceError> {
+    if let Some(digest) = revision.strip_prefix("sha256:") {
+        let fits = digest.len() == DIGEST_LENGTH && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        return if fits { Ok(()) } else { Err(BundleSourceError::Digest(revision.to_owned())) };
+    }
+    let is_word = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+    let fits = revision.len() <= LONGEST_TAG && revision.chars().all(is_word) && !revision.starts_with(['.', '-']);
+    if fits { Ok(()) } else { Err(BundleSourceError::Tag(revision.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_sources_are_taken_and_others_refused() {
+        let source = BundleSource::new("https://example.com/fleet.git/", "main", "/clusters/a/").unwrap();
+        assert_eq!((source.url.as_str(), source.path.as_str()), ("https://example.com/fleet.git", "clusters/a"));
+        assert_eq!(source.join("x.yaml"), "clusters/a/x.yaml");
+        assert_eq!(BundleSource::new("ssh://git@example.com/a", "v1", "").unwrap().join("x"), "x");
+        assert!(BundleSource::new("oci://example.com/a", "v1", "").unwrap().is_oci());
+        for (url, revision, path) in [
+            ("git@example.com:a", "main", ""),
+            ("https://", "main", ""),
+            ("https://u:p@example.com/a", "main", ""),
+            ("https://token@example.com/a", "main", ""),
+            ("ssh://git:p@example.com/a", "main", ""),
+            ("https://example.com/a b", "main", ""),
+            ("https://example.com/${X}", "main", ""),
+            ("https://example.com/a", "", ""),
+            ("https://example.com/a", "{{x}}", ""),
+            ("https://example.com/a", "main", "../b"),
+            ("https://example.com/a", "main", "a//b"),
+            ("oci://example.com/a", "sha256:abc", ""),
+            ("oci://example.com/a", "sha256:ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789", ""),
+            ("oci://example.com/a", "refs/tags/v1", ""),
+            ("oci://example.com/a", "-v1", ""),
+            ("https://example.com/a", "--upload-pack=x", ""),
+            ("https://example.com/a", "main", "-o"),
+            ("ssh://-oProxyCommand=x/a", "main", ""),
+            ("https://example.com/a|b", "main", ""),
+        ] {
+            assert!(BundleSource::new(url, revision, path).is_err(), "{url} {revision} {path}");
+        }
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        assert_eq!(BundleSource::new("oci://example.com/a", &digest, "").unwrap().revision, digest);
+    }
+
+    #[test]
+    fn an_error_names_the_text_that_is_wrong_and_what_to_write_instead() {
+        let error = |url, revision, path| BundleSource::new(url, revision, path).unwrap_err();
+        let short = error("git@github.com:a/b.git", "main", "");
+        assert_eq!((short.part(), short.hint().as_deref()), (BundleSourcePart::Url, Some("write it as `ssh://git@github.com/a/b.git`")));
+        assert_eq!(error("example.com:a", "main", "").hint(), None);
+        assert_eq!(error("https://example.com/a", "a b", "").part(), BundleSourcePart::Revision);
+        assert_eq!(error("https://example.com/a", "main", "a b").part(), BundleSourcePart::Path);
+        assert_eq!(error("https://example.com/a", "main", "..").part(), BundleSourcePart::Path);
+    }
+}

@@ -1,0 +1,164 @@
+//! The template engine. Expressions stand in `<< >>` and blocks in `<% %>`, because the files carry shell and Helm's own braces.
+//!
+//! The name of a template says its language, and every expression prints as a value of that language ([`TemplateLanguage`]): in YAML as a quoted
+//! scalar, in a script as one word, in Markdown as text. Filters choose another form where the place needs one: `|yaml` a block, `|quoted` a YAML scalar that Markdown shows, `|comment`
+//! a line behind `#`, `|word` a plain word, `|code` code in a line of Markdown, `|shell` a word in a script that Markdown shows. No filter
+//! prints a value as it is.
+
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, escape_formatter, syntax::SyntaxConfig};
+use serde::Serialize;
+
+use super::language::TemplateLanguage;
+use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
+
+/// Why a file cannot be rendered: but for the first two, a mistake of this program, whatever the recipe says.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The deployer reads the bundle from a repository, and none is named.
+    #[error("deployer `{0}` reads the bundle from a repository, and its files must say which one")]
+    NoSource(&'static str),
+    /// The deployer cannot do what the options ask for.
+    #[error("deployer `{deployer}` {reason}")]
+    Unable {
+        /// Its name.
+        deployer: &'static str,
+        /// What it cannot do, and why.
+        reason: String,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    /// A template and what it is given do not fit.
+    #[error("template `{name}` does not fit its input at line {line}: {kind}")]
+    Template {
+        /// Which one.
+        name: String,
+        /// Where in it.
+        line: usize,
+        /// What is wrong. Not the engine's full message: that would print values.
+        kind: String,
+    },
+    /// A word that no script can say, or that would be taken for an option.
+    #[error("the release `{0}` cannot be written into a script: a word of it starts with `-` or has a control character")]
+    Script(String),
+    /// A value that YAML cannot express.
+    #[error("unable to write `{0}` as YAML")]
+    Yaml(String),
+}
+
+/// What every README says of what no deployer removes.
+pub const LEFTOVERS: (&str, &str) = ("leftovers.md.j2", include_str!("../../../templates/shared/leftovers.md.j2"));
+
+/// Templates by name.
+pub struct TemplateSet(Environment<'static>);
+
+impl TemplateSet {
+    /// Compiles `sources`: name and text.
+    ///
+    /// # Errors
+    /// A template that does not compile.
+    pub fn new(sources: &[(&'static str, &'static str)]) -> Result<Self, RenderError> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .block_delimiters("<%", "%>")
+            .variable_delimiters("<<", ">>")
+            .comment_delimiters("<#", "#>")
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build()
+            .map_err(|error| failed("syntax", &error))?;
+        environment.set_syntax(syntax);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_debug(false);
+        environment.set_auto_escape_callback(|name| match TemplateLanguage::from_template_name(name) {
+            Some(TemplateLanguage::Html) => AutoEscape::Html,
+            Some(_) | None => AutoEscape::Custom("language".into()),
+        });
+        environment.set_formatter(|out, state, value| {
+            let language = language(state)?;
+            if language == TemplateLanguage::Html {
+                escape_formatter(out, state, value)
+            } else if value.is_safe() {
+                out.write_str(value.as_str().unwrap_or_default()).map_err(Error::from)
+            } else {
+                out.write_str(&language.write(value)?).map_err(Error::from)
+            }
+        });
+        // What would print a value as it is.
+        for filter in ["safe", "escape", "e", "tojson", "urlencode"] {
+            environment.remove_filter(filter);
+        }
+        environment.add_filter("yaml", |state: &State, value: Value| language(state)?.document(&value).map(Value::from_safe_string));
+        environment.add_filter("comment", |state: &State, value: Value| language(state)?.comment(&value).map(Value::from_safe_string));
+        environment.add_filter("word", |value: Value| TemplateLanguage::word(&value).map(Value::from_safe_string));
+        environment.add_filter("code", |state: &State, value: Value| language(state)?.code(&value).map(Value::from_safe_string));
+        environment.add_filter("quoted", |text: String| Value::from_safe_string(yaml::quoted(&text)));
+        environment.add_filter("shell", |value: Value| TemplateLanguage::Shell.write(&value).map(Value::from_safe_string));
+        environment.add_global("lease", LEASE_NAME);
+        environment.add_global("lease_namespace", LEASE_NAMESPACE);
+        for (name, source) in sources {
+            environment.add_template(name, source).map_err(|error| failed(name, &error))?;
+        }
+        Ok(Self(environment))
+    }
+
+    /// Renders the template called `name`.
+    ///
+    /// # Errors
+    /// It is not there, or does not fit `context`.
+    pub fn render(&self, name: &str, context: impl Serialize) -> Result<String, RenderError> {
+        let template = self.0.get_template(name).map_err(|error| failed(name, &error))?;
+        template.render(Serde(context)).map_err(|error| failed(name, &error))
+    }
+}
+
+fn failed(name: &str, error: &Error) -> RenderError {
+    RenderError::Template {
+        name: error.name().unwrap_or(name).to_owned(),
+        line: error.line().unwrap_or_default(),
+        kind: error.kind().to_string(),
+    }
+}
+
+/// The language of the template that is being rendered.
+fn language(state: &State) -> Result<TemplateLanguage, Error> {
+    TemplateLanguage::from_template_name(state.name())
+        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the template's name says no language"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn yaml_is_escaped_and_shell_is_quoted() {
+        let templates =
+            TemplateSet::new(&[("a.yaml.j2", "a: << a >>\nb:\n  << b|yaml|indent(2) >>\n"), ("b.sh.j2", "echo << a|shell >>\n")]).unwrap();
+        let context = json!({"a": "yes", "b": {"on": "off", "n": 1}});
+        assert_eq!(templates.render("a.yaml.j2", &context).unwrap(), "a: \"yes\"\nb:\n  \"on\": \"off\"\n  \"n\": 1\n");
+        assert_eq!(templates.render("b.sh.j2", json!({"a": "it's"})).unwrap(), "echo 'it'\\''s'\n");
+        assert!(templates.render("b.sh.j2", json!({"a": "x\ntouch y"})).is_err());
+        let error = templates.render("b.sh.j2", json!({"b": "secret"})).unwrap_err().to_string();
+        assert!(error.contains("b.sh.j2") && error.contains("line 1") && !error.contains("secret"), "{error}");
+    }
+    #[test]
+    fn forgotten_filter_prints_no_raw_value() {
+        let text = "<< a >>\n";
+        let names = ["a.yaml.j2", "b.tpl.yaml.j2", "helmfile.yaml.j2", "c.sh.j2", "d.md.j2", "e.html.j2"];
+        let templates = TemplateSet::new(&names.map(|name| (name, text))).unwrap();
+        let hostile = "x' \"`$(touch y)` *b* {{ exec }} <i>";
+        for name in names {
+            let printed = templates.render(name, json!({"a": hostile})).unwrap();
+            assert_ne!(printed.trim_end(), hostile, "{name}");
+        }
+        for filter in ["safe", "tojson", "escape"] {
+            let source: &'static str = Box::leak(format!("<< a|{filter} >>").into_boxed_str());
+            let templates = TemplateSet::new(&[("a.yaml.j2", source)]).unwrap();
+            assert!(templates.render("a.yaml.j2", json!({"a": "x"})).is_err(), "{filter}");
+        }
+        let unknown = TemplateSet::new(&[("a.txt.j2", text)]).unwrap();
+        assert!(unknown.render("a.txt.j2", json!({"a": "x"})).is_err());
+    }
+}

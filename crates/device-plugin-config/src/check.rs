@@ -1,0 +1,206 @@
+//! A text or a tree → the plugin's verdict and ours.
+
+use serde_json::{Value, json};
+
+use super::effective::{EffectiveConfig, InvalidConfig, effective};
+use super::environment::PluginEnvironment;
+use super::keys;
+use super::lint::{self, expected};
+use super::model::SettingValue;
+use super::read::{ConfigReading, ReadProblem, read, refusal};
+use super::rule::{ConfigFinding, ConfigRule};
+use super::version::PluginVersion;
+use diagnostics::diagnostic::Severity;
+use diagnostics::nearest::nearest;
+use diagnostics::parse::{DocumentWords, parse_leniently};
+use diagnostics::source::{SourceId, SourceSpan, SourceTexts};
+use diagnostics::tree::YamlNode;
+
+/// What the reader of a configuration file is told about it.
+pub(super) const WORDS: DocumentWords = DocumentWords {
+    document: "a configuration of the device plugin",
+    second_document: "a configuration is one document: make each one a file, or a key of the ConfigMap",
+};
+
+/// What the plugin makes of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PluginVerdict {
+    /// It starts with this.
+    Ok(Box<EffectiveConfig>),
+    /// It cannot read the file, and says so.
+    ParseError(String),
+    /// It does not start, and says why.
+    ValidateError(String),
+}
+
+impl PluginVerdict {
+    /// The stage that is reached.
+    pub fn stage(&self) -> &'static str {
+        match self {
+            Self::Ok(_) => "ok",
+            Self::ParseError(_) => "parse-error",
+            Self::ValidateError(_) => "validate-error",
+        }
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Ok(effective) => json!({"stage": self.stage(), "effective": effective}),
+            Self::ParseError(message) | Self::ValidateError(message) => json!({"stage": self.stage(), "error": message}),
+        }
+    }
+}
+
+/// For which plugin, and where.
+#[derive(Clone, Debug)]
+pub struct CheckTarget {
+    /// The plugin's version.
+    pub version: PluginVersion,
+    /// What its environment says.
+    pub environment: PluginEnvironment,
+}
+
+/// Everything about one configuration.
+#[derive(Clone, Debug)]
+pub struct ConfigReport {
+    /// The plugin's own verdict.
+    pub verdict: PluginVerdict,
+    /// What is wrong, in the order of the text.
+    pub findings: Vec<ConfigFinding>,
+}
+
+impl ConfigReport {
+    /// Whether the configuration can be used.
+    pub fn is_ok(&self) -> bool {
+        self.findings.iter().all(|finding| finding.diagnostic.severity == Severity::Warning)
+    }
+}
+
+/// What is to be said about a plugin whose verdicts are not known.
+pub fn newer_plugin(version: PluginVersion) -> Option<ConfigFinding> {
+    let known = PluginVersion::NEWEST;
+    let message = format!("the device plugin {version} is judged like {known}, the newest whose verdicts are known");
+    (version > known).then(|| ConfigFinding::new(ConfigRule::NewerPlugin, message))
+}
+
+/// Checks a text.
+pub fn check_text(sources: &SourceTexts, source: SourceId, target: &CheckTarget) -> ConfigReport {
+    let document = match parse_leniently(sources, source, WORDS) {
+        Ok(document) => document,
+        Err(diagnostic) => {
+            let verdict =
+                PluginVerdict::ParseError(refusal(&format!("unmarshal error: error converting YAML to JSON: {}", diagnostic.message)));
+            return ConfigReport { verdict, findings: vec![ConfigFinding { rule: ConfigRule::Refused, diagnostic }] };
+        }
+    };
+    let mut report = check_node(&document.node, sources, target);
+    if let Some(second) = document.second_document {
+        report.findings.push(
+            ConfigFinding::new(ConfigRule::SecondDocument, "a second document starts here: the plugin accepts it and reads the first only")
+                .with(|diagnostic| diagnostic.at(second).hint(WORDS.second_document)),
+        );
+    }
+    report
+}
+
+/// Checks a tree; for configurations that stand in other documents.
+pub fn check_node(node: &YamlNode, sources: &SourceTexts, target: &CheckTarget) -> ConfigReport {
+    let CheckTarget { version, environment } = target;
+    let reading = read(node, *version);
+    let mut findings = Vec::new();
+    findings.extend(reading.all_problems().map(|problem| refused(problem, node, sources, *version)));
+    let started = effective(&reading.config, *version, environment);
+    if let Err(invalid) = &started {
+        findings.push(no_start(invalid, node, &reading, target));
+    }
+    let verdict = match (reading.refusal(), started) {
+        (Some(message), _) => PluginVerdict::ParseError(message),
+        (None, Err(invalid)) => PluginVerdict::ValidateError(invalid.message),
+        (None, Ok(effective)) => PluginVerdict::Ok(Box::new(effective)),
+    };
+    lint::lint(&lint::LintTarget { node, sources, config: &reading.config, version: *version, environment }, &mut findings);
+    findings.sort_by_key(|finding| finding.diagnostic.place.map(|place| (place.source, place.start)));
+    ConfigReport { verdict, findings }
+}
+
+fn refused(problem: &ReadProblem, node: &YamlNode, sources: &SourceTexts, version: PluginVersion) -> ConfigFinding {
+    let written = sources.written(problem.origin);
+    let hint = if problem.message.contains("of type bool") {
+        let bare = written.trim_matches(['"', '\'']);
+        ["true", "false"].contains(&bare).then(|| format!("remove the quotes: `{bare}`"))
+    } else if problem.message.contains("of type string") && !written.is_empty() && !written.starts_with(['{', '[']) {
+        Some(format!("quote it if it is meant as a text: `\"{written}\"`"))
+    } else if problem.message.contains("of type int") {
+        let bare = written.trim_matches(['"', '\'']);
+        bare.parse::<i64>().is_ok().then(|| format!("remove the quotes: `{bare}`"))
+    } else if problem.message.contains("number of replicas") {
+        Some("a resource that is not shared is left out of the list: remove the entry, or share it by two at least".to_owned())
+    } else if problem.message.contains("resource name '") {
+        Some(
+            "devices are called `nvidia.com/gpu` or `nvidia.com/mig-<profile>`; in profiles `+` is written `.`: `mig-1g.10gb.me`"
+                .to_owned(),
+        )
+    } else {
+        None
+    };
+    let place = if problem.origin.range().is_empty() { key_of(node, problem.origin) } else { problem.origin };
+    ConfigFinding::new(ConfigRule::Refused, format!("the device plugin {version} refuses this: {}", problem.message))
+        .with(|diagnostic| diagnostic.at(place).maybe_hint(hint))
+}
+
+/// Maps and lists are shown by their key: the whole of them is too much.
+fn key_of(node: &YamlNode, origin: SourceSpan) -> SourceSpan {
+    for entry in node.entries() {
+        if entry.node.origin == origin {
+            return entry.key_origin;
+        }
+        let inner = key_of(&entry.node, origin);
+        if inner != origin {
+            return inner;
+        }
+    }
+    node.items().iter().map(|item| key_of(item, origin)).find(|found| *found != origin).unwrap_or(origin)
+}
+
+fn no_start(
+    invalid: &InvalidConfig,
+    node: &YamlNode,
+    reading: &ConfigReading,
+    CheckTarget { version, environment }: &CheckTarget,
+) -> ConfigFinding {
+    let key = keys::key(invalid.path);
+    let variable = environment.first(key.environment);
+    let hint = match (invalid.path, variable) {
+        (keys::MPS_ROOT, _) => "the charts set it themselves: name yours (`--chart gpu-operator`, `--chart nvidia-device-plugin`), or set `flags.mpsRoot: /run/nvidia/mps`".to_owned(),
+        (_, Some(variable)) if variable.value.is_empty() => {
+            format!("{} sets `{}` to an empty text, which counts as set: remove it there, or write `null`", variable.because, variable.name)
+        }
+        (_, Some(variable)) => format!("`{}={}` comes from {}", variable.name, variable.value, variable.because),
+        (keys::MIG_STRATEGY, None) if reading.config.mps.is_some() => "with MPS the strategy must be `none` or `single`".to_owned(),
+        (keys::IMEX_CHANNELS, None) => "the only channel is 0: `channelIDs: [0]`".to_owned(),
+        (_, None) => word_hint(key, reading),
+    };
+    let place = invalid.origin.or_else(|| Some(node.at_keys(&["sharing", "mps"])?.origin).filter(|_| invalid.path == keys::MPS_ROOT));
+    let place = place.map_or(node.origin, |place| if place.range().is_empty() { key_of(node, place) } else { place });
+    ConfigFinding::new(ConfigRule::NoStart, format!("the device plugin {version} does not start with this: {}", invalid.message))
+        .with(|diagnostic| diagnostic.at(place).hint(hint))
+}
+
+/// The word that was meant, or a list instead of a text with commas.
+fn word_hint(key: &keys::ConfigKey, reading: &ConfigReading) -> String {
+    let texts = match reading.config.settings.get(key.path).map(|setting| &setting.value) {
+        Some(SettingValue::Text(text)) => vec![text.clone()],
+        Some(SettingValue::Texts(texts)) => texts.clone(),
+        Some(SettingValue::Switch(_) | SettingValue::Wholes(_) | SettingValue::Sleep(_)) | None => Vec::new(),
+    };
+    let wrong = texts.into_iter().find(|text| !key.words.contains(&text.as_str())).unwrap_or_default();
+    let parts: Vec<&str> = wrong.split(',').map(str::trim).collect();
+    if parts.len() > 1 && parts.iter().all(|part| key.words.contains(part)) {
+        return format!("in a file several are a list: `[{}]`", parts.join(", "));
+    }
+    match nearest(&wrong, key.words.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("it is one of {}", expected(key)),
+    }
+}

@@ -1,0 +1,46 @@
+//! The ConfigMap that holds configurations: one key each.
+
+use serde_json::{Map, Value, json};
+
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::YamlNode;
+
+/// The object with these configurations.
+///
+/// # Errors
+/// A configuration that cannot be written as YAML.
+pub fn object(name: &str, namespace: &str, configs: &Map<String, Value>) -> Result<Value, String> {
+    let text = |(name, config): (&String, &Value)| {
+        let text = yaml::to_string(config).map_err(|error| format!("configuration `{name}`: {error}"))?;
+        Ok((name.clone(), Value::String(text)))
+    };
+    let data: Map<String, Value> = configs.iter().map(text).collect::<Result<_, String>>()?;
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": data,
+    }))
+}
+
+/// One configuration of a ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigMapEntry<'a> {
+    /// Its key.
+    pub name: &'a str,
+    /// Where the key stands.
+    pub origin: SourceSpan,
+    /// Its text; `None`: it is no text.
+    pub text: Option<&'a str>,
+}
+
+/// Whether the document is a ConfigMap.
+pub fn is_config_map(node: &YamlNode) -> bool {
+    node.get("kind").and_then(YamlNode::text) == Some("ConfigMap")
+}
+
+/// The configurations of a ConfigMap.
+pub fn entries(node: &YamlNode) -> Vec<ConfigMapEntry<'_>> {
+    let data = node.get("data").map(YamlNode::entries).unwrap_or_default();
+    data.iter().map(|entry| ConfigMapEntry { name: &entry.key, origin: entry.key_origin, text: entry.node.text() }).collect()
+}

@@ -1,0 +1,275 @@
+//! What the plugin starts with: the file, with the environment over it and defaults below it; and whether it starts at all.
+
+use serde::Serialize;
+
+use super::environment::{EnvironmentVariable, PluginEnvironment};
+use super::keys::{self, ConfigKey};
+use super::model::{PluginConfig, ResourceSharing, SettingValue};
+use super::version::PluginVersion;
+use diagnostics::source::SourceSpan;
+
+/// What the plugin starts with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EffectiveConfig {
+    /// `none`, `single` or `mixed`.
+    pub mig_strategy: String,
+    /// Whether it fails when it cannot start.
+    pub fail_on_init_error: bool,
+    /// How devices reach the container runtime.
+    pub device_list_strategy: Vec<String>,
+    /// How devices are named to the container runtime.
+    #[serde(rename = "deviceIDStrategy")]
+    pub device_id_strategy: String,
+    /// Whether device nodes are passed to the kubelet.
+    pub pass_device_specs: bool,
+    /// Which of the shared devices is handed out next; from 0.20 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_devices_allocation_policy: Option<String>,
+    /// How resources are shared.
+    pub sharing_strategy: SharingStrategy,
+    /// Whether a container may ask for one shared device at most; `None`: nothing is said, so it may ask for more.
+    pub fail_requests_greater_than_one: Option<bool>,
+    /// The shared resources, in the order of the file.
+    pub advertised: Vec<AdvertisedResource>,
+    /// IMEX channels.
+    pub imex: ImexChannels,
+}
+
+/// Ways to share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharingStrategy {
+    /// A device belongs to one container.
+    None,
+    /// Containers take turns.
+    TimeSlicing,
+    /// Containers share through NVIDIA's Multi-Process Service.
+    Mps,
+}
+
+impl SharingStrategy {
+    /// As the node's label says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::TimeSlicing => "time-slicing",
+            Self::Mps => "mps",
+        }
+    }
+}
+
+/// A shared resource as the node offers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AdvertisedResource {
+    /// What the devices are called.
+    pub from: String,
+    /// What the node offers them as.
+    #[serde(rename = "as")]
+    pub name: String,
+    /// How often each device is offered.
+    pub replicas: i64,
+}
+
+/// IMEX channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ImexChannels {
+    /// Which.
+    #[serde(rename = "channelIDs", skip_serializing_if = "Vec::is_empty")]
+    pub channel_ids: Vec<i64>,
+    /// Whether a container cannot start without them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+}
+
+/// Why the plugin does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidConfig {
+    /// What it says.
+    pub message: String,
+    /// What is to blame in the file; `None`: the environment is.
+    pub origin: Option<SourceSpan>,
+    /// The setting's path.
+    pub path: &'static str,
+}
+
+/// A value with where it comes from.
+struct ResolvedSetting<T> {
+    value: T,
+    origin: Option<SourceSpan>,
+}
+
+struct SettingResolver<'a> {
+    config: &'a PluginConfig,
+    environment: &'a PluginEnvironment,
+}
+
+/// Puts everything together and checks it in the plugin's order.
+///
+/// # Errors
+/// Why the plugin does not start.
+pub fn effective(config: &PluginConfig, version: PluginVersion, environment: &PluginEnvironment) -> Result<EffectiveConfig, InvalidConfig> {
+    let resolve = SettingResolver { config, environment };
+    let list = resolve.texts(keys::DEVICE_LIST_STRATEGY);
+    let id = resolve.text(keys::DEVICE_ID_STRATEGY);
+    let mig = resolve.text(keys::MIG_STRATEGY);
+    let discovery = resolve.text(keys::DISCOVERY_STRATEGY);
+    let policy = (keys::key(keys::SHARED_POLICY).since <= version).then(|| resolve.text(keys::SHARED_POLICY));
+    let fail_on_init_error = resolve.switch(keys::FAIL_ON_INIT_ERROR)?;
+    let pass_device_specs = resolve.switch(keys::PASS_DEVICE_SPECS)?;
+    let imex = resolve.imex()?;
+
+    for strategy in &list.value {
+        check_word(keys::DEVICE_LIST_STRATEGY, strategy, list.origin, |word| {
+            format!("invalid --device-list-strategy option: invalid strategy: {word}")
+        })?;
+    }
+    check_word(keys::DEVICE_ID_STRATEGY, &id.value, id.origin, |word| format!("invalid --device-id-strategy option: {word}"))?;
+    if let Some(policy) = &policy {
+        check_word(keys::SHARED_POLICY, &policy.value, policy.origin, |word| {
+            format!("invalid --shared-devices-allocation-policy option: {word}")
+        })?;
+    }
+    if config.mps.is_some() {
+        if mig.value == "mixed" {
+            return Err(InvalidConfig {
+                message: "using --mig-strategy=mixed is not supported with MPS".to_owned(),
+                origin: mig.origin,
+                path: keys::MIG_STRATEGY,
+            });
+        }
+        if resolve.text(keys::MPS_ROOT).value.is_empty() {
+            let message = "using MPS requires --mps-root to be specified".to_owned();
+            return Err(InvalidConfig { message, origin: None, path: keys::MPS_ROOT });
+        }
+    }
+    check_word(keys::DISCOVERY_STRATEGY, &discovery.value, discovery.origin, |word| {
+        format!("invalid --device-discovery-strategy option {word}")
+    })?;
+    check_word(keys::MIG_STRATEGY, &mig.value, mig.origin, |word| format!("unknown MIG strategy: {word}"))?;
+    if !matches!(imex.value.channel_ids[..], [] | [0]) {
+        let found: Vec<String> = imex.value.channel_ids.iter().map(ToString::to_string).collect();
+        return Err(InvalidConfig {
+            message: format!("invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{}]", found.join(" ")),
+            origin: imex.origin,
+            path: keys::IMEX_CHANNELS,
+        });
+    }
+    let sharing = config.sharing();
+    Ok(EffectiveConfig {
+        mig_strategy: mig.value,
+        fail_on_init_error,
+        device_list_strategy: list.value,
+        device_id_strategy: id.value,
+        pass_device_specs,
+        shared_devices_allocation_policy: policy.map(|policy| policy.value),
+        sharing_strategy: match (&config.mps, &config.time_slicing) {
+            (Some(_), _) => SharingStrategy::Mps,
+            (None, Some(_)) => SharingStrategy::TimeSlicing,
+            (None, None) => SharingStrategy::None,
+        },
+        fail_requests_greater_than_one: sharing.and_then(|shared| fails(config, shared, version)),
+        advertised: sharing.map(advertised).unwrap_or_default(),
+        imex: imex.value,
+    })
+}
+
+/// MPS refuses larger requests unless it is told otherwise; before 0.20 whatever it is told.
+fn fails(config: &PluginConfig, shared: &ResourceSharing, version: PluginVersion) -> Option<bool> {
+    match config.mps {
+        Some(_) if version < PluginVersion::minor(20) => Some(true),
+        Some(_) => Some(shared.fail_requests_greater_than_one.unwrap_or(true)),
+        None => shared.fail_requests_greater_than_one,
+    }
+}
+
+/// What the node offers of these resources. Names of the user's own are ignored by the plugin.
+fn advertised(shared: &ResourceSharing) -> Vec<AdvertisedResource> {
+    let offer = |resource: &super::model::SharedResource| AdvertisedResource {
+        from: resource.name.to_string(),
+        name: if shared.rename_by_default { resource.name.shared() } else { resource.name.to_string() },
+        replicas: resource.replicas,
+    };
+    shared.resources.iter().map(offer).collect()
+}
+
+fn check_word(path: &'static str, word: &str, origin: Option<SourceSpan>, message: impl Fn(&str) -> String) -> Result<(), InvalidConfig> {
+    if keys::key(path).words.contains(&word) { Ok(()) } else { Err(InvalidConfig { message: message(word), origin, path }) }
+}
+
+/// The variable that replaces a setting.
+pub fn replacement<'a>(key: &ConfigKey, environment: &'a PluginEnvironment) -> Option<&'a EnvironmentVariable> {
+    environment.first(key.environment)
+}
+
+impl SettingResolver<'_> {
+    fn variable(&self, path: &str) -> Option<&EnvironmentVariable> {
+        replacement(keys::key(path), self.environment)
+    }
+
+    fn origin(&self, path: &str) -> Option<SourceSpan> {
+        self.config.settings.get(path).map(|setting| setting.origin)
+    }
+
+    fn value(&self, path: &str) -> Option<&SettingValue> {
+        self.config.settings.get(path).map(|setting| &setting.value)
+    }
+
+    fn text(&self, path: &'static str) -> ResolvedSetting<String> {
+        if let Some(variable) = self.variable(path) {
+            return ResolvedSetting { value: variable.value.clone(), origin: None };
+        }
+        if let Some(SettingValue::Text(text)) = self.value(path) {
+            return ResolvedSetting { value: text.clone(), origin: self.origin(path) };
+        }
+        ResolvedSetting { value: keys::key(path).default.to_owned(), origin: None }
+    }
+
+    /// Lists stand in variables with commas between their items, and in files as lists: a file's `a,b` is one item.
+    fn texts(&self, path: &'static str) -> ResolvedSetting<Vec<String>> {
+        if let Some(variable) = self.variable(path) {
+            return ResolvedSetting { value: variable.value.split(',').map(|item| item.trim().to_owned()).collect(), origin: None };
+        }
+        if let Some(SettingValue::Texts(texts)) = self.value(path) {
+            return ResolvedSetting { value: texts.clone(), origin: self.origin(path) };
+        }
+        ResolvedSetting { value: vec![keys::key(path).default.to_owned()], origin: None }
+    }
+
+    fn switch(&self, path: &'static str) -> Result<bool, InvalidConfig> {
+        if let Some(variable) = self.variable(path) {
+            return go_bool(variable).ok_or_else(|| InvalidConfig {
+                message: format!("could not parse \"{}\" as bool value from environment variable \"{}\"", variable.value, variable.name),
+                origin: None,
+                path,
+            });
+        }
+        if let Some(SettingValue::Switch(flag)) = self.value(path) {
+            return Ok(*flag);
+        }
+        Ok(keys::key(path).default == "true")
+    }
+
+    fn imex(&self) -> Result<ResolvedSetting<ImexChannels>, InvalidConfig> {
+        let path = keys::IMEX_CHANNELS;
+        let (channel_ids, origin) = match self.variable(path) {
+            Some(variable) => {
+                let items: Result<Vec<i64>, _> = variable.value.split(',').map(|item| item.trim().parse()).collect();
+                let message =
+                    || format!("could not parse \"{}\" as int slice value from environment variable \"{}\"", variable.value, variable.name);
+                (items.map_err(|_| InvalidConfig { message: message(), origin: None, path })?, None)
+            }
+            None => (self.config.imex_channels().unwrap_or_default().to_vec(), self.origin(path)),
+        };
+        Ok(ResolvedSetting { value: ImexChannels { channel_ids, required: self.switch(keys::IMEX_REQUIRED)? }, origin })
+    }
+}
+
+/// As Go reads booleans; an empty variable is false.
+fn go_bool(variable: &EnvironmentVariable) -> Option<bool> {
+    match variable.value.as_str() {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}

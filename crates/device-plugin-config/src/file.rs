@@ -1,0 +1,144 @@
+//! A file that holds a configuration or a ConfigMap of them: all that is to be said about it.
+
+use serde_json::{Value, json};
+
+use super::check::{CheckTarget, ConfigReport, WORDS, check_text, newer_plugin};
+use super::config_map::{self, ConfigMapEntry};
+use super::environment::PluginChart;
+use super::rule::{ConfigFinding, ConfigRule};
+use super::selection::{self, LABEL, SelectedConfig};
+use diagnostics::diagnostic::{Diagnostic, Severity};
+use diagnostics::parse::parse_leniently;
+use diagnostics::source::{SourceId, SourceText, SourceTexts};
+use diagnostics::tree::YamlNode;
+
+mod tell;
+
+/// What is asked about a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileCheck<'a> {
+    /// For which plugin.
+    pub target: &'a CheckTarget,
+    /// What deploys it, if that is known.
+    pub chart: Option<PluginChart>,
+    /// The configuration for nodes without a label.
+    pub default: Option<&'a str>,
+}
+
+/// All that is said about a file.
+#[derive(Clone, Debug)]
+pub struct FileReport {
+    name: String,
+    version: String,
+    chart: Option<PluginChart>,
+    /// Each configuration with its name in the ConfigMap; none of a plain file.
+    configs: Vec<(Option<String>, ConfigReport)>,
+    /// What a node without the label gets.
+    without_label: Option<Value>,
+    /// What is said of the file as a whole.
+    findings: Vec<ConfigFinding>,
+}
+
+/// Checks a file.
+pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) -> FileReport {
+    let mut answer = FileReport {
+        name: sources.get(id).name.clone(),
+        version: question.target.version.to_string(),
+        chart: question.chart,
+        configs: Vec::new(),
+        without_label: None,
+        findings: newer_plugin(question.target.version).into_iter().collect(),
+    };
+    let document = parse_leniently(sources, id, WORDS).ok().map(|document| document.node);
+    match document {
+        Some(node) if config_map::is_config_map(&node) => config_maps(sources, &node, question, &mut answer),
+        Some(node) if node.get("kind").is_some() && node.get("apiVersion").is_some() => answer.findings.push(other_kind(&node)),
+        Some(_) | None => {
+            if question.default.is_some() {
+                let message = "`--default` has no effect: the file is one configuration and no ConfigMap";
+                answer.findings.push(ConfigFinding::new(ConfigRule::Selection, message));
+            }
+            answer.configs.push((None, check_text(sources, id, question.target)));
+        }
+    }
+    answer
+}
+
+fn other_kind(node: &YamlNode) -> ConfigFinding {
+    let kind = node.get("kind");
+    let name = kind.and_then(YamlNode::text).unwrap_or_default();
+    let hint = match name {
+        "Recipe" => "its configurations are checked by `gpu-rollout recipe check`",
+        _ => "give the file of a configuration, or the manifest of one ConfigMap",
+    };
+    let place = kind.map_or(node.origin, |kind| kind.origin);
+    ConfigFinding::new(ConfigRule::Refused, format!("this is an object of kind `{name}`, and no configuration of the device plugin"))
+        .with(|diagnostic| diagnostic.at(place).hint(hint))
+}
+
+fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<'_>, answer: &mut FileReport) {
+    let entries = config_map::entries(node);
+    for entry in &entries {
+        let at = |finding: ConfigFinding| finding.with(|diagnostic| diagnostic.at(entry.origin));
+        if let Some(why) = selection::unusable(entry.name) {
+            answer.findings.push(
+                at(ConfigFinding::new(ConfigRule::Selection, format!("no node can choose the configuration `{}`: {why}", entry.name)))
+                    .with(|diagnostic| diagnostic.hint("rename the key")),
+            );
+        }
+        let Some(text) = entry.text else {
+            answer.findings.push(at(ConfigFinding::new(ConfigRule::Refused, format!("`data.{}` is no text", entry.name))));
+            continue;
+        };
+        let name = format!("{}, data.{}", answer.name, entry.name);
+        let source = sources.add(SourceText { name, text: text.to_owned() });
+        answer.configs.push((Some(entry.name.to_owned()), check_text(sources, source, question.target)));
+    }
+    if let Some(binary) = node.entry("binaryData") {
+        let finding = ConfigFinding::new(ConfigRule::Refused, "configurations in `binaryData` are not checked");
+        answer.findings.push(finding.with(|diagnostic| diagnostic.at(binary.key_origin).hint("write them into `data`")));
+    }
+    select(node, &entries, question, answer);
+}
+
+/// What a node without the label gets; needs to be known where the configurations are.
+fn select(node: &YamlNode, entries: &[ConfigMapEntry<'_>], question: &FileCheck<'_>, answer: &mut FileReport) {
+    let Some(chart) = question.chart else {
+        if let Some(default) = question.default.filter(|default| !entries.iter().any(|entry| entry.name == *default)) {
+            answer
+                .findings
+                .push(ConfigFinding::new(ConfigRule::Selection, format!("the default `{default}` is none of the configurations")));
+        }
+        return;
+    };
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+    let choice = selection::without_label(chart, &names, question.default);
+    let place = node.entry("data").map_or(node.origin, |data| data.key_origin);
+    match &choice {
+        SelectedConfig::Config(_) => {}
+        SelectedConfig::Fails(reason) => answer.findings.push(
+            ConfigFinding::new(ConfigRule::Selection, format!("on nodes without the label `{LABEL}` the plugin does not start: {reason}"))
+                .with(|diagnostic| diagnostic.at(place).hint("name one with `--default`, as the chart's values will")),
+        ),
+        SelectedConfig::Empty => answer.findings.push(selection::no_default(&names).with(|diagnostic| diagnostic.at(place))),
+    }
+    answer.without_label = Some(match choice {
+        SelectedConfig::Config(name) => json!({"config": name}),
+        SelectedConfig::Empty => json!({"config": null}),
+        SelectedConfig::Fails(reason) => json!({"error": reason}),
+    });
+}
+
+impl FileReport {
+    /// Whether the file can be shipped.
+    pub fn is_ok(&self) -> bool {
+        let is_fine = |finding: &ConfigFinding| finding.diagnostic.severity == Severity::Warning;
+        self.findings.iter().all(is_fine) && self.configs.iter().all(|(_, report)| report.is_ok())
+    }
+
+    /// All findings.
+    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
+        let configs = self.configs.into_iter().flat_map(|(_, report)| report.findings);
+        self.findings.into_iter().chain(configs).map(|finding| finding.diagnostic).collect()
+    }
+}

@@ -1,0 +1,112 @@
+//! What is wrong with a configuration that the plugin takes without a word.
+
+use super::environment::PluginEnvironment;
+use super::keys::{self, ConfigKey, ConfigKeyKind};
+use super::model::{PluginConfig, SettingValue, SleepInterval};
+use super::rule::{ConfigFinding, ConfigRule};
+use super::version::PluginVersion;
+use diagnostics::source::SourceTexts;
+use diagnostics::tree::YamlNode;
+
+mod sharing;
+mod structure;
+
+/// Less sleep than this is no pause.
+const SHORTEST_SLEEP_SECONDS: f64 = 1.0;
+
+/// What a configuration is judged for.
+pub(super) struct LintTarget<'a> {
+    pub(super) node: &'a YamlNode,
+    pub(super) sources: &'a SourceTexts,
+    pub(super) config: &'a PluginConfig,
+    pub(super) version: PluginVersion,
+    pub(super) environment: &'a PluginEnvironment,
+}
+
+/// Judges a configuration.
+pub(super) fn lint(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
+    structure::check(subject, findings);
+    sharing::check(subject, findings);
+    settings(subject, findings);
+}
+
+fn settings(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
+    for (path, setting) in &subject.config.settings {
+        let key = keys::key(path);
+        let at = |finding: ConfigFinding| finding.with(|diagnostic| diagnostic.at(setting.origin));
+        if let SettingValue::Sleep(sleep) = setting.value {
+            findings.extend(short_sleep(key, sleep, subject.sources.written(setting.origin)).map(at));
+        }
+        if setting.value == SettingValue::Texts(Vec::new()) && *path == keys::DEVICE_LIST_STRATEGY {
+            findings.push(
+                at(ConfigFinding::new(
+                    ConfigRule::NoDeviceList,
+                    format!("`{}` is an empty list: the plugin accepts it and tells no container about its devices", key.name()),
+                ))
+                .with(|diagnostic| diagnostic.hint("name a strategy, or remove the key: the default is `envvar`")),
+            );
+        }
+        findings.extend(replaced(subject, key, &setting.value).map(at));
+    }
+}
+
+fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<ConfigFinding> {
+    match sleep {
+        SleepInterval::Nanoseconds(_) => Some(
+            ConfigFinding::new(
+                ConfigRule::ShortSleep,
+                format!("`{}: {written}` has no unit: the plugin accepts it and takes it for nanoseconds", key.name()),
+            )
+            .with(|diagnostic| diagnostic.hint(format!("write the unit: `{written}s`"))),
+        ),
+        SleepInterval::Seconds(seconds) if seconds < SHORTEST_SLEEP_SECONDS => Some(
+            ConfigFinding::new(
+                ConfigRule::ShortSleep,
+                format!(
+                    "`{}: {written}` is less than a second: GPU feature discovery accepts it and looks at the node without a pause",
+                    key.name()
+                ),
+            )
+            .with(|diagnostic| diagnostic.hint("write `60s`, the default")),
+        ),
+        SleepInterval::Seconds(_) | SleepInterval::Infinite => None,
+    }
+}
+
+/// A variable that says something else than the file. It may even hide that the file alone would be refused.
+fn replaced(subject: &LintTarget<'_>, key: &ConfigKey, value: &SettingValue) -> Option<ConfigFinding> {
+    let variable = subject.environment.first(key.environment)?;
+    let says_the_same = match value {
+        SettingValue::Text(text) => *text == variable.value,
+        SettingValue::Switch(flag) => flag.to_string() == variable.value,
+        SettingValue::Texts(texts) => texts.join(",") == variable.value,
+        SettingValue::Wholes(wholes) => wholes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",") == variable.value,
+        SettingValue::Sleep(_) => false,
+    };
+    if says_the_same {
+        return None;
+    }
+    Some(
+        ConfigFinding::new(
+            ConfigRule::Replaced,
+            format!("`{}` has no effect: the environment says `{}={}` ({})", key.path, variable.name, variable.value, variable.because),
+        )
+        .with(|diagnostic| diagnostic.hint("set it where the environment comes from, or remove it here")),
+    )
+}
+
+/// What a key's value should be, for hints.
+pub(super) fn expected(key: &ConfigKey) -> String {
+    let what = match key.kind {
+        ConfigKeyKind::Map => "a map",
+        ConfigKeyKind::Maps => "a list of maps",
+        ConfigKeyKind::Text => "a text",
+        ConfigKeyKind::Switch => "`true` or `false`",
+        ConfigKeyKind::Whole => "a whole number",
+        ConfigKeyKind::Wholes => "a list of whole numbers",
+        ConfigKeyKind::Texts => "a word or a list of words",
+        ConfigKeyKind::Duration => "a duration such as `60s`",
+        ConfigKeyKind::Devices => "`all`",
+    };
+    if key.words.is_empty() { what.to_owned() } else { key.words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ") }
+}

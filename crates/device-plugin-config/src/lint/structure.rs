@@ -1,0 +1,131 @@
+//! Keys that the plugin does not read, or reads by luck.
+
+use super::super::keys::{self, ConfigKey, ConfigKeyKind};
+use super::super::rule::{ConfigFinding, ConfigRule};
+use super::LintTarget;
+use diagnostics::nearest::nearest;
+use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+
+/// Walks through the whole document.
+pub(super) fn check(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
+    StructureCheck { subject, findings }.map(subject.node, "");
+}
+
+struct StructureCheck<'a> {
+    subject: &'a LintTarget<'a>,
+    findings: &'a mut Vec<ConfigFinding>,
+}
+
+impl StructureCheck<'_> {
+    fn map(&mut self, node: &YamlNode, parent: &str) {
+        let entries = node.entries();
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(first) = entries[..index].iter().find(|first| first.key == entry.key) {
+                self.findings.push(
+                    ConfigFinding::new(
+                        ConfigRule::DuplicateKey,
+                        format!("the key `{}` stands twice: the plugin accepts it and drops the first", entry.key),
+                    )
+                    .with(|diagnostic| diagnostic.at(entry.key_origin).related(first.key_origin, "first here").hint("keep one of them")),
+                );
+            }
+            let exact = keys::below(parent).find(|key| key.name() == entry.key);
+            match exact.or_else(|| self.other_case(parent, entry)) {
+                Some(key) if key.since > self.subject.version => self.newer(entry, key),
+                Some(key) => self.value(entry, key),
+                None => self.unknown(parent, entry),
+            }
+        }
+    }
+
+    fn other_case(&mut self, parent: &str, entry: &MapEntry) -> Option<&'static ConfigKey> {
+        let key = keys::below(parent).find(|key| key.name().eq_ignore_ascii_case(&entry.key))?;
+        let does = if key.is_exact() {
+            "here the plugin accepts this and ignores it"
+        } else {
+            "here the plugin accepts this, elsewhere it ignores it"
+        };
+        self.findings.push(
+            ConfigFinding::new(ConfigRule::KeyCase, format!("the key is written `{}`: {does}", key.name()))
+                .with(|diagnostic| diagnostic.at(entry.key_origin).hint(format!("write `{}`", key.name()))),
+        );
+        Some(key)
+    }
+
+    fn newer(&mut self, entry: &MapEntry, key: &ConfigKey) {
+        let version = self.subject.version;
+        self.findings.push(
+            ConfigFinding::new(
+                ConfigRule::NewerKey,
+                format!("the device plugin {version} accepts `{}` and ignores it: it is read from {} on", key.path, key.since),
+            )
+            .with(|diagnostic| diagnostic.at(entry.key_origin).hint("remove it, or take a newer plugin")),
+        );
+    }
+
+    fn unknown(&mut self, parent: &str, entry: &MapEntry) {
+        let place = if parent.is_empty() { "a configuration".to_owned() } else { format!("`{}`", parent.trim_end_matches(".[]")) };
+        let names = || keys::below(parent).map(ConfigKey::name);
+        let hint = match (nearest(&entry.key, names()), elsewhere(&entry.key)) {
+            (_, Some(there)) => format!("there is `{}`", there.path),
+            (Some(near), None) => format!("did you mean `{near}`?"),
+            (None, None) => format!("known keys: {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+        };
+        self.findings.push(
+            ConfigFinding::new(ConfigRule::UnknownKey, format!("{place} has no key `{}`: the plugin accepts it and ignores it", entry.key))
+                .with(|diagnostic| diagnostic.at(entry.key_origin).hint(hint)),
+        );
+    }
+
+    fn value(&mut self, entry: &MapEntry, key: &ConfigKey) {
+        if entry.key == "resources" && key.path == "resources" || key.name() == "rename" || key.name() == "devices" {
+            self.ignored(entry, key);
+        }
+        match (key.kind, &entry.node.value) {
+            (ConfigKeyKind::Map, YamlValue::Map(_)) => self.map(&entry.node, key.path),
+            (ConfigKeyKind::Maps, YamlValue::List(items)) => items.iter().for_each(|item| self.map(item, &format!("{}.[]", key.path))),
+            (ConfigKeyKind::Switch, YamlValue::Bool(flag)) => {
+                let written = self.subject.sources.written(entry.node.origin);
+                if !written.is_empty()
+                    && !["true", "false"].contains(&written.to_ascii_lowercase().as_str())
+                    && !written.starts_with(['*', '!', '&'])
+                {
+                    self.findings.push(
+                        ConfigFinding::new(
+                            ConfigRule::OldBoolean,
+                            format!("`{written}` is a boolean of YAML 1.1: the plugin accepts it, others read a text"),
+                        )
+                        .with(|diagnostic| diagnostic.at(entry.node.origin).hint(format!("write `{flag}`"))),
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The defaults may be written down.
+    fn ignored(&mut self, entry: &MapEntry, key: &ConfigKey) {
+        if entry.node.is_null() || (key.name() == "devices" && entry.node.text() == Some(key.default)) {
+            return;
+        }
+        let instead = match key.name() {
+            "rename" => "to offer shared resources under another name, set `renameByDefault: true`: they get `.shared` behind their names",
+            "devices" => "all devices of the resource are shared: remove it, or give nodes a configuration of their own by label",
+            _ => "remove it: resources are called `nvidia.com/gpu`, and with the MIG strategy `mixed` also `nvidia.com/mig-<profile>`",
+        };
+        self.findings.push(
+            ConfigFinding::new(
+                ConfigRule::Ignored,
+                format!("`{}` has no effect: the plugin accepts it, warns in its log and ignores it", key.name()),
+            )
+            .with(|diagnostic| diagnostic.at(entry.key_origin).hint(instead)),
+        );
+    }
+}
+
+/// The one other place in the format where this key exists.
+fn elsewhere(name: &str) -> Option<&'static ConfigKey> {
+    let mut places = keys::KEYS.iter().filter(|key| key.name() == name);
+    let first = places.next()?;
+    places.next().is_none().then_some(first)
+}

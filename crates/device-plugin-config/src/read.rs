@@ -1,0 +1,216 @@
+//! Tree → configuration, as the plugin reads it: unknown keys are passed over, of a key that stands twice the last counts, and the
+//! first thing that it cannot use ends it. The order is that of the plugin's decoder (keys by their bytes), because it decides
+//! which of several mistakes is the one that the plugin names.
+
+use super::keys::{self, ConfigKey, ConfigKeyKind};
+use super::model::{ConfigSetting, PluginConfig, SettingValue, SleepInterval};
+use super::version::PluginVersion;
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+
+mod devices;
+mod go;
+mod sharing;
+
+/// Something that the plugin cannot use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadProblem {
+    /// What the plugin says.
+    pub message: String,
+    /// Where it stands.
+    pub origin: SourceSpan,
+    /// Whether its decoder stops here; what it only notes is named if nothing stops it.
+    stops: bool,
+}
+
+/// A configuration as far as it could be read.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigReading {
+    /// What is set.
+    pub config: PluginConfig,
+    /// What cannot be used.
+    pub problems: Vec<ReadProblem>,
+    /// A version that is not v1; looked at when everything else could be read.
+    wrong_version: Option<ReadProblem>,
+}
+
+impl ConfigReading {
+    /// Why the plugin refuses the file, in its own words and whole.
+    pub fn refusal(&self) -> Option<String> {
+        let first = self.problems.iter().find(|problem| problem.stops).or(self.problems.first());
+        if let Some(problem) = first {
+            return Some(refusal(&format!("unmarshal error: error unmarshaling JSON: while decoding JSON: {}", problem.message)));
+        }
+        self.wrong_version.as_ref().map(|problem| refusal(&problem.message))
+    }
+
+    /// Everything that cannot be used, the version included.
+    pub fn all_problems(&self) -> impl Iterator<Item = &ReadProblem> {
+        self.problems.iter().chain(&self.wrong_version)
+    }
+}
+
+/// How the plugin introduces what is wrong with a file.
+pub fn refusal(reason: &str) -> String {
+    format!("unable to parse config file: error parsing config file: {reason}")
+}
+
+/// Reads a document as the plugin of this version does.
+pub fn read(node: &YamlNode, version: PluginVersion) -> ConfigReading {
+    let mut read = ConfigReader { version, reading: ConfigReading::default() };
+    match &node.value {
+        YamlValue::Null => {}
+        YamlValue::Map(_) => read.top(node),
+        YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) => {
+            read.note(node, format!("json: cannot unmarshal {} into Go value of type v1.Config", go::kind(node)));
+        }
+    }
+    read.reading
+}
+
+struct ConfigReader {
+    version: PluginVersion,
+    reading: ConfigReading,
+}
+
+/// The entries of a map in the order of the plugin's decoder; of a key that stands twice only the last.
+fn sorted(node: &YamlNode) -> Vec<&MapEntry> {
+    let entries = node.entries();
+    let is_last = |index: usize, entry: &MapEntry| entries[index + 1..].iter().all(|later| later.key != entry.key);
+    let mut kept: Vec<&MapEntry> =
+        entries.iter().enumerate().filter(|(index, entry)| is_last(*index, entry)).map(|(_, entry)| entry).collect();
+    kept.sort_by(|first, second| first.key.as_bytes().cmp(second.key.as_bytes()));
+    kept
+}
+
+/// The value of a key whose letters must be exact; the last, if it stands twice.
+fn last<'a>(node: &'a YamlNode, key: &str) -> Option<&'a YamlNode> {
+    node.entries().iter().rev().find(|entry| entry.key == key).map(|entry| &entry.node)
+}
+
+impl ConfigReader {
+    fn note(&mut self, node: &YamlNode, message: String) {
+        self.reading.problems.push(ReadProblem { message, origin: node.origin, stops: false });
+    }
+
+    fn stop(&mut self, node: &YamlNode, message: impl Into<String>) {
+        self.reading.problems.push(ReadProblem { message: message.into(), origin: node.origin, stops: true });
+    }
+
+    /// A value of the wrong type in a struct: the decoder goes on.
+    fn wrong_type(&mut self, node: &YamlNode, parent: &str, key: &ConfigKey, expected: &str) {
+        let message = format!(
+            "json: cannot unmarshal {} into Go struct field {}.{} of type {expected}",
+            go::kind(node),
+            go::struct_name(parent),
+            key.path
+        );
+        self.note(node, message);
+    }
+
+    fn top(&mut self, node: &YamlNode) {
+        for entry in sorted(node) {
+            let Some(key) = keys::taken_for("", &entry.key, self.version) else { continue };
+            let node = &entry.node;
+            match key.path {
+                "version" => self.version(node, key),
+                _ if node.is_null() => {}
+                _ if !matches!(node.value, YamlValue::Map(_)) => self.wrong_type(node, "", key, go::struct_type(key.path)),
+                "sharing" => self.sharing(node),
+                "resources" => self.resources(node),
+                parent => self.settings(node, parent),
+            }
+        }
+    }
+
+    /// Numbers and booleans become texts here, and only here.
+    fn version(&mut self, node: &YamlNode, key: &ConfigKey) {
+        let text = match &node.value {
+            YamlValue::Null => return,
+            YamlValue::String(text) => text.clone(),
+            YamlValue::Number(number) => go::number(number),
+            YamlValue::Bool(flag) => flag.to_string(),
+            YamlValue::List(_) | YamlValue::Map(_) => return self.wrong_type(node, "", key, "string"),
+        };
+        if !text.is_empty() && !key.words.contains(&text.as_str()) {
+            self.reading.wrong_version =
+                Some(ReadProblem { message: format!("unknown version: {text}"), origin: node.origin, stops: true });
+        }
+    }
+
+    fn settings(&mut self, node: &YamlNode, parent: &'static str) {
+        for entry in sorted(node) {
+            let Some(key) = keys::taken_for(parent, &entry.key, self.version) else { continue };
+            let node = &entry.node;
+            if node.is_null() {
+                // `null` is as if nothing were set, also where another spelling of the key has set something.
+                self.reading.config.settings.remove(key.path);
+                continue;
+            }
+            match key.kind {
+                ConfigKeyKind::Map if matches!(node.value, YamlValue::Map(_)) => self.settings(node, key.path),
+                ConfigKeyKind::Map => self.wrong_type(node, parent, key, go::struct_type(key.path)),
+                ConfigKeyKind::Text => match node.text() {
+                    Some(text) => self.set(key, node, SettingValue::Text(text.to_owned())),
+                    None => self.wrong_type(node, parent, key, "string"),
+                },
+                ConfigKeyKind::Switch => match &node.value {
+                    YamlValue::Bool(flag) => self.set(key, node, SettingValue::Switch(*flag)),
+                    YamlValue::Null | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+                        self.wrong_type(node, parent, key, "bool");
+                    }
+                },
+                ConfigKeyKind::Texts => self.texts(node, key),
+                ConfigKeyKind::Wholes => self.wholes(node, parent, key),
+                ConfigKeyKind::Duration => self.sleep(node, key),
+                ConfigKeyKind::Whole | ConfigKeyKind::Maps | ConfigKeyKind::Devices => {}
+            }
+        }
+    }
+
+    fn set(&mut self, key: &'static ConfigKey, node: &YamlNode, value: SettingValue) {
+        self.reading.config.settings.insert(key.path, ConfigSetting { value, origin: node.origin });
+    }
+
+    fn texts(&mut self, node: &YamlNode, key: &'static ConfigKey) {
+        if let Some(text) = node.text() {
+            return self.set(key, node, SettingValue::Texts(vec![text.to_owned()]));
+        }
+        // An item that is null stays an empty text.
+        let item = |item: &YamlNode| if item.is_null() { Some(String::new()) } else { item.text().map(str::to_owned) };
+        let texts: Option<Vec<String>> = match &node.value {
+            YamlValue::List(items) => items.iter().map(item).collect(),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::Map(_) => None,
+        };
+        match texts {
+            Some(texts) => self.set(key, node, SettingValue::Texts(texts)),
+            None => self.stop(node, format!("invalid {}: {}", key.name(), go::json(node))),
+        }
+    }
+
+    fn wholes(&mut self, node: &YamlNode, parent: &str, key: &'static ConfigKey) {
+        let YamlValue::List(items) = &node.value else { return self.wrong_type(node, parent, key, "[]int") };
+        let mut wholes = Vec::new();
+        for item in items {
+            match go::whole(item) {
+                Some(whole) => wholes.push(whole),
+                None if item.is_null() => wholes.push(0),
+                None => self.wrong_type(item, parent, key, "int"),
+            }
+        }
+        self.set(key, node, SettingValue::Wholes(wholes));
+    }
+
+    fn sleep(&mut self, node: &YamlNode, key: &'static ConfigKey) {
+        let sleep = match &node.value {
+            YamlValue::Number(number) => Ok(SleepInterval::Nanoseconds(number.as_f64().unwrap_or_default())),
+            YamlValue::String(text) if text == "infinite" && self.version >= PluginVersion::minor(19) => Ok(SleepInterval::Infinite),
+            YamlValue::String(text) => super::duration::seconds(text).map(SleepInterval::Seconds),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::List(_) | YamlValue::Map(_) => Err("invalid duration".to_owned()),
+        };
+        match sleep {
+            Ok(sleep) => self.set(key, node, SettingValue::Sleep(sleep)),
+            Err(message) => self.stop(node, message),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What is wrong with a text: place, reason, what to do; drawn with the lines that it is about.
+
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
+
+use super::lint::Lint;
+use super::source::{SourceSpan, SourceTexts};
+
+/// As many findings as anybody reads at once.
+const MOST_DRAWN: usize = 50;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The text can be used.
+    Warning,
+    /// It cannot.
+    Error,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, in one sentence without a period.
+    pub message: Box<str>,
+    /// Where; `None` if no text is to blame.
+    pub place: Option<SourceSpan>,
+    /// What the marked text is.
+    pub label: Box<str>,
+    /// Other places that matter, each with what it is.
+    pub related: Vec<(SourceSpan, String)>,
+    /// What to do.
+    pub hints: Vec<String>,
+    /// Whether the text must not be shown.
+    pub secret: bool,
+    /// Under which name `docs/lints.md` explains it, if it does.
+    pub lint: Option<Lint>,
+}
+
+impl Diagnostic {
+    /// An error.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into().into(),
+            place: None,
+            label: Box::default(),
+            related: Vec::new(),
+            hints: Vec::new(),
+            secret: false,
+            lint: None,
+        }
+    }
+
+    /// A warning.
+    pub fn warning(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    /// Says under which name `docs/lints.md` explains it.
+    #[must_use]
+    pub fn lint(mut self, lint: Lint) -> Self {
+        self.lint = Some(lint);
+        self
+    }
+
+    /// Says where.
+    #[must_use]
+    pub fn at(mut self, origin: SourceSpan) -> Self {
+        self.place = Some(origin);
+        self
+    }
+
+    /// Says what the marked text is.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into().into();
+        self
+    }
+
+    /// Adds another place.
+    #[must_use]
+    pub fn related(mut self, origin: SourceSpan, label: impl Into<String>) -> Self {
+        self.related.push((origin, label.into()));
+        self
+    }
+
+    /// Keeps the text out of the output: only its place is shown.
+    #[must_use]
+    pub fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds what to do, if there is something.
+    #[must_use]
+    pub fn maybe_hint(self, hint: Option<String>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+}
+
+/// Findings and the texts that they are about.
+#[derive(Clone, Debug, Default, thiserror::Error)]
+#[error("{}", self.summary())]
+pub struct Diagnostics {
+    /// The texts.
+    pub sources: SourceTexts,
+    /// The findings, in the order in which they were made.
+    pub list: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// Whether there is an error among them.
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// `2 errors, 1 warning`.
+    pub fn summary(&self) -> String {
+        let errors = self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
+        let parts = [(errors, "error"), (self.list.len() - errors, "warning")].map(|(number, word)| match number {
+            0 => String::new(),
+            1 => format!("1 {word}"),
+            _ => format!("{number} {word}s"),
+        });
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The findings for people, one blank line between two, with terminal colors that the command line
+    /// drops where no terminal reads them.
+    pub fn render(&self) -> String {
+        self.draw(&Renderer::styled())
+    }
+
+    /// The same without colors.
+    pub fn render_plain(&self) -> String {
+        self.draw(&Renderer::plain())
+    }
+
+    fn draw(&self, renderer: &Renderer) -> String {
+        let mut drawn: Vec<String> = self.list.iter().take(MOST_DRAWN).map(|diagnostic| self.draw_one(renderer, diagnostic)).collect();
+        if self.list.len() > MOST_DRAWN {
+            drawn.push(format!("… and {} more", self.list.len() - MOST_DRAWN));
+        }
+        drawn.join("\n\n")
+    }
+
+    fn draw_one(&self, renderer: &Renderer, diagnostic: &Diagnostic) -> String {
+        let level = match diagnostic.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut elements: Vec<Element<'_>> = Vec::new();
+        let mut places: Vec<(SourceSpan, &str, AnnotationKind)> = Vec::new();
+        places.extend(diagnostic.place.map(|place| (place, &*diagnostic.label, AnnotationKind::Primary)));
+        places.extend(diagnostic.related.iter().map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context)));
+        let mut drawn = Vec::new();
+        for (origin, ..) in &places {
+            if drawn.contains(&origin.source) {
+                continue;
+            }
+            drawn.push(origin.source);
+            let source = self.sources.get(origin.source);
+            if diagnostic.secret {
+                let (line, column) = self.sources.line_and_column(*origin);
+                elements.push(annotate_snippets::Origin::path(source.name.as_str()).line(line).char_column(column).into());
+                continue;
+            }
+            let here = places.iter().filter(|(other, ..)| other.source == origin.source);
+            let annotations =
+                here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
+            elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
+        }
+        let mut title = level.primary_title(&*diagnostic.message);
+        if let Some(lint) = diagnostic.lint {
+            title = title.id(lint.name());
+        }
+        if elements.is_empty() {
+            let hints: String = diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
+            return renderer.render(&[Group::with_title(title)]) + &hints;
+        }
+        elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));
+        let group: Group<'_> = title.elements(elements);
+        renderer.render(&[group])
+    }
+}
+
+/// What is marked: the first line of it, and at least one character, so that there is a caret.
+fn visible(origin: SourceSpan, text: &str) -> std::ops::Range<usize> {
+    let stretch = text.get(origin.range()).unwrap_or_default();
+    let end = origin.start + stretch.find('\n').unwrap_or(stretch.len());
+    if end > origin.start {
+        return origin.start..end;
+    }
+    let next = text.get(origin.start..).and_then(|rest| rest.chars().next()).filter(|character| *character != '\n');
+    origin.start..origin.start + next.map_or(0, char::len_utf8)
+}

@@ -1,0 +1,141 @@
+//! The fleet as the last decision left it, and what it comes to in numbers: the same judgement that `gpu-rollout status` makes.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use contract::metrics::{self as table, Metric, MetricSamples};
+use contract::record::{NodeOutcome, NodeRecord};
+use contract::settings::Settings;
+use observed::named::Named;
+use observed::{Observed, ObservedNode};
+use planner::decide::Decision;
+use planner::policies::NodePools;
+use planner::progress::{self, LimitUse, NodeProgress, NodeStage, RolloutPace};
+use planner::reason::{Reason, Wait};
+use planner::upgrade::record::{NodeRecordState, read};
+
+/// What was seen longer ago is not told any more: a hook under the Lease decides once a minute at least.
+const STALE: SignedDuration = SignedDuration::from_mins(2);
+
+/// What a decision was made from, and what it came to.
+pub(crate) struct Seen {
+    observed: Observed,
+    waits: Vec<Wait>,
+    ended: Vec<Wait>,
+    outcomes: Named<NodeOutcome>,
+    nodes: Named<NodeRecord>,
+    started_at: Timestamp,
+    deadline: Timestamp,
+    /// When it was seen.
+    at: Timestamp,
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of nodes and pods")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+impl Seen {
+    /// What is kept of a decision.
+    pub(crate) fn of(observed: Observed, decision: &Decision, at: Timestamp) -> Self {
+        Self {
+            observed,
+            waits: decision.waits.clone(),
+            ended: decision.ended.clone(),
+            outcomes: decision.outcomes.clone(),
+            nodes: decision.memory.nodes.clone(),
+            started_at: decision.memory.started_at,
+            deadline: decision.memory.deadline,
+            at,
+        }
+    }
+
+    /// Whether it tells how it stands now: who does not have the Lease looks at nothing, but for moments.
+    pub(super) fn is_of(&self, now: Timestamp) -> bool {
+        now.duration_since(self.at) <= STALE
+    }
+
+    /// Adds what the fleet comes to.
+    pub(super) fn add_to(&self, samples: &mut MetricSamples, settings: &Settings, now: Timestamp) {
+        samples.add(&table::RUN_START, [], seconds(self.started_at));
+        samples.add(&table::RUN_DEADLINE, [], seconds(self.deadline));
+        samples.add(&table::PAUSES, [], number(self.observed.pauses.len()));
+        let said = progress::by_node(&self.waits, &self.ended);
+        let nodes = progress::nodes(&self.observed, settings.driver, &said);
+        // While the whole fleet waits nobody judges nodes: nothing can be said of them, least of all that they are done.
+        let fleet = || self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
+        let unjudged = fleet().any(|wait| !matches!(*wait.reason, Reason::Quiet { .. }));
+        let judged = |node: &&ObservedNode| !unjudged || said.contains_key(node.name.as_str()) || self.outcomes.contains_key(&node.name);
+        let stands: Vec<NodeProgress<'_>> =
+            nodes.into_iter().filter(judged).map(|node| self.stand(node, said.get(node.name.as_str()).copied(), settings)).collect();
+        for stage in NodeStage::ALL {
+            samples.add(&table::NODES, [stage.name()], number(stands.iter().filter(|stand| stand.stage == stage).count()));
+        }
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for wait in said.values() {
+            *reasons.entry(wait.reason.name()).or_default() += 1;
+        }
+        for (reason, count) in reasons {
+            samples.add(&table::NODES_WAITING, [reason], number(count));
+        }
+        let pools = NodePools::in_force(&self.observed, settings);
+        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), progress::slots(&stands, settings, &pools));
+        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), progress::unavailable(&stands, &pools));
+        let pace = RolloutPace::from_records(self.nodes.values(), settings.per_node_seconds);
+        let ends = progress::foresee(&stands, settings, &pools, pace, now);
+        if let Some(end) = progress::end(&stands, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
+            samples.add(&table::EXPECTED_END, [], seconds(end));
+        }
+        // What has lasted for too long is waited for, and has ended the run.
+        let since: BTreeMap<&str, Timestamp> = fleet().map(|wait| (wait.reason.name(), wait.since)).collect();
+        for (reason, since) in since {
+            samples.add(&table::FLEET_SINCE, [reason], seconds(since));
+        }
+        for stand in stands.iter().filter(|stand| stand.stage != NodeStage::Done) {
+            self.add_node(samples, stand, said.get(stand.node.name.as_str()).copied(), settings);
+        }
+    }
+
+    fn stand<'a>(&self, node: &'a ObservedNode, wait: Option<&Wait>, settings: &Settings) -> NodeProgress<'a> {
+        let state = progress::state(node, settings.driver);
+        let outcome = self.outcomes.get(&node.name).copied();
+        NodeProgress {
+            node,
+            stage: NodeStage::from_wait(wait, outcome, state.as_deref()),
+            state,
+            moves: wait.is_some_and(|wait| progress::resolves_itself(&wait.reason)),
+        }
+    }
+
+    fn add_node(&self, samples: &mut MetricSamples, stand: &NodeProgress<'_>, wait: Option<&Wait>, settings: &Settings) {
+        let name = stand.node.name.as_str();
+        if let Some(wait) = wait {
+            let resolves_itself = if stand.moves { "true" } else { "false" };
+            samples.add(&table::NODE_SINCE, [name, stand.stage.name(), wait.reason.name(), resolves_itself], seconds(wait.since));
+        }
+        let found = read(stand.node, settings.driver.traits());
+        let seen = self.nodes.get(name).and_then(|record| record.steps.last());
+        if let NodeRecordState::Record(record) = &found {
+            samples.add(&table::NODE_STATE_SINCE, [name, record.state.name()], seconds(record.since));
+            for (cause, attempts) in record.attempts.iter().filter(|_| record.digest == settings.digest) {
+                samples.add(&table::NODE_ATTEMPTS, [name, cause.name()], f64::from(*attempts));
+            }
+        } else if let (Some(state), Some(step)) = (&stand.state, seen)
+            && *state == step.state
+        {
+            samples.add(&table::NODE_STATE_SINCE, [name, state], seconds(step.at));
+        }
+    }
+}
+
+fn limit(samples: &mut MetricSamples, (used, most): (&Metric, &Metric), limit: LimitUse) {
+    samples.add(used, [], number(limit.used));
+    if let Some(limit) = limit.limit {
+        samples.add(most, [], number(limit));
+    }
+}

@@ -1,0 +1,103 @@
+//! An API server that cannot be reached for a while, or at all.
+
+use contract::exit::ExitCode;
+
+use crate::fake::fault::{Effect, Fault};
+use crate::world::World;
+
+fn migrating() -> World {
+    let mut world = World::at_rest(2);
+    world.upgrade(&[0, 1]);
+    world
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Connections are refused.
+    Refused,
+    /// Packets vanish.
+    Silent,
+}
+
+fn leave(world: &World, how: How, seconds: u64) {
+    match how {
+        How::Refused => world.server.goes_away(seconds),
+        How::Silent => world.server.goes_silent(seconds),
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn five_minutes_without_the_server_are_waited_out_whenever_they_begin() {
+    for how in [How::Refused, How::Silent] {
+        for from in (0..100).step_by(4) {
+            let world = migrating();
+            let pod = world.start("pod-a", "job-1");
+            world.pass(from).await;
+            leave(&world, how, 300);
+            let ended = world.ends(pod).await;
+            assert_eq!(ended.code, ExitCode::Success, "{how:?} from {from}: {}", ended.message);
+            world.assert_replaced_once();
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_server_that_never_comes_back_ends_the_run_in_time() {
+    for how in [How::Refused, How::Silent] {
+        for from in [0, 1, 40, 44, 90] {
+            let world = migrating();
+            let pod = world.start("pod-a", "job-1");
+            world.pass(from).await;
+            leave(&world, how, 100_000);
+            let ended = world.ends(pod).await;
+            assert_eq!(ended.code, ExitCode::ApiUnreachable, "{how:?} from {from}: {}", ended.message);
+            assert!(world.second() < 3600 - 20, "{how:?} from {from}: only at {}", world.second());
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_server_that_answers_429_or_500_or_not_at_all_is_asked_again() {
+    for effect in [Effect::Status(429), Effect::Status(500), Effect::Status(503), Effect::Status(409), Effect::Hang, Effect::LoseAnswer] {
+        for (verb, resource) in
+            [("patch", "configmaps"), ("delete", "pods"), ("update", "leases"), ("create", "leases"), ("create", "events")]
+        {
+            for nth in [0, 1] {
+                let world = migrating();
+                let fault = Fault::new(move |request| request.is(verb, resource), nth, 2, effect);
+                world.server.state().faults.push(fault);
+                let ended = world.run("pod-a", "job-1").await;
+                let place = format!("{effect:?} at {verb} {resource} {nth}");
+                assert_eq!(ended.code, ExitCode::Success, "{place}: {}", ended.message);
+                world.assert_replaced_once();
+                assert!(world.second() < 400, "{place}: {} s", world.second());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn reads_that_fail_now_and_then_are_asked_again() {
+    for effect in [Effect::Status(429), Effect::Status(500), Effect::Hang] {
+        for nth in 0..30 {
+            let world = migrating();
+            let fault = Fault::new(|request| !request.is_write(), nth, 3, effect);
+            world.server.state().faults.push(fault);
+            let ended = world.run("pod-a", "job-1").await;
+            assert_eq!(ended.code, ExitCode::Success, "{effect:?} at read {nth}: {}", ended.message);
+            world.assert_replaced_once();
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_server_that_cannot_answer_events_delays_nothing() {
+    let mut world = World::at_rest(12);
+    world.pace.parallel = 12;
+    world.upgrade(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    world.server.state().faults.push(Fault::new(|request| request.resource == "events", 0, usize::MAX, Effect::Hang));
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    world.assert_replaced_once();
+    assert!(world.second() < 150, "{} s", world.second());
+}

@@ -1,0 +1,181 @@
+//! Somebody aborts at any call of a hook, and the abort itself is killed at any call of its own: begun again, it leaves no cordon, label, record or Lease of
+//! ours on anything, and everything of others where it was.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::driver::Driver;
+use contract::names;
+use contract::pause::Pause;
+use contract::settings::{Mode, Settings};
+use ops::abort::{HOLDER, abort};
+use serde_json::{Value, json};
+
+use super::moments::{Undisturbed, reached};
+use super::stories::{Story, numbered};
+use super::{Driven, NODES};
+use crate::fake::fault::{Effect, Fault};
+use crate::fake::rights::Grant;
+use crate::world::Pod;
+
+/// What a person may do beyond what hooks may.
+fn allow(fleet: &Driven) {
+    let rights = [
+        ("list", "", "nodes"),
+        ("get", "", "configmaps"),
+        ("patch", "", "configmaps"),
+        ("create", "", "configmaps"),
+        ("delete", "", "configmaps"),
+        ("get", "batch", "jobs"),
+        ("delete", "batch", "jobs"),
+        ("get", "coordination.k8s.io", "leases"),
+        ("delete", "coordination.k8s.io", "leases"),
+        ("patch", "", "nodes"),
+    ];
+    fleet.world.server.change(|state| state.grants.extend(rights.map(|(verb, group, resource)| Grant::everywhere(verb, group, resource))));
+}
+
+fn cordoned(fleet: &Driven) -> BTreeSet<String> {
+    let names = (0..NODES).map(|index| format!("gpu-{index}"));
+    names.filter(|name| fleet.world.get("nodes", "", name)["spec"]["unschedulable"] == true).collect()
+}
+
+/// Everything of ours that is anywhere.
+fn ours(fleet: &Driven) -> Vec<String> {
+    let state = fleet.world.server.state();
+    let mut found = Vec::new();
+    for (key, object) in &state.store.objects {
+        let named = (key.resource == "leases" && key.name == names::LEASE_NAME) || key.name == names::PAUSE_NAME;
+        found.extend(named.then(|| format!("{} {}", key.resource, key.name)));
+        if key.resource == "nodes" {
+            let parts = ["labels", "annotations"].map(|part| object["metadata"][part].as_object().cloned().unwrap_or_default());
+            let keys = parts.iter().flat_map(|part| part.keys()).filter(|key| key.starts_with("gpu-rollout.dev/"));
+            found.extend(keys.map(|label| format!("{}: {label}", key.name)));
+        }
+    }
+    found
+}
+
+/// Aborts; a Job that is being deleted goes when its pod has ended. Whether it came to its end: a call may be one that it dies at.
+async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
+    let hooks: Vec<Settings> = fleet.stages.iter().map(|(settings, _)| settings.clone()).collect();
+    let hooks: Vec<&Settings> = hooks.iter().collect();
+    let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
+    let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
+    let aborting = abort(&client, &hooks, &pause, (false, Arc::new(move || clock.now())), |_| ());
+    let kubelet = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            for settings in &hooks {
+                let job = fleet.world.get("jobs", &settings.namespace, &settings.release);
+                if job["metadata"]["deletionTimestamp"].is_null() {
+                    continue;
+                }
+                pod.stop.send_replace(true);
+                if pod.handle.is_finished() {
+                    fleet.world.remove("jobs", &settings.namespace, &settings.release);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        wrong = aborting => {
+            assert_eq!(wrong.unwrap(), Vec::<String>::new(), "every node is given back");
+            true
+        }
+        () = fleet.world.server.told.notified() => false,
+        () = kubelet => unreachable!("it goes on"),
+    }
+}
+
+/// At the given call of the hook, and where `dies` says so an abort that dies at a call of its own before. False: there was no such call.
+async fn aborted(story: &Story, undisturbed: &Undisturbed, nth: usize, dies: Option<(usize, Effect)>) -> bool {
+    let fleet = story.begin();
+    let before = cordoned(&fleet);
+    let Some(pod) = reached(&fleet, nth, Effect::Tell).await else { return false };
+    let place = undisturbed.place(story, &format!("aborted ({dies:?})"), nth);
+    allow(&fleet);
+    if let Some((call, effect)) = dies {
+        fleet.world.server.state().faults.push(Fault::new(|request| request.who == HOLDER, call, 1, effect));
+        aborts(&fleet, &pod).await;
+        fleet.world.server.state().faults.clear();
+        fleet.world.pass(60).await;
+    }
+    assert!(aborts(&fleet, &pod).await, "{place}");
+    fleet.world.pass(60).await;
+    assert_eq!(ours(&fleet), Vec::<String>::new(), "{place}");
+    let after = cordoned(&fleet);
+    assert!(after.is_subset(&before), "{place}: {after:?} are cordoned, before {before:?}");
+    true
+}
+
+/// `step`: how many calls of the story with this number lie between two aborts.
+async fn abort_at(step: impl Fn(usize) -> usize, deaths: &[Option<(usize, Effect)>]) {
+    let mut count = 0;
+    for (at, story) in numbered() {
+        let undisturbed = Undisturbed::of(story).await;
+        for (place, nth) in undisturbed.moments(at, step(at)).into_iter().enumerate() {
+            let dies = deaths[(place + at) % deaths.len()];
+            count += usize::from(aborted(story, &undisturbed, nth, dies).await);
+        }
+    }
+    assert!(count > numbered().count() * 2, "{count} aborts");
+}
+
+/// The calls of an abort: pause, Job, Lease, nodes, Lease, pause.
+fn deaths() -> Vec<Option<(usize, Effect)>> {
+    let all = (0..14).flat_map(|call| [Effect::CrashBefore, Effect::CrashAfter].map(|effect| Some((call, effect))));
+    std::iter::once(None).chain(all).collect()
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_abort_at_any_call_leaves_nothing_of_ours_even_if_it_is_killed_itself() {
+    abort_at(|at| if at == 0 { 5 } else { 43 }, &deaths()).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: every call of every story"]
+async fn soak_an_abort_at_any_call_leaves_nothing_of_ours_even_if_it_is_killed_itself() {
+    for dies in deaths() {
+        abort_at(|_| 1, &[dies]).await;
+    }
+}
+
+/// Of a fleet that mode `assist` was at work on: `gpu-0` is done, `gpu-1` is being upgraded, `gpu-2` has its turn to come and our wake label.
+/// The hook's own hold of a pause was taken off, and NVIDIA's controller went on two minutes later.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn fleet_that_stays_paused_is_held_after_an_abort() {
+    let traits = Driver::Gpu.traits();
+    let change = |settings: &mut Settings| settings.mode = Mode::Assist;
+    let label = |state: &'static str| move |node: &mut Value| node["metadata"]["labels"][traits.state_label] = json!(state);
+    let fleet = Driven::new(Driver::Gpu, change).node("gpu-0", label("upgrade-done")).node("gpu-1", label("drain-required"));
+    let fleet = fleet.node("gpu-2", |node| {
+        label("upgrade-required")(node);
+        node["metadata"]["labels"][traits.skip_label] = json!("gpu-rollout-wake-1");
+    });
+    allow(&fleet);
+    let settings = fleet.stages[0].0.clone();
+    fleet.world.remove("jobs", &settings.namespace, &settings.release);
+    let holds = |fleet: &Driven| -> Vec<(Value, Value)> {
+        let nodes = (0..NODES).map(|index| fleet.world.get("nodes", "", &format!("gpu-{index}"))["metadata"].clone());
+        nodes.map(|node| (node["labels"][traits.skip_label].clone(), node["annotations"][traits.hold].clone())).collect()
+    };
+    let held = (json!("true"), json!("pause"));
+    let free = (Value::Null, Value::Null);
+    for _ in 0..2 {
+        // The second one finds nothing left to do.
+        assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());
+        assert_eq!(holds(&fleet), [held.clone(), free.clone(), held.clone()]);
+        assert!(!fleet.world.get("configmaps", "default", names::PAUSE_NAME).is_null(), "the pause stays");
+    }
+    assert_eq!(abort_of(&fleet, &settings, false).await, Vec::<String>::new());
+    assert_eq!(holds(&fleet), [free.clone(), free.clone(), free]);
+    assert_eq!(ours(&fleet), Vec::<String>::new());
+}
+
+async fn abort_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Vec<String> {
+    let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
+    let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
+    abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ()).await.unwrap()
+}

@@ -1,0 +1,33 @@
+//! More nodes at once than can be followed.
+
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use kube_io::focus::MOST_NODES;
+
+use super::Driven;
+use crate::fake::fault::{Effect, Fault};
+
+/// As soon as one of a hundred places was free, those that still waited for one had failed: their pods had not been listed in time.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_that_waits_for_a_place_has_not_failed_however_long_it_takes() {
+    let nodes = MOST_NODES + 12;
+    let mut fleet = Driven::sized(nodes, &[Driver::Gpu], |settings| {
+        settings.upgrade.policy.max_parallel_upgrades = 0;
+        settings.upgrade.policy.max_unavailable = None;
+        settings.upgrade.attempts = 1;
+    });
+    for index in 0..nodes {
+        fleet = fleet.works(("Job", "train"), &format!("gpu-{index}"), 1, true);
+    }
+    let fleet = fleet.begin();
+    let too_busy = Fault::new(|request| request.is("create", "pods/eviction"), 0, usize::MAX, Effect::Status(429));
+    fleet.world.server.state().faults.push(too_busy);
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(200).await;
+    fleet.world.server.state().faults.clear();
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    let begun = |entry: &crate::fake::request::Entry| entry.applied && entry.request.is("delete", "pods");
+    let drivers = fleet.world.log().into_iter().filter(|entry| begun(entry) && entry.request.name.contains("driver-daemonset")).count();
+    assert_eq!(drivers, nodes, "each of them once");
+}

@@ -1,0 +1,101 @@
+//! The time is over, and something is in the way of giving back the nodes that were not touched.
+
+use contract::budget::{GIVING_BACK_SECONDS, MARGIN_SECONDS};
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use contract::names;
+use contract::policy::CompletionPolicy;
+use serde_json::json;
+
+use super::Driven;
+use crate::fake::fault::{Break, Effect, Fault};
+use crate::world::{Pod, named};
+
+/// When a run of an hour must have ended.
+const DEADLINE: u64 = 3600 - MARGIN_SECONDS;
+
+/// `gpu-0` waits for a job that does not end.
+fn waiting() -> Driven {
+    let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
+    let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
+    fleet.works(("Job", "train"), "gpu-0", 1, true).begin()
+}
+
+async fn is_given_back(fleet: &Driven, pod: Pod, what: &str) {
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Budget, "{what}: {}", ended.message);
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:GivenBack"), "{what}");
+    assert_eq!(fleet.left("gpu-0"), "", "{what}");
+    let second = u64::try_from(fleet.world.second()).unwrap();
+    assert!(second < DEADLINE + GIVING_BACK_SECONDS, "{what}: {second}");
+}
+
+/// It ended the run at the deadline, and the node kept its cordon.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_gap_in_watches_at_the_deadline_is_waited_out_before_nodes_are_given_back() {
+    let fleet = waiting();
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(DEADLINE - 10).await;
+    assert_ne!(fleet.left("gpu-0"), "");
+    fleet.world.server.change(|state| {
+        let reads = |request: &crate::fake::request::Request| ["list", "watch"].contains(&request.verb) && request.resource != "leases";
+        state.faults.push(Fault::new(reads, 0, usize::MAX, Effect::Status(500)));
+        state.breaks.push(Break::Cut);
+    });
+    fleet.world.pass(25).await;
+    fleet.world.server.state().faults.clear();
+    is_given_back(&fleet, pod, "a gap").await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_is_lost_while_nodes_are_given_back_is_taken_again() {
+    let fleet = waiting();
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(DEADLINE - 1).await;
+    let patches = Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, Effect::Status(500));
+    fleet.world.server.state().faults.push(patches);
+    fleet.world.pass(2).await;
+    let holder = |name: Option<&str>| {
+        fleet.world.edit("leases", "default", names::LEASE_NAME, |lease| lease["spec"]["holderIdentity"] = json!(name));
+    };
+    holder(Some("somebody"));
+    fleet.world.pass(8).await;
+    assert_eq!(fleet.world.holder().as_deref(), Some("somebody"));
+    holder(None);
+    fleet.world.server.state().faults.clear();
+    is_given_back(&fleet, pod, "a lost Lease").await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_replacement_pod_that_starts_after_the_deadline_gives_nodes_back() {
+    for (dies, starts) in [(3, 2), (1, 15)] {
+        let fleet = waiting();
+        let pod = fleet.start("pod-a");
+        fleet.world.pass(DEADLINE - dies).await;
+        pod.handle.abort();
+        fleet.world.pass(dies + starts).await;
+        assert_ne!(fleet.left("gpu-0"), "");
+        is_given_back(&fleet, fleet.start("pod-b"), "another pod").await;
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_could_not_be_given_back_is_named() {
+    let fleet = waiting();
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(DEADLINE - 5).await;
+    fleet.world.server.goes_away(100_000);
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::ApiUnreachable, "{}", ended.message);
+    assert_eq!(named(&ended), ["*:LeaseUnreachable", "gpu-0:NotGivenBack"]);
+    assert!(fleet.world.second() < 3600 - 30, "{}", fleet.world.second());
+
+    let fleet = waiting();
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(DEADLINE - 5).await;
+    let patches = Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, Effect::Status(500));
+    fleet.world.server.state().faults.push(patches);
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Budget, "{}", ended.message);
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:NotGivenBack"));
+}

@@ -1,0 +1,74 @@
+//! Somebody pauses the fleet at any call: from a second later on nothing is taken from a node that works, and when the fleet is resumed it comes to the
+//! end that it would have come to.
+
+use contract::names;
+use serde_json::{Value, json};
+
+use super::Driven;
+use super::moments::{COME_UP_SECONDS, Undisturbed, reached};
+use super::stories::{Story, numbered};
+use crate::fake::fault::Effect;
+use crate::fake::request::Entry;
+use crate::settings::DRA;
+
+/// Seconds for which the fleet is paused: longer than every limit of the stories.
+const PAUSE_SECONDS: u64 = 1200;
+
+fn pause(fleet: &Driven) {
+    let text = json!({"by": "somebody", "at": fleet.world.clock.now()}).to_string();
+    let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"fleet": text}});
+    fleet.world.put("configmaps", names::LEASE_NAMESPACE, names::PAUSE_NAME, object);
+}
+
+/// Whether the call takes something from a node: a cordon, an eviction, the end of a driver.
+fn takes(entry: &Entry) -> bool {
+    let request = &entry.request;
+    let cordons = request.is("patch", "nodes") && request.body["spec"]["unschedulable"] == Value::Bool(true);
+    let evicts = request.is("create", "pods/eviction");
+    let ends_driver = request.is("delete", "pods") && request.namespace != DRA;
+    request.who == "pod-a" && entry.applied && (cordons || evicts || ends_driver)
+}
+
+/// Pauses at the given call. False: there was no such call.
+async fn paused(story: &Story, undisturbed: &Undisturbed, nth: usize) -> bool {
+    let fleet = story.begin();
+    let Some(pod) = reached(&fleet, nth, Effect::Tell).await else { return false };
+    let place = undisturbed.place(story, "paused", nth);
+    pause(&fleet);
+    fleet.world.pass(1).await;
+    let before = fleet.world.log().len();
+    fleet.world.pass(PAUSE_SECONDS).await;
+    let taken: Vec<Entry> = fleet.world.log().split_off(before).into_iter().filter(takes).collect();
+    assert!(taken.is_empty(), "{place}: {taken:#?}");
+    fleet.world.remove("configmaps", names::LEASE_NAMESPACE, names::PAUSE_NAME);
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    fleet.world.pass(COME_UP_SECONDS).await;
+    fleet.assert_safe(&place);
+    assert_eq!(fleet.end(), undisturbed.end, "{place}");
+    true
+}
+
+/// `step`: how many calls of the story with this number lie between two pauses.
+async fn pause_at(step: impl Fn(usize) -> usize) {
+    let mut pauses = 0;
+    for (at, story) in numbered() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step(at)) {
+            pauses += usize::from(paused(story, &undisturbed, nth).await);
+        }
+    }
+    assert!(pauses >= numbered().count(), "{pauses} pauses");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_pause_at_any_call_takes_nothing_more_and_changes_nothing_about_the_end() {
+    // Each pause lasts twenty minutes of virtual time in which everybody else goes on. `make soak` takes every call of every story.
+    pause_at(|at| if at == 0 { 7 } else { 67 }).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: every call of every story"]
+async fn soak_a_pause_at_any_call_takes_nothing_more_and_changes_nothing_about_the_end() {
+    pause_at(|_| 1).await;
+}

@@ -1,0 +1,391 @@
+//! The run goes from one process to another: a signal, a Lease that another hook takes meanwhile, another version of the program.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::budget::TERMINATION_GRACE_SECONDS;
+use contract::count::Count;
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use kube_io::lease::{HeldLease, LeaseCandidate};
+use serde_json::{Value, json};
+
+use super::moments::{COME_UP_SECONDS, Undisturbed, reached};
+use super::stories::{STORIES, Story, TRIED_TWICE, numbered};
+use super::{Driven, NODES};
+use crate::fake::fault::{Break, Effect, Fault};
+use crate::fake::request::Request;
+use crate::fake::store::text;
+use crate::world::{Pod, named};
+
+fn story(name: &str) -> &'static Story {
+    STORIES.iter().find(|story| story.name == name).unwrap()
+}
+
+/// SIGTERM at a call; the next pod of the Job goes on.
+async fn interrupted(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
+    let place = undisturbed.place(story, "a signal", nth);
+    let before = fleet.world.second();
+    first.stop.send_replace(true);
+    let ended = fleet.ends(first).await;
+    let took = fleet.world.second() - before;
+    assert!(took < i64::try_from(TERMINATION_GRACE_SECONDS).unwrap(), "{place}: killed after {took} s");
+    assert_ne!(fleet.world.holder().as_deref(), Some("pod-a"), "{place}: the Lease was kept");
+    assert!(ended.code == ExitCode::Interrupted || ended.code == story.code, "{place}: {}", ended.message);
+    let ended = fleet.run("pod-b").await;
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 0, &place).await;
+}
+
+async fn interrupt(step: usize) {
+    for (at, story) in numbered() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step) {
+            interrupted(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_signal_at_any_call_leaves_the_rest_to_the_next_pod() {
+    interrupt(47).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: a signal at every call of every story"]
+async fn soak_a_signal_at_any_call_leaves_the_rest_to_the_next_pod() {
+    interrupt(1).await;
+}
+
+/// From a call on the hook is cut off, and another pod of its Job takes the Lease when it has run out. The first one comes back while the
+/// other is at work. That only one of them acts at a time is held against the log of every story (`world/check.rs`). `effect`: whether the
+/// call in hand arrives at once, or when the other one has the Lease.
+async fn handed_over(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Effect, cut_off: u64) {
+    let fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, effect).await else { return };
+    let server = fleet.world.server.clone();
+    server.change(|state| {
+        state.faults.push(Fault::new(|request| request.who == "pod-a", 0, usize::MAX, Effect::Hang));
+        state.breaks.push(Break::Cut);
+    });
+    let second = fleet.start("pod-b");
+    let reconnected = async {
+        fleet.world.pass(cut_off).await;
+        server.change(|state| state.faults.clear());
+    };
+    let (first, second, ()) = tokio::join!(fleet.ends(first), fleet.ends(second), reconnected);
+    let place = undisturbed.place(story, &format!("{effect:?}, cut off for {cut_off} s"), nth);
+    for ended in [first, second] {
+        assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+        assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    }
+    undisturbed.assert_same(&fleet, 1, &place).await;
+}
+
+async fn hand_over(step: usize) {
+    for (at, story) in numbered() {
+        let undisturbed = Undisturbed::of(story).await;
+        for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
+            let effect = if (turn + at).is_multiple_of(2) { Effect::Late(27) } else { Effect::Tell };
+            let cut_off = [25, 33, 47][(turn + at) % 3];
+            handed_over(story, &undisturbed, nth, effect, cut_off).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_is_cut_off_at_any_call_and_comes_back_does_nothing_beside_its_successor() {
+    hand_over(47).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: cut off at every call of every story"]
+async fn soak_a_hook_that_is_cut_off_at_any_call_and_comes_back_does_nothing_beside_its_successor() {
+    hand_over(1).await;
+}
+
+/// The hook is cut off, another hook takes the Lease when it has run out, has it for a while and gives it back.
+async fn taken(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let fleet = story.begin();
+    let server = fleet.world.server.clone();
+    let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
+    server.change(|state| {
+        state.faults.push(Fault::new(|request| request.who == "pod-a", 0, usize::MAX, Effect::Hang));
+        state.breaks.push(Break::Cut);
+    });
+    let clock = fleet.world.clock.clone();
+    let leases = LeaseCandidate::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let theirs = async {
+        let held = leases.acquire(|_| ()).await.unwrap();
+        assert!(held.is_valid());
+        fleet.world.pass(COME_UP_SECONDS).await;
+        held.release().await;
+    };
+    let reconnected = async {
+        fleet.world.pass(35).await;
+        server.change(|state| state.faults.clear());
+    };
+    tokio::join!(theirs, reconnected);
+    let ended = fleet.ends(first).await;
+    let place = undisturbed.place(story, "another hook has the Lease", nth);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 0, &place).await;
+}
+
+async fn take(step: usize) {
+    for (at, story) in numbered() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step) {
+            taken(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_another_hook_has_meanwhile_is_waited_for_and_the_run_goes_on() {
+    take(89).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: another hook takes the Lease at every call of every story"]
+async fn soak_a_lease_that_another_hook_has_meanwhile_is_waited_for_and_the_run_goes_on() {
+    take(1).await;
+}
+
+/// A fleet in which a newer program is at work on `gpu-1`.
+fn with_a_newer_record(parallel: u32) -> Driven {
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.policy.max_parallel_upgrades = parallel;
+        settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
+    });
+    fleet.node("gpu-1", |node| {
+        let traits = Driver::Gpu.traits();
+        node["metadata"]["labels"][traits.own_state_label] = json!("rebooting");
+        node["metadata"]["annotations"][traits.own_record] = json!(r#"{"version": 2, "shape": ["unknown"]}"#);
+        node["spec"]["unschedulable"] = json!(true);
+    })
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_with_a_newer_record_is_left_alone_and_named_and_the_others_are_done() {
+    let fleet = with_a_newer_record(2).begin();
+    let before = fleet.world.get("nodes", "", "gpu-1");
+    let ended = fleet.run("pod-a").await;
+    assert_eq!(ended.code, ExitCode::NewerFormat, "{}", ended.message);
+    assert_eq!(named(&ended), ["gpu-1:NewerRecord"]);
+    assert_eq!(fleet.world.get("nodes", "", "gpu-1"), before);
+    for node in ["gpu-0", "gpu-2"] {
+        assert_eq!(fleet.left(node), "", "{node}");
+        assert_eq!(fleet.writes()[&format!("Driver of {node}")], 1);
+    }
+    assert!(fleet.world.second() < 300, "{} s", fleet.world.second());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_older_program_refuses_the_run_of_a_newer_one_and_writes_nothing() {
+    for story in [story("plain"), story("OFED with drain")] {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(3, 29) {
+            let fleet = story.begin();
+            let Some(first) = reached(&fleet, nth, Effect::CrashAfter).await else { continue };
+            first.handle.abort();
+            let settings = &fleet.stages[0].0;
+            let run = json!(r#"{"formatVersion": 9, "shape": ["unknown"]}"#);
+            fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| record["data"]["run"] = run);
+            let before = fleet.end();
+            let ended = fleet.run("pod-b").await;
+            let place = undisturbed.place(story, "a newer run record", nth);
+            assert_eq!(ended.code, ExitCode::NewerFormat, "{place}: {}", ended.message);
+            let wrote =
+                fleet.world.writes("pod-b").into_iter().find(|entry| !matches!(entry.request.resource.as_str(), "leases" | "events"));
+            assert!(wrote.is_none(), "{place}: {wrote:?}");
+            assert_eq!(fleet.end().nodes, before.nodes, "{place}");
+        }
+    }
+}
+
+/// What a program of the same format that knows more would have written, into a JSON text.
+fn knows_more(text: &Value) -> Value {
+    let mut record: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+    record["soakedFor"] = json!({"seconds": 7, "why": ["unknown"]});
+    json!(record.to_string())
+}
+
+/// A program that knows more dies at a call; this one goes on.
+async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, Effect::CrashAfter).await else { return };
+    first.handle.abort();
+    for index in 0..NODES {
+        fleet.world.edit("nodes", "", &format!("gpu-{index}"), |node| {
+            for driver in &fleet.drivers {
+                let key = driver.traits().own_record;
+                if node["metadata"]["annotations"][key].is_string() {
+                    node["metadata"]["annotations"][key] = knows_more(&node["metadata"]["annotations"][key]);
+                }
+            }
+        });
+    }
+    for (settings, _) in &fleet.stages {
+        fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| {
+            for text in record["data"].as_object_mut().into_iter().flatten().map(|(_, text)| text) {
+                // The cohort is no JSON, and has no keys that could be added to.
+                if text.as_str().is_some_and(|text| text.starts_with('{')) {
+                    *text = knows_more(text);
+                }
+            }
+        });
+    }
+    let ended = fleet.run("pod-b").await;
+    let place = undisturbed.place(story, "a program that knows more", nth);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
+    undisturbed.assert_same(&fleet, 0, &place).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_a_program_that_knows_more_has_added_is_passed_over() {
+    for (at, story) in [story("pods with GPUs"), story("a driver that fails"), story("OFED with drain")].into_iter().enumerate() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, 29) {
+            followed(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+/// The deployer replaces the Job at a call: its pod is told to end, and one with another image comes under another digest.
+async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
+    let mut fleet = story.begin();
+    let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
+    first.stop.send_replace(true);
+    fleet.ends(first).await;
+    fleet.deployed_anew();
+    let ended = fleet.run("pod-b").await;
+    let place = undisturbed.place(story, "another image", nth);
+    assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
+    fleet.world.pass(COME_UP_SECONDS).await;
+    fleet.assert_safe(&place);
+    let mut end = fleet.end();
+    if story.code == ExitCode::Success {
+        assert_eq!(end, undisturbed.end, "{place}");
+        // What had failed is tried anew, with as many attempts as before.
+        let tried_anew = |more: &String| story.patches[1] == TRIED_TWICE && more.ends_with("node gpu-1");
+        let excess: Vec<String> = undisturbed.excess(&fleet.writes()).into_iter().filter(|more| !tried_anew(more)).collect();
+        assert_eq!(excess, Vec::<String>::new(), "{place}");
+    } else {
+        // A new digest is a new attempt for what failed: only that node may differ.
+        end.nodes.remove("gpu-1");
+        let mut expected = undisturbed.end.clone();
+        expected.nodes.remove("gpu-1");
+        assert_eq!(end.nodes, expected.nodes, "{place}");
+    }
+}
+
+async fn replace(step: usize) {
+    for (at, story) in numbered() {
+        let undisturbed = Undisturbed::of(story).await;
+        for nth in undisturbed.moments(at, step) {
+            replaced(story, &undisturbed, nth).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
+    replace(97).await;
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+#[ignore = "soak: another image at every call of every story"]
+async fn soak_another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
+    replace(1).await;
+}
+
+/// Another hook begins a node and lets go of the Lease. `held` until then; the watches of the one under test lie a minute behind.
+async fn begins_a_node_and_lets_go(fleet: &Driven, held: HeldLease) {
+    let traits = Driver::Gpu.traits();
+    let (now, digest) = (text(fleet.world.clock.now()), &fleet.stages[0].0.digest);
+    let state = "pod-deletion-required";
+    let record = json!({"version": 1, "state": state, "since": now, "started": now, "digest": digest, "cordoned": true}).to_string();
+    fleet.world.edit("nodes", "", "gpu-0", |node| {
+        node["metadata"]["labels"].as_object_mut().unwrap().remove(traits.skip_label);
+        node["metadata"]["labels"][traits.own_state_label] = json!(state);
+        node["metadata"]["annotations"][traits.own_record] = json!(record);
+        node["spec"]["unschedulable"] = json!(true);
+    });
+    fleet.world.pass(3).await;
+    held.release().await;
+}
+
+/// A fleet whose first node is left alone, on a server whose watches of nodes lie a minute behind; and a hook's road to the Lease.
+fn late_watches() -> (Driven, LeaseCandidate) {
+    let skip = Driver::Gpu.traits().skip_label;
+    let fleet = Driven::new(Driver::Gpu, |_| {}).node("gpu-0", |node| node["metadata"]["labels"][skip] = json!("true")).begin();
+    let server = &fleet.world.server;
+    server.state().late = Some((vec!["nodes"], Duration::from_mins(1)));
+    let clock = fleet.world.clock.clone();
+    let leases = LeaseCandidate::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    (fleet, leases)
+}
+
+/// A limit of one node leaves no room, whatever the late watches show.
+async fn no_second_one_is_begun(fleet: &Driven, hook: Pod) {
+    fleet.world.pass(20).await;
+    assert!(fleet.world.get("nodes", "", "gpu-1")["spec"]["unschedulable"].is_null(), "a second node was begun");
+    fleet.world.server.change(|state| state.late = None);
+    let ended = fleet.ends(hook).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    fleet.assert_safe("the Lease came over");
+}
+
+/// While a hook waits for the Lease its watches lie behind, and another one lets go of it with a node in the middle of its upgrade.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_another_hook_began_counts_from_the_first_decision_on() {
+    let (fleet, leases) = late_watches();
+    let held = leases.acquire(|_| ()).await.unwrap();
+    let hook = fleet.start("pod-b");
+    fleet.world.pass(5).await;
+    begins_a_node_and_lets_go(&fleet, held).await;
+    no_second_one_is_begun(&fleet, hook).await;
+}
+
+/// The same, where the Lease was free when the hook began to look, and is free again when it takes it.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn what_another_hook_began_after_the_first_look_counts_too() {
+    let (fleet, leases) = late_watches();
+    leases.acquire(|_| ()).await.unwrap().release().await;
+    // It is kept from the Lease by the self-check, which it tries again and again.
+    let review = |request: &Request| request.is("create", "selfsubjectaccessreviews");
+    fleet.world.server.state().faults.push(Fault::new(review, 0, usize::MAX, Effect::Status(500)));
+    let hook = fleet.start("pod-b");
+    fleet.world.pass(5).await;
+    let held = leases.acquire(|_| ()).await.unwrap();
+    begins_a_node_and_lets_go(&fleet, held).await;
+    fleet.world.server.state().faults.clear();
+    no_second_one_is_begun(&fleet, hook).await;
+}
+
+/// Nothing can have happened that the caches do not show.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn caches_are_begun_anew_only_if_somebody_may_have_had_the_lease_meanwhile() {
+    for (was_free, lists) in [(true, 1), (false, 2)] {
+        let fleet = Driven::new(Driver::Gpu, |_| {}).begin();
+        let clock = fleet.world.clock.clone();
+        let leases = LeaseCandidate::new(&fleet.world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+        let held = leases.acquire(|_| ()).await.unwrap();
+        if was_free {
+            held.release().await;
+        } else {
+            // It dies.
+            drop(held);
+        }
+        let ended = fleet.run("pod-b").await;
+        assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+        let listed = fleet.world.log().into_iter().filter(|entry| entry.request.is("list", "nodes")).count();
+        assert_eq!(listed, lists, "free: {was_free}");
+    }
+}

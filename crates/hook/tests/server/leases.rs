@@ -1,0 +1,342 @@
+//! Two hook Jobs at once: one acts at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use contract::exit::ExitCode;
+use contract::names;
+use contract::settings::Settings;
+use contract::task::Task;
+use kube_io::lease::{LEASE_SECONDS, LeaseCandidate};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::fake::fault::{Effect, Fault};
+use crate::fake::request::Request;
+use crate::fake::store::text;
+use crate::settings::DRA;
+use crate::world::{World, named};
+
+fn other_release(world: &World) -> Settings {
+    let mut settings = world.settings.clone();
+    settings.release = "nvidia-dra-driver-gpu-post".into();
+    settings.record = "nvidia-dra-driver-gpu-post-record".into();
+    settings
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_releases_take_turns_and_nothing_is_done_twice() {
+    for after in [0, 1, 10, 45, 80] {
+        let mut world = World::at_rest(2);
+        let other = other_release(&world);
+        world.install(&other, "job-x");
+        world.upgrade(&[1, 0]);
+        let first = world.start("pod-a", "job-1");
+        world.pass(after).await;
+        let second = world.start_with(&other, "pod-x", "job-x");
+        let (first, second) = (world.ends(first).await, world.ends(second).await);
+        assert_eq!((first.code, second.code), (ExitCode::Success, ExitCode::Success), "{after}: {} {}", first.message, second.message);
+        world.assert_replaced_once();
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_jobs_of_one_release_take_turns_and_nothing_is_done_twice() {
+    for after in [0, 10, 45, 80] {
+        let mut world = World::at_rest(2);
+        world.upgrade(&[1, 0]);
+        let first = world.start("pod-a", "job-1");
+        world.pass(after).await;
+        let settings = world.settings.clone();
+        world.install(&settings, "job-2");
+        let second = world.start("pod-b", "job-2");
+        let (first, second) = (world.ends(first).await, world.ends(second).await);
+        assert_eq!((first.code, second.code), (ExitCode::Success, ExitCode::Success), "{after}: {} {}", first.message, second.message);
+        world.assert_replaced_once();
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn the_one_that_waits_begins_as_soon_as_the_lease_is_given_back() {
+    let mut world = World::at_rest(2);
+    let other = other_release(&world);
+    world.install(&other, "job-x");
+    world.upgrade(&[1, 0]);
+    let first = world.start("pod-a", "job-1");
+    world.pass(10).await;
+    let second = world.start_with(&other, "pod-x", "job-x");
+    world.ends(first).await;
+    let before = world.second();
+    world.ends(second).await;
+    assert!(world.second() - before <= 23, "its quiet period, and little more: {} s", world.second() - before);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_holder_that_dies_is_followed_after_its_lease_ran_out() {
+    for dies in [5, 20, 44, 50] {
+        let mut world = World::at_rest(2);
+        let other = other_release(&world);
+        world.install(&other, "job-x");
+        world.upgrade(&[1, 0]);
+        let first = world.start("pod-a", "job-1");
+        world.pass(3).await;
+        let second = world.start_with(&other, "pod-x", "job-x");
+        world.pass(dies).await;
+        first.handle.abort();
+        let ended = world.ends(second).await;
+        assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+        world.assert_replaced_once();
+    }
+}
+
+fn held(world: &World, holder: &str, seconds: u32) {
+    let now = world.clock.now();
+    let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let spec =
+        json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": time, "renewTime": time, "leaseTransitions": 1});
+    world.put(
+        "leases",
+        "default",
+        names::LEASE_NAME,
+        json!({
+            "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"creationTimestamp": text(now)}, "spec": spec,
+        }),
+    );
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_is_held_to_the_end_is_named() {
+    let world = World::at_rest(1);
+    held(&world, "somebody", 20);
+    let pod = world.start("pod-a", "job-1");
+    while world.second() < 3600 && !pod.handle.is_finished() {
+        world.pass(5).await;
+        let now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        world.edit("leases", "default", names::LEASE_NAME, |lease| lease["spec"]["renewTime"] = json!(now));
+    }
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::LeaseHeld);
+    assert_eq!(named(&ended), ["*:LeaseHeldByOther"]);
+    assert!(ended.message.contains("`somebody`"), "the holder is named: {}", ended.message);
+    assert!(world.second() <= 3570);
+    assert!(world.writes("pod-a").is_empty());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_holder_with_a_longer_lease_is_given_its_time() {
+    let world = World::at_rest(1);
+    held(&world, "a newer version", 60);
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::Success);
+    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let second = taken.at.duration_since(crate::world::at(0)).as_secs();
+    assert!((60..70).contains(&second), "taken after {second} s");
+}
+
+/// It blocked every hook for 68 years.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn lease_of_unlimited_duration_is_taken_over() {
+    let world = World::at_rest(1);
+    held(&world, "somebody", 2_147_483_647);
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let second = taken.at.duration_since(crate::world::at(0)).as_secs();
+    assert!((120..130).contains(&second), "taken after {second} s");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_without_a_holder_is_taken_at_once() {
+    let world = World::at_rest(1);
+    held(&world, "", 20);
+    world.run("pod-a", "job-1").await;
+    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let second = taken.at.duration_since(crate::world::at(0)).as_secs();
+    assert!(second < 5, "taken after {second} s");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
+    for effect in [Effect::Status(409), Effect::Status(500)] {
+        let world = World::at_rest(1);
+        let release = |request: &Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
+        world.server.state().faults.push(Fault::new(release, 0, 1, effect));
+        assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+        assert_eq!(world.holder(), None, "{effect:?}");
+    }
+}
+
+/// A call may take 10 s, and the Lease was left 4 s before others could take it: a write that began at the last moment went on beside theirs.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_write_that_is_under_way_is_given_up_before_others_may_take_the_lease() {
+    let world = World::at_rest(1);
+    let clock = world.clock.clone();
+    let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
+    let held = leases.acquire(|_| {}).await.unwrap();
+    let taken = Instant::now();
+    world.server.state().faults.push(Fault::new(|request| request.is("update", "leases"), 0, usize::MAX, Effect::Hang));
+    tokio::time::sleep(Duration::from_millis(15_900)).await;
+    assert!(held.is_valid(), "one may still begin");
+    assert_eq!(held.within(std::future::pending::<()>()).await, None);
+    assert!(taken.elapsed() < Duration::from_secs(LEASE_SECONDS.into()), "{:?}", taken.elapsed());
+    assert_eq!(held.within(async {}).await, None, "none is begun any more");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_lease_that_is_renewed_leaves_a_write_its_whole_time() {
+    let world = World::at_rest(1);
+    let clock = world.clock.clone();
+    let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
+    let held = leases.acquire(|_| {}).await.unwrap();
+    let write = async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        7
+    };
+    assert_eq!(held.within(write).await, Some(7));
+}
+
+/// More plugins are stale than are replaced at once, and from the first deletion on the server is silent. What is behind those that are under way
+/// has its turn when they are given up, and the Lease is over by then.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn nothing_is_asked_for_that_the_lease_does_not_cover_any_more() {
+    let world = World::at_rest(40);
+    let plugins: Vec<_> =
+        world.server.state().store.objects.keys().filter(|key| key.resource == "pods" && key.namespace == DRA).cloned().collect();
+    for plugin in plugins {
+        world.edit("pods", DRA, &plugin.name, |pod| {
+            pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2020-01-01T00:00:00Z");
+        });
+    }
+    let silent = AtomicBool::new(false);
+    let from_the_first_deletion = move |request: &Request| {
+        silent.fetch_or(request.is("delete", "pods"), Ordering::Relaxed);
+        silent.load(Ordering::Relaxed)
+    };
+    world.server.change(|state| state.faults.push(Fault::new(from_the_first_deletion, 0, usize::MAX, Effect::Hang)));
+    let hook = world.start("pod-a", "job-1");
+    world.pass(120).await;
+    let renewed = world
+        .writes("pod-a")
+        .into_iter()
+        .filter(|entry| entry.applied && entry.request.resource == "leases")
+        .map(|entry| entry.at)
+        .max()
+        .unwrap();
+    let deletions: Vec<_> =
+        world.writes("pod-a").into_iter().filter(|entry| entry.request.is("delete", "pods")).map(|entry| entry.at).collect();
+    let over = renewed + Duration::from_secs(LEASE_SECONDS.into());
+    let late: Vec<_> = deletions.iter().filter(|at| **at >= over).collect();
+    assert!(deletions.len() >= 16 && late.is_empty(), "{} deletions, the Lease was over at {over}; after that: {late:?}", deletions.len());
+    drop(hook);
+}
+
+/// The operator's Deployment says that it is from this chart; the hook is made for v26.3.1.
+fn chart(world: &World, chart: &str) {
+    world.edit("deployments", "gpu-operator", "gpu-operator", |deployment| {
+        deployment["metadata"]["labels"]["helm.sh/chart"] = json!(chart);
+    });
+}
+
+fn made_for_a_chart(world: &World) -> Settings {
+    Settings { component_version: Some("v26.3.1".into()), ..world.settings.clone() }
+}
+
+/// With a deployer that keeps no order the hook after the operator held the Lease, the one before it waited for that, and the operator waited
+/// for the one before.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_waits_for_its_operator_kept_the_one_before_it_waiting() {
+    let world = World::at_rest(2);
+    let settings = made_for_a_chart(&world);
+    world.install(&settings, "job-1");
+    chart(&world, "gpu-operator-v25.10.1");
+    let waits = world.start_with(&settings, "pod-a", "job-1");
+    world.pass(30).await;
+    assert_eq!(world.holder(), Some("pod-a".into()));
+
+    let clock = world.clock.clone();
+    let leases = LeaseCandidate::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let before = world.second();
+    let held = leases.acquire(|_| ()).await.unwrap();
+    assert!(world.second() - before <= 8, "after {} s", world.second() - before);
+    // Longer than its grace time: it may be what is waited for.
+    world.pass(400).await;
+    assert!(!waits.handle.is_finished());
+    held.release().await;
+    world.pass(60).await;
+    assert!(!waits.handle.is_finished(), "the time of others does not count");
+    chart(&world, "gpu-operator-v26.3.1");
+    let ended = world.ends(waits).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+}
+
+/// Argo CD, a bundle from a branch, the previous one deployed again: the hook after the operator came first, remembered what the run before it had
+/// replaced, took that for something under way, and kept the Lease until its grace time was over.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_waits_for_its_operator_gives_way_also_after_a_run_that_replaced_plugins() {
+    let mut world = World::at_rest(2);
+    world.upgrade(&[0, 1]);
+    assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
+    world.assert_replaced_once();
+    let mut settings = made_for_a_chart(&world);
+    settings.digest = "e".repeat(64);
+    world.install(&settings, "job-2");
+    chart(&world, "gpu-operator-v25.10.1");
+    let waits = world.start_with(&settings, "pod-b", "job-2");
+    world.pass(30).await;
+    let clock = world.clock.clone();
+    let leases = LeaseCandidate::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let before = world.second();
+    let held = leases.acquire(|_| ()).await.unwrap();
+    assert!(world.second() - before <= 8, "after {} s", world.second() - before);
+    held.release().await;
+    waits.handle.abort();
+}
+
+/// Giving way costs little, and the grace time ends all the same.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_waits_alone_ends_after_its_grace_time() {
+    let world = World::at_rest(2);
+    let settings = made_for_a_chart(&world);
+    world.install(&settings, "job-1");
+    chart(&world, "gpu-operator-v25.10.1");
+    let pod = world.start_with(&settings, "pod-a", "job-1");
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Precondition, "{}", ended.message);
+    let grace = i64::try_from(settings.grace_seconds).unwrap();
+    assert!((grace..grace + 10).contains(&world.second()), "after {} s", world.second());
+}
+
+/// Two that wait for what nobody brings both come to their end.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn two_hooks_that_wait_take_turns_and_end() {
+    let world = World::at_rest(2);
+    let settings = made_for_a_chart(&world);
+    world.install(&settings, "job-1");
+    let mut other = other_release(&world);
+    other.component_version = settings.component_version.clone();
+    world.install(&other, "job-x");
+    chart(&world, "gpu-operator-v25.10.1");
+    let (first, second) = (world.start_with(&settings, "pod-a", "job-1"), world.start_with(&other, "pod-x", "job-x"));
+    let (first, second) = (world.ends(first).await, world.ends(second).await);
+    assert_eq!((first.code, second.code), (ExitCode::Precondition, ExitCode::Precondition), "{} {}", first.message, second.message);
+    assert!(world.second() < 3 * i64::try_from(settings.grace_seconds).unwrap(), "after {} s", world.second());
+}
+
+/// What is done once before the loop is not done again each time the Lease comes back: a preflight lists the pods of all nodes.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_hook_that_gives_way_does_its_single_steps_once() {
+    let world = World::at_rest(2);
+    let mut settings = made_for_a_chart(&world);
+    settings.tasks.insert(0, Task::Preflight);
+    world.install(&settings, "job-1");
+    chart(&world, "gpu-operator-v25.10.1");
+    let pod = world.start_with(&settings, "pod-a", "job-1");
+    world.pass(60).await;
+    let taken = world.writes("pod-a").iter().filter(|entry| entry.request.resource == "leases").count();
+    assert!(taken > 4, "it gave way: {taken}");
+    let of_all_nodes = |request: &Request| request.resource == "pods" && request.namespace.is_empty() && request.name.is_empty();
+    let listed = world.log().iter().filter(|entry| entry.request.who == "pod-a" && of_all_nodes(&entry.request)).count();
+    assert_eq!(listed, 1, "pods of all namespaces are listed once");
+    pod.handle.abort();
+}

@@ -1,0 +1,55 @@
+//! The validator on one node is not ready, missing, of an old revision, one after the other, while the whole hook watches: no early success, and
+//! the right reason in the run record.
+
+use contract::exit::ExitCode;
+use serde_json::json;
+
+use crate::baselines::{VALIDATOR, validator};
+use crate::settings::OPERATOR;
+use crate::world::World;
+use crate::world::objects::{Operand, revision};
+
+/// Breaks the validator of `gpu-1` in the run's fifth second; answers what mends it.
+type Break = fn(&World) -> Box<dyn Fn(&World)>;
+
+fn not_ready(world: &World) -> Box<dyn Fn(&World)> {
+    validator(world, "gpu-1", false);
+    Box::new(|world| validator(world, "gpu-1", true))
+}
+
+fn missing(world: &World) -> Box<dyn Fn(&World)> {
+    let name = world.name_of_pod(OPERATOR, VALIDATOR, "gpu-1");
+    let pod = world.get("pods", OPERATOR, &name);
+    world.remove("pods", OPERATOR, &name);
+    Box::new(move |world| drop(world.put("pods", OPERATOR, "nvidia-operator-validator-again", pod.clone())))
+}
+
+fn old(world: &World) -> Box<dyn Fn(&World)> {
+    let newer = revision(Operand::Validator, 2, "newer");
+    world.put("controllerrevisions", OPERATOR, newer["metadata"]["name"].as_str().unwrap(), newer.clone());
+    Box::new(|world| {
+        for node in ["gpu-0", "gpu-1"] {
+            let name = world.name_of_pod(OPERATOR, VALIDATOR, node);
+            world.edit("pods", OPERATOR, &name, |pod| pod["metadata"]["labels"]["controller-revision-hash"] = json!("newer"));
+        }
+    })
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn operand_unready_missing_or_old_holds_up_success_and_is_named() {
+    let breaks: [(&str, Break); 3] = [("OperandNotReady", not_ready), ("OperandMissing", missing), ("OperandOutdated", old)];
+    for (reason, breaks) in breaks {
+        let world = World::at_rest(2);
+        let pod = world.start("pod-a", "job-1");
+        world.pass(5).await;
+        let mend = breaks(&world);
+        world.pass(900).await;
+        assert!(!pod.handle.is_finished(), "{reason}");
+        let told = world.recorded_nodes().remove("gpu-1").and_then(|node| node.reason).unwrap();
+        assert!(told.name == reason && told.text.contains(VALIDATOR), "{told}");
+        mend(&world);
+        let ended = world.ends(pod).await;
+        assert_eq!(ended.code, ExitCode::Success, "{reason}: {}", ended.message);
+        assert!(world.second() < 960, "{reason}: {} s", world.second());
+    }
+}

@@ -1,0 +1,246 @@
+//! A small cluster on the fake API server: GPU nodes, what the operator does to them, and the DaemonSet controller and kubelets
+//! that bring deleted DRA plugins back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use contract::names;
+use contract::record::{OBJECTS, object_name};
+use contract::settings::Settings;
+use hook::{HookProcess, PodIdentity, RunClock, RunEnd, Shutdown};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::fake::Server;
+use crate::fake::rights::grants;
+use crate::fake::store::{Key, text};
+
+mod check;
+pub(crate) mod objects;
+mod play;
+pub(crate) use play::edit;
+
+use objects::Operand;
+
+use crate::settings::{DRA, OPERATOR, settings};
+
+pub(crate) const OLD: &str = "580.105.08";
+pub(crate) const NEW: &str = "580.126.20";
+
+/// Seconds of the story's clock.
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).expect("in range")
+}
+
+/// The operator's pod.
+const OPERATOR_POD: &str = "gpu-operator-6d8f5c7b9-x2x7q";
+
+/// How fast things go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Seconds until the operator sees a bump.
+    pub(crate) operator: u64,
+    /// Seconds that a driver takes to load.
+    pub(crate) driver: u64,
+    /// Seconds from the ready driver to `upgrade-done`.
+    pub(crate) finishing: u64,
+    /// Seconds until a deleted plugin pod is gone and a new one stands there.
+    pub(crate) restart: u64,
+    /// Seconds that a plugin takes to serve.
+    pub(crate) plugin: u64,
+    /// Nodes that migrate at once.
+    pub(crate) parallel: usize,
+}
+
+/// The cluster.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) clock: RunClock,
+    pub(crate) settings: Settings,
+    pub(crate) pace: Pace,
+    /// By how much the clock of a hook pod that starts now is ahead of the server's.
+    pub(crate) pod_skew: SignedDuration,
+    tasks: JoinSet<()>,
+    plugins_come_back: bool,
+    /// The plugin pod that each node began with.
+    originals: BTreeMap<String, String>,
+}
+
+/// A hook pod at work.
+pub(crate) struct Pod {
+    pub(crate) handle: JoinHandle<RunEnd>,
+    pub(crate) stop: watch::Sender<bool>,
+}
+
+impl World {
+    /// Namespaces and the hook's release with its Job, and nothing else.
+    pub(crate) fn empty(settings: Settings) -> Self {
+        let clock = RunClock::starting_at(at(0));
+        let server = Server::new(clock.clone());
+        let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
+        let world = Self {
+            server,
+            clock,
+            settings,
+            pace,
+            pod_skew: SignedDuration::ZERO,
+            tasks: JoinSet::new(),
+            plugins_come_back: false,
+            originals: BTreeMap::new(),
+        };
+        for namespace in ["default", OPERATOR, DRA] {
+            world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
+        }
+        let settings = world.settings.clone();
+        world.install(&settings, "job-1");
+        world
+    }
+
+    /// Nodes `gpu-0` … with driver, toolkit and plugin of one age, everything at rest; the hook's release is installed and its Job made.
+    pub(crate) fn at_rest(nodes: usize) -> Self {
+        let mut world = Self::empty(settings());
+        world.put("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, objects::deployment());
+        world.operator_leads();
+        world.put("clusterpolicies", "", names::CLUSTER_POLICY, objects::policy(OLD));
+        for operand in [Operand::Driver, Operand::Toolkit, Operand::Validator, Operand::Plugin] {
+            world.put("daemonsets", operand.namespace(), operand.daemon_set(), objects::daemon_set(operand, OLD, nodes));
+        }
+        for operand in [Operand::Driver, Operand::Toolkit, Operand::Validator] {
+            let revision = objects::revision(operand, 1, "old");
+            world.put("controllerrevisions", OPERATOR, revision["metadata"]["name"].as_str().unwrap(), revision.clone());
+        }
+        for index in 0..nodes {
+            world.join(&format!("gpu-{index}"), -100_000);
+        }
+        world
+    }
+
+    /// A pod of the operator that is ready and leads, and renews its Lease every two seconds.
+    pub(crate) fn operator_leads(&mut self) {
+        let pod = OPERATOR_POD;
+        self.put("pods", OPERATOR, pod, objects::operator_pod(pod));
+        self.put("leases", OPERATOR, names::OPERATOR_LEASE, objects::operator_lease(pod, self.clock.now()));
+        self.tasks.spawn(play::renewals(self.server.clone(), self.clock.clone()));
+    }
+
+    /// A GPU node with everything on it.
+    pub(crate) fn join(&mut self, name: &str, second: i64) {
+        self.put("nodes", "", name, objects::node(name, at(second)));
+        for (operand, second) in
+            [(Operand::Driver, -5000), (Operand::Toolkit, -4990), (Operand::Validator, -4980), (Operand::Plugin, -4900)]
+        {
+            let uid = play::start(&self.server, operand, name, "old", OLD, at(second));
+            if operand == Operand::Plugin {
+                self.originals.insert(name.to_owned(), uid);
+            }
+        }
+    }
+
+    /// What the chart of a hook release makes, or makes again, with a new Job.
+    pub(crate) fn install(&self, settings: &Settings, job: &str) {
+        let records = (0..OBJECTS).map(|index| Key::new("configmaps", &settings.namespace, &object_name(&settings.record, index)));
+        let now = self.clock.now();
+        self.server.change(|state| {
+            for record in records {
+                if !state.store.objects.contains_key(&record) {
+                    state.store.create(record, json!({"kind": "ConfigMap", "apiVersion": "v1"}), now);
+                }
+            }
+            let key = Key::new("jobs", &settings.namespace, &settings.release);
+            state.store.remove(&key);
+            let job = json!({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"uid": job}, "status": {"startTime": text(now)}});
+            state.store.create(key, job, now);
+            for grant in grants(settings) {
+                state.grants.push(grant);
+            }
+        });
+    }
+
+    pub(crate) fn put(&self, resource: &str, namespace: &str, name: &str, object: Value) -> Value {
+        let now = self.clock.now();
+        self.server.change(|state| state.store.create(Key::new(resource, namespace, name), object, now))
+    }
+
+    pub(crate) fn remove(&self, resource: &str, namespace: &str, name: &str) {
+        self.server.change(|state| state.store.remove(&Key::new(resource, namespace, name)));
+    }
+
+    /// Changes one object in place.
+    pub(crate) fn edit(&self, resource: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        edit(&self.server, &Key::new(resource, namespace, name), change);
+    }
+
+    pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Value {
+        self.server.state().store.objects.get(&Key::new(resource, namespace, name)).cloned().unwrap_or_default()
+    }
+
+    /// The name of the pod that a DaemonSet has on a node.
+    pub(crate) fn name_of_pod(&self, namespace: &str, daemon_set: &str, node: &str) -> String {
+        let state = self.server.state();
+        let mut pods = state.store.objects.iter().filter(|(key, _)| key.resource == "pods" && key.namespace == namespace);
+        let found = pods.find(|(key, pod)| key.name.starts_with(daemon_set) && pod["spec"]["nodeName"] == node);
+        found.map(|(key, _)| key.name.clone()).unwrap()
+    }
+
+    /// From now on deleted plugins come back, at the pace of this moment.
+    pub(crate) fn plugins_come_back(&mut self) {
+        if !std::mem::replace(&mut self.plugins_come_back, true) {
+            self.tasks.spawn(play::plugins(self.server.clone(), self.pace));
+        }
+    }
+
+    /// The bundle's new driver version reaches the ClusterPolicy, and the operator migrates node after node.
+    pub(crate) fn upgrade(&mut self, order: &[usize]) {
+        self.upgrade_nodes(order.iter().map(|index| format!("gpu-{index}")).collect());
+    }
+
+    /// The same for nodes of any name.
+    pub(crate) fn upgrade_nodes(&mut self, nodes: Vec<String>) {
+        self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(NEW));
+        self.plugins_come_back();
+        self.tasks.spawn(play::migration(self.server.clone(), self.pace, nodes));
+    }
+
+    /// Starts a hook pod of a Job.
+    pub(crate) fn start(&self, pod: &str, job: &str) -> Pod {
+        self.start_with(&self.settings, pod, job)
+    }
+
+    /// Starts one with other settings.
+    pub(crate) fn start_with(&self, settings: &Settings, pod: &str, job: &str) -> Pod {
+        let (stop, shutdown) = Shutdown::pair();
+        let identity = PodIdentity { job: job.into(), pod: pod.into() };
+        let clock = if self.pod_skew.is_zero() { self.clock.clone() } else { RunClock::starting_at(self.clock.now() + self.pod_skew) };
+        let hook = HookProcess::new(self.server.client(pod), settings.clone(), identity, clock, shutdown);
+        Pod { handle: tokio::task::spawn_local(hook.run()), stop }
+    }
+
+    /// Waits for a pod; it must end before Kubernetes would end its Job.
+    pub(crate) async fn ends(&self, pod: Pod) -> RunEnd {
+        let ended = tokio::time::timeout(Duration::from_secs(self.settings.budget_seconds), pod.handle).await;
+        ended.expect("the hook ends within its Job's time").unwrap()
+    }
+
+    /// Starts a pod and waits for it.
+    pub(crate) async fn run(&self, pod: &str, job: &str) -> RunEnd {
+        self.ends(self.start(pod, job)).await
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn pass(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Seconds since the story began.
+    pub(crate) fn second(&self) -> i64 {
+        let elapsed: SignedDuration = self.clock.now().duration_since(at(0));
+        elapsed.as_secs()
+    }
+}
+
+/// What a run that ended names for programs: `node:Reason`, `*` for the fleet.
+pub(crate) fn named(ended: &RunEnd) -> Vec<String> {
+    ended.reasons.iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect()
+}

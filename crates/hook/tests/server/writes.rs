@@ -1,0 +1,151 @@
+//! Single writes that move a rollout, and everything that the API server may answer.
+
+use std::time::Duration;
+
+use kube_io::actions::{ActionResult, EvictionAnswer, evict, patch_node, perform};
+use kube_io::call::CallError;
+use planner::action::{NodePatch, PodEviction};
+use serde_json::json;
+
+use crate::fake::fault::Effect;
+use crate::fake::store::Key;
+use crate::rig::Rig;
+
+fn eviction(name: &str) -> PodEviction {
+    PodEviction { namespace: "jobs".into(), pod: name.into(), uid: name.into(), node: "node-1".into() }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_is_cordoned_labelled_and_given_back() {
+    let rig = Rig::new();
+    let mut patch = rig.patch();
+    patch.unschedulable = Some(true);
+    patch.labels = [("state".into(), Some("cordoned".into())), ("old".into(), None)].into();
+    patch.annotations = [("gpu-rollout.dev/upgrade".into(), Some("{}".into()))].into();
+    assert_eq!(patch_node(&rig.client, &patch).await.unwrap(), ActionResult::Now);
+    let node = rig.node();
+    assert_eq!(node["spec"]["unschedulable"], true);
+    assert_eq!(node["metadata"]["labels"], json!({"state": "cordoned"}));
+    assert_eq!(node["metadata"]["annotations"], json!({"gpu-rollout.dev/upgrade": "{}"}));
+    let mut back = rig.patch();
+    back.unschedulable = Some(false);
+    back.annotations = [("gpu-rollout.dev/upgrade".into(), None)].into();
+    assert_eq!(patch_node(&rig.client, &back).await.unwrap(), ActionResult::Now);
+    assert_eq!(rig.node()["spec"], json!({}));
+    assert_eq!(rig.node()["metadata"]["annotations"], json!({}));
+    let managers: Vec<_> = rig.server.state().log.iter().map(|entry| entry.request.query["fieldManager"].clone()).collect();
+    assert_eq!(managers, ["gpu-rollout", "gpu-rollout"]);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_that_changed_meanwhile_is_left_to_the_next_decision() {
+    let rig = Rig::new();
+    let stale = NodePatch { unschedulable: Some(true), ..rig.patch() };
+    assert_eq!(
+        patch_node(&rig.client, &NodePatch { labels: [("a".into(), Some("b".into()))].into(), ..rig.patch() }).await.unwrap(),
+        ActionResult::Now
+    );
+    assert_eq!(patch_node(&rig.client, &stale).await.unwrap(), ActionResult::Superseded);
+    assert!(rig.node()["spec"]["unschedulable"].is_null());
+    rig.server.change(|state| state.store.remove(&Key::new("nodes", "", "node-1")));
+    assert_eq!(patch_node(&rig.client, &stale).await.unwrap(), ActionResult::Already, "a node that is gone needs nothing");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_node_patch_whose_answer_is_lost_is_not_done_twice() {
+    let rig = Rig::new();
+    let patch = NodePatch { unschedulable: Some(true), ..rig.patch() };
+    rig.fault(Effect::LoseAnswer);
+    let lost = patch_node(&rig.client, &patch).await;
+    assert!(matches!(lost, Err(CallError::Timeout)), "{lost:?}");
+    assert_eq!(patch_node(&rig.client, &patch).await.unwrap(), ActionResult::Superseded);
+    assert_eq!(rig.node()["spec"]["unschedulable"], true);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn evictions_are_answered_in_every_way_and_asked_once() {
+    let rig = Rig::new();
+    assert_eq!(evict(&rig.client, &eviction("train-0")).await, EvictionAnswer::Accepted);
+    assert!(rig.is_evicted("train-0"));
+    assert_eq!(evict(&rig.client, &eviction("train-0")).await, EvictionAnswer::Accepted, "again while it ends: nothing is lost");
+    assert_eq!(evict(&rig.client, &eviction("train-9")).await, EvictionAnswer::Gone);
+    let another = PodEviction { uid: "before".into(), ..eviction("train-1") };
+    assert_eq!(evict(&rig.client, &another).await, EvictionAnswer::Gone, "another pod of that name stands there");
+    assert!(!rig.is_evicted("train-1"));
+    rig.budget("train", 0);
+    let answer = evict(&rig.client, &eviction("train-1")).await;
+    let message = "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget train needs 1 healthy pods and has 1 currently";
+    assert_eq!(answer, EvictionAnswer::Blocked { retry_after: None, message: message.into() });
+    rig.budget("other", 1);
+    let answer = evict(&rig.client, &eviction("train-1")).await;
+    assert!(matches!(&answer, EvictionAnswer::Refused { code: 500, message } if message.contains("more than one")), "{answer:?}");
+    rig.put("namespaces", "", "jobs", json!({"status": {"phase": "Terminating"}}));
+    assert_eq!(evict(&rig.client, &eviction("train-1")).await, EvictionAnswer::NamespaceTerminating);
+    rig.server.change(|state| state.denied.insert("create pods/eviction".into()));
+    let answer = evict(&rig.client, &eviction("train-1")).await;
+    assert!(matches!(answer, EvictionAnswer::Forbidden(_)), "{answer:?}");
+    assert!(!rig.is_evicted("train-1"));
+    assert_eq!(rig.requests(), 8);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_busy_server_is_no_budget() {
+    // A 429 that asks for no time is a webhook's that moves the workload first (KubeVirt), 504 a budget whose status changes too often: both are
+    // about this pod alone, and must not hold up the others.
+    for (code, expected) in [(429, "denied"), (503, "busy"), (504, "denied"), (500, "refused")] {
+        let rig = Rig::new();
+        rig.fault(Effect::Status(code));
+        let answer = evict(&rig.client, &eviction("train-0")).await;
+        let found = match &answer {
+            EvictionAnswer::Busy { .. } => "busy",
+            EvictionAnswer::Denied { .. } => "denied",
+            EvictionAnswer::Refused { .. } => "refused",
+            EvictionAnswer::Accepted
+            | EvictionAnswer::Gone
+            | EvictionAnswer::Blocked { .. }
+            | EvictionAnswer::NamespaceTerminating
+            | EvictionAnswer::Forbidden(_)
+            | EvictionAnswer::Rejected(_)
+            | EvictionAnswer::Lost(_) => "another",
+        };
+        assert_eq!(found, expected, "{code}: {answer:?}");
+        assert!(!rig.is_evicted("train-0"));
+    }
+    let rig = Rig::new();
+    rig.fault(Effect::Busy(7));
+    let message = "Too many requests, please try again later.".to_owned();
+    let expected = EvictionAnswer::Busy { retry_after: Some(Duration::from_secs(7)), message };
+    assert_eq!(evict(&rig.client, &eviction("train-0")).await, expected, "the time is in the header alone");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_eviction_without_an_answer_may_have_happened() {
+    for (effect, happened) in [(Effect::LoseAnswer, true), (Effect::Hang, false)] {
+        let rig = Rig::new();
+        rig.fault(effect);
+        let begin = tokio::time::Instant::now();
+        let answer = evict(&rig.client, &eviction("train-0")).await;
+        assert!(matches!(answer, EvictionAnswer::Lost(_)), "{answer:?}");
+        assert_eq!(rig.is_evicted("train-0"), happened);
+        assert!(begin.elapsed() <= Duration::from_secs(11), "{:?}", begin.elapsed());
+    }
+    let rig = Rig::new();
+    rig.server.goes_away(60);
+    let answer = evict(&rig.client, &eviction("train-0")).await;
+    assert!(matches!(answer, EvictionAnswer::Lost(_)), "{answer:?}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn the_pods_of_a_node_are_evicted_until_an_answer_is_lost() {
+    let rig = Rig::new();
+    rig.fault(Effect::Hang);
+    let evictions = [eviction("train-0"), eviction("train-1")];
+    let act = async |eviction: &PodEviction| {
+        let answer = evict(&rig.client, eviction).await;
+        if matches!(answer, EvictionAnswer::Lost(_)) { Err(answer) } else { Ok(answer) }
+    };
+    let answers = perform(&evictions, |eviction| &eviction.node, || true, act).await;
+    assert!(matches!(answers.as_slice(), [Some(Err(_)), None]), "{answers:?}");
+    let answers = perform(&evictions, |eviction| &eviction.node, || true, act).await;
+    assert_eq!(answers, [Some(Ok(EvictionAnswer::Accepted)), Some(Ok(EvictionAnswer::Accepted))]);
+}

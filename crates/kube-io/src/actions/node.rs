@@ -1,0 +1,83 @@
+//! Changes of nodes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::call::CallError;
+use crate::change::{merged, merged_metadata};
+use observed::object;
+use planner::action::NodePatch;
+
+use super::ActionResult;
+
+/// Changes a node if it is still what was observed. RBAC: `patch` on `nodes`.
+///
+/// # Errors
+/// The call failed otherwise. It may have had its effect all the same; then a second one is [`ActionResult::Superseded`].
+pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResult, CallError> {
+    let api: Api<Node> = Api::all(client.clone());
+    let answer: Result<object::Node, CallError> = match patch.unschedulable {
+        Some(_) => merged(api, &patch.node, body(patch)).await,
+        None => merged_metadata(api, &patch.node, body(patch)).await,
+    };
+    match answer {
+        Ok(node) => {
+            let unschedulable = node.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+            let labels = node.metadata.labels.unwrap_or_default();
+            let annotations = node.metadata.annotations.unwrap_or_default();
+            let missing = patch.missing(|key| labels.get(key), |key| annotations.get(key), unschedulable);
+            Ok(if missing.is_empty() { ActionResult::Now } else { ActionResult::Changed(missing) })
+        }
+        Err(CallError::NotFound(_)) => Ok(ActionResult::Already),
+        Err(CallError::Conflict(_)) => Ok(ActionResult::Superseded),
+        Err(error) => Err(error),
+    }
+}
+
+/// The JSON merge patch. What does not change is not in it, so that no field changes its manager without need.
+fn body(patch: &NodePatch) -> Value {
+    let mut metadata = json!({"uid": patch.uid, "resourceVersion": patch.version});
+    let parts: [(&str, &BTreeMap<String, Option<String>>); 2] = [("labels", &patch.labels), ("annotations", &patch.annotations)];
+    for (part, values) in parts.into_iter().filter(|(_, values)| !values.is_empty()) {
+        metadata[part] = json!(values);
+    }
+    let mut body = json!({ "metadata": metadata });
+    if let Some(unschedulable) = patch.unschedulable {
+        // As `kubectl uncordon`: the field goes, since `false` is what its absence means.
+        body["spec"] = json!({"unschedulable": unschedulable.then_some(true)});
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patch() -> NodePatch {
+        NodePatch { node: "a".into(), uid: "u".into(), version: "7".into(), ..NodePatch::default() }
+    }
+
+    #[test]
+    fn a_patch_holds_what_changes_and_what_it_was_decided_on() {
+        let some = |text: &str| Some(text.to_owned());
+        let metadata = json!({"uid": "u", "resourceVersion": "7"});
+        for (patch, expected) in [
+            (patch(), json!({ "metadata": metadata })),
+            (NodePatch { unschedulable: Some(true), ..patch() }, json!({"metadata": metadata, "spec": {"unschedulable": true}})),
+            (NodePatch { unschedulable: Some(false), ..patch() }, json!({"metadata": metadata, "spec": {"unschedulable": null}})),
+            (
+                NodePatch { labels: [("l".into(), some("x")), ("m".into(), None)].into(), ..patch() },
+                json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"l": "x", "m": null}}}),
+            ),
+            (
+                NodePatch { annotations: [("a/b".into(), None)].into(), ..patch() },
+                json!({"metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"a/b": null}}}),
+            ),
+        ] {
+            assert_eq!(body(&patch), expected);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The Kubernetes client: of the hook in its pod, and of a person at a workstation.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+pub use kube::Client;
+
+use super::call::{CallError, call};
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Neither in a cluster nor a kubeconfig.
+    #[error("unable to find out how to reach the API server")]
+    Config(#[from] kube::config::InferConfigError),
+    /// The kubeconfig, or what was asked of it, cannot be used.
+    #[error("unable to use the kubeconfig")]
+    Kubeconfig(#[from] KubeconfigError),
+    /// The client could not be made.
+    #[error("unable to make a Kubernetes client")]
+    Client(#[from] kube::Error),
+}
+
+impl ClientError {
+    /// Returns the message followed by those of its causes, from the outermost to the innermost.
+    pub fn with_causes(&self) -> String {
+        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
+        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+    }
+}
+
+/// Which cluster a person means, as with kubectl.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterLocation {
+    /// The kubeconfig; `None`: `KUBECONFIG`, `~/.kube/config`, or the pod that this runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it; `None`: the current one.
+    pub context: Option<String>,
+}
+
+/// A client from the pod's ServiceAccount, or from a kubeconfig. Opens no connection.
+///
+/// # Errors
+/// Neither is there, or what is there cannot be used.
+pub async fn connect() -> Result<Client, ClientError> {
+    from_config(Config::infer().await?)
+}
+
+/// A client for the cluster that a person means, and that cluster's address. Opens no connection.
+///
+/// # Errors
+/// There is no kubeconfig, no such context in it, or what is there cannot be used.
+pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), ClientError> {
+    let config = match cluster {
+        ClusterLocation { kubeconfig: None, context: None } => Config::infer().await?,
+        ClusterLocation { kubeconfig, context } => {
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            match kubeconfig {
+                Some(path) => Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
+                None => Config::from_kubeconfig(&options).await?,
+            }
+        }
+    };
+    let address = config.cluster_url.to_string();
+    Ok((from_config(config)?, address))
+}
+
+/// A client from what is known of the server. Opens no connection.
+///
+/// # Errors
+/// It cannot be used.
+pub fn from_config(mut config: Config) -> Result<Client, ClientError> {
+    // Retries belong to the loop, which sees them and paces them; kube's own would hide minutes inside one call.
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(10));
+    Ok(Client::try_from(config)?)
+}
+
+/// The API group of OpenShift's security context constraints, which decide about a pod's user there.
+const OPENSHIFT_GROUP: &str = "security.openshift.io";
+
+/// Whether this is OpenShift, by what its API has. Every authenticated user may ask (`system:discovery`).
+///
+/// # Errors
+/// The call failed.
+pub async fn is_openshift(client: &Client) -> Result<bool, CallError> {
+    let served = call(client.list_api_groups()).await?;
+    Ok(served.groups.iter().any(|group| group.name == OPENSHIFT_GROUP))
+}
+
+/// The server's version as `major.minor`. Every authenticated user may ask (`system:public-info-viewer`).
+///
+/// # Errors
+/// The call failed.
+pub async fn server_version(client: &Client) -> Result<String, CallError> {
+    let info = call(client.apiserver_version()).await?;
+    // Some vendors write `33+`.
+    Ok(format!("{}.{}", info.major, info.minor.trim_end_matches(|character: char| !character.is_ascii_digit())))
+}

@@ -1,0 +1,124 @@
+//! Events about nodes and about the hook's Job. kube's own recorder folds repeats and drops the newer text; every one of ours is news,
+//! so each is one new object.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+use contract::names::LEASE_NAMESPACE;
+
+use super::call::CallError;
+use super::change::create;
+
+/// The longest note that the API admits, in bytes.
+const LONGEST_NOTE: usize = 1024;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventTarget<'a> {
+    /// The hook's Job.
+    Run,
+    /// A node.
+    Node {
+        /// Its name.
+        name: &'a str,
+    },
+}
+
+/// Publishes events. A failed one is logged and never fails the run.
+pub struct EventRecorder {
+    client: Client,
+    namespace: String,
+    job: ObjectReference,
+    instance: String,
+    trouble: Mutex<PublishFailure>,
+}
+
+/// What stands in the way of publishing.
+#[derive(Default)]
+struct PublishFailure {
+    /// Whether it has been said.
+    said: bool,
+    /// Nothing is published before: waiting for answers that do not come would hold up the run.
+    until: Option<Instant>,
+}
+
+/// How long nothing is published after a call that was not answered.
+const SILENCE: Duration = Duration::from_mins(1);
+
+impl EventRecorder {
+    /// For the Job of this name and UID, run by the pod `instance`.
+    pub fn new(client: &Client, namespace: &str, job: &str, uid: &str, instance: &str) -> Self {
+        Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            job: ObjectReference {
+                api_version: Some("batch/v1".to_owned()),
+                kind: Some("Job".to_owned()),
+                namespace: Some(namespace.to_owned()),
+                name: Some(job.to_owned()),
+                uid: Some(uid.to_owned()),
+                ..ObjectReference::default()
+            },
+            instance: instance.to_owned(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in `default` for nodes.
+    pub async fn publish(&self, about: EventTarget<'_>, warning: bool, reason: &str, note: &str, now: Timestamp) {
+        if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        let (namespace, regarding) = match about {
+            EventTarget::Run => (self.namespace.as_str(), self.job.clone()),
+            // The kubelet refers to nodes by name, also where the UID is asked for; `kubectl describe node` looks for that.
+            EventTarget::Node { name } => (
+                LEASE_NAMESPACE,
+                ObjectReference {
+                    kind: Some("Node".to_owned()),
+                    name: Some(name.to_owned()),
+                    uid: Some(name.to_owned()),
+                    ..ObjectReference::default()
+                },
+            ),
+        };
+        let event = Event {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{}-", regarding.name.as_deref().unwrap_or("gpu-rollout"))),
+                namespace: Some(namespace.to_owned()),
+                ..ObjectMeta::default()
+            },
+            action: Some("Rollout".to_owned()),
+            event_time: Some(MicroTime(now)),
+            note: Some(shortened(note, LONGEST_NOTE).to_owned()),
+            reason: Some(reason.to_owned()),
+            regarding: Some(regarding),
+            reporting_controller: Some("gpu-rollout.dev/hook".to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+            ..Event::default()
+        };
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        if let Err(error) = create(api, &event).await {
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            if !std::mem::replace(&mut trouble.said, true) {
+                tracing::warn!(%error, "unable to publish an event; this is said once");
+            }
+            if matches!(error, CallError::Timeout) {
+                trouble.until = Some(Instant::now() + SILENCE);
+            }
+        }
+    }
+}
+
+/// At most `longest` bytes of a text, cut between characters.
+pub fn shortened(text: &str, longest: usize) -> &str {
+    if text.len() <= longest { text } else { &text[..text.floor_char_boundary(longest)] }
+}

@@ -1,0 +1,259 @@
+//! Lists and watches one resource and passes what it sees to a [`Sink`]. After any failure it lists again, so that events missed in a gap are not lost.
+//!
+//! kube's own watcher waits for the answer to a list, or for the first byte of a watch, without any limit; here every step is bounded.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::api::{WatchEvent, WatchParams};
+use kube::{Api, Resource};
+use tokio::time::Instant;
+
+use super::cache::WatchHealth;
+use super::call::{CallError, call};
+use super::list::pages;
+use super::sink::Sink;
+use super::source::WatchedCollection;
+use super::version_floor::ResourceVersionFloor;
+use observed::object::ApiObject;
+
+/// How long one watch call lasts (client-go's informers ask for 5 to 10 minutes).
+const WATCH_SECONDS: u32 = 290;
+/// How long a watch may be silent: it bounds how old a cache can unknowingly be when a connection silently dies. The server sends a bookmark
+/// about every minute (Kubernetes `defaultBookmarkFrequency`, looked at every 1.25 s at the latest); where it sends none, the watch is begun
+/// again each time.
+const SILENCE: Duration = Duration::from_secs(65);
+/// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between looks for a resource that the server does not know.
+const ABSENT_PAUSE: Duration = Duration::from_mins(1);
+/// The longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// For so long every complete list must be older than what was seen until that is believed: a replica that was cut off has caught up by then, an
+/// etcd that was restored has not.
+const PAST: Duration = Duration::from_mins(1);
+/// After so many watches without a word, not even a bookmark, one looks whether the server still counts on from where they began: from a version that
+/// is yet to come, it watches in silence. Where little changes it has few bookmarks to send, so that one alone says nothing.
+const SILENT_WATCHES: u32 = 5;
+
+/// Which objects of a resource.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectSelection {
+    pub(super) labels: Option<String>,
+    pub(super) fields: Option<String>,
+    /// What is watched changes at least this often: a watch without an event for longer may be deaf, and the object is listed.
+    pub(super) silence: Option<Duration>,
+}
+
+impl ObjectSelection {
+    /// One object: the form that a rule with `resourceNames` admits.
+    pub fn named(name: &str) -> Self {
+        Self { fields: Some(format!("metadata.name={name}")), ..Self::default() }
+    }
+
+    /// The same, of objects that change at least this often.
+    #[must_use]
+    pub fn changing_within(self, silence: Duration) -> Self {
+        Self { silence: Some(silence), ..self }
+    }
+
+    /// The name, if it is about one object.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.fields.as_deref()?.strip_prefix("metadata.name=")
+    }
+
+    /// Those with a label; without a value, whatever it is.
+    pub fn labeled((key, value): (&str, Option<&str>)) -> Self {
+        let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
+        Self::matching(&selector)
+    }
+
+    /// Those that a label selector selects.
+    pub fn matching(selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), ..Self::default() }
+    }
+
+    /// Pods that are bound to a node.
+    pub fn on_node(node: &str) -> Self {
+        Self { fields: Some(format!("spec.nodeName={node}")), ..Self::default() }
+    }
+}
+
+/// Why a list or watch has to be begun again.
+#[derive(Debug, thiserror::Error)]
+enum WatchFailure {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the watch broke: {0}")]
+    Watch(String),
+    /// Whoever answered is behind: another replica of the server, or an etcd that was restored.
+    #[error("the server showed version {shown} after version {seen}")]
+    Past { shown: u64, seen: u64 },
+}
+
+/// One resource, and where it is followed into.
+struct Follower<T, S> {
+    source: WatchedCollection,
+    selection: ObjectSelection,
+    sink: S,
+    object: PhantomData<fn(T)>,
+    /// The newest version that was shown: limits are kept by what is seen, so what is seen never goes back.
+    seen: AtomicU64,
+    /// The same of all that follow the resource: a list is not older than what they had shown when it was asked for.
+    horizon: ResourceVersionFloor,
+}
+
+/// Follows until the task is dropped. `sink`: the tables that it fills.
+pub async fn follow<K, T, S>(api: Api<K>, selection: ObjectSelection, sink: S, horizon: ResourceVersionFloor)
+where
+    K: Resource,
+    T: ApiObject,
+    S: Sink<T>,
+{
+    let follower = Follower::<T, S> {
+        source: WatchedCollection::from_api(api),
+        selection,
+        sink,
+        object: PhantomData,
+        seen: AtomicU64::new(0),
+        horizon,
+    };
+    let mut attempts = FailedAttempts::default();
+    loop {
+        let Err(broken) = follower.list_and_watch(&mut attempts).await;
+        tracing::debug!(path = follower.source.path(), %broken, "listing anew");
+        let past = match broken {
+            WatchFailure::Past { .. } => attempts.past.get_or_insert_with(Instant::now).elapsed() >= PAST,
+            WatchFailure::Call(_) | WatchFailure::Watch(_) => {
+                attempts.past = None;
+                false
+            }
+        };
+        follower.sink.mark(if past { WatchHealth::Past(broken.to_string()) } else { sort(&broken) });
+        tokio::time::sleep(attempts.pause).await;
+        // What the server does not know it will hardly learn in the next seconds.
+        let longest = if matches!(broken, WatchFailure::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
+        attempts.pause = (attempts.pause * 2).min(longest);
+    }
+}
+
+/// What failed since a list was last good.
+struct FailedAttempts {
+    /// The pause before the next one.
+    pause: Duration,
+    /// Since when every answer has been older than what was seen.
+    past: Option<Instant>,
+}
+
+impl Default for FailedAttempts {
+    fn default() -> Self {
+        Self { pause: FIRST_PAUSE, past: None }
+    }
+}
+
+impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
+    async fn list_and_watch(&self, attempts: &mut FailedAttempts) -> Result<std::convert::Infallible, WatchFailure> {
+        let (listed, mut version) = self.list().await?;
+        let mut stream = self.watch(&version).await?;
+        // Only now: a list that cannot be watched from would be taken for the present for ever.
+        self.sink.replace(listed);
+        *attempts = FailedAttempts::default();
+        let (mut begun, mut silent) = (Instant::now(), 0);
+        let (longest, mut heard) = (self.selection.silence.unwrap_or(SILENCE), Instant::now());
+        loop {
+            if let Ok(Some(event)) = tokio::time::timeout(longest, stream.next()).await {
+                silent = 0;
+                (begun, heard) = (Instant::now(), Instant::now());
+                self.apply(event, &mut version)?;
+                continue;
+            }
+            // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what
+            // stands before it) that ends watches at once from being asked without a break.
+            tokio::time::sleep(FIRST_PAUSE).await;
+            silent += u32::from(begun.elapsed() >= SILENCE);
+            let deaf = self.selection.silence.is_some_and(|silence| heard.elapsed() >= silence);
+            if silent >= SILENT_WATCHES || deaf {
+                silent = 0;
+                heard = Instant::now();
+                let (listed, shown) = self.list().await?;
+                self.sink.replace(listed);
+                version = shown;
+            }
+            begun = Instant::now();
+            stream = self.watch(&version).await?;
+        }
+    }
+
+    async fn list(&self) -> Result<(S::Listed, String), WatchFailure> {
+        let mut listed = S::Listed::default();
+        let each = |object: T| self.sink.collect(&mut listed, key(&object), &object);
+        let horizon = self.horizon.shown();
+        let version = pages(&self.source, &self.selection, each).await?;
+        if let Ok(shown) = version.parse::<u64>()
+            && shown < horizon
+        {
+            return Err(WatchFailure::Past { shown, seen: horizon });
+        }
+        self.advance(&version)?;
+        Ok((listed, version))
+    }
+
+    /// Goes on to a version. Versions of one resource are numbers that grow (KEP-5504); of what is none nothing can be said.
+    fn advance(&self, version: &str) -> Result<(), WatchFailure> {
+        let Ok(shown) = version.parse::<u64>() else { return Ok(()) };
+        let seen = self.seen.fetch_max(shown, Ordering::Relaxed);
+        if shown < seen {
+            return Err(WatchFailure::Past { shown, seen });
+        }
+        self.horizon.shows(shown);
+        Ok(())
+    }
+
+    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, S>, WatchFailure> {
+        let parameters = WatchParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        Ok(Box::pin(call(self.source.watch(&parameters, version)).await?))
+    }
+
+    fn apply(&self, event: kube::Result<WatchEvent<T>>, version: &mut String) -> Result<(), WatchFailure> {
+        match event {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                object.resource_version().unwrap_or_default().clone_into(version);
+                self.advance(version)?;
+                self.sink.set(key(&object), Some(&object));
+            }
+            Ok(WatchEvent::Deleted(object)) => {
+                object.resource_version().unwrap_or_default().clone_into(version);
+                self.advance(version)?;
+                self.sink.set(key(&object), None);
+            }
+            Ok(WatchEvent::Bookmark(bookmark)) => {
+                *version = bookmark.metadata.resource_version;
+                self.advance(version)?;
+            }
+            Ok(WatchEvent::Error(status)) => return Err(WatchFailure::Watch(status.message)),
+            Err(error) => return Err(WatchFailure::Watch(error.to_string())),
+        }
+        Ok(())
+    }
+}
+
+fn key(object: &impl ApiObject) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name().unwrap_or_default())
+}
+
+/// What a failure says about the resource.
+fn sort(broken: &WatchFailure) -> WatchHealth {
+    match broken {
+        WatchFailure::Call(CallError::Forbidden(message)) => WatchHealth::Forbidden(message.clone()),
+        WatchFailure::Call(CallError::NotFound(_)) => WatchHealth::Absent,
+        WatchFailure::Call(_) | WatchFailure::Watch(_) | WatchFailure::Past { .. } => WatchHealth::Failing(broken.to_string()),
+    }
+}

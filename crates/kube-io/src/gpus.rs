@@ -1,0 +1,136 @@
+//! GPUs: how many each node has for pods, and how many each pod takes. The engine needs neither; a prediction does, to know where pods that
+//! leave a node find a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1 as core;
+use kube::{Api, Client};
+use serde::Deserialize;
+
+use contract::driver::Driver;
+use planner::pods::device_users::resource_prefixes;
+
+use super::call::CallError;
+use super::follow::ObjectSelection;
+use super::list::pages;
+use super::source::WatchedCollection;
+
+/// What there is and who has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuUse {
+    /// GPUs that a node gives to pods, by its name; nodes without any are missing.
+    pub nodes: BTreeMap<String, usize>,
+    /// GPUs that a pod takes, by its UID; pods without any are missing.
+    pub pods: BTreeMap<String, usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GpuMetadata {
+    name: String,
+    uid: String,
+}
+
+type Quantities = BTreeMap<String, String>;
+
+#[derive(Deserialize)]
+struct GpuNode {
+    #[serde(default)]
+    metadata: GpuMetadata,
+    status: Option<GpuNodeStatus>,
+}
+
+#[derive(Deserialize)]
+struct GpuNodeStatus {
+    #[serde(default)]
+    allocatable: Quantities,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GpuPodSpec {
+    node_name: Option<String>,
+    #[serde(default)]
+    containers: Vec<GpuContainer>,
+    #[serde(default)]
+    init_containers: Vec<GpuContainer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GpuContainer {
+    #[serde(default)]
+    resources: GpuResources,
+    restart_policy: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GpuResources {
+    limits: Quantities,
+}
+
+#[derive(Deserialize)]
+struct GpuPod {
+    #[serde(default)]
+    metadata: GpuMetadata,
+    spec: Option<GpuPodSpec>,
+}
+
+/// GPUs among these. Extended resources are whole numbers, and their limits are their requests; anything else counts as none.
+fn gpus(quantities: &Quantities) -> usize {
+    let is_gpu = |name: &str| resource_prefixes(Driver::Gpu).iter().any(|resource| name.starts_with(resource));
+    quantities.iter().filter(|(name, _)| is_gpu(name)).filter_map(|(_, quantity)| quantity.parse::<usize>().ok()).sum()
+}
+
+fn of_pod(spec: &GpuPodSpec) -> usize {
+    let of = |containers: &[GpuContainer], sidecars: bool| -> usize {
+        let counts = |container: &&GpuContainer| !sidecars || container.restart_policy.as_deref() == Some("Always");
+        containers.iter().filter(counts).map(|container| gpus(&container.resources.limits)).sum()
+    };
+    of(&spec.containers, false) + of(&spec.init_containers, true)
+}
+
+/// Of these nodes, and of the pods that are bound to them. RBAC: `list` on `nodes` and `pods`.
+///
+/// # Errors
+/// A page of a list could not be had.
+pub async fn list_gpus(client: &Client, nodes: &BTreeSet<String>) -> Result<GpuUse, CallError> {
+    let mut found = GpuUse::default();
+    let each = |node: GpuNode| {
+        let count = node.status.map_or(0, |status| gpus(&status.allocatable));
+        if count > 0 && nodes.contains(&node.metadata.name) {
+            found.nodes.insert(node.metadata.name, count);
+        }
+    };
+    pages(&WatchedCollection::from_api(Api::<core::Node>::all(client.clone())), &ObjectSelection::default(), each).await?;
+    let each = |pod: GpuPod| {
+        let Some(spec) = pod.spec else { return };
+        let count = of_pod(&spec);
+        if count > 0 && spec.node_name.is_some_and(|node| nodes.contains(&node)) {
+            found.pods.insert(pod.metadata.uid, count);
+        }
+    };
+    pages(&WatchedCollection::from_api(Api::<core::Pod>::all(client.clone())), &ObjectSelection::default(), each).await?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_takes_what_its_containers_and_sidecars_name() {
+        let spec = json!({
+            "containers": [{"resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "4"}}}, {"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}, {}],
+            "initContainers": [
+                {"resources": {"limits": {"nvidia.com/gpu": "8"}}},
+                {"restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": "1"}}},
+            ],
+        });
+        let spec: GpuPodSpec = serde_json::from_value(spec).expect("a pod's spec");
+        assert_eq!(of_pod(&spec), 4);
+    }
+}

@@ -1,0 +1,125 @@
+//! Helm's releases, as it keeps them: Secrets of its own type, whose text is JSON, packed and encoded once more (Helm `pkg/storage/driver`, the same in 3 and 4).
+
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::call::{CallError, call};
+
+/// Releases a page: each holds its whole chart.
+const PAGE: u32 = 10;
+/// The largest unpacked release that is read: a Secret holds 1 MiB, and charts are text.
+const LARGEST: u64 = 64 << 20;
+
+/// A deployed release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeployedRelease {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The chart's name.
+    pub chart: String,
+    /// The chart's version.
+    pub version: String,
+    /// The values that were given to it.
+    pub values: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct StoredRelease {
+    name: String,
+    namespace: String,
+    chart: ReleasedChart,
+    #[serde(default)]
+    config: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct ReleasedChart {
+    metadata: ChartMetadata,
+}
+
+#[derive(Deserialize)]
+struct ChartMetadata {
+    name: String,
+    version: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeployedReleases {
+    /// The deployed releases.
+    pub deployed: Vec<DeployedRelease>,
+    /// Secrets whose text is none that is known here: a newer Helm may keep it otherwise.
+    pub unreadable: Vec<String>,
+}
+
+/// The deployed releases of all namespaces, or of one. RBAC: `list` on `secrets`.
+///
+/// # Errors
+/// A call failed.
+pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<DeployedReleases, CallError> {
+    let api: Api<Secret> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
+    let mut parameters = ListParams::default().labels("owner=helm,status=deployed").fields("type=helm.sh/release.v1").limit(PAGE);
+    let mut all = DeployedReleases::default();
+    loop {
+        let page = call(api.list(&parameters)).await?;
+        for secret in page.items {
+            let packed = secret.data.unwrap_or_default().remove("release");
+            match packed.and_then(|ByteString(packed)| unpacked(&packed)) {
+                Some(release) => all.deployed.push(release),
+                None => all.unreadable.extend(secret.metadata.name),
+            }
+        }
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// What a release's text says.
+fn unpacked(text: &[u8]) -> Option<DeployedRelease> {
+    let text = Value::from(std::str::from_utf8(text).ok()?);
+    let ByteString(packed) = serde_json::from_value(text).ok()?;
+    let mut json = Vec::new();
+    GzDecoder::new(&packed[..]).take(LARGEST).read_to_end(&mut json).ok()?;
+    let StoredRelease { name, namespace, chart, config } = serde_json::from_slice(&json).ok()?;
+    let ReleasedChart { metadata: ChartMetadata { name: chart, version } } = chart;
+    Some(DeployedRelease { name, namespace, chart, version, values: config.unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_release_is_packed_json_in_base64() {
+        let release = json!({
+            "name": "gpu-operator", "namespace": "gpu-operator", "version": 3, "info": {"status": "deployed"}, "manifest": "---\n",
+            "chart": {"metadata": {"name": "gpu-operator", "version": "v26.3.1"}, "templates": []},
+            "config": {"driver": {"version": "580.126.20"}},
+        });
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(release.to_string().as_bytes()).expect("packing");
+        let packed = serde_json::to_value(ByteString(encoder.finish().expect("packing"))).expect("a text");
+        let read = unpacked(packed.as_str().expect("a text").as_bytes()).expect("a release");
+        assert_eq!((read.chart.as_str(), read.version.as_str()), ("gpu-operator", "v26.3.1"));
+        assert_eq!(read.values["driver"]["version"], "580.126.20");
+        assert_eq!(unpacked(b"!"), None);
+        assert_eq!(unpacked(b"bm8gZ3ppcA=="), None);
+    }
+}

@@ -1,0 +1,410 @@
+//! The one Lease: one hook Job acts at a time in a cluster. A Lease is no fence: whoever holds it looks at [`HeldLease::is_valid`]
+//! before each write, and the writes themselves carry preconditions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
+
+use super::cache::CacheTable;
+use super::call::{CallError, REFUSAL, call};
+use super::change;
+use super::follow::{ObjectSelection, follow};
+use super::sink::ProjectedTable;
+use super::version_floor::ResourceVersionFloor;
+
+/// How long a Lease holds without renewal: what a killed holder costs the next one.
+pub const LEASE_SECONDS: u16 = 20;
+/// Another holder is waited for at most this long without a renewal, whatever it asked for.
+pub const LONGEST_LEASE_SECONDS: u16 = 120;
+/// How often it is renewed: two attempts may fail before it is lost.
+const RENEW: Duration = Duration::from_secs(6);
+/// The holder stops writing this long before others may take the Lease.
+const MARGIN: Duration = Duration::from_secs(4);
+/// For so long a write that began at the last moment may go on; less than [`MARGIN`], so that it is given up before others may take the Lease.
+/// A margin of a whole call ([`super::call::CALL_TIMEOUT`]) would leave no time for a second attempt to renew.
+const LAST_WRITE: Duration = Duration::from_secs(3);
+/// The pause after an attempt that the API server did not take.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often giving the Lease back is tried.
+const RELEASES: u32 = 3;
+
+/// Who holds the Lease, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseHolder {
+    /// The holder: the pod of a hook Job.
+    pub name: String,
+    /// When it took the Lease.
+    pub acquired: Option<Timestamp>,
+    /// When it last renewed it.
+    pub renewed: Option<Timestamp>,
+    /// When the Lease is over if it is not renewed, by its own clock.
+    pub until: Option<Timestamp>,
+}
+
+/// Who holds the Lease. `None`: nobody does. RBAC: `get` on the Lease.
+///
+/// # Errors
+/// The call failed.
+pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let lease = match call(api.get(LEASE_NAME)).await {
+        Ok(lease) => lease,
+        Err(CallError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(lease.spec.and_then(|spec| {
+        let name = spec.holder_identity.filter(|name| !name.is_empty())?;
+        let renewed = spec.renew_time.map(|time| time.0);
+        let seconds = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(i64::from(seconds)));
+        let until = renewed.zip(seconds).map(|(renewed, seconds)| renewed.saturating_add(seconds).unwrap_or(Timestamp::MAX));
+        Some(LeaseHolder { name, acquired: spec.acquire_time.map(|time| time.0), renewed, until })
+    }))
+}
+
+/// Deletes the Lease if nobody holds it. RBAC: `get` and `delete` on the Lease.
+///
+/// # Errors
+/// A call failed.
+pub async fn delete(client: &Client) -> Result<(), CallError> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let lease = match call(api.get(LEASE_NAME)).await {
+        Ok(lease) => lease,
+        Err(CallError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if FreeLease::from_lease(&lease).is_none() {
+        return Ok(());
+    }
+    let preconditions = Some(Preconditions { resource_version: lease.metadata.resource_version, uid: lease.metadata.uid });
+    match change::delete(api, LEASE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+        // Somebody has just taken it, or deleted it.
+        Ok(()) | Err(CallError::Conflict(_) | CallError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who wants the Lease, and where.
+#[derive(Clone)]
+pub struct LeaseCandidate {
+    client: Client,
+    identity: String,
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+/// A version of the Lease in which nobody held it: whoever takes it afterwards writes another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeLease(String);
+
+impl FreeLease {
+    /// `None`: somebody holds it, or nothing can be said.
+    fn from_lease(lease: &Lease) -> Option<Self> {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        lease.metadata.resource_version.clone().filter(|version| holder.is_empty() && !version.is_empty()).map(Self)
+    }
+}
+
+/// A Lease that is held; renewed in the background until it is released or dropped.
+pub struct HeldLease {
+    leases: LeaseCandidate,
+    /// The version that it was taken at, if nobody held it.
+    taken_from: Option<FreeLease>,
+    valid_until: watch::Receiver<Instant>,
+    renewing: tokio::task::JoinHandle<()>,
+}
+
+/// What was seen of another holder, by our own clock: other clocks are not trusted.
+struct ObservedHolder {
+    renewed: Option<MicroTime>,
+    holder: String,
+    since: Instant,
+    /// How long its holder asked for: a newer version may want longer than this one.
+    duration: Duration,
+}
+
+impl ObservedHolder {
+    fn free_at(&self) -> Instant {
+        self.since + self.duration
+    }
+}
+
+impl LeaseCandidate {
+    /// For this holder: unique for each pod.
+    pub fn new(client: &Client, identity: &str, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        Self { client: client.clone(), identity: identity.to_owned(), now }
+    }
+
+    fn api(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), LEASE_NAMESPACE)
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime((self.now)());
+        let renewal = before.filter(|spec| spec.holder_identity.as_ref() == Some(&self.identity));
+        let transitions = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(i32::from(LEASE_SECONDS)),
+            acquire_time: renewal.and_then(|spec| spec.acquire_time.clone()).or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(if renewal.is_some() { transitions } else { transitions.saturating_add(1) }),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Waits until the Lease is free and takes it. `waiting` is told of every new holder that is waited for.
+    /// RBAC: `get`, `list`, `watch`, `update` on the Lease, `create` on `leases` in `default`.
+    ///
+    /// # Errors
+    /// The server refuses for good; what passes is waited out. There is no deadline in here: the caller drops the future.
+    pub async fn acquire(&self, waiting: impl Fn(&str)) -> Result<HeldLease, CallError> {
+        let changed = Arc::new(Notify::new());
+        let table: CacheTable<LeaseSpec> = CacheTable::new(Arc::clone(&changed));
+        let mut seen: Option<ObservedHolder> = None;
+        let mut refused: Option<Instant> = None;
+        let watching = follow(
+            self.api(),
+            ObjectSelection::named(LEASE_NAME),
+            ProjectedTable::new(table, |lease: &Lease| lease.spec.clone()),
+            ResourceVersionFloor::default(),
+        );
+        let mut watching = std::pin::pin!(watching);
+        loop {
+            let started = Instant::now();
+            match self.attempt(&mut seen, &waiting).await {
+                Ok(Some((lease, taken_from))) => return Ok(HeldLease::new(self.clone(), lease, taken_from, started)),
+                Ok(None) => {
+                    refused = None;
+                    let free_at = seen.as_ref().map_or_else(Instant::now, ObservedHolder::free_at);
+                    // The watch tells of a release at once; a holder that died says nothing, so the clock runs as well. The pause keeps
+                    // the watch's own first list from making us ask twice.
+                    tokio::select! {
+                        () = &mut watching => {}
+                        () = changed.notified() => {}
+                        () = tokio::time::sleep_until(free_at.max(Instant::now() + PAUSE)) => {}
+                    }
+                }
+                Err(error) if error.is_passing() || matches!(error, CallError::Conflict(_)) => {
+                    tracing::warn!(%error, "unable to take the Lease; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error @ (CallError::Forbidden(_) | CallError::Denied { .. })) if refused.get_or_insert(started).elapsed() < REFUSAL => {
+                    tracing::warn!(%error, "unable to take the Lease; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The version of the Lease, if nobody holds it. What cannot be read is not known to be free. RBAC: `get` on the Lease.
+    pub async fn free(&self) -> Option<FreeLease> {
+        call(self.api().get(LEASE_NAME)).await.ok().as_ref().and_then(FreeLease::from_lease)
+    }
+
+    async fn attempt(
+        &self,
+        seen: &mut Option<ObservedHolder>,
+        waiting: impl Fn(&str),
+    ) -> Result<Option<(Lease, Option<FreeLease>)>, CallError> {
+        let api = self.api();
+        let mut lease = match call(api.get(LEASE_NAME)).await {
+            Ok(lease) => lease,
+            Err(CallError::NotFound(_)) => {
+                let metadata = ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(self.spec(None)) };
+                return call(api.create(&PostParams::default(), &lease)).await.map(|lease| Some((lease, None)));
+            }
+            Err(error) => return Err(error),
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.clone().unwrap_or_default();
+        if !holder.is_empty() && holder != self.identity {
+            let same = seen.as_ref().filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
+            let since = same.map_or_else(Instant::now, |seen| seen.since);
+            if seen.as_ref().is_none_or(|seen| seen.holder != holder) {
+                waiting(&holder);
+            }
+            let asked = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
+            let duration = Duration::from_secs(asked.clamp(LEASE_SECONDS.into(), LONGEST_LEASE_SECONDS.into()));
+            if asked > LONGEST_LEASE_SECONDS.into() && seen.as_ref().is_none_or(|seen| seen.holder != holder) {
+                tracing::warn!(
+                    holder,
+                    asked,
+                    "the holder asks for a long Lease; it is taken {LONGEST_LEASE_SECONDS} s after its last renewal"
+                );
+            }
+            let other = seen.insert(ObservedHolder { renewed: spec.renew_time.clone(), holder, since, duration });
+            if Instant::now() < other.free_at() {
+                return Ok(None);
+            }
+        }
+        let taken_from = FreeLease::from_lease(&lease);
+        lease.spec = Some(self.spec(Some(&spec)));
+        // With the version that was read: it fails if anybody has taken the Lease since.
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|lease| Some((lease, taken_from)))
+    }
+
+    /// Gives the Lease back if it is this holder's; also one whose answer never arrived. Answers the version at which it is free then.
+    pub async fn release(&self) -> Option<FreeLease> {
+        for _ in 0..RELEASES {
+            match self.try_release().await {
+                Ok(free) => return free,
+                // A renewal that was under way, or a moment's trouble.
+                Err(error @ (CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_))) => {
+                    tracing::debug!(%error, "unable to release the Lease; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "unable to release the Lease");
+                    break;
+                }
+            }
+        }
+        tracing::warn!("the Lease was not released; it runs out in {LEASE_SECONDS} s");
+        None
+    }
+
+    async fn try_release(&self) -> Result<Option<FreeLease>, CallError> {
+        let api = self.api();
+        let mut lease = match call(api.get(LEASE_NAME)).await {
+            Ok(lease) => lease,
+            Err(CallError::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            return Ok(None);
+        }
+        spec.holder_identity = None;
+        spec.renew_time = None;
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|released| FreeLease::from_lease(&released))
+    }
+
+    /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
+    async fn renew(self, mut lease: Lease, valid_until: watch::Sender<Instant>) {
+        let api = self.api();
+        loop {
+            let until = *valid_until.borrow();
+            tokio::time::sleep(RENEW.min(until.saturating_duration_since(Instant::now())).max(PAUSE)).await;
+            let started = Instant::now();
+            if started >= until {
+                tracing::warn!("the Lease was lost: it could not be renewed in time");
+                return;
+            }
+            lease.spec = Some(self.spec(lease.spec.as_ref()));
+            match call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await {
+                Ok(renewed) => {
+                    lease = renewed;
+                    valid_until.send_replace(valid(started));
+                }
+                Err(error @ (CallError::Conflict(_) | CallError::NotFound(_))) => match call(api.get(LEASE_NAME)).await {
+                    // Our own update whose answer was lost, or somebody's annotation.
+                    Ok(current) if current.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity) => {
+                        lease = current;
+                    }
+                    Ok(_) | Err(CallError::NotFound(_)) => {
+                        tracing::warn!(%error, "the Lease was taken away");
+                        // Others have it now: what is under way ends at once.
+                        valid_until.send_replace(started.checked_sub(MARGIN).unwrap_or(started));
+                        return;
+                    }
+                    Err(error) => tracing::warn!(%error, "unable to read the Lease"),
+                },
+                Err(error) => tracing::warn!(%error, "unable to renew the Lease; trying again"),
+            }
+        }
+    }
+}
+
+fn valid(renewed: Instant) -> Instant {
+    renewed + Duration::from_secs(LEASE_SECONDS.into()) - MARGIN
+}
+
+impl HeldLease {
+    fn new(leases: LeaseCandidate, lease: Lease, taken_from: Option<FreeLease>, started: Instant) -> Self {
+        let (sender, valid_until) = watch::channel(valid(started));
+        let renewing = tokio::spawn(leases.clone().renew(lease, sender));
+        Self { leases, taken_from, valid_until, renewing }
+    }
+
+    /// Whether nobody has held it between a moment at which it was free and this holder.
+    pub fn follows(&self, free: &FreeLease) -> bool {
+        self.taken_from.as_ref() == Some(free)
+    }
+
+    /// Whether it is certain that nobody else may hold it.
+    pub fn is_valid(&self) -> bool {
+        Instant::now() < *self.valid_until.borrow()
+    }
+
+    /// Performs a write, which is given up before others may take the Lease: nobody would expect it any more. What the server has begun with it
+    /// does not stop, so writes carry preconditions as well. `None`: it was given up.
+    pub async fn within<T>(&self, write: impl Future<Output = T>) -> Option<T> {
+        let mut valid_until = self.valid_until.clone();
+        let over = async {
+            loop {
+                let until = *valid_until.borrow_and_update() + LAST_WRITE;
+                if Instant::now() >= until {
+                    return;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep_until(until) => {}
+                    changed = valid_until.changed() => {
+                        if changed.is_err() {
+                            tokio::time::sleep_until(until).await;
+                            return;
+                        }
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            // Looked at first: a write that comes too late is not begun.
+            () = over => None,
+            answer = write => Some(answer),
+        }
+    }
+
+    /// Waits until it has been lost.
+    pub async fn lost(&mut self) {
+        loop {
+            let until = *self.valid_until.borrow_and_update();
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                changed = self.valid_until.changed() => {
+                    if changed.is_err() {
+                        tokio::time::sleep_until(until).await;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives it back, so that the next one need not wait, and answers the version at which it is free then. A failure costs the next one
+    /// [`LEASE_SECONDS`] and is only logged.
+    pub async fn release(self) -> Option<FreeLease> {
+        self.renewing.abort();
+        if self.is_valid() { self.leases.release().await } else { None }
+    }
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}

@@ -1,0 +1,29 @@
+//! Kubernetes I/O: watches that fill caches, and the few writes. Decides nothing. The only place that knows the Kubernetes client.
+
+pub mod access;
+pub mod actions;
+pub mod cache;
+pub mod call;
+mod change;
+pub mod client;
+pub mod events;
+pub mod focus;
+pub mod follow;
+pub mod gpus;
+pub mod granted_access;
+pub mod helm;
+pub mod job;
+pub mod lease;
+pub mod list;
+mod merged;
+pub mod network;
+pub mod pause;
+pub mod raw;
+pub mod record;
+pub mod releases;
+pub mod server_time;
+pub mod sink;
+pub mod source;
+pub mod times;
+pub mod version_floor;
+pub mod watches;

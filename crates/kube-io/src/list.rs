@@ -1,0 +1,100 @@
+//! Lists, page by page: what is not kept of a page is let go before the next one is asked for.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use observed::ObservedNode;
+use observed::named::Named;
+use observed::workload::Workload;
+
+use super::call::{CallError, call};
+use super::follow::ObjectSelection;
+use super::source::WatchedCollection;
+use observed::object::Pod;
+use observed::{object, project};
+
+/// Objects a page: bounds the memory that whole objects take before they are projected.
+const PAGE: u32 = 100;
+/// How often a list is begun that grew too old before its last page.
+const BEGINNINGS: u32 = 3;
+/// HTTP status of a page of a list that the server has forgotten.
+const EXPIRED: u16 = 410;
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct ListPage<T> {
+    metadata: ListMeta,
+    items: Option<Vec<T>>,
+}
+
+/// Lists a resource; answers the version that the whole list is of.
+///
+/// # Errors
+/// A page could not be had.
+pub(super) async fn pages<T: DeserializeOwned>(
+    source: &WatchedCollection,
+    selection: &ObjectSelection,
+    mut each: impl FnMut(T),
+) -> Result<String, CallError> {
+    let mut parameters = ListParams {
+        label_selector: selection.labels.clone(),
+        field_selector: selection.fields.clone(),
+        limit: Some(PAGE),
+        ..ListParams::default()
+    };
+    loop {
+        let page: ListPage<T> = call(source.list(&parameters)).await?;
+        page.items.into_iter().flatten().for_each(&mut each);
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            return Ok(page.metadata.resource_version.unwrap_or_default());
+        }
+    }
+}
+
+/// What is to be kept of the pods that are bound to these nodes, listed once. All pods of a large cluster do not fit into memory: `keep`
+/// sees each one. RBAC: `list` on `pods`.
+///
+/// # Errors
+/// A call failed.
+pub async fn list_workloads<T>(
+    client: &Client,
+    nodes: &BTreeSet<String>,
+    keep: impl Fn(Workload) -> Option<T>,
+) -> Result<Vec<T>, CallError> {
+    let pods = WatchedCollection::from_api(Api::<core::Pod>::all(client.clone()));
+    let mut beginning = 1;
+    loop {
+        let mut kept = Vec::new();
+        let each = |pod: Pod| {
+            let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| nodes.contains(node));
+            kept.extend(project::workload(&pod).filter(|_| bound).and_then(&keep));
+        };
+        match pages(&pods, &ObjectSelection::default(), each).await {
+            Ok(_) => return Ok(kept),
+            Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => beginning += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// All nodes. RBAC: `list` on `nodes`.
+///
+/// # Errors
+/// A call failed.
+pub async fn list_nodes(client: &Client) -> Result<Named<ObservedNode>, CallError> {
+    let mut nodes = Named::new();
+    let each = |object: object::Node| {
+        if let Some(node) = project::node(&object) {
+            nodes.insert(node.name.clone(), node);
+        }
+    };
+    pages(&WatchedCollection::from_api(Api::<core::Node>::all(client.clone())), &ObjectSelection::default(), each).await?;
+    Ok(nodes)
+}

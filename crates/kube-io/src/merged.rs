@@ -1,0 +1,37 @@
+//! The content of several caches as one list, which stays the same list while none of them changes.
+
+use std::sync::{Mutex, PoisonError};
+
+use observed::Views;
+
+use super::cache::CacheTable;
+
+/// What was last made of them.
+#[derive(Debug)]
+pub(super) struct MergedViews<V> {
+    last: Mutex<(Vec<Views<V>>, Views<V>)>,
+}
+
+impl<V> Default for MergedViews<V> {
+    fn default() -> Self {
+        Self { last: Mutex::default() }
+    }
+}
+
+impl<V: Clone + PartialEq> MergedViews<V> {
+    /// Everything that these hold.
+    pub(super) fn merge<'a>(&self, tables: impl IntoIterator<Item = &'a CacheTable<V>>) -> Views<V>
+    where
+        V: 'a,
+    {
+        let parts: Vec<Views<V>> = tables.into_iter().map(CacheTable::snapshot).collect();
+        // Nothing panics while this is held.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.0.len() == parts.len() && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
+        if !same {
+            let joined = last.1.joined(&parts);
+            *last = (parts, joined);
+        }
+        last.1.clone()
+    }
+}

@@ -1,0 +1,102 @@
+//! Reads and writes people's pauses: one ConfigMap in `default`, a data key each.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::json;
+
+use super::call::{CallError, call};
+use super::change::{create, delete, merge};
+use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
+use contract::pause::Pause;
+
+/// How often a removal is begun that somebody else's change came before.
+const ATTEMPTS: u32 = 5;
+
+fn api(client: &Client) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), LEASE_NAMESPACE)
+}
+
+/// The pauses as they are written, by data key. RBAC: `get` on the ConfigMap.
+///
+/// # Errors
+/// The call failed.
+pub async fn read(client: &Client) -> Result<BTreeMap<String, String>, CallError> {
+    match call(api(client).get(PAUSE_NAME)).await {
+        Ok(object) => Ok(object.data.unwrap_or_default()),
+        Err(CallError::NotFound(_)) => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes one; it takes the place of what was under its key. RBAC: `patch` on the ConfigMap, `create` on `configmaps` in `default`.
+///
+/// # Errors
+/// A call failed. It may have had its effect all the same.
+pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), CallError> {
+    // Plain fields with string keys always have a JSON form.
+    let text = serde_json::to_string(pause).unwrap_or_default();
+    let data = json!({"data": {key: text}});
+    match merge(api(client), PAUSE_NAME, data.clone()).await {
+        Err(CallError::NotFound(_)) => {}
+        answer => return answer,
+    }
+    let labels = [("app.kubernetes.io/name", PROGRAM), ("app.kubernetes.io/component", "pause")];
+    let object = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(PAUSE_NAME.to_owned()),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            ..ObjectMeta::default()
+        },
+        data: Some([(key.to_owned(), text)].into()),
+        ..ConfigMap::default()
+    };
+    match create(api(client), &object).await {
+        // Somebody else has just made it.
+        Err(CallError::Conflict(_)) => merge(api(client), PAUSE_NAME, data).await,
+        answer => answer,
+    }
+}
+
+/// Removes those under these keys; with the last one the ConfigMap goes. RBAC: `get`, `patch` and `delete` on the ConfigMap.
+///
+/// # Errors
+/// A call failed. It may have had its effect all the same.
+pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
+    let mut attempt = 1;
+    loop {
+        let object = match call(api(client).get(PAUSE_NAME)).await {
+            Ok(object) => object,
+            Err(CallError::NotFound(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let left = object.data.iter().flatten().any(|(key, _)| !keys.contains(key));
+        let version = object.metadata.resource_version;
+        let answer = if left {
+            let data: BTreeMap<&str, Option<&str>> = keys.iter().map(|key| (key.as_str(), None)).collect();
+            merge(api(client), PAUSE_NAME, json!({"metadata": {"resourceVersion": version}, "data": data})).await
+        } else {
+            let preconditions = Some(Preconditions { resource_version: version, uid: object.metadata.uid });
+            delete(api(client), PAUSE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await
+        };
+        match answer {
+            Err(CallError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+            Err(CallError::NotFound(_)) => return Ok(()),
+            answer => return answer,
+        }
+    }
+}
+
+/// As whom the API server knows us. Every authenticated user may ask (`system:basic-user`).
+///
+/// # Errors
+/// The call failed; servers before 1.28 do not know it.
+pub async fn who(client: &Client) -> Result<Option<String>, CallError> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let answer = call(api.create(&PostParams::default(), &SelfSubjectReview::default())).await?;
+    Ok(answer.status.and_then(|status| status.user_info?.username))
+}

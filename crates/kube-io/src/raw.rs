@@ -1,0 +1,105 @@
+//! Objects and logs as the server gives them, for people to read. Nothing is decided by them.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams};
+use kube::{Api, Client};
+use serde_json::{Map, Value};
+
+use super::call::{CallError, call};
+use super::follow::ObjectSelection;
+use super::list::pages;
+use super::source::WatchedCollection;
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawKind {
+    /// Group and version; without a group: the core.
+    pub api_version: &'static str,
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The resource's name in addresses.
+    pub plural: &'static str,
+}
+
+impl RawKind {
+    /// Where they are, in a namespace or in all.
+    fn path(self, namespace: Option<&str>) -> String {
+        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
+        let scope = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+        format!("{root}/{}{scope}/{}", self.api_version, self.plural)
+    }
+}
+
+/// The spec of a cluster-wide object; `None`: it is not there, or its kind is not. RBAC: `list` on it.
+///
+/// # Errors
+/// The call failed.
+pub async fn spec(
+    client: &Client,
+    (group, version): (&str, &str),
+    kind: &str,
+    name: &str,
+) -> Result<Option<Map<String, Value>>, CallError> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    // Whoever may watch it may list it, and need not have the right to `get` it.
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = match call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await {
+        Ok(found) => found,
+        Err(CallError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(found.items.into_iter().next().and_then(|object| object.data.get("spec")?.as_object().cloned()))
+}
+
+/// All objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.
+///
+/// # Errors
+/// A call failed; the API is not there ([`CallError::NotFound`]).
+pub async fn objects(client: &Client, kind: RawKind, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<Value>, CallError> {
+    let mut all = Vec::new();
+    let selection = ObjectSelection { labels: labels.map(str::to_owned), ..ObjectSelection::default() };
+    let each = |mut object: Value| {
+        // Items of a list do not say what they are.
+        if let Value::Object(fields) = &mut object {
+            fields.insert("apiVersion".to_owned(), kind.api_version.into());
+            fields.insert("kind".to_owned(), kind.kind.into());
+        }
+        all.push(object);
+    };
+    pages(&WatchedCollection::from_path(client, kind.path(namespace)), &selection, each).await?;
+    Ok(all)
+}
+
+/// The last lines of a container's log, with their times. `previous`: of the one before its last restart. RBAC: `get` on `pods/log`.
+///
+/// # Errors
+/// A call failed; the container has none.
+pub async fn log(
+    client: &Client,
+    (namespace, pod): (&str, &str),
+    container: &str,
+    previous: bool,
+    lines: u32,
+) -> Result<String, CallError> {
+    let parameters = LogParams {
+        container: Some(container.to_owned()),
+        previous,
+        tail_lines: Some(i64::from(lines)),
+        timestamps: true,
+        ..LogParams::default()
+    };
+    call(Api::<Pod>::namespaced(client.clone(), namespace).logs(pod, &parameters)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_have_their_address() {
+        let pods = RawKind { api_version: "v1", kind: "Pod", plural: "pods" };
+        assert_eq!(pods.path(None), "/api/v1/pods");
+        let sets = RawKind { api_version: "apps/v1", kind: "DaemonSet", plural: "daemonsets" };
+        assert_eq!(sets.path(Some("a")), "/apis/apps/v1/namespaces/a/daemonsets");
+    }
+}

@@ -1,0 +1,224 @@
+//! Lays a run record out over its ConfigMaps: a node's entry is in one of them, and each of them stays below its size limit. What does not fit is
+//! shortened, first what only reports need; what must survive the process is never dropped.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use contract::record::{HASHED_KEY_PREFIX, NODE_KEY_PREFIX, NodeOutcome, NodeRecord, OBJECTS_KEY, PluginReplacement};
+use observed::named::Named;
+
+/// The data of one ConfigMap.
+pub(super) type ConfigMapData = BTreeMap<String, String>;
+
+/// Keys and values of one ConfigMap take at most this many bytes. The API server allows 1 MiB of values, and etcd 1.5 MiB for the whole object, in
+/// which every key appears twice (`managedFields`).
+pub(super) const LARGEST_BYTES: usize = 700 * 1024;
+/// The longest data key of a ConfigMap.
+const LONGEST_KEY: usize = 253;
+/// The longest free text of an entry that was shortened.
+const SHORT_TEXT: usize = 160;
+
+/// How much of the entries is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EntryDetail {
+    /// All of it.
+    #[default]
+    Full,
+    /// Of nodes that are done, not what only reports need.
+    ShortDone,
+    /// Of no node what only reports need, and short reasons.
+    Short,
+    /// Nothing of nodes that are done; of the others what must survive, and the kind of reason.
+    Brief,
+    /// Only what must survive.
+    Needed,
+}
+
+impl EntryDetail {
+    const ALL: [Self; 5] = [Self::Full, Self::ShortDone, Self::Short, Self::Brief, Self::Needed];
+}
+
+/// One node's entry as it is stored.
+#[derive(Serialize)]
+struct NodeEntryTexts<'a> {
+    /// The node's name, where the key cannot hold it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
+    #[serde(flatten)]
+    record: &'a NodeRecord,
+}
+
+#[derive(Deserialize)]
+struct StoredEntry {
+    #[serde(default)]
+    node: Option<String>,
+    #[serde(flatten)]
+    record: NodeRecord,
+}
+
+/// What is to be stored.
+pub(super) struct RecordContents<'a> {
+    /// Keys that belong into one object: the run, the parts of the cohort.
+    pub(super) fixed: Vec<(usize, String, String)>,
+    /// The nodes.
+    pub(super) nodes: &'a Named<NodeRecord>,
+    /// Nodes of which something has changed since their entries were written, at `detail`. In a large fleet nearly all stay as they are.
+    pub(super) changed: &'a BTreeSet<&'a str>,
+    /// How much was stored of them.
+    pub(super) detail: EntryDetail,
+}
+
+/// What one ConfigMap is to hold, by key.
+pub(super) type ConfigMapTexts<'a> = BTreeMap<String, Cow<'a, str>>;
+
+/// Lays out what is to be stored over at most `stored.len()` objects. Entries keep their object; one that has to move goes to an object behind its own,
+/// which is written first, so that a reader that finds two takes the later one. `None`: there is no room for what must survive.
+pub(super) fn lay_out<'a>(contents: &RecordContents<'_>, stored: &'a [ConfigMapData]) -> Option<(Vec<ConfigMapTexts<'a>>, EntryDetail)> {
+    let places = places(stored);
+    let mut details = EntryDetail::ALL.into_iter().filter(|detail| *detail >= contents.detail);
+    details.find_map(|detail| Some((at_detail(contents, stored, &places, detail)?, detail)))
+}
+
+/// In which object each key of a node is. The last one counts.
+fn places(stored: &[ConfigMapData]) -> BTreeMap<&str, usize> {
+    let mut places = BTreeMap::new();
+    for (index, data) in stored.iter().enumerate() {
+        places.extend(data.keys().filter(|key| is_node_key(key)).map(|key| (key.as_str(), index)));
+    }
+    places
+}
+
+fn at_detail<'a>(
+    contents: &RecordContents<'_>,
+    stored: &'a [ConfigMapData],
+    places: &BTreeMap<&str, usize>,
+    detail: EntryDetail,
+) -> Option<Vec<BTreeMap<String, Cow<'a, str>>>> {
+    let mut objects: Vec<BTreeMap<String, Cow<'a, str>>> = vec![BTreeMap::new(); stored.len()];
+    let mut sizes = vec![0_usize; stored.len()];
+    for (index, key, text) in &contents.fixed {
+        *sizes.get_mut(*index)? += key.len() + text.len();
+        objects[*index].insert(key.clone(), Cow::Owned(text.clone()));
+    }
+    let mut homeless: Vec<(usize, String, Cow<'a, str>)> = Vec::new();
+    let mut total: usize = sizes.iter().sum();
+    for (name, record) in contents.nodes {
+        let key = key_of(name);
+        let place = places.get(key.as_str()).copied();
+        let same = place.filter(|_| detail == contents.detail && !contents.changed.contains(&**name));
+        let text = match same.and_then(|place| stored[place].get(&key)) {
+            Some(text) => Cow::Borrowed(text.as_str()),
+            None => match entry(name, record, detail) {
+                Some(text) => Cow::Owned(text),
+                None => continue,
+            },
+        };
+        let size = key.len() + text.len();
+        total += size;
+        if total > LARGEST_BYTES * stored.len() {
+            return None;
+        }
+        match place {
+            Some(place) if sizes[place] + size <= LARGEST_BYTES => {
+                sizes[place] += size;
+                objects[place].insert(key, text);
+            }
+            place => homeless.push((place.map_or(0, |place| place + 1), key, text)),
+        }
+    }
+    for (from, key, text) in homeless {
+        let size = key.len() + text.len();
+        let place = (from..objects.len()).find(|place| sizes[*place] + size <= LARGEST_BYTES)?;
+        sizes[place] += size;
+        objects[place].insert(key, text);
+    }
+    let used = objects.iter().rposition(|object| !object.is_empty()).map_or(1, |last| last + 1);
+    if used > 1 {
+        objects[0].insert(OBJECTS_KEY.to_owned(), Cow::Owned(used.to_string()));
+    }
+    Some(objects)
+}
+
+/// Whether the key is one of a node.
+fn is_node_key(key: &str) -> bool {
+    key.starts_with(NODE_KEY_PREFIX) || key.starts_with(HASHED_KEY_PREFIX)
+}
+
+/// Whether the key of a node holds a hash in place of its name.
+pub(super) fn is_hashed(key: &str) -> bool {
+    key.starts_with(HASHED_KEY_PREFIX)
+}
+
+/// The data key of a node: names may be as long as a key may be, so long ones are hashed and the entry holds the name.
+fn key_of(node: &str) -> String {
+    if node.len() + NODE_KEY_PREFIX.len() <= LONGEST_KEY {
+        return format!("{NODE_KEY_PREFIX}{node}");
+    }
+    let digest = Sha256::digest(node.as_bytes());
+    digest.iter().take(20).fold(HASHED_KEY_PREFIX.to_owned(), |key, byte| format!("{key}{byte:02x}"))
+}
+
+/// The text of an entry; `None`: nothing is stored of the node.
+fn entry(name: &str, record: &NodeRecord, detail: EntryDetail) -> Option<String> {
+    let record = shortened(record, detail)?;
+    let node = (name.len() + NODE_KEY_PREFIX.len() > LONGEST_KEY).then_some(name);
+    // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
+    Some(serde_json::to_string(&NodeEntryTexts { node, record: &record }).unwrap_or_default())
+}
+
+/// Reads the entry of a node. `None`: it is no key of a node, or cannot be parsed.
+pub(super) fn parse(key: &str, text: &str) -> Option<(String, NodeRecord)> {
+    if !is_node_key(key) {
+        return None;
+    }
+    let StoredEntry { node, record } = serde_json::from_str(text).ok()?;
+    let name = node.or_else(|| key.strip_prefix(NODE_KEY_PREFIX).map(str::to_owned))?;
+    Some((name, record))
+}
+
+/// What is stored of a node.
+fn shortened(record: &NodeRecord, detail: EntryDetail) -> Option<Cow<'_, NodeRecord>> {
+    let is_over =
+        matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Gone)) && record.replaced.values().all(|one| one.back_at.is_some());
+    match detail {
+        EntryDetail::Full => Some(Cow::Borrowed(record)),
+        EntryDetail::ShortDone if !is_over => Some(Cow::Borrowed(record)),
+        EntryDetail::ShortDone => Some(Cow::Owned(NodeRecord { steps: Vec::new(), evicted: Vec::new(), ..record.clone() })),
+        EntryDetail::Short => Some(Cow::Owned(NodeRecord {
+            steps: Vec::new(),
+            evicted: Vec::new(),
+            reason: record.reason.as_ref().map(|reason| cut(&reason.to_string(), SHORT_TEXT).into()),
+            replaced: replaced(record, |one| PluginReplacement { cause: cut(&one.cause, SHORT_TEXT), ..one.clone() }),
+            ..record.clone()
+        })),
+        EntryDetail::Brief | EntryDetail::Needed
+            if is_over || detail == EntryDetail::Needed && record.replaced.is_empty() && record.refused.is_none() =>
+        {
+            None
+        }
+        EntryDetail::Brief | EntryDetail::Needed => Some(Cow::Owned(NodeRecord {
+            uid: record.uid.clone(),
+            outcome: record.outcome,
+            reason: record.reason.as_ref().map(|reason| cut(&reason.name, SHORT_TEXT).into()),
+            since: record.since,
+            replaced: replaced(record, |one| PluginReplacement { pod: String::new(), cause: String::new(), ..one.clone() }),
+            ..NodeRecord::default()
+        })),
+    }
+}
+
+fn replaced(record: &NodeRecord, change: impl Fn(&PluginReplacement) -> PluginReplacement) -> BTreeMap<String, PluginReplacement> {
+    record.replaced.iter().map(|(uid, one)| (uid.clone(), change(one))).collect()
+}
+
+/// The beginning of a text, by whole characters.
+fn cut(text: &str, bytes: usize) -> String {
+    let end = text.char_indices().map(|(index, character)| index + character.len_utf8()).take_while(|end| *end <= bytes).last();
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

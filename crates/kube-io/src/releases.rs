@@ -1,0 +1,95 @@
+//! The hook releases of a cluster: what their charts have left of them to be seen.
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use serde_json::Value;
+
+use contract::names;
+use contract::settings::{FORMAT_VERSION, Settings};
+
+use super::call::{CallError, call};
+use super::follow::ObjectSelection;
+use super::list::pages;
+use super::source::WatchedCollection;
+
+/// A hook release, by its trigger ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookRelease {
+    /// `namespace/name` of the ConfigMap.
+    pub trigger: String,
+    /// What its Job is told.
+    pub settings: Result<Box<Settings>, UnreadableSettings>,
+}
+
+/// Why the settings of a release cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableSettings {
+    /// A newer chart wrote them.
+    #[error("its settings have format {0}, this version knows {FORMAT_VERSION}: use a newer gpu-rollout")]
+    Newer(u64),
+    /// They are none.
+    #[error("its settings cannot be read: {0}")]
+    Wrong(String),
+}
+
+/// How the Job of a release stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookJob {
+    /// UID of the object.
+    pub uid: String,
+    /// When its first pod was started.
+    pub started: Option<Timestamp>,
+    /// It has come to an end, one way or the other.
+    pub ended: bool,
+}
+
+/// The hook releases of all namespaces, or of one. RBAC: `list` on `configmaps`.
+///
+/// # Errors
+/// A call failed.
+pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Vec<HookRelease>, CallError> {
+    let api: Api<ConfigMap> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
+    let selection = ObjectSelection::matching(&format!("app.kubernetes.io/name={},{}", names::PROGRAM, names::DIGEST_LABEL));
+    let mut found = Vec::new();
+    pages(&WatchedCollection::from_api(api), &selection, |object: ConfigMap| found.extend(release(&object))).await?;
+    found.sort_by(|one: &HookRelease, other: &HookRelease| one.trigger.cmp(&other.trigger));
+    Ok(found)
+}
+
+/// `None`: the Job's pods carry the label too, and so may other objects of the chart that are no trigger.
+fn release(object: &ConfigMap) -> Option<HookRelease> {
+    let text = object.data.as_ref()?.get("settings")?;
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let trigger = format!("{}/{}", part(&object.metadata.namespace), part(&object.metadata.name));
+    Some(HookRelease { trigger, settings: read(text).map(Box::new) })
+}
+
+fn read(text: &str) -> Result<Settings, UnreadableSettings> {
+    serde_json::from_str(text).map_err(|error| {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let newer = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
+        newer.map_or_else(|| UnreadableSettings::Wrong(error.to_string()), UnreadableSettings::Newer)
+    })
+}
+
+/// The Job of a release. `None`: there is none. RBAC: `get` on `jobs`.
+///
+/// # Errors
+/// The call failed.
+pub async fn job(client: &Client, settings: &Settings) -> Result<Option<HookJob>, CallError> {
+    let api: Api<Job> = Api::namespaced(client.clone(), &settings.namespace);
+    let job = match call(api.get(&settings.release)).await {
+        Ok(job) => job,
+        Err(CallError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let status = job.status.unwrap_or_default();
+    let ended = status
+        .conditions
+        .iter()
+        .flatten()
+        .any(|condition| matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True");
+    Ok(Some(HookJob { uid: job.metadata.uid.unwrap_or_default(), started: status.start_time.map(|time| time.0), ended }))
+}

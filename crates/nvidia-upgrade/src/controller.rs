@@ -1,0 +1,124 @@
+//! The controller over time: when it runs, and what it holds in memory. With it a simulated world has the vendor's operator in it.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use contract::driver::Driver;
+
+use super::generation::ControllerGeneration;
+use super::operator::work;
+use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
+use observed::Observed;
+
+/// A running controller. Nothing of it survives its end: a new one begins evictions and drains anew.
+#[derive(Clone, Debug)]
+pub struct UpgradeController {
+    driver: Driver,
+    generation: ControllerGeneration,
+    requestor: Option<Requestor>,
+    /// When it runs next. `None`: when something wakes it.
+    due: Option<Timestamp>,
+    /// Failed runs in a row.
+    failures: u32,
+    evicting: BTreeSet<String>,
+    draining: BTreeSet<String>,
+}
+
+/// What one run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconciliation {
+    /// One pass, or one for each NVIDIADriver.
+    pub passes: Vec<PassOutcome>,
+    /// Nodes that lose their state label.
+    pub cleaned: Vec<String>,
+    /// NodeMaintenance objects that are deleted.
+    pub maintenances: Vec<String>,
+}
+
+impl Reconciliation {
+    /// What ended it before its end.
+    pub fn error(&self) -> Option<&PassError> {
+        self.passes.last().and_then(|pass| pass.error.as_ref())
+    }
+}
+
+impl UpgradeController {
+    /// One that has just started: it runs at once.
+    pub fn new(driver: Driver, generation: ControllerGeneration, requestor: Option<Requestor>, now: Timestamp) -> Self {
+        Self { driver, generation, requestor, due: Some(now), failures: 0, evicting: BTreeSet::new(), draining: BTreeSet::new() }
+    }
+
+    /// When it runs next. `None`: only when something wakes it.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    /// Something happened; if it watches that, it runs now.
+    pub fn notice(&mut self, before: &Observed, after: &Observed, now: Timestamp) {
+        if self.due.is_none_or(|due| due > now) && self.generation.is_woken(before, after, self.driver) {
+            self.due = Some(now);
+        }
+    }
+
+    /// Runs. `accept` performs each write, or refuses it.
+    pub fn run(&mut self, observed: &Observed, now: Timestamp, accept: &mut dyn FnMut(&PassWrite) -> bool) -> Reconciliation {
+        let requestor = self.requestor.clone();
+        let work = work(observed, self.driver, self.generation, requestor.as_ref());
+        let again = work.again();
+        let mut done = Reconciliation { passes: Vec::new(), cleaned: work.cleaned, maintenances: work.maintenances };
+        for part in &work.parts {
+            done.cleaned.extend_from_slice(&part.cleaned);
+            // An NVIDIADriver without nodes has no pass either.
+            let is_idle = part.owner.is_some() && part.snapshot.entries.is_empty() && part.snapshot.blocked.is_none();
+            if !part.rules.auto_upgrade || is_idle {
+                continue;
+            }
+            let mut options = PassOptions::new(self.generation, now);
+            options.requestor.clone_from(&self.requestor);
+            options.evicting.clone_from(&self.evicting);
+            options.draining.clone_from(&self.draining);
+            let outcome = pass_with(&part.snapshot, &part.rules, &options, accept);
+            self.remember(&outcome);
+            let failed = outcome.error.is_some();
+            done.passes.push(outcome);
+            // An error for one NVIDIADriver keeps the later ones from their pass.
+            if failed {
+                break;
+            }
+        }
+        let pause = if done.error().is_some() {
+            self.failures = self.failures.saturating_add(1);
+            Some(self.generation.backoff(self.failures))
+        } else {
+            self.failures = 0;
+            again
+        };
+        self.due = pause.map(|pause: SignedDuration| now.saturating_add(pause).unwrap_or(Timestamp::MAX));
+        done
+    }
+
+    /// A task for a node has ended; what it came to is in `task`.
+    pub fn ended(&mut self, node: &str) {
+        self.evicting.remove(node);
+        self.draining.remove(node);
+    }
+
+    fn remember(&mut self, outcome: &PassOutcome) {
+        for write in &outcome.writes {
+            match write {
+                PassWrite::Evict { node } => self.evicting.insert(node.clone()),
+                PassWrite::Drain { node } => self.draining.insert(node.clone()),
+                PassWrite::State { .. }
+                | PassWrite::Annotate { .. }
+                | PassWrite::Cordon { .. }
+                | PassWrite::Uncordon { .. }
+                | PassWrite::DeletePod { .. }
+                | PassWrite::CreateMaintenance { .. }
+                | PassWrite::JoinMaintenance { .. }
+                | PassWrite::LeaveMaintenance { .. }
+                | PassWrite::DeleteMaintenance { .. } => false,
+            };
+        }
+    }
+}

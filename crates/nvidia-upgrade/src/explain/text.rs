@@ -1,0 +1,138 @@
+//! The waits in words.
+
+use std::fmt;
+
+use super::super::predict::PredictedStep;
+use super::{ControllerWait, SlotHolder};
+
+/// How many names a text shows before it only counts the rest.
+const NAMED: usize = 5;
+
+impl fmt::Display for ControllerWait {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => write!(out, "upgrades are switched off"),
+            Self::SandboxWorkloads => write!(out, "the operator upgrades no driver while sandboxWorkloads.enabled is true"),
+            Self::Blocked { error } => write!(out, "the operator does nothing for any node: {error}"),
+            Self::PassEnds { error } => write!(out, "the operator gives up before it comes to the node: {error}"),
+            Self::Asleep { step, since, until } => {
+                write!(out, "the operator has not looked")?;
+                if let Some(since) = since {
+                    write!(out, " since {since}")?;
+                }
+                match until {
+                    Some(until) => write!(out, "; by {until} {step}"),
+                    None => write!(out, "; when it does {step}"),
+                }
+            }
+            Self::Skipped { label } => write!(out, "label {label}=true"),
+            Self::Parallel { limit, holders, ahead } => {
+                write!(out, "{} of {limit} parallel upgrades are taken{}{}", holders.len(), HolderNames(holders), NextNodes(ahead))
+            }
+            Self::Unavailable { limit, written, total, counted, holders, ahead } => {
+                let count = if *counted == 1 { "node counts" } else { "nodes count" };
+                write!(
+                    out,
+                    "{counted} {count} as unavailable and {limit} may ({written} of {total}){}{}",
+                    HolderNames(holders),
+                    NextNodes(ahead)
+                )
+            }
+            Self::Jobs { count, since, until } => {
+                write!(out, "{count} {}", if *count == 1 { "pod of a job runs" } else { "pods of jobs run" })?;
+                if let Some(since) = since {
+                    write!(out, "; waited for since {since}")?;
+                }
+                match until {
+                    Some(until) => write!(out, ", until {until}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Evicting { users, timeout_seconds, drain } => {
+                write!(out, "pods that use the device are being evicted")?;
+                if let Some(users) = users {
+                    write!(out, ": {} of {} may be", users.evictable, users.wanted)?;
+                    if !users.budgets.is_empty() {
+                        write!(out, ", held by PodDisruptionBudget {}", users.budgets.join(", "))?;
+                    }
+                }
+                write!(out, "; after {timeout_seconds} s {}", if *drain { "the node is drained" } else { "the node is given up" })
+            }
+            Self::Draining { timeout_seconds } => write!(out, "the node is being drained; after {timeout_seconds} s it is given up"),
+            Self::Maintenance { found: Some(found) } => write!(out, "its NodeMaintenance is {found}"),
+            Self::Maintenance { found: None } => write!(out, "the maintenance-operator has not looked at its NodeMaintenance"),
+            Self::MaintenanceOff => write!(out, "it was handed to the maintenance-operator, and that mode is off"),
+            Self::Terminating { pod } => write!(out, "the old driver pod/{pod} is terminating"),
+            Self::DriverStarting { pod, trouble, restarts } => {
+                write!(out, "driver pod/{pod} is not ready")?;
+                if let Some(trouble) = trouble {
+                    write!(out, " ({trouble})")?;
+                }
+                if *restarts > 0 { write!(out, ", {restarts} restarts") } else { Ok(()) }
+            }
+            Self::NoValidator => write!(out, "there is no validator pod on the node"),
+            Self::Validating { pod, until } => {
+                write!(out, "validator pod/{pod} is not ready")?;
+                match until {
+                    Some(until) => write!(out, "; after {until} the node is given up"),
+                    None => Ok(()),
+                }
+            }
+            Self::FailedBefore => write!(out, "given up with its old driver"),
+            Self::FailedDriver { pod, trouble } => {
+                write!(out, "given up; driver pod/{pod} is not ready")?;
+                match trouble {
+                    Some(trouble) => write!(out, " ({trouble})"),
+                    None => Ok(()),
+                }
+            }
+            Self::UnknownState { label } => write!(out, "the operator does not know the state `{label}`"),
+            Self::NoDriverPod => write!(out, "there is no driver pod on the node, so the operator does not see it"),
+        }
+    }
+}
+
+impl fmt::Display for PredictedStep {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::To(state) => write!(out, "it goes to {state}"),
+            Self::DeletePod => write!(out, "its driver pod is deleted"),
+            Self::Evict => write!(out, "its pods are evicted"),
+            Self::Drain => write!(out, "it is drained"),
+            Self::Load => write!(out, "its driver may load"),
+        }
+    }
+}
+
+/// `: gpu-1 (upgrade-failed), gpu-2 (upgrade-done, cordoned) and 3 others`
+struct HolderNames<'a>(&'a [SlotHolder]);
+
+impl fmt::Display for HolderNames<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, holder) in self.0.iter().take(NAMED).enumerate() {
+            write!(out, "{}{} ({}", if at == 0 { ": " } else { ", " }, holder.node, holder.state)?;
+            write!(out, "{}{})", if holder.cordoned { ", cordoned" } else { "" }, if holder.not_ready { ", not Ready" } else { "" })?;
+        }
+        others(out, self.0.len())
+    }
+}
+
+/// `; next: gpu-1, gpu-2`
+struct NextNodes<'a>(&'a [String]);
+
+impl fmt::Display for NextNodes<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, node) in self.0.iter().take(NAMED).enumerate() {
+            write!(out, "{}{node}", if at == 0 { "; next: " } else { ", " })?;
+        }
+        others(out, self.0.len())
+    }
+}
+
+fn others(out: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
+    match count.saturating_sub(NAMED) {
+        0 => Ok(()),
+        1 => write!(out, " and 1 other"),
+        more => write!(out, " and {more} others"),
+    }
+}

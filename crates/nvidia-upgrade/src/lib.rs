@@ -1,0 +1,29 @@
+//! NVIDIA's own driver-upgrade controller as a pure model: k8s-operator-libs `pkg/upgrade`, as gpu-operator and network-operator use it.
+//! It says what that controller does next, and why a node waits for it; in simulations it is the controller. Nothing in here decides for
+//! us, and nothing in here is better than the original: its defects are part of it.
+//!
+//! [`UpgradeSnapshot`] is what the controller sees, [`pass()`] one run of it, [`explain()`] why nodes do not move, [`predict()`] what comes next;
+//! [`UpgradeController`] has a clock and a memory, for simulations.
+
+pub mod controller;
+pub mod explain;
+pub mod generation;
+pub mod operator;
+pub mod pass;
+pub mod predict;
+pub mod rules;
+pub mod snapshot;
+pub mod state;
+pub mod task;
+pub mod throttle;
+pub mod users;
+pub mod wake;
+
+pub use controller::UpgradeController;
+pub use explain::{explain, stranded};
+pub use generation::ControllerGeneration;
+pub use pass::{PassOptions, PassOutcome, PassWrite, pass, pass_with};
+pub use predict::{predict, would_move};
+pub use rules::PolicyRules;
+pub use snapshot::UpgradeSnapshot;
+pub use state::ControllerState;

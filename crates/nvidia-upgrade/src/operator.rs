@@ -1,0 +1,200 @@
+//! What the operators do around the passes: whose policy holds for which nodes, which labels go, which nodes are marked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+
+use contract::driver::Driver;
+use contract::names;
+
+use super::generation::{ControllerGeneration, TICK};
+use super::pass::{PassWrite, Requestor};
+use super::rules::PolicyRules;
+use super::snapshot::{SnapshotInputs, UpgradeSnapshot};
+use super::state::ControllerState;
+use observed::{ClusterPolicy, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
+
+/// What a reconciliation comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReconciliationPlan<'a> {
+    /// Passes, one after the other; an error in one ends the later ones. None: upgrades are off, and there is no next reconciliation
+    /// until something changes.
+    pub parts: Vec<PartialPass<'a>>,
+    /// Nodes that lose their state label, where upgrades are off for all. Nothing else is cleaned: cordons and annotations stay.
+    pub cleaned: Vec<String>,
+    /// NodeMaintenance objects of its own that it deletes.
+    pub maintenances: Vec<String>,
+}
+
+/// A pass over some of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartialPass<'a> {
+    /// The NVIDIADriver that it is for. `None`: there is one policy for all.
+    pub owner: Option<&'a str>,
+    /// The policy.
+    pub rules: PolicyRules,
+    /// The nodes.
+    pub snapshot: UpgradeSnapshot<'a>,
+    /// Nodes that lose their state label when its turn comes: its NVIDIADriver's upgrades are off, and there is no pass.
+    pub cleaned: Vec<String>,
+}
+
+impl ReconciliationPlan<'_> {
+    /// After how long it looks again by itself, when all passes went well.
+    pub fn again(&self) -> Option<SignedDuration> {
+        (!self.parts.is_empty()).then_some(TICK)
+    }
+}
+
+/// What the operator of a driver does with what is observed.
+pub fn work<'a>(
+    observed: &'a Observed,
+    driver: Driver,
+    generation: ControllerGeneration,
+    requestor: Option<&'a Requestor>,
+) -> ReconciliationPlan<'a> {
+    if driver == Driver::DaemonSet {
+        return ReconciliationPlan::default();
+    }
+    let policies = policies(observed, driver, generation);
+    if policies.is_empty() {
+        // Releases that have one policy for all do nothing without the ClusterPolicy that has it.
+        let nothing = driver == Driver::Gpu && !generation.features().policy_per_driver && cluster_policy(observed).is_none();
+        return if nothing { ReconciliationPlan::default() } else { off(observed, driver, requestor) };
+    }
+    let snapshot =
+        || UpgradeSnapshot::from_observed(observed, &SnapshotInputs { requestor, ..SnapshotInputs::from_observed(observed, driver) });
+    if policies.iter().all(|(owner, _)| owner.is_none()) {
+        let part = |(owner, rules)| PartialPass { owner, rules, snapshot: snapshot(), cleaned: Vec::new() };
+        return ReconciliationPlan { parts: policies.into_iter().map(part).collect(), ..ReconciliationPlan::default() };
+    }
+    let all = snapshot();
+    let part = |object: &'a NvidiaDriver| {
+        let (name, rules) = (object.name.as_str(), PolicyRules::from_live(&object.upgrade_policy));
+        // What keeps the controller from looking at the nodes keeps it from all of this. A node without a live owner keeps what it has.
+        let off = !rules.auto_upgrade && all.blocked.is_none();
+        let cleaned = labeled(observed, driver).filter(|node| off && owner(node) == Some(name)).map(|node| node.name.clone()).collect();
+        // An error of all is that of the first pass; there is none for a policy that is off.
+        PartialPass { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
+    };
+    let parts = observed.nvidia_drivers.served().into_iter().flatten().map(part).collect();
+    ReconciliationPlan { parts, ..ReconciliationPlan::default() }
+}
+
+fn cluster_policy(observed: &Observed) -> Option<&ClusterPolicy> {
+    observed.cluster_policy.served().and_then(Option::as_ref)
+}
+
+/// The policies by which passes go, in the order of the passes, and the NVIDIADriver whose nodes each is for; without one it is for all.
+/// None: upgrades are off.
+pub fn policies(observed: &Observed, driver: Driver, generation: ControllerGeneration) -> Vec<(Option<&str>, PolicyRules)> {
+    let one = |on: bool, policy: &LiveUpgradePolicy| if on { vec![(None, PolicyRules::from_live(policy))] } else { Vec::new() };
+    match driver {
+        Driver::DaemonSet => Vec::new(),
+        Driver::Ofed => {
+            let policy = observed.nic_cluster_policy.served().and_then(Option::as_ref);
+            policy.map_or_else(Vec::new, |policy| one(policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade, &policy.upgrade_policy))
+        }
+        Driver::Gpu => match (cluster_policy(observed), generation.features().policy_per_driver) {
+            (Some(policy), per_driver) if !policy.uses_nvidia_drivers || !per_driver => {
+                one(policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads, &policy.upgrade_policy)
+            }
+            (None, false) => Vec::new(),
+            (Some(_) | None, _) => each_driver(observed),
+        },
+    }
+}
+
+/// Every NVIDIADriver with its own policy.
+fn each_driver(observed: &Observed) -> Vec<(Option<&str>, PolicyRules)> {
+    let drivers = observed.nvidia_drivers.served().into_iter().flatten().filter(|object| object.upgrade_policy.auto_upgrade);
+    drivers.map(|object| (Some(object.name.as_str()), PolicyRules::from_live(&object.upgrade_policy))).collect()
+}
+
+fn off<'a>(observed: &Observed, driver: Driver, requestor: Option<&Requestor>) -> ReconciliationPlan<'a> {
+    let objects = observed.workloads.maintenances.served().into_iter().flatten();
+    let own = |requestor: &Requestor| objects.filter(|object| object.requestor == requestor.id).map(|object| object.name.clone()).collect();
+    ReconciliationPlan {
+        parts: Vec::new(),
+        cleaned: labeled(observed, driver).map(|node| node.name.clone()).collect(),
+        maintenances: requestor.map(own).unwrap_or_default(),
+    }
+}
+
+fn labeled(observed: &Observed, driver: Driver) -> impl Iterator<Item = &ObservedNode> {
+    observed.nodes.values().filter(move |node| node.labels.contains_key(driver.traits().state_label))
+}
+
+fn owner(node: &ObservedNode) -> Option<&str> {
+    node.labels.get(names::DRIVER_OWNER_LABEL).map(String::as_str).filter(|owner| !owner.is_empty())
+}
+
+fn state(node: &ObservedNode, driver: Driver) -> ControllerState {
+    ControllerState::from_label(node.labels.get(driver.traits().state_label).map(String::as_str))
+}
+
+/// Whether drivers are the business of NVIDIADrivers: the ClusterPolicy says so, or there is none.
+fn uses_nvidia_drivers(observed: &Observed) -> bool {
+    cluster_policy(observed).is_none_or(|policy| policy.uses_nvidia_drivers)
+}
+
+/// Nodes that the labelling controller puts into `upgrade-required`: a driver pod was left without owner on a node of an NVIDIADriver (the
+/// way from ClusterPolicy to NVIDIADrivers). Whether such a node was cordoned before is not noted.
+pub fn orphaned(observed: &Observed) -> Vec<String> {
+    let drivers = observed.nvidia_drivers.served().into_iter().flatten();
+    let live: BTreeSet<&str> = drivers.filter(|object| !object.deleting).map(|object| object.name.as_str()).collect();
+    let (key, value) = names::DRIVER_COMPONENT;
+    let orphans = observed
+        .pods
+        .iter()
+        .filter(|pod| pod.orphaned && pod.running && !pod.unbound && pod.labels.get(key).is_some_and(|found| found == value));
+    let nodes: BTreeSet<&str> = orphans.filter_map(|pod| pod.node.as_deref()).collect();
+    let fits = |node: &&ObservedNode| {
+        owner(node).is_some_and(|owner| live.contains(owner))
+            && matches!(state(node, Driver::Gpu), ControllerState::Unknown | ControllerState::Done)
+    };
+    nodes.into_iter().filter_map(|name| observed.nodes.get(name)).filter(fits).map(|node| node.name.clone()).collect()
+}
+
+/// What the labelling controller does to the annotation that leaves evictions to the upgrade controller: `true` while upgrades are on for
+/// a node, and removed otherwise.
+pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
+    let policy = cluster_policy(observed);
+    let drivers: BTreeMap<&str, bool> = observed
+        .nvidia_drivers
+        .served()
+        .into_iter()
+        .flatten()
+        .map(|object| (object.name.as_str(), object.upgrade_policy.auto_upgrade))
+        .collect();
+    let per_driver = uses_nvidia_drivers(observed);
+    let enabled = |node: &ObservedNode| {
+        if per_driver {
+            owner(node).and_then(|owner| drivers.get(owner)).copied().unwrap_or(false)
+        } else {
+            policy.is_some_and(|policy| policy.driver_enabled && policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads)
+        }
+    };
+    let change = |node: &ObservedNode| {
+        let found = node.annotations.get(names::UPGRADE_ENABLED_ANNOTATION).map(String::as_str);
+        let value = match (enabled(node), found) {
+            (true, Some("true")) | (false, None) => return None,
+            (true, _) => Some("true".to_owned()),
+            (false, Some(_)) => None,
+        };
+        Some(PassWrite::Annotate { node: node.name.clone(), key: names::UPGRADE_ENABLED_ANNOTATION, value })
+    };
+    let gpu = |node: &&ObservedNode| node.labels.get(names::GPU_PRESENT_LABEL).is_some_and(|value| value == "true");
+    observed.nodes.values().filter(gpu).filter_map(change).collect()
+}
+
+/// Nodes that keep a ClusterPolicy with NVIDIADrivers from being `ready`: owned, not skipped, and neither done nor without a state.
+pub fn unfinished(observed: &Observed) -> Vec<String> {
+    let traits = Driver::Gpu.traits();
+    let counts = |node: &&ObservedNode| {
+        owner(node).is_some()
+            && node.labels.get(traits.skip_label).is_none_or(|value| value != "true")
+            && !matches!(state(node, Driver::Gpu), ControllerState::Unknown | ControllerState::Done)
+    };
+    observed.nodes.values().filter(counts).map(|node| node.name.clone()).collect()
+}

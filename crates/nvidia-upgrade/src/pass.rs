@@ -1,0 +1,403 @@
+//! One pass of the controller (k8s-operator-libs `ApplyState`): twelve stages in a fixed order, each over the nodes that were in its
+//! state when the pass began. A node makes one step a pass at most. What runs in the background (evictions, drains) is only started.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use contract::driver::Driver;
+
+use super::generation::ControllerGeneration;
+use super::rules::PolicyRules;
+use super::snapshot::{NodeEntry, PodRevision, SnapshotDriverPod, SnapshotError, UpgradeSnapshot};
+use super::state::ControllerState;
+
+mod begin;
+mod finish;
+mod requestor;
+mod restart;
+mod validate;
+mod work;
+
+pub use requestor::{Requestor, SHARED_PREFIX};
+pub use restart::MOST_RESTARTS;
+pub use validate::VALIDATION_SECONDS;
+
+/// How the controller is set up, and what it holds in memory.
+#[derive(Clone, Debug)]
+pub struct PassOptions {
+    /// Its releases.
+    pub generation: ControllerGeneration,
+    /// It knows which pods use the device, and evicts them.
+    pub pod_deletion: bool,
+    /// It looks at validator pods.
+    pub validation: bool,
+    /// NVIDIA's maintenance-operator is used.
+    pub requestor: Option<Requestor>,
+    /// What time it is.
+    pub now: Timestamp,
+    /// Nodes whose evictions run.
+    pub evicting: BTreeSet<String>,
+    /// Nodes that are being drained.
+    pub draining: BTreeSet<String>,
+}
+
+impl PassOptions {
+    /// As the operators of a generation do it.
+    pub fn new(generation: ControllerGeneration, now: Timestamp) -> Self {
+        let features = generation.features();
+        Self {
+            generation,
+            pod_deletion: features.pod_deletion,
+            validation: features.validation,
+            requestor: None,
+            now,
+            evicting: BTreeSet::new(),
+            draining: BTreeSet::new(),
+        }
+    }
+
+    /// For somebody who looks from outside: that a node came to such a step wakes the controller, so its evictions or its drain run.
+    #[must_use]
+    pub fn seen_from_outside(mut self, snapshot: &UpgradeSnapshot<'_>) -> Self {
+        let of =
+            |state: ControllerState| snapshot.entries.iter().filter(move |entry| entry.state == state).map(|entry| entry.node.to_owned());
+        self.evicting = of(ControllerState::PodDeletionRequired).collect();
+        self.draining = of(ControllerState::DrainRequired).collect();
+        self
+    }
+}
+
+/// Something that the controller does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "write")]
+pub enum PassWrite {
+    /// Sets the state label.
+    State {
+        /// The node.
+        node: String,
+        /// The new state.
+        state: ControllerState,
+    },
+    /// Sets or removes an annotation of the node.
+    Annotate {
+        /// The node.
+        node: String,
+        /// The key.
+        key: &'static str,
+        /// The value; `None` removes it, also where it is absent.
+        value: Option<String>,
+    },
+    /// Cordons the node.
+    Cordon {
+        /// The node.
+        node: String,
+    },
+    /// Uncordons it.
+    Uncordon {
+        /// The node.
+        node: String,
+    },
+    /// Deletes a driver pod. One that is gone already is an error.
+    DeletePod {
+        /// The node.
+        node: String,
+        /// Namespace of the pod.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID, which the original does not look at.
+        uid: String,
+    },
+    /// Starts the eviction of the pods that use the device.
+    Evict {
+        /// The node.
+        node: String,
+    },
+    /// Starts a drain; its first step is to cordon.
+    Drain {
+        /// The node.
+        node: String,
+    },
+    /// Creates a NodeMaintenance; one that exists is fine.
+    CreateMaintenance {
+        /// The node.
+        node: String,
+        /// The object.
+        name: String,
+    },
+    /// Adds itself to the requestors of one.
+    JoinMaintenance {
+        /// The node.
+        node: String,
+        /// The object.
+        name: String,
+    },
+    /// Takes itself off them.
+    LeaveMaintenance {
+        /// The node.
+        node: String,
+        /// The object.
+        name: String,
+    },
+    /// Deletes one.
+    DeleteMaintenance {
+        /// The node.
+        node: String,
+        /// The object.
+        name: String,
+    },
+}
+
+impl PassWrite {
+    /// The node that it is about.
+    pub fn node(&self) -> &str {
+        match self {
+            Self::State { node, .. }
+            | Self::Annotate { node, .. }
+            | Self::Cordon { node }
+            | Self::Uncordon { node }
+            | Self::DeletePod { node, .. }
+            | Self::Evict { node }
+            | Self::Drain { node }
+            | Self::CreateMaintenance { node, .. }
+            | Self::JoinMaintenance { node, .. }
+            | Self::LeaveMaintenance { node, .. }
+            | Self::DeleteMaintenance { node, .. } => node,
+        }
+    }
+}
+
+impl fmt::Display for PassWrite {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State { node, state } => write!(out, "{node}: {state}"),
+            Self::Annotate { node, key, value: Some(value) } => write!(out, "{node}: {key}={value}"),
+            Self::Annotate { node, key, value: None } => write!(out, "{node}: {key} removed"),
+            Self::Cordon { node } => write!(out, "{node}: cordon"),
+            Self::Uncordon { node } => write!(out, "{node}: uncordon"),
+            Self::DeletePod { node, name, .. } => write!(out, "{node}: delete pod/{name}"),
+            Self::Evict { node } => write!(out, "{node}: evict"),
+            Self::Drain { node } => write!(out, "{node}: drain"),
+            Self::CreateMaintenance { node, name } => write!(out, "{node}: create nodemaintenance/{name}"),
+            Self::JoinMaintenance { node, name } => write!(out, "{node}: join nodemaintenance/{name}"),
+            Self::LeaveMaintenance { node, name } => write!(out, "{node}: leave nodemaintenance/{name}"),
+            Self::DeleteMaintenance { node, name } => write!(out, "{node}: delete nodemaintenance/{name}"),
+        }
+    }
+}
+
+/// What a pass did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassOutcome {
+    /// In the order in which it was done.
+    pub writes: Vec<PassWrite>,
+    /// What ended it before its end.
+    pub error: Option<PassError>,
+    /// What went wrong and was only logged: the node stays where it is.
+    pub swallowed: Vec<PassError>,
+}
+
+impl PassOutcome {
+    /// The state that it gave a node.
+    pub fn state_of(&self, node: &str) -> Option<ControllerState> {
+        self.writes.iter().rev().find_map(|write| match write {
+            PassWrite::State { node: written, state } if written == node => Some(*state),
+            PassWrite::State { .. }
+            | PassWrite::Annotate { .. }
+            | PassWrite::Cordon { .. }
+            | PassWrite::Uncordon { .. }
+            | PassWrite::DeletePod { .. }
+            | PassWrite::Evict { .. }
+            | PassWrite::Drain { .. }
+            | PassWrite::CreateMaintenance { .. }
+            | PassWrite::JoinMaintenance { .. }
+            | PassWrite::LeaveMaintenance { .. }
+            | PassWrite::DeleteMaintenance { .. } => None,
+        })
+    }
+}
+
+/// What ends a pass: nothing after it is done, for no node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[cfg_attr(
+    feature = "samples",
+    derive(strum::EnumDiscriminants),
+    strum_discriminants(name(PassErrorKind), vis(pub), derive(strum::EnumIter))
+)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
+pub enum PassError {
+    /// It did not begin.
+    #[error(transparent)]
+    Build(SnapshotError),
+    /// A driver pod does not say of which revision it is.
+    #[error("pod/{pod} on node/{node} has no label controller-revision-hash")]
+    NoHash {
+        /// The node.
+        node: String,
+        /// The pod.
+        pod: String,
+    },
+    /// A DaemonSet has no ControllerRevision.
+    #[error("the DaemonSet of pod/{pod} on node/{node} has no ControllerRevision")]
+    NoRevision {
+        /// The node.
+        node: String,
+        /// The pod.
+        pod: String,
+    },
+    /// `maxUnavailable` is no number of nodes.
+    #[error("maxUnavailable is `{text}`; expected a number or a percentage")]
+    MaxUnavailable {
+        /// What it is.
+        text: String,
+    },
+    /// The policy has no `drain`, not even one that is switched off: the controller of gpu-operator up to v26.3 panics in every pass.
+    #[error(
+        "the upgrade policy has no `drain`, without which gpu-operator up to v26.3 makes no pass; add `drain: {{enable: false}}` to it"
+    )]
+    NoDrain,
+    /// A node is to lose pods and the policy has no `podDeletion`.
+    #[error("node/{node} is in pod-deletion-required and the policy has no podDeletion")]
+    NoPodDeletion {
+        /// The first such node.
+        node: String,
+    },
+    /// A start time is no number.
+    #[error("annotation {key} of node/{node} is `{value}`, which is no time")]
+    StartTime {
+        /// The node.
+        node: String,
+        /// The annotation.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The API server refused something.
+    #[error("refused: {write}")]
+    Refused {
+        /// What.
+        write: PassWrite,
+    },
+}
+
+/// What one pass does if everything that it writes is accepted.
+pub fn pass(snapshot: &UpgradeSnapshot<'_>, rules: &PolicyRules, options: &PassOptions) -> PassOutcome {
+    pass_with(snapshot, rules, options, &mut |_| true)
+}
+
+/// The same with an API server that may refuse: `accept` answers for each write, and performs it if it likes.
+pub fn pass_with(
+    snapshot: &UpgradeSnapshot<'_>,
+    rules: &PolicyRules,
+    options: &PassOptions,
+    accept: &mut dyn FnMut(&PassWrite) -> bool,
+) -> PassOutcome {
+    let mut run = PassRun { snapshot, rules, options, accept, outcome: PassOutcome::default() };
+    if let Err(error) = run.stages() {
+        run.outcome.error = Some(error);
+    }
+    run.outcome
+}
+
+/// A pass under way.
+struct PassRun<'r, 'a> {
+    snapshot: &'r UpgradeSnapshot<'a>,
+    rules: &'r PolicyRules,
+    options: &'r PassOptions,
+    accept: &'r mut dyn FnMut(&PassWrite) -> bool,
+    outcome: PassOutcome,
+}
+
+impl<'r, 'a> PassRun<'r, 'a> {
+    fn stages(&mut self) -> Result<(), PassError> {
+        if !self.rules.auto_upgrade {
+            return Ok(());
+        }
+        if let Some(error) = &self.snapshot.blocked {
+            return Err(PassError::Build(error.clone()));
+        }
+        // The operators read the policy before they make the pass.
+        if let Some(text) = &self.rules.unreadable {
+            return Err(PassError::MaxUnavailable { text: text.clone() });
+        }
+        if self.rules.lacks_drain && self.options.generation.features().needs_drain {
+            return Err(PassError::NoDrain);
+        }
+        self.unknown_or_done(ControllerState::Unknown)?;
+        self.unknown_or_done(ControllerState::Done)?;
+        match &self.options.requestor {
+            None => self.start()?,
+            Some(requestor) => self.request(requestor)?,
+        }
+        self.cordon()?;
+        self.wait_for_jobs();
+        self.pod_deletion()?;
+        self.drain()?;
+        if self.options.requestor.is_some() {
+            self.maintenance()?;
+        }
+        self.restart()?;
+        self.failed()?;
+        self.validation()?;
+        self.uncordon()?;
+        if let Some(requestor) = &self.options.requestor {
+            self.release(requestor)?;
+        }
+        Ok(())
+    }
+
+    /// The entries in a state, as the pass found them. A node makes one step a pass, so what the pass writes is not
+    /// read again, unless the node is there twice ([`Self::finish`]).
+    fn bucket(&self, state: ControllerState) -> impl Iterator<Item = &'r NodeEntry<'a>> + use<'r, 'a> {
+        self.snapshot.entries.iter().filter(move |entry| entry.state == state)
+    }
+
+    /// Does it, unless it is refused.
+    fn write(&mut self, write: PassWrite) -> Result<(), PassError> {
+        if (self.accept)(&write) {
+            self.outcome.writes.push(write);
+            Ok(())
+        } else {
+            Err(PassError::Refused { write })
+        }
+    }
+
+    fn state(&mut self, entry: &NodeEntry<'_>, state: ControllerState) -> Result<(), PassError> {
+        self.write(PassWrite::State { node: entry.node.to_owned(), state })
+    }
+
+    fn annotate(&mut self, entry: &NodeEntry<'_>, key: &'static str, value: Option<String>) -> Result<(), PassError> {
+        self.write(PassWrite::Annotate { node: entry.node.to_owned(), key, value })
+    }
+
+    /// Keeps an error that the original only logs.
+    fn swallow(&mut self, result: Result<(), PassError>) {
+        if let Err(error) = result {
+            self.outcome.swallowed.push(error);
+        }
+    }
+
+    fn driver(&self) -> Driver {
+        self.snapshot.driver
+    }
+}
+
+/// Whether the pod is of the newest revision.
+fn in_sync(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
+    let (node, pod) = (entry.node.to_owned(), entry.pod.name.to_owned());
+    match entry.pod.revision {
+        PodRevision::Newest => Ok(true),
+        PodRevision::Older | PodRevision::Orphaned => Ok(false),
+        PodRevision::NoHash => Err(PassError::NoHash { node, pod }),
+        PodRevision::NoRevision => Err(PassError::NoRevision { node, pod }),
+    }
+}
+
+/// Whether the driver is up: of the newest revision, Running, all containers ready. A pod that is being deleted may be all that.
+fn is_up(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
+    let SnapshotDriverPod { running, containers_ready, .. } = entry.pod;
+    Ok(in_sync(entry)? && running && containers_ready)
+}

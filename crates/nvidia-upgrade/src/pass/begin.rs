@@ -1,0 +1,85 @@
+//! Stages 1 to 4: who needs an upgrade, whose turn it is, cordon.
+
+use super::super::snapshot::{NodeEntry, PodRevision};
+use super::super::state::ControllerState;
+use super::super::throttle::{PendingDecision, slots, turn};
+use super::{PassError, PassRun, PassWrite, in_sync};
+
+/// Whether the node needs an upgrade: its pod is of an older revision, waits for leave to load, or somebody asks for it.
+fn needs_upgrade(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
+    let older = !in_sync(entry)? && entry.pod.revision != PodRevision::Orphaned;
+    Ok(older || entry.waits_for_safe_load() || entry.is_requested())
+}
+
+impl PassRun<'_, '_> {
+    /// Nodes without a state, and nodes that are done.
+    pub(super) fn unknown_or_done(&mut self, state: ControllerState) -> Result<(), PassError> {
+        for entry in self.bucket(state) {
+            if needs_upgrade(entry)? {
+                if entry.unschedulable {
+                    self.annotate(entry, self.driver().traits().initially_unschedulable, Some("true".to_owned()))?;
+                }
+                self.state(entry, ControllerState::UpgradeRequired)?;
+            } else if state == ControllerState::Unknown {
+                self.state(entry, ControllerState::Done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts as many pending nodes as the policy allows.
+    pub(super) fn start(&mut self) -> Result<(), PassError> {
+        let mut available = slots(self.snapshot, &self.rules.policy).available;
+        for entry in self.bucket(ControllerState::UpgradeRequired) {
+            let requested = self.take_request(entry)?;
+            if turn(entry, available) != PendingDecision::Starts {
+                continue;
+            }
+            if !requested && self.restarts_only(entry) {
+                // A node that cannot be cordoned stays, and the others go on.
+                if !entry.unschedulable
+                    && let Err(error) = self.write(PassWrite::Cordon { node: entry.node.to_owned() })
+                {
+                    self.outcome.swallowed.push(error);
+                    continue;
+                }
+                self.state(entry, ControllerState::PodRestartRequired)?;
+            } else {
+                self.state(entry, ControllerState::CordonRequired)?;
+            }
+            available -= 1;
+        }
+        Ok(())
+    }
+
+    /// A request is taken off as soon as it is seen, whether the node may start or not.
+    pub(super) fn take_request(&mut self, entry: &NodeEntry<'_>) -> Result<bool, PassError> {
+        let requested = entry.is_requested();
+        if requested {
+            self.annotate(entry, self.driver().traits().requested, None)?;
+        }
+        Ok(requested)
+    }
+
+    /// The same driver configuration in pod and template: the driver need not be installed anew, and workloads can stay. That the pod is
+    /// out of date at all is not asked.
+    fn restarts_only(&self, entry: &NodeEntry<'_>) -> bool {
+        let digest = entry.pod.digest.filter(|digest| !digest.is_empty());
+        self.options.generation.features().restart_only
+            && entry.pod.revision != PodRevision::Orphaned
+            && !entry.waits_for_safe_load()
+            && digest.is_some()
+            && digest == entry.pod.template_digest
+    }
+
+    /// Cordons the nodes whose turn has come.
+    pub(super) fn cordon(&mut self) -> Result<(), PassError> {
+        for entry in self.bucket(ControllerState::CordonRequired) {
+            if !entry.unschedulable {
+                self.write(PassWrite::Cordon { node: entry.node.to_owned() })?;
+            }
+            self.state(entry, ControllerState::WaitForJobsRequired)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! By which labels the controller finds DaemonSets and pods of the driver.
+
+use contract::driver::Driver;
+use contract::names;
+
+use observed::{Labels, Observed};
+
+/// Labels that DaemonSets and pods of the driver carry, all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverSelection {
+    /// gpu-operator with a ClusterPolicy.
+    ClusterPolicy,
+    /// The same on OpenShift with the driver toolkit.
+    OpenShift,
+    /// gpu-operator with NVIDIADrivers.
+    NvidiaDrivers,
+    /// network-operator, DaemonSets of the NicClusterPolicy.
+    Network,
+    /// network-operator before there were owners.
+    NetworkWithoutOwner,
+}
+
+impl DriverSelection {
+    /// The one that is in use.
+    pub fn from_observed(observed: &Observed, driver: Driver) -> Self {
+        let any = |key: &str| observed.daemon_sets.iter().any(|daemon_set| daemon_set.template_labels.contains_key(key));
+        match driver {
+            Driver::Ofed if any(names::OFED_OWNER_LABEL) => Self::Network,
+            // There is no controller that would select.
+            Driver::Ofed | Driver::DaemonSet => Self::NetworkWithoutOwner,
+            Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
+                Some(policy) if policy.uses_nvidia_drivers => Self::NvidiaDrivers,
+                None => Self::NvidiaDrivers,
+                Some(_) if any(names::DRIVER_TOOLKIT_LABEL) => Self::OpenShift,
+                Some(_) => Self::ClusterPolicy,
+            },
+        }
+    }
+
+    /// The labels with their values.
+    pub fn labels(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::ClusterPolicy => &[("app", "nvidia-driver-daemonset")],
+            Self::OpenShift => &[(names::DRIVER_TOOLKIT_LABEL, "true")],
+            Self::NvidiaDrivers => &[names::DRIVER_COMPONENT],
+            Self::Network => &[(names::OFED_DRIVER_LABEL, ""), (names::OFED_OWNER_LABEL, names::OFED_OWNER_POLICY)],
+            Self::NetworkWithoutOwner => &[(names::OFED_DRIVER_LABEL, "")],
+        }
+    }
+
+    /// Whether an object with these labels is selected.
+    pub fn selects(self, labels: &Labels) -> bool {
+        self.labels().iter().all(|(key, value)| labels.get(*key).is_some_and(|found| found == value))
+    }
+}

@@ -1,0 +1,136 @@
+//! The states of a node in the vendor's machine (k8s-operator-libs `pkg/upgrade/consts.go`).
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A value of the driver's state label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControllerState {
+    /// No label, or an empty one: the two are the same.
+    #[default]
+    Unknown,
+    /// Out of date, and waiting for its turn.
+    UpgradeRequired,
+    /// Its turn has come.
+    CordonRequired,
+    /// Cordoned; jobs may still run.
+    WaitForJobsRequired,
+    /// The pods that use the device go.
+    PodDeletionRequired,
+    /// All pods go.
+    DrainRequired,
+    /// NVIDIA's maintenance-operator takes the node out of service.
+    NodeMaintenanceRequired,
+    /// Reserved: nothing sets it, nothing reads it.
+    PostMaintenanceRequired,
+    /// The driver pod is replaced.
+    PodRestartRequired,
+    /// The new driver is validated.
+    ValidationRequired,
+    /// All that is left is to uncordon.
+    UncordonRequired,
+    /// Nothing to do.
+    #[serde(rename = "upgrade-done")]
+    Done,
+    /// Given up, until its driver pod is well.
+    #[serde(rename = "upgrade-failed")]
+    Failed,
+    /// A value that the controller does not know: it never moves such a node.
+    Unrecognized,
+}
+
+impl ControllerState {
+    /// Every state that has a label value.
+    pub const ALL: [Self; 13] = [
+        Self::Unknown,
+        Self::UpgradeRequired,
+        Self::CordonRequired,
+        Self::WaitForJobsRequired,
+        Self::PodDeletionRequired,
+        Self::DrainRequired,
+        Self::NodeMaintenanceRequired,
+        Self::PostMaintenanceRequired,
+        Self::PodRestartRequired,
+        Self::ValidationRequired,
+        Self::UncordonRequired,
+        Self::Done,
+        Self::Failed,
+    ];
+
+    /// The state that a label value stands for.
+    pub fn from_label(label: Option<&str>) -> Self {
+        let label = label.unwrap_or_default();
+        Self::ALL.into_iter().find(|state| state.label() == label).unwrap_or(Self::Unrecognized)
+    }
+
+    /// The label's value; `""` is no label. An unrecognized value has none, and is never written.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Unknown => "",
+            Self::UpgradeRequired => "upgrade-required",
+            Self::CordonRequired => "cordon-required",
+            Self::WaitForJobsRequired => "wait-for-jobs-required",
+            Self::PodDeletionRequired => "pod-deletion-required",
+            Self::DrainRequired => "drain-required",
+            Self::NodeMaintenanceRequired => "node-maintenance-required",
+            Self::PostMaintenanceRequired => "post-maintenance-required",
+            Self::PodRestartRequired => "pod-restart-required",
+            Self::ValidationRequired => "validation-required",
+            Self::UncordonRequired => "uncordon-required",
+            Self::Done => "upgrade-done",
+            Self::Failed => "upgrade-failed",
+            Self::Unrecognized => "unrecognized",
+        }
+    }
+
+    /// Whether nodes in it are part of the fleet that percentages are of.
+    pub fn is_managed(self) -> bool {
+        match self {
+            Self::NodeMaintenanceRequired | Self::PostMaintenanceRequired | Self::Unrecognized => false,
+            Self::Unknown
+            | Self::UpgradeRequired
+            | Self::CordonRequired
+            | Self::WaitForJobsRequired
+            | Self::PodDeletionRequired
+            | Self::DrainRequired
+            | Self::PodRestartRequired
+            | Self::ValidationRequired
+            | Self::UncordonRequired
+            | Self::Done
+            | Self::Failed => true,
+        }
+    }
+
+    /// Whether nodes in it take one of the parallel slots; failed ones do.
+    pub fn is_in_progress(self) -> bool {
+        self.is_managed() && !matches!(self, Self::Unknown | Self::UpgradeRequired | Self::Done)
+    }
+
+    /// Whether the controller is at work on such a node: a failed one holds a slot of its limits, and nothing is done to it.
+    pub fn is_busy(self) -> bool {
+        self.is_in_progress() && self != Self::Failed
+    }
+}
+
+impl fmt::Display for ControllerState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if *self == Self::Unknown { "unknown" } else { self.label() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_label_value_is_read_as_it_is_written() {
+        for state in ControllerState::ALL {
+            assert_eq!(ControllerState::from_label(Some(state.label())), state);
+        }
+        assert_eq!(ControllerState::from_label(None), ControllerState::Unknown);
+        assert_eq!(ControllerState::from_label(Some("Upgrade-Done")), ControllerState::Unrecognized);
+        assert_eq!(ControllerState::from_label(Some("unrecognized")), ControllerState::Unrecognized);
+    }
+}

@@ -1,0 +1,143 @@
+//! What makes the controller run before its next tick (the watches of its operator). Of everything else it hears at the tick only: a
+//! driver or validator that became ready, a job that ended, a cordon, a node that became Ready.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::driver::Driver;
+
+use super::generation::ControllerGeneration;
+use super::snapshot::DriverSelection;
+use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod};
+
+/// A kind of change in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakingChange {
+    /// The driver's state label of a node, also of one without driver.
+    NodeState,
+    /// The driver's skip label of a node, whatever its value.
+    NodeSkip,
+    /// Another label of a node.
+    NodeLabel,
+    /// An annotation of a node that concerns upgrades.
+    NodeAnnotation,
+    /// A node was cordoned or uncordoned, or its readiness changed.
+    NodeCondition,
+    /// A node came.
+    NodeCreated,
+    /// A node went.
+    NodeDeleted,
+    /// The spec of the operator's own custom resource.
+    PolicySpec,
+    /// The spec of an NVIDIADriver.
+    DriverSpec,
+    /// The spec of a driver DaemonSet; it came or went.
+    DaemonSetSpec,
+    /// Its status, which follows its pods.
+    DaemonSetStatus,
+    /// Any other change of a driver pod.
+    DriverPod,
+    /// A NodeMaintenance.
+    Maintenance,
+}
+
+impl ControllerGeneration {
+    /// Whether it makes the controller run at once.
+    pub fn is_woken_by(self, change: WakingChange) -> bool {
+        self.features().wakes.contains(&change)
+    }
+
+    /// Whether what happened between two looks made it run.
+    pub fn is_woken(self, before: &Observed, after: &Observed, driver: Driver) -> bool {
+        changes(before, after, driver).into_iter().any(|change| self.is_woken_by(change))
+    }
+}
+
+/// What happened between two looks.
+pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<WakingChange> {
+    let mut changes = BTreeSet::new();
+    let mut note = |change: WakingChange, happened: bool| {
+        if happened {
+            changes.insert(change);
+        }
+    };
+    for (name, node) in &after.nodes {
+        match before.nodes.get(name) {
+            Some(old) if old.uid == node.uid => of_node(old, node, driver, &mut note),
+            Some(_) => {
+                note(WakingChange::NodeCreated, true);
+                note(WakingChange::NodeDeleted, true);
+            }
+            None => note(WakingChange::NodeCreated, true),
+        }
+    }
+    note(WakingChange::NodeDeleted, before.nodes.keys().any(|name| !after.nodes.contains_key(name)));
+
+    note(
+        WakingChange::PolicySpec,
+        match driver {
+            Driver::DaemonSet => false,
+            Driver::Gpu => {
+                let spec = |observed: &Observed| {
+                    observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))
+                };
+                spec(before) != spec(after)
+            }
+            Driver::Ofed => {
+                let spec = |observed: &Observed| {
+                    observed.nic_cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))
+                };
+                spec(before) != spec(after)
+            }
+        },
+    );
+    let drivers = |observed: &Observed| {
+        let all = observed.nvidia_drivers.served().into_iter().flatten();
+        all.map(|object| (object.uid.clone(), object.generation)).collect::<BTreeSet<_>>()
+    };
+    note(WakingChange::DriverSpec, drivers(before) != drivers(after));
+
+    let selection = DriverSelection::from_observed(after, driver);
+    let daemon_sets = |observed: &Observed, key: fn(&ObservedDaemonSet) -> ObservedDaemonSet| {
+        let selected = observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels));
+        selected.map(|daemon_set| (daemon_set.uid.clone(), key(daemon_set))).collect::<BTreeMap<_, _>>()
+    };
+    let (old, new) = (daemon_sets(before, spec), daemon_sets(after, spec));
+    // Not every edit is in the view; that the DaemonSet controller has not seen the newest one yet tells of any.
+    let edited = |(uid, daemon_set): (&String, &ObservedDaemonSet)| !daemon_set.observed && old.get(uid).is_some_and(|old| old.observed);
+    let seen = |sets: &BTreeMap<String, ObservedDaemonSet>| {
+        sets.values().map(|set| ObservedDaemonSet { observed: true, ..set.clone() }).collect::<Vec<_>>()
+    };
+    note(WakingChange::DaemonSetSpec, seen(&old) != seen(&new) || new.iter().any(edited));
+    let pods = |observed: &Observed, key: fn(&ObservedPod) -> (String, bool)| {
+        observed.pods.iter().filter(|pod| selection.selects(&pod.labels)).map(key).collect::<BTreeSet<_>>()
+    };
+    let readiness = |pod: &ObservedPod| (pod.uid.clone(), pod.ready);
+    note(
+        WakingChange::DaemonSetStatus,
+        pods(before, readiness) != pods(after, readiness) || daemon_sets(before, Clone::clone) != daemon_sets(after, Clone::clone),
+    );
+    note(WakingChange::DriverPod, before.pods != after.pods);
+    note(WakingChange::Maintenance, before.workloads.maintenances != after.workloads.maintenances);
+    changes
+}
+
+/// A DaemonSet without what its pods make of it.
+fn spec(daemon_set: &ObservedDaemonSet) -> ObservedDaemonSet {
+    ObservedDaemonSet { desired: 0, ..daemon_set.clone() }
+}
+
+fn of_node(old: &ObservedNode, new: &ObservedNode, driver: Driver, note: &mut impl FnMut(WakingChange, bool)) {
+    let traits = driver.traits();
+    let own = [traits.state_label, traits.skip_label];
+    for (key, change) in own.into_iter().zip([WakingChange::NodeState, WakingChange::NodeSkip]) {
+        note(change, old.labels.get(key) != new.labels.get(key));
+    }
+    let differ = |old: &Labels, new: &Labels| {
+        let changed =
+            |one: &Labels, other: &Labels| one.iter().any(|(key, value)| !own.contains(&key.as_str()) && other.get(key) != Some(value));
+        changed(old, new) || changed(new, old)
+    };
+    note(WakingChange::NodeLabel, differ(&old.labels, &new.labels));
+    note(WakingChange::NodeAnnotation, old.annotations != new.annotations);
+    note(WakingChange::NodeCondition, (old.unschedulable, old.ready) != (new.unschedulable, new.ready));
+}

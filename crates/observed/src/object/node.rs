@@ -1,0 +1,80 @@
+//! Nodes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+
+use super::ObjectMetadata;
+
+/// A Node, without its images, addresses and resources.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Metadata.
+    pub metadata: ObjectMetadata,
+    /// What is wanted.
+    pub spec: Option<NodeSpec>,
+    /// What is.
+    pub status: Option<NodeStatus>,
+}
+
+/// `spec` of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    /// Cordoned.
+    pub unschedulable: Option<bool>,
+    /// Taints.
+    pub taints: Option<Vec<Taint>>,
+}
+
+/// A taint of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// `status` of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    /// Conditions.
+    pub conditions: Option<Vec<Condition>>,
+    /// Extended and other resources of the machine.
+    pub capacity: Option<BTreeMap<String, String>>,
+    /// The part of it that pods can use.
+    pub allocatable: Option<BTreeMap<String, String>>,
+    /// What the kubelet says of itself.
+    pub node_info: Option<NodeSystemInfo>,
+}
+
+/// What the kubelet says of itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSystemInfo {
+    /// Its version.
+    pub kubelet_version: String,
+}
+
+/// A condition of a Node or Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// What it is about.
+    pub r#type: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Since when.
+    pub last_transition_time: Option<Time>,
+    /// Why, as a word.
+    pub reason: Option<String>,
+    /// Why, as a text.
+    pub message: Option<String>,
+}

@@ -1,0 +1,105 @@
+//! Which nodes are paused. A pause forbids to begin with a node: to cordon it, to evict its pods, to replace its driver. What was taken from a node
+//! before is given back all the same: one whose driver is on its way is finished.
+
+use jiff::Timestamp;
+
+use contract::driver::Driver;
+use contract::pause;
+use contract::selector::Selector;
+
+use crate::{Observed, ObservedNode};
+
+/// What a hold on a node says where a pause put it there (annotation [`contract::driver::DriverTraits::hold`]).
+pub const HOLD: &str = "pause";
+
+/// A pause, as it is observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedPause {
+    /// Its data key.
+    pub key: String,
+    /// Which nodes. `None`: all.
+    pub selector: Option<Selector>,
+    /// Who paused them.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+impl ObservedPause {
+    /// The pause under a data key. One that cannot be read is one of the whole fleet: somebody wanted to stop something.
+    pub fn read(key: &str, text: &str) -> Self {
+        let unreadable = |why: String| Self {
+            key: key.to_owned(),
+            selector: None,
+            by: "somebody".to_owned(),
+            reason: Some(format!("the pause `{key}` cannot be read ({why})")),
+            at: Timestamp::UNIX_EPOCH,
+        };
+        let pause: pause::Pause = match serde_json::from_str(text) {
+            Ok(pause) => pause,
+            Err(error) => return unreadable(error.to_string()),
+        };
+        let pause::Pause { selector, by, reason, at } = pause;
+        match selector.as_deref().map(str::parse::<Selector>).transpose() {
+            Ok(selector) => Self { key: key.to_owned(), selector, by, reason, at },
+            Err(error) => unreadable(error.to_string()),
+        }
+    }
+
+    /// Whether it is about the node.
+    pub fn covers(&self, node: &ObservedNode) -> bool {
+        self.selector.as_ref().is_none_or(|selector| selector.matches(&node.labels))
+    }
+}
+
+/// The pause that the node is under: the oldest one.
+pub fn find_pause<'o>(observed: &'o Observed, node: &ObservedNode) -> Option<&'o ObservedPause> {
+    observed.pauses.iter().filter(|pause| pause.covers(node)).min_by_key(|pause| pause.at)
+}
+
+/// Whether a pause has put a hold on the node.
+pub fn has_hold(node: &ObservedNode, driver: Driver) -> bool {
+    node.annotations.get(driver.traits().hold).is_some_and(|value| value == HOLD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(labels: &[(&str, &str)]) -> ObservedNode {
+        ObservedNode {
+            name: "gpu-0".into(),
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..ObservedNode::default()
+        }
+    }
+
+    #[test]
+    fn a_pause_covers_the_nodes_that_it_selects() {
+        let pause = ObservedPause::read("a", r#"{"selector":"pool=a","by":"sre","at":"2026-01-01T00:00:00Z","news":1}"#);
+        assert_eq!((pause.by.as_str(), pause.covers(&node(&[("pool", "a")])), pause.covers(&node(&[("pool", "b")]))), ("sre", true, false));
+        let fleet = ObservedPause::read("fleet", r#"{"by":"sre","at":"2026-01-01T00:00:00Z"}"#);
+        assert!(fleet.covers(&node(&[])));
+    }
+
+    /// Somebody who wanted to stop something must not be passed over for a typo.
+    #[test]
+    fn a_pause_that_cannot_be_read_stops_the_whole_fleet() {
+        for wrong in ["", "yes", "{}", r#"{"selector":"=","by":"sre","at":"2026-01-01T00:00:00Z"}"#] {
+            let pause = ObservedPause::read("x", wrong);
+            assert!(pause.covers(&node(&[])), "{wrong}");
+            assert!(pause.reason.as_deref().is_some_and(|reason| reason.contains("cannot be read")), "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_pause_is_named() {
+        let pauses = [("b", "2026-01-02T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")]
+            .map(|(by, at)| ObservedPause::read(by, &format!(r#"{{"by":"{by}","at":"{at}"}}"#)));
+        let observed = Observed { pauses: pauses.to_vec(), ..Observed::default() };
+        assert_eq!(find_pause(&observed, &node(&[])).map(|pause| pause.by.as_str()), Some("a"));
+        assert_eq!(find_pause(&Observed::default(), &node(&[])), None);
+    }
+}

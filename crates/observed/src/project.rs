@@ -1,0 +1,460 @@
+//! API objects → the thin views of `rollout/observed`. What is not projected is not kept.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
+use kube_core::DynamicObject;
+use serde_json::Value;
+
+use crate::pause::ObservedPause;
+use crate::version::split_image;
+use crate::{
+    ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, ObservedConfigMap, ObservedContainer,
+    ObservedDaemonSet, ObservedDeployment, ObservedNode, ObservedPod, ObservedRevision, ObservedSlice, ObservedTaint, ObservedToleration,
+    OperandSpec, tolerates,
+};
+use contract::count::Count;
+use contract::digest::sha256;
+use contract::names;
+use contract::operand::Operand;
+use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy};
+
+use super::object as api;
+
+mod conditions;
+mod operand;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use conditions::conditions;
+pub use operand::{is_driver_or_toolkit, operand_pod, operand_pods, operator_lease, operator_pod};
+pub use workload::{budget, claim, job, maintenance, workload};
+
+fn time(time: &Time) -> Timestamp {
+    time.0
+}
+
+fn created(at: Option<&Time>) -> Timestamp {
+    at.map(time).unwrap_or_default()
+}
+
+fn controller(owners: Option<&[OwnerReference]>) -> Option<&OwnerReference> {
+    owners?.iter().find(|owner| owner.controller == Some(true))
+}
+
+fn filled(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_default()
+}
+
+/// A node. All its labels are kept: node selectors of DaemonSets may name any.
+pub fn node(object: &api::Node) -> Option<ObservedNode> {
+    let metadata = &object.metadata;
+    let ready = object.status.iter().flat_map(|status| status.conditions.iter().flatten()).find(|condition| condition.r#type == "Ready");
+    Some(ObservedNode {
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        created: created(metadata.creation_timestamp.as_ref()),
+        ready: ready.is_some_and(|condition| condition.status == "True"),
+        ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+        unschedulable: object.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
+        labels: metadata.labels.clone().unwrap_or_default().into(),
+        annotations: metadata
+            .annotations
+            .iter()
+            .flatten()
+            .filter(|(key, _)| names::UPGRADE_ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        kubelet: object
+            .status
+            .as_ref()
+            .and_then(|status| status.node_info.as_ref())
+            .map(|info| info.kubelet_version.clone())
+            .unwrap_or_default(),
+        taints: object.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).filter_map(taint).collect(),
+        gpus_allocatable: gpus(object.status.as_ref().and_then(|status| status.allocatable.as_ref())),
+        gpus_capacity: gpus(object.status.as_ref().and_then(|status| status.capacity.as_ref())),
+    })
+}
+
+/// A taint that may keep pods of DaemonSets away. What every DaemonSet tolerates comes and goes with the node's health.
+fn taint(taint: &api::Taint) -> Option<ObservedTaint> {
+    let taint = ObservedTaint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.clone() };
+    (taint.effect != "PreferNoSchedule" && !tolerates(&[], &taint)).then_some(taint)
+}
+
+/// GPUs among a node's resources.
+fn gpus(resources: Option<&BTreeMap<String, String>>) -> Labels {
+    let is_gpu = |name: &str| names::GPU_RESOURCE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    resources.into_iter().flatten().filter(|(name, _)| is_gpu(name)).map(|(name, count)| (name.clone(), count.clone())).collect()
+}
+
+/// The version of a Deployment's program: its label, or the tag of its first image.
+fn program_version(object: &apps::Deployment) -> Option<String> {
+    let label = || object.metadata.labels.as_ref()?.get("app.kubernetes.io/version").cloned();
+    let image = || object.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone();
+    label().or_else(|| split_image(&image()?).1.map(str::to_owned))
+}
+
+/// A Deployment.
+pub fn deployment(object: &apps::Deployment) -> Option<ObservedDeployment> {
+    let status = object.status.clone().unwrap_or_default();
+    Some(ObservedDeployment {
+        version: program_version(object),
+        chart: object.metadata.labels.as_ref().and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
+        replicas: object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+        current: status.replicas.unwrap_or(0),
+        updated: status.updated_replicas.unwrap_or(0),
+        available: status.available_replicas.unwrap_or(0),
+        observed: status.observed_generation >= object.metadata.generation,
+        selector: object.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default().into(),
+    })
+}
+
+/// The pauses in their ConfigMap.
+pub fn pauses(object: &core::ConfigMap) -> Option<Vec<ObservedPause>> {
+    Some(object.data.iter().flatten().map(|(key, text)| ObservedPause::read(key, text)).collect())
+}
+
+/// A DaemonSet.
+pub fn daemon_set(object: &api::DaemonSet) -> Option<ObservedDaemonSet> {
+    let metadata = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let pod = spec.template.spec.as_ref()?;
+    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let status = object.status.as_ref();
+    Some(ObservedDaemonSet {
+        namespace: filled(metadata.namespace.as_ref()),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
+        generation: metadata.generation.unwrap_or(0),
+        applied_hash: metadata.annotations.as_ref().and_then(|all| all.get(names::LAST_APPLIED_HASH_ANNOTATION).cloned()),
+        max_unavailable: spec.update_strategy.as_ref().and_then(|strategy| max_unavailable(strategy.rolling_update.as_ref()?)),
+        tolerations: pod.tolerations.iter().flatten().map(toleration).collect(),
+        observed: status.and_then(|status| status.observed_generation) >= metadata.generation,
+        on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete"),
+        deleting: metadata.deletion_timestamp.is_some(),
+        desired: status.map_or(0, |status| status.desired_number_scheduled),
+        misscheduled: status.map_or(0, |status| status.number_misscheduled),
+        chart: metadata.labels.as_ref().and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
+        template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default().into(),
+        node_selector: pod.node_selector.clone().unwrap_or_default().into(),
+        config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),
+        images: containers.clone().map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+        config_digest: config_digest(pod),
+        manager_environment: containers
+            .filter(|container| container.name == names::DRIVER_MANAGER_CONTAINER)
+            .flat_map(|container| container.env.iter().flatten())
+            .filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?)))
+            .collect(),
+    })
+}
+
+/// A number, or a share as text; what cannot be read is what Kubernetes takes where there is none.
+fn max_unavailable(rolling: &api::RollingUpdate) -> Option<Count> {
+    let value = rolling.max_unavailable.as_ref()?;
+    if let Some(text) = value.as_str() {
+        return text.parse().ok();
+    }
+    value.as_u64().and_then(|number| u32::try_from(number).ok()).map(Count::Number)
+}
+
+fn toleration(toleration: &api::Toleration) -> ObservedToleration {
+    ObservedToleration {
+        key: toleration.key.clone(),
+        exists: toleration.operator == "Exists",
+        value: toleration.value.clone(),
+        effect: toleration.effect.clone(),
+    }
+}
+
+/// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's restart-only test).
+fn config_digest(pod: &api::PodSpec) -> Option<String> {
+    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let variables = containers.flat_map(|container| container.env.iter().flatten());
+    variables
+        .filter(|variable| variable.name == names::CONFIG_DIGEST_ENV)
+        .find_map(|variable| variable.value.clone().filter(|value| !value.is_empty()))
+}
+
+/// A ConfigMap: digests of its texts, since texts are of no interest.
+pub fn config_map(object: &core::ConfigMap) -> Option<ObservedConfigMap> {
+    let metadata = &object.metadata;
+    let about_data = |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
+    Some(ObservedConfigMap {
+        digests: object.data.iter().flatten().map(|(key, text)| (key.clone(), sha256(text.as_bytes()))).collect(),
+        created: created(metadata.creation_timestamp.as_ref()),
+        // An entry's time also moves with its manager's other fields, such as a label: later than the data changed, never earlier.
+        changed: metadata.managed_fields.iter().flatten().filter(about_data).filter_map(|entry| entry.time.as_ref()).map(time).max(),
+    })
+}
+
+/// A ControllerRevision.
+pub fn revision(object: &api::ControllerRevision) -> Option<ObservedRevision> {
+    let metadata = &object.metadata;
+    let hash = metadata.labels.as_ref()?.get("controller-revision-hash")?;
+    Some(ObservedRevision {
+        owner: controller(metadata.owner_references.as_deref())?.uid.clone(),
+        revision: object.revision,
+        hash: hash.clone(),
+    })
+}
+
+/// A driver's pod. `daemon_set`: only those of the DaemonSet of this name.
+pub fn driver_pod(object: &api::Pod, daemon_set: Option<&str>) -> Option<ObservedPod> {
+    let owner = controller(object.metadata.owner_references.as_deref());
+    let is_of = |name: &str| owner.is_some_and(|owner| owner.kind == "DaemonSet" && owner.name == name);
+    daemon_set.is_none_or(is_of).then(|| pod(object)).flatten()
+}
+
+/// A pod of driver, toolkit or DRA plugin.
+pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
+    let metadata = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let status = object.status.clone().unwrap_or_default();
+    let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.r#type == kind);
+    let ready = condition("Ready");
+    // A scheduler that lost the answer to its own binding binds once more, is refused, and says so in the pod, which has its node.
+    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
+    let by_name: BTreeMap<&str, &api::ContainerStatus> =
+        status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
+    let containers = spec.containers.iter().map(|container| {
+        let status = by_name.get(container.name.as_str());
+        let running = status.and_then(|status| status.state.as_ref()).and_then(|state| state.running.as_ref());
+        ObservedContainer {
+            name: container.name.clone(),
+            image: container.image.clone().unwrap_or_default(),
+            started: running.and_then(|running| running.started_at.as_ref()).map(time),
+            restarts: status.map_or(0, |status| status.restart_count),
+        }
+    });
+    let statuses = || status.container_statuses.iter().flatten();
+    let unready = status.init_container_statuses.iter().flatten().chain(statuses()).filter(|status| !status.ready);
+    let kept =
+        [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::DRIVER_TOOLKIT_LABEL, names::OFED_DRIVER_LABEL, names::OFED_OWNER_LABEL];
+    Some(ObservedPod {
+        namespace: filled(metadata.namespace.as_ref()),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
+        node: spec.node_name.clone().or_else(|| affinity_node(spec)),
+        unbound: spec.node_name.is_none(),
+        revision: metadata.labels.as_ref().and_then(|labels| labels.get("controller-revision-hash")).cloned(),
+        labels: metadata
+            .labels
+            .iter()
+            .flatten()
+            .filter(|(key, _)| kept.contains(&key.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
+        deleting: metadata.deletion_timestamp.is_some(),
+        running: status.phase.as_deref() == Some("Running"),
+        ready: ready.is_some_and(|condition| condition.status == "True"),
+        ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+        created: created(metadata.creation_timestamp.as_ref()),
+        unschedulable: unscheduled.map(|condition| condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()),
+        containers: containers.collect(),
+        trouble: trouble(&status),
+        orphaned: metadata.owner_references.iter().flatten().next().is_none(),
+        containers_ready: statuses().next().is_some() && statuses().all(|status| status.ready),
+        unready_restarts: unready.map(|status| status.restart_count).max().unwrap_or(0),
+        config_digest: config_digest(spec),
+    })
+}
+
+/// The node that the DaemonSet controller made a pod for, while it is not bound: its required affinity names the node's field.
+fn affinity_node(spec: &api::PodSpec) -> Option<String> {
+    let required = spec.affinity.as_ref()?.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let fields = required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let field = fields.into_iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
+    field.values.as_ref()?.first().cloned()
+}
+
+/// The first container state that is not part of a normal start.
+fn trouble(status: &api::PodStatus) -> Option<String> {
+    let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    for container in all {
+        let Some(state) = &container.state else { continue };
+        if let Some(waiting) = &state.waiting
+            && let Some(reason) = &waiting.reason
+            && reason != "PodInitializing"
+            && reason != "ContainerCreating"
+        {
+            return Some(format!("{}: {reason}", container.name));
+        }
+        if let Some(terminated) = &state.terminated
+            && terminated.exit_code != 0
+        {
+            return Some(format!("{}: exit code {}", container.name, terminated.exit_code));
+        }
+    }
+    None
+}
+
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// A map of strings.
+fn strings(value: &Value, pointer: &str) -> Labels {
+    let map = value.pointer(pointer).and_then(Value::as_object);
+    map.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn image(value: &Value, pointer: &str) -> ImageSpec {
+    let part = |name: &str| text(value, &format!("{pointer}/{name}"));
+    ImageSpec { repository: part("repository"), image: part("image"), version: part("version") }
+}
+
+/// A ClusterPolicy (`nvidia.com/v1`).
+pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
+    let data = &object.data;
+    let flag = |pointer: &str, absent: bool| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(absent);
+    let conditions = conditions(data);
+    Some(ClusterPolicy {
+        uid: filled(object.metadata.uid.as_ref()),
+        generation: object.metadata.generation.unwrap_or(0),
+        driver_enabled: flag("/spec/driver/enabled", true),
+        uses_nvidia_drivers: flag("/spec/driver/useNvidiaDriverCRD", false),
+        sandbox_workloads: flag("/spec/sandboxWorkloads/enabled", false),
+        driver: image(data, "/spec/driver"),
+        driver_manager: image(data, "/spec/driver/manager"),
+        toolkit_enabled: flag("/spec/toolkit/enabled", true),
+        toolkit: image(data, "/spec/toolkit"),
+        operands: Operand::ALL.into_iter().map(|operand| (operand, operand_spec(data, operand))).collect(),
+        labels: strings(data, "/spec/daemonsets/labels"),
+        upgrade_policy: upgrade_policy(data, "/spec/driver/upgradePolicy"),
+        state: text(data, "/status/state"),
+        ready_reason: conditions.ready_reason().filter(|reason| !reason.is_empty()).map(str::to_owned),
+        conditions,
+        driver_field_manager: field_manager(&object.metadata, "/f:spec/f:driver"),
+    })
+}
+
+/// How a ClusterPolicy asks for an operand.
+fn operand_spec(data: &Value, operand: Operand) -> OperandSpec {
+    let traits = operand.traits();
+    let stated = data.pointer(&format!("/spec/{}/enabled", traits.spec)).and_then(Value::as_bool);
+    let enabled = traits.default.is_none_or(|default| stated.unwrap_or(default));
+    OperandSpec { enabled, image: image(data, &format!("/spec/{}", traits.spec)) }
+}
+
+fn upgrade_policy(data: &Value, pointer: &str) -> LiveUpgradePolicy {
+    let field = |name: &str| data.pointer(&format!("{pointer}/{name}"));
+    LiveUpgradePolicy {
+        stated: data.pointer(pointer).is_some_and(Value::is_object),
+        auto_upgrade: field("autoUpgrade").and_then(Value::as_bool).unwrap_or(false),
+        max_parallel: field("maxParallelUpgrades").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
+        max_unavailable: field("maxUnavailable").map(|value| {
+            let text = value.as_str().filter(|text| text.parse::<i64>().is_err());
+            text.map_or_else(|| value.to_string(), str::to_owned)
+        }),
+        wait_for_completion: field("waitForCompletion").and_then(|wait| {
+            let pod_selector = text(wait, "/podSelector")?;
+            Some(CompletionPolicy { pod_selector, timeout_seconds: wait["timeoutSeconds"].as_u64().unwrap_or(0) })
+        }),
+        pod_deletion: field("podDeletion").filter(|deletion| !deletion.is_null()).map(|deletion| PodDeletionPolicy {
+            force: deletion["force"].as_bool().unwrap_or(false),
+            timeout_seconds: deletion["timeoutSeconds"].as_u64().unwrap_or_else(|| PodDeletionPolicy::default().timeout_seconds),
+            delete_empty_dir: deletion["deleteEmptyDir"].as_bool().unwrap_or(false),
+        }),
+        drain: field("drain").filter(|drain| drain["enable"].as_bool().unwrap_or(false)).map(|drain| DrainPolicy {
+            force: drain["force"].as_bool().unwrap_or(false),
+            pod_selector: text(drain, "/podSelector").unwrap_or_default(),
+            timeout_seconds: drain["timeoutSeconds"].as_u64().unwrap_or_else(|| DrainPolicy::default().timeout_seconds),
+            delete_empty_dir: drain["deleteEmptyDir"].as_bool().unwrap_or(false),
+        }),
+        lacks_drain: field("drain").is_none_or(Value::is_null),
+    }
+}
+
+/// A NicClusterPolicy (`mellanox.com/v1alpha1`).
+pub fn nic_cluster_policy(object: &DynamicObject) -> Option<NicClusterPolicy> {
+    let data = &object.data;
+    let present = |pointer: &str| data.pointer(pointer).is_some_and(|value| !value.is_null());
+    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let ofed = present("/spec/ofedDriver").then(|| {
+        let (own, global) = (image(data, "/spec/ofedDriver"), image(data, "/spec/global"));
+        ImageSpec { repository: own.repository.or(global.repository), image: own.image, version: own.version.or(global.version) }
+    });
+    Some(NicClusterPolicy {
+        uid: filled(object.metadata.uid.as_ref()),
+        generation: object.metadata.generation.unwrap_or(0),
+        observed_generation: ready.and_then(|condition| condition["observedGeneration"].as_i64()),
+        ofed,
+        node_affinity: present("/spec/nodeAffinity"),
+        upgrade_policy: upgrade_policy(data, "/spec/ofedDriver/upgradePolicy"),
+        driver_field_manager: field_manager(&object.metadata, "/f:spec/f:ofedDriver"),
+    })
+}
+
+/// The manager that last changed a part of the spec, of those that own any of it.
+fn field_manager(metadata: &ObjectMeta, pointer: &str) -> Option<String> {
+    let owners = metadata.managed_fields.iter().flatten().filter(|entry| {
+        entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer(pointer).is_some())
+    });
+    owners.max_by_key(|entry| entry.time.as_ref().map(time)).and_then(|entry| entry.manager.clone())
+}
+
+/// An NVIDIADriver (`nvidia.com/v1alpha1`).
+pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
+    Some(NvidiaDriver {
+        name: filled(object.metadata.name.as_ref()),
+        uid: filled(object.metadata.uid.as_ref()),
+        generation: object.metadata.generation.unwrap_or(0),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        is_default: object.data.pointer("/spec/default").and_then(Value::as_bool).unwrap_or(false),
+        node_selector: strings(&object.data, "/spec/nodeSelector"),
+        driver: image(&object.data, "/spec"),
+        conditions: conditions(&object.data),
+        field_manager: field_manager(&object.metadata, "/f:spec"),
+        upgrade_policy: nvidia_driver_policy(&object.data),
+    })
+}
+
+/// The operator fills in what is missing, with upgrades on (`GetUpgradePolicyWithDefaults`).
+fn nvidia_driver_policy(data: &Value) -> LiveUpgradePolicy {
+    let path = "/spec/upgradePolicy";
+    let mut policy = upgrade_policy(data, path);
+    policy.auto_upgrade |= data.pointer(&format!("{path}/autoUpgrade")).is_none_or(Value::is_null);
+    policy.max_unavailable = policy.max_unavailable.or_else(|| Policy::default().max_unavailable.map(|limit| limit.to_string()));
+    policy.pod_deletion = policy.pod_deletion.or_else(|| Some(PodDeletionPolicy::default()));
+    policy
+}
+
+/// A ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.
+pub fn slice(object: &DynamicObject) -> Option<ObservedSlice> {
+    let data = &object.data;
+    let driver = text(data, "/spec/driver").filter(|driver| names::DRA_CONTAINERS.iter().any(|(_, known)| known == driver))?;
+    let devices = data.pointer("/spec/devices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    // v1beta1 keeps the attributes under `basic`; from v1beta2 on they stand in the device itself.
+    let version = |device: &Value| {
+        text(device, "/attributes/driverVersion/version").or_else(|| text(device, "/basic/attributes/driverVersion/version"))
+    };
+    let mut versions: Vec<String> = devices.iter().filter_map(version).collect();
+    versions.dedup();
+    let taints = devices.iter().flat_map(|device| {
+        let name = text(device, "/name").unwrap_or_default();
+        let list = device.get("taints").or_else(|| device.pointer("/basic/taints")).and_then(Value::as_array);
+        list.into_iter().flatten().map(move |taint| {
+            let part = |key: &str| text(taint, key).unwrap_or_default();
+            let value = text(taint, "/value").map(|value| format!("={value}")).unwrap_or_default();
+            format!("{name} {}{value}:{}", part("/key"), part("/effect"))
+        })
+    });
+    Some(ObservedSlice {
+        taints: taints.collect(),
+        driver,
+        node: text(data, "/spec/nodeName")?,
+        driver_version: if versions.len() == 1 { versions.pop() } else { None },
+        devices: devices.len(),
+    })
+}

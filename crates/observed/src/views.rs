@@ -1,0 +1,381 @@
+//! Collections of views whose clones cost a pointer: caches, snapshots and what a snapshot is compared with hold each view once, and a
+//! list that did not change once as a whole. What is changed in one clone is copied first.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::{Index, IndexMut};
+use std::sync::{Arc, OnceLock};
+
+/// A list of views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Views<T> {
+    list: Arc<ViewList<T>>,
+}
+
+/// A view of something that is on a node.
+pub trait OnNode {
+    /// The node's name, once it is known.
+    fn on_node(&self) -> Option<&str>;
+}
+
+#[derive(Debug)]
+struct ViewList<T> {
+    views: Vec<Arc<T>>,
+    /// Places by node, made when they are first asked for.
+    by_node: OnceLock<Arc<ByNode<T>>>,
+}
+
+#[derive(Debug)]
+struct ByNode<T> {
+    places: HashMap<Box<str>, NodePositions>,
+    /// By what they were made.
+    on_node: fn(&T) -> Option<&str>,
+}
+
+/// Nearly always there is one.
+#[derive(Debug)]
+struct NodePositions {
+    first: u32,
+    more: Vec<u32>,
+}
+
+impl<T> ViewList<T> {
+    fn new(views: Vec<Arc<T>>) -> Self {
+        Self { views, by_node: OnceLock::new() }
+    }
+}
+
+impl<T> Clone for ViewList<T> {
+    /// To be changed: what is known of the places is not taken along.
+    fn clone(&self) -> Self {
+        Self::new(self.views.clone())
+    }
+}
+
+impl<T: PartialEq> PartialEq for ViewList<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.views == other.views
+    }
+}
+
+impl<T: Eq> Eq for ViewList<T> {}
+
+/// The views of [`Views`].
+pub struct ViewsIter<'a, T> {
+    views: std::slice::Iter<'a, Arc<T>>,
+}
+
+/// The views of [`Views`], to be changed.
+type IterMut<'a, T> = std::iter::Map<std::slice::IterMut<'a, Arc<T>>, fn(&'a mut Arc<T>) -> &'a mut T>;
+
+impl<'a, T> Iterator for ViewsIter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        self.views.next().map(AsRef::as_ref)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.views.size_hint()
+    }
+}
+
+impl<T> DoubleEndedIterator for ViewsIter<'_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.views.next_back().map(AsRef::as_ref)
+    }
+}
+
+impl<T> Default for Views<T> {
+    fn default() -> Self {
+        Self { list: Arc::new(ViewList::new(Vec::new())) }
+    }
+}
+
+impl<T> Views<T> {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All, in their order.
+    pub fn iter(&self) -> ViewsIter<'_, T> {
+        ViewsIter { views: self.list.views.iter() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.views.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.views.is_empty()
+    }
+
+    /// The first.
+    pub fn first(&self) -> Option<&T> {
+        self.list.views.first().map(AsRef::as_ref)
+    }
+
+    /// The one at a place.
+    pub fn get(&self, place: usize) -> Option<&T> {
+        self.list.views.get(place).map(AsRef::as_ref)
+    }
+
+    /// Removes the one at a place; the last one comes there.
+    pub fn swap_remove(&mut self, place: usize) {
+        self.changed().swap_remove(place);
+    }
+
+    /// The list that comes after this one. What is known of the places is taken over, if it holds for it too: mostly one view of many was
+    /// replaced.
+    #[must_use]
+    pub fn succeeded_by(&self, views: impl IntoIterator<Item = Arc<T>>) -> Self {
+        let list = ViewList::new(views.into_iter().collect());
+        if let Some(index) = self.list.by_node.get().filter(|index| index.holds_for(&self.list.views, &list.views)) {
+            // A new list has none.
+            drop(list.by_node.set(Arc::clone(index)));
+        }
+        Self { list: Arc::new(list) }
+    }
+
+    /// The views themselves.
+    pub fn shared(&self) -> impl ExactSizeIterator<Item = &Arc<T>> {
+        self.list.views.iter()
+    }
+
+    /// Adds one at the end.
+    pub fn push(&mut self, view: T) {
+        self.changed().push(Arc::new(view));
+    }
+
+    /// Keeps those that pass.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.changed().retain(|view| keep(view));
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.changed().clear();
+    }
+
+    /// Whether it is the very list of another one: neither has changed since they were one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.list, &other.list)
+    }
+
+    /// The views that only one of the two lists has. A view that was replaced by an equal one counts.
+    pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a T> {
+        if self.is_same(other) {
+            return Vec::new();
+        }
+        // Lists keep their order: nearly always one place is another, or one is more or less.
+        let (left, right) = (self.list.views.as_slice(), other.list.views.as_slice());
+        let same = |(one, two): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, two);
+        let begin = left.iter().zip(right).take_while(same).count();
+        let (left, right) = (&left[begin..], &right[begin..]);
+        let end = left.iter().rev().zip(right.iter().rev()).take_while(same).count();
+        let (left, right) = (&left[..left.len() - end], &right[..right.len() - end]);
+        let known = |views: &[Arc<T>]| views.iter().map(Arc::as_ptr).collect::<HashSet<_>>();
+        let (ours, theirs) = (known(left), known(right));
+        let only = |views: &'a [Arc<T>], others: &HashSet<*const T>| {
+            views.iter().filter(|view| !others.contains(&Arc::as_ptr(view))).map(AsRef::as_ref).collect::<Vec<_>>()
+        };
+        let mut found = only(left, &theirs);
+        found.extend(only(right, &ours));
+        found
+    }
+
+    /// One list after the other, which comes after this one.
+    #[must_use]
+    pub fn joined(&self, lists: &[Self]) -> Self {
+        match lists {
+            [one] => Self { list: Arc::clone(&one.list) },
+            several => self.succeeded_by(several.iter().flat_map(Self::shared).cloned()),
+        }
+    }
+
+    /// The list of this clone alone, to be changed.
+    fn changed(&mut self) -> &mut Vec<Arc<T>> {
+        let list = Arc::make_mut(&mut self.list);
+        list.by_node = OnceLock::new();
+        &mut list.views
+    }
+}
+
+impl<T: OnNode> Views<T> {
+    /// Those on a node, in the order of the list. `""`: those of which the node is not known.
+    pub fn on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
+        self.shared_on(node).map(AsRef::as_ref)
+    }
+
+    /// The views of [`Self::on`] themselves.
+    pub fn shared_on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<T>> + Clone + use<'a, T> {
+        let places = self.list.by_node.get_or_init(|| Arc::new(ByNode::new(&self.list.views, T::on_node))).places.get(node);
+        let all = places.into_iter().flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
+        all.filter_map(|place| self.list.views.get(place as usize))
+    }
+}
+
+impl<T> ByNode<T> {
+    fn new(views: &[Arc<T>], on_node: fn(&T) -> Option<&str>) -> Self {
+        let mut all: HashMap<Box<str>, NodePositions> = HashMap::with_capacity(views.len());
+        for (place, view) in (0_u32..).zip(views) {
+            let node = on_node(view).unwrap_or_default();
+            match all.get_mut(node) {
+                Some(places) => places.more.push(place),
+                None => drop(all.insert(node.into(), NodePositions { first: place, more: Vec::new() })),
+            }
+        }
+        Self { places: all, on_node }
+    }
+
+    /// Whether what it knows of one list holds for another one: in each place there is what is on the same node.
+    fn holds_for(&self, one: &[Arc<T>], other: &[Arc<T>]) -> bool {
+        let same = |(one, other): (&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other);
+        one.len() == other.len() && one.iter().zip(other).all(same)
+    }
+}
+
+impl<T: Clone> Views<T> {
+    /// All, to be changed.
+    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+        self.changed().iter_mut().map(Arc::make_mut)
+    }
+
+    /// Removes and answers the one at a place.
+    pub fn remove(&mut self, place: usize) -> T {
+        Arc::unwrap_or_clone(self.changed().remove(place))
+    }
+
+    /// The last, to be changed.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.changed().last_mut().map(Arc::make_mut)
+    }
+}
+
+impl<T> From<Vec<T>> for Views<T> {
+    fn from(views: Vec<T>) -> Self {
+        views.into_iter().collect()
+    }
+}
+
+impl<T> FromIterator<T> for Views<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(views: I) -> Self {
+        views.into_iter().map(Arc::new).collect()
+    }
+}
+
+impl<T> FromIterator<Arc<T>> for Views<T> {
+    fn from_iter<I: IntoIterator<Item = Arc<T>>>(views: I) -> Self {
+        Self { list: Arc::new(ViewList::new(views.into_iter().collect())) }
+    }
+}
+
+impl<T> Extend<T> for Views<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, views: I) {
+        self.changed().extend(views.into_iter().map(Arc::new));
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Views<T> {
+    type IntoIter = ViewsIter<'a, T>;
+    type Item = &'a T;
+
+    fn into_iter(self) -> ViewsIter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T: Clone> IntoIterator for &'a mut Views<T> {
+    type IntoIter = IterMut<'a, T>;
+    type Item = &'a mut T;
+
+    fn into_iter(self) -> IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+impl<T> Index<usize> for Views<T> {
+    type Output = T;
+
+    fn index(&self, place: usize) -> &T {
+        &self.list.views[place]
+    }
+}
+
+impl<T: Clone> IndexMut<usize> for Views<T> {
+    fn index_mut(&mut self, place: usize) -> &mut T {
+        Arc::make_mut(&mut self.changed()[place])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_in_one_clone_is_not_seen_in_another() {
+        let mut views: Views<String> = vec!["a".to_owned(), "b".to_owned()].into();
+        let before = views.clone();
+        assert!(std::ptr::eq(&raw const before[0], &raw const views[0]), "one view, held twice");
+        views.iter_mut().for_each(|view| view.push('x'));
+        views[1].push('y');
+        assert_eq!((views[0].as_str(), views[1].as_str(), before[0].as_str()), ("ax", "bxy", "a"));
+    }
+
+    #[test]
+    fn what_is_known_of_places_holds_until_something_is_on_another_node() {
+        let views: Views<(&str, u32)> = vec![("a", 1), ("b", 2), ("b", 3)].into();
+        assert_eq!(views.on("b").count(), 2);
+        let known = |views: &Views<(&str, u32)>| views.list.by_node.get().map(Arc::as_ptr);
+        let replaced = |place: usize, with: (&'static str, u32)| {
+            views.succeeded_by(views.shared().enumerate().map(|(at, view)| if at == place { Arc::new(with) } else { Arc::clone(view) }))
+        };
+        let other = replaced(1, ("b", 20));
+        assert!(known(&other).is_some() && known(&other) == known(&views));
+        assert_eq!(other.on("b").map(|view| view.1).collect::<Vec<_>>(), [20, 3]);
+        let moved = replaced(1, ("a", 20));
+        assert!(known(&moved).is_none());
+        assert_eq!(moved.on("a").map(|view| view.1).collect::<Vec<_>>(), [1, 20]);
+        let shorter = views.succeeded_by(views.shared().take(1).cloned());
+        assert!(known(&shorter).is_none() && shorter.on("b").count() == 0);
+    }
+
+    #[test]
+    fn lists_tell_what_only_one_of_them_has() {
+        let mut views: Views<u32> = vec![0, 1, 2, 3, 4, 5].into();
+        let before = views.clone();
+        let differing = |views: &Views<u32>| {
+            let mut found: Vec<u32> = before.differing(views).into_iter().copied().collect();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(differing(&views), [0; 0]);
+        views[2] = 20;
+        assert_eq!(differing(&views), [2, 20]);
+        views.push(6);
+        assert_eq!(differing(&views), [2, 6, 20]);
+        views.swap_remove(1);
+        assert_eq!(differing(&views), [1, 2, 6, 20], "one that moved is no other one");
+        assert_eq!(differing(&Views::new()), [0, 1, 2, 3, 4, 5]);
+    }
+
+    impl OnNode for (&str, u32) {
+        fn on_node(&self) -> Option<&str> {
+            (!self.0.is_empty()).then_some(self.0)
+        }
+    }
+
+    #[test]
+    fn what_is_on_a_node_is_found_after_a_change_too() {
+        let mut views: Views<(&str, u32)> = vec![("a", 1), ("", 2), ("b", 3), ("a", 4)].into();
+        let on = |views: &Views<(&str, u32)>, node: &str| views.on(node).map(|view| view.1).collect::<Vec<_>>();
+        assert_eq!((on(&views, "a"), on(&views, "b"), on(&views, "c")), (vec![1, 4], vec![3], vec![]));
+        assert_eq!(on(&views, ""), [2], "of which the node is not known");
+        let before = views.clone();
+        views.push(("c", 5));
+        views.swap_remove(0);
+        assert_eq!((on(&views, "a"), on(&views, "c"), on(&before, "a")), (vec![4], vec![5], vec![1, 4]));
+    }
+}

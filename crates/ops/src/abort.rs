@@ -1,0 +1,164 @@
+//! `abort`: everything of ours is given back, whoever left it there and wherever it was killed. In this order, so that an abort that is killed itself is
+//! begun anew and comes to its end: a pause that our hooks see, the end of their Jobs, the Lease, the nodes, the Lease itself, the pause.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use kube::Client;
+
+use contract::driver::Driver;
+use contract::pause::Pause;
+use contract::settings::{Mode, Settings};
+use kube_io::actions::{ActionResult, patch_node};
+use kube_io::call::CallError;
+use kube_io::job;
+use kube_io::lease::{self, LeaseCandidate};
+use kube_io::list::list_nodes;
+use kube_io::pause::{remove, write};
+use observed::Observed;
+use planner::abort::give_back;
+use planner::action::NodePatch;
+
+use super::observe::ObserveError;
+use super::pause::not_written;
+
+/// The data key of the pause that an abort begins with.
+pub const KEY: &str = "abort";
+/// Under which name it holds the Lease.
+pub const HOLDER: &str = "gpu-rollout-abort";
+/// How long the Lease is waited for: a hook that is killed keeps it for 20 s, and gets 30 s to end.
+const LEASE: Duration = Duration::from_mins(2);
+/// How long the pods of a Job may take to end: their grace period is 30 s.
+const JOB: Duration = Duration::from_mins(2);
+/// How often it is looked whether they have.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Nodes that are changed at once.
+const AT_ONCE: usize = 16;
+/// How often nodes are looked at that change meanwhile.
+const LOOKS: u32 = 10;
+
+/// What there is to give back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Nodes, each with what goes from it.
+    pub nodes: Vec<(String, String)>,
+    /// `namespace/name` of hook Jobs that are at work.
+    pub jobs: Vec<String>,
+    /// Who holds the Lease.
+    pub holder: Option<String>,
+}
+
+/// Looks for it. `stays_paused`: as for [`abort`]. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
+///
+/// # Errors
+/// A call failed.
+pub async fn left(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Leftovers, ObserveError> {
+    let nodes = patches(client, hooks, stays_paused).await?.iter().map(|patch| (patch.node.clone(), describe_patch(patch))).collect();
+    let mut jobs = Vec::new();
+    for hook in hooks {
+        if kube_io::releases::job(client, hook).await?.is_some_and(|job| !job.ended) {
+            jobs.push(format!("{}/{}", hook.namespace, hook.release));
+        }
+    }
+    Ok(Leftovers { nodes, jobs, holder: lease::holder(client).await?.map(|holder| holder.name) })
+}
+
+fn describe_patch(patch: &NodePatch) -> String {
+    let parts = || patch.labels.iter().chain(&patch.annotations);
+    let cordon = (patch.unschedulable == Some(false)).then(|| "its cordon".to_owned());
+    let gone = cordon.into_iter().chain(parts().filter(|(_, value)| value.is_none()).map(|(key, _)| key.clone())).collect::<Vec<_>>();
+    let held = parts().any(|(_, value)| value.is_some()).then(|| "held, so that NVIDIA's controller leaves it alone".to_owned());
+    let gone = (!gone.is_empty()).then(|| format!("given back: {}", gone.join(", ")));
+    gone.into_iter().chain(held).collect::<Vec<_>>().join("; ")
+}
+
+/// What is to be changed on nodes. Where the fleet stays paused, the nodes of every driver that an operator of NVIDIA upgrades are held.
+async fn patches(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Vec<NodePatch>, ObserveError> {
+    let observed = Observed { nodes: list_nodes(client).await?, ..Observed::default() };
+    let is_paused = |driver: &Driver| {
+        let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
+        let held = || observed.nodes.values().any(|node| node.annotations.contains_key(driver.traits().hold));
+        stays_paused && driver.has_operator() && (hooks.iter().any(by_operator) || held())
+    };
+    let paused: Vec<Driver> = Driver::ALL.into_iter().filter(is_paused).collect();
+    Ok(give_back(&observed, &paused))
+}
+
+/// Removes everything that is ours from the nodes. With `stays_paused`, the pause remains afterwards and nodes are held, so that neither a hook
+/// nor the vendor's controller starts again. Calls `tells` for each step. Returns the nodes that could not be restored, each with the
+/// reason; the pause remains then too. RBAC: as [`left`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
+/// and what a pause needs.
+///
+/// # Errors
+/// A call failed, or the Lease could not be had: asking again goes on.
+pub async fn abort(
+    client: &Client,
+    hooks: &[&Settings],
+    pause: &Pause,
+    (stays_paused, clock): (bool, Arc<dyn Fn() -> Timestamp + Send + Sync>),
+    mut tells: impl FnMut(&str),
+) -> Result<Vec<String>, ObserveError> {
+    write(client, KEY, pause).await?;
+    for hook in hooks {
+        end_job(client, hook, &mut tells).await?;
+    }
+    let leases = LeaseCandidate::new(client, HOLDER, clock);
+    tells("waiting for the Lease");
+    let held = match tokio::time::timeout(LEASE, leases.acquire(|_| ())).await {
+        Ok(held) => held?,
+        Err(_elapsed) => return Err(ObserveError::Late(LEASE.as_secs(), "somebody else holds the Lease".to_owned())),
+    };
+    let wrong = give_all_back(client, hooks, stays_paused, &mut tells).await?;
+    held.release().await;
+    if !wrong.is_empty() {
+        return Ok(wrong);
+    }
+    lease::delete(client).await?;
+    if !stays_paused {
+        remove(client, &[KEY.to_owned()]).await?;
+    }
+    Ok(wrong)
+}
+
+/// Ends the Job of a hook, and waits until its pods are gone: one that is on its way out could still take the Lease.
+async fn end_job(client: &Client, hook: &Settings, tells: &mut impl FnMut(&str)) -> Result<(), ObserveError> {
+    let name = format!("{}/{}", hook.namespace, hook.release);
+    let until = tokio::time::Instant::now() + JOB;
+    let mut told = false;
+    while job::end(client, &hook.namespace, &hook.release).await? {
+        if !std::mem::replace(&mut told, true) {
+            tells(&format!("ending job {name}"));
+        }
+        if tokio::time::Instant::now() >= until {
+            return Err(ObserveError::Late(JOB.as_secs(), format!("the pods of job {name} do not end")));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+async fn give_all_back(
+    client: &Client,
+    hooks: &[&Settings],
+    stays_paused: bool,
+    tells: &mut impl FnMut(&str),
+) -> Result<Vec<String>, ObserveError> {
+    for _ in 0..LOOKS {
+        let patches = patches(client, hooks, stays_paused).await?;
+        if patches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
+        let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
+        let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
+        for (patch, _) in answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Now))) {
+            tells(&format!("node {}: {}", patch.node, describe_patch(patch)));
+        }
+        if !failed.is_empty() {
+            return Ok(failed);
+        }
+    }
+    Ok(patches(client, hooks, stays_paused).await?.iter().map(|patch| format!("{} changes all the time", patch.node)).collect())
+}

@@ -1,0 +1,61 @@
+//! Does what people ask for. Nodes are changed only as they were looked at: one that has changed meanwhile is looked at again.
+
+use jiff::Timestamp;
+
+use kube_io::actions::{ActionResult, delete_pod, patch_node};
+
+use super::change::{DeletedPod, NodeRequest, RequestedChange, change};
+use super::observe::{ObserveError, RolloutObserver};
+
+/// How often a node that changes all the time is looked at.
+const LOOKS: u32 = 5;
+
+/// What became of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestOutcome {
+    /// It was done: what that means.
+    Done(String),
+    /// There was nothing to do: why.
+    Nothing(String),
+    /// It was not done: why.
+    Failed(String),
+}
+
+/// Fulfils a wish on one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the operator's namespace where a driver pod is to
+/// start anew.
+///
+/// # Errors
+/// The cluster cannot be read.
+pub async fn fulfil(
+    looking: &mut RolloutObserver,
+    wish: NodeRequest,
+    node: &str,
+    clock: impl Fn() -> Timestamp,
+) -> Result<RequestOutcome, ObserveError> {
+    for _ in 0..LOOKS {
+        let sight = looking.observe(&clock).await?;
+        let Some(object) = sight.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed("it is gone".to_owned())) };
+        let (pod, patch, text) = match change(&sight, wish, object) {
+            RequestedChange::Nothing { text } => return Ok(RequestOutcome::Nothing(text)),
+            RequestedChange::Patch { patch, text } => (None, Some(patch), text),
+            RequestedChange::Restart { pod, patch, text } => (Some(pod), patch, text),
+        };
+        if let Some(DeletedPod { namespace, name, uid }) = pod
+            && let Err(error) = delete_pod(looking.client(), &namespace, &name, &uid).await
+        {
+            return Ok(RequestOutcome::Failed(error.to_string()));
+        }
+        let Some(patch) = patch else { return Ok(RequestOutcome::Done(text)) };
+        match patch_node(looking.client(), &patch).await {
+            Ok(ActionResult::Now) => return Ok(RequestOutcome::Done(text)),
+            Ok(ActionResult::Changed(missing)) => {
+                return Ok(RequestOutcome::Failed(format!("admission drops what is written: {}", missing.join(", "))));
+            }
+            Ok(ActionResult::Already) => return Ok(RequestOutcome::Failed("it is gone".to_owned())),
+            // What has changed is on its way to the caches.
+            Ok(ActionResult::Superseded) => looking.changed().await,
+            Err(error) => return Ok(RequestOutcome::Failed(error.to_string())),
+        }
+    }
+    Ok(RequestOutcome::Failed(format!("it has changed {LOOKS} times while it was looked at; ask again")))
+}

@@ -1,0 +1,249 @@
+//! Is a cluster set up well? What stands in it now that will stall, surprise or mislead sooner or later, whether or not anything is being rolled out. Pure:
+//! what is looked at is a [`RolloutSnapshot`] and the [`RolloutStatus`] made from it.
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::exit::ExitCode;
+use contract::settings::Mode;
+use contract::task::Task;
+use observed::ObservedNode;
+use planner::hold;
+use planner::policies::{self, LivePolicy, NodePool};
+
+use super::hold_status::{HoldStatus, is_attended};
+use super::observe::RolloutSnapshot;
+use super::remedy::Remedy;
+use super::status::{NodeRow, NodeStage, PluginCondition, RolloutStatus};
+
+/// A pause that is older than this was forgotten.
+const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24);
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DoctorSeverity {
+    /// Something does not work now.
+    Problem,
+    /// Something will not work, or is not what people expect.
+    Warning,
+}
+
+/// Something that is not well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DoctorFinding {
+    /// Its name.
+    pub check: &'static str,
+    /// How bad it is.
+    pub severity: DoctorSeverity,
+    /// The nodes that it is about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// What is found.
+    pub text: String,
+    /// What to do.
+    pub remedy: Remedy,
+}
+
+impl DoctorFinding {
+    /// One about these nodes.
+    pub fn new(check: &'static str, severity: DoctorSeverity, nodes: Vec<String>, text: impl Into<String>, remedy: Remedy) -> Self {
+        Self { check, severity, nodes, text: text.into(), remedy }
+    }
+}
+
+/// Everything that is not well with one rollout.
+pub fn examine(sight: &RolloutSnapshot, status: &RolloutStatus) -> Vec<DoctorFinding> {
+    let checks = [
+        stale_plugins,
+        failed_nodes,
+        slots,
+        limits,
+        upgrades_off,
+        forgotten_cordons,
+        forgotten_skips,
+        forgotten_holds,
+        forgotten_pause,
+        last_run,
+    ];
+    let mut found: Vec<DoctorFinding> = checks.into_iter().filter_map(|check| check(sight, status)).collect();
+    found.sort_by_key(|ailment| ailment.severity);
+    found
+}
+
+fn nodes(status: &RolloutStatus, which: impl Fn(&&NodeRow) -> bool) -> Vec<String> {
+    status.nodes.iter().filter(which).map(|row| row.node.clone()).collect()
+}
+
+/// Plugins that serve a driver that is not loaded any more: pods that start there get devices that do not work.
+fn stale_plugins(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let stale = nodes(status, |row| row.plugin == Some(PluginCondition::Stale));
+    if stale.is_empty() {
+        return None;
+    }
+    let pods = stale.iter().flat_map(|node| sight.observed.dra.pods.on(node));
+    let remedy =
+        Remedy::words("deploy the bundle again: its hook replaces them one by one; without a bundle delete their pods, a node at a time");
+    let remedy = pods.fold(remedy, |remedy, pod| remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)));
+    let text = "the DRA plugin started before the driver that is loaded now, and serves one that is gone";
+    Some(DoctorFinding::new("stale-plugins", DoctorSeverity::Problem, stale, text, remedy))
+}
+
+fn failed_nodes(_: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let failed = nodes(status, |row| row.stage == NodeStage::Failed);
+    let remedy = failed
+        .iter()
+        .take(3)
+        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| remedy.look(format!("gpu-rollout why {node}")));
+    (!failed.is_empty()).then(|| DoctorFinding::new("failed-nodes", DoctorSeverity::Problem, failed, "their upgrade has failed", remedy))
+}
+
+/// To NVIDIA's controller a failed node is one in progress, of the pool that it is in.
+fn slots(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    if sight.settings.mode.decides() {
+        return None;
+    }
+    let in_pool = |pool: &NodePool, row: &NodeRow| {
+        let node = sight.observed.nodes.get(&row.node);
+        pool.owner.is_none() || node.and_then(|node| sight.pools.pool_of(node)) == Some(pool)
+    };
+    let stalled = sight.pools.iter().find_map(|pool| {
+        let limit = pool.policy.max_parallel_upgrades as usize;
+        let failed = nodes(status, |row| row.stage == NodeStage::Failed && in_pool(pool, row));
+        (limit > 0 && failed.len() >= limit).then_some((pool, limit, failed))
+    });
+    let (pool, limit, failed) = stalled?;
+    let (of, field) = match &pool.owner {
+        Some(owner) => (format!(" for NVIDIADriver `{owner}`"), fields(sight, owner)),
+        None => (String::new(), format!("{}.maxParallelUpgrades", sight.settings.driver.traits().upgrade_policy)),
+    };
+    let remedy = Remedy::words(format!("see to the failed nodes, or raise {field}"));
+    let text = format!("failed nodes hold all {limit} parallel upgrades of NVIDIA's controller{of}: it begins with no other node");
+    Some(DoctorFinding::new("slots-held-by-failures", DoctorSeverity::Problem, failed, text, remedy))
+}
+
+fn fields(sight: &RolloutSnapshot, owner: &str) -> String {
+    let live = policies::live(&sight.observed, &sight.settings).into_iter().find(|live| live.name == owner);
+    live.map_or_else(String::new, |live| live.fields.max_parallel.to_owned())
+}
+
+/// Limits under which no node can ever begin.
+fn limits(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    sight.pools.iter().find_map(|pool| limits_of(sight, status, pool))
+}
+
+fn limits_of(sight: &RolloutSnapshot, status: &RolloutStatus, pool: &NodePool) -> Option<DoctorFinding> {
+    let in_pool = |node: &ObservedNode| sight.pools.pool_of(node) == Some(pool);
+    let all = nodes(status, |row| sight.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
+    let limit = pool.policy.max_unavailable?.resolve(all);
+    // In progress is what the limit is for.
+    let is_away = |node: &ObservedNode| in_pool(node) && (node.unschedulable || !node.ready);
+    let away = nodes(status, |row| row.stage != NodeStage::InProgress && sight.observed.nodes.get(&row.node).is_some_and(is_away));
+    if all == 0 || away.len() < limit {
+        return None;
+    }
+    let of = pool.owner.as_ref().map(|owner| format!(" of NVIDIADriver `{owner}`")).unwrap_or_default();
+    let text = match limit {
+        0 => format!("maxUnavailable{of} amounts to 0 of {all} nodes: no upgrade can start"),
+        limit => {
+            format!("{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} lets {limit} be: no upgrade can begin", away.len())
+        }
+    };
+    let remedy = Remedy::words("bring the nodes back, or raise maxUnavailable in the upgrade policy");
+    Some(DoctorFinding::new("limits-that-stall", DoctorSeverity::Warning, away, text, remedy))
+}
+
+/// Upgrades are off: neither NVIDIA's controller nor a hook replaces drivers. With several policies, names the nodes of those that are off.
+fn upgrades_off(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let driver = sight.settings.driver;
+    if sight.settings.mode == Mode::Drive || sight.settings.has(Task::Drive) {
+        return None;
+    }
+    let live = policies::live(&sight.observed, &sight.settings);
+    let off: Vec<&LivePolicy> = live.iter().filter(|live| live.policy.stated && !live.policy.auto_upgrade).collect();
+    let first = off.first()?;
+    let governed = |row: &NodeRow| {
+        let node = sight.observed.nodes.get(&row.node);
+        node.is_some_and(|node| off.iter().any(|live| live.governs(node)))
+    };
+    let outdated = nodes(status, |row| !row.driver_current && governed(row));
+    let traits = driver.traits();
+    let objects: Vec<String> = off.iter().map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) }).collect();
+    let text = format!(
+        "autoUpgrade is off in {}, and no hook drives: no driver is upgraded unless its pod is deleted by hand",
+        objects.join(", ")
+    );
+    let field = if first.is_pool { first.fields.auto_upgrade.to_owned() } else { format!("{}.autoUpgrade", traits.upgrade_policy) };
+    let remedy = Remedy::words(format!("set {field}, or deploy a bundle in mode `drive`"));
+    let severity = if outdated.is_empty() { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
+    Some(DoctorFinding::new("nobody-upgrades", severity, outdated, text, remedy))
+}
+
+fn forgotten_cordons(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let idle = |row: &&NodeRow| row.cordoned && matches!(row.stage, NodeStage::Done | NodeStage::Pending | NodeStage::Deferred);
+    let cordoned = nodes(status, idle);
+    let by: Vec<String> = cordoned
+        .iter()
+        .filter_map(|node| {
+            let touch = sight.times.get(node)?.cordon.as_ref()?;
+            Some(format!("{node} by {} {:.0}", touch.manager, touch.at))
+        })
+        .collect();
+    let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(", ")) };
+    let text = format!("cordoned, and nobody is at work on them{by}");
+    let remedy = cordoned
+        .iter()
+        .fold(Remedy::words("if nobody needs them so, uncordon them"), |remedy, node| remedy.run(format!("kubectl uncordon {node}")));
+    (!cordoned.is_empty()).then(|| DoctorFinding::new("idle-cordons", DoctorSeverity::Warning, cordoned, text, remedy))
+}
+
+fn forgotten_skips(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let driver = sight.settings.driver;
+    let label = driver.traits().skip_label;
+    let skipped = nodes(status, |row| {
+        let node = sight.observed.nodes.get(&row.node);
+        node.is_some_and(|node| node.labels.get(label).is_some_and(|value| value == "true") && !hold::is_held(node, driver))
+    });
+    let text = format!("label {label}=true: they keep the driver that they have, whatever is deployed");
+    let remedy =
+        Remedy::words("if nobody needs them so, let their turn come").run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
+    (!skipped.is_empty()).then(|| DoctorFinding::new("skipped-nodes", DoctorSeverity::Warning, skipped, text, remedy))
+}
+
+/// Nodes that a hook holds, and no hook is at work: the deployment has ended before its hook after the operator's release.
+fn forgotten_holds(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    if is_attended(sight) {
+        return None;
+    }
+    let held = nodes(status, |row| row.held.is_some());
+    let mut holds: Vec<&HoldStatus> = status.nodes.iter().filter_map(|row| row.held.as_ref()).collect();
+    holds.sort();
+    let oldest = holds.iter().filter_map(|held| held.since).min();
+    let since = oldest.map(|since| format!(", since {since:.0}")).unwrap_or_default();
+    holds.dedup_by_key(|held| held.text());
+    let by: Vec<String> = holds.iter().map(|held| held.text()).collect();
+    let text = format!(
+        "{}{since}: NVIDIA's controller leaves them on their drivers, and no hook Job is at work that releases them",
+        by.join("; ")
+    );
+    (!held.is_empty()).then(|| DoctorFinding::new("held-nodes", DoctorSeverity::Warning, held, text, HoldStatus::remedy()))
+}
+
+fn forgotten_pause(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let old = status.pauses.iter().find(|pause| sight.now.duration_since(pause.at) > FORGOTTEN)?;
+    let text = format!("paused by {} since {:.0}: no node is begun with", old.by, old.at);
+    let remedy = Remedy::words("let it go on").run("gpu-rollout resume --all --yes");
+    Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
+}
+
+/// The hook's last word.
+fn last_run(sight: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFinding> {
+    let verdict = sight.record.run.as_ref()?.verdict.as_ref().filter(|verdict| verdict.code != ExitCode::Success)?;
+    let text =
+        format!("the last run ended {:.0} with {} (exit {}): {}", verdict.at, verdict.code.name(), verdict.code.number(), verdict.message);
+    let remedy = Remedy::words("docs/exit-codes.md says what the code means; when the cause is removed, deploy the bundle again")
+        .look("gpu-rollout report");
+    Some(DoctorFinding::new("last-run-failed", DoctorSeverity::Problem, Vec::new(), text, remedy))
+}

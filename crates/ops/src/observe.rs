@@ -1,0 +1,303 @@
+//! Looks at the cluster: the caches of a hook Job, filled once or followed, judged by the engine, and nothing written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+
+use contract::budget::working_seconds;
+use contract::policy::Policy;
+use contract::selector::Selector;
+use contract::settings::Settings;
+use contract::task::Task;
+use kube_io::call::CallError;
+use kube_io::lease::{LeaseHolder, holder};
+use kube_io::record::{RecordError, RecordStore, StoredRecord};
+use kube_io::releases::{HookJob, job};
+use kube_io::times::{NodeTimes, of_nodes};
+use kube_io::watches::{CacheState, Watches, dra_namespaces, slice_version};
+use observed::Observed;
+use observed::workload::{AwaitedPod, Workload};
+use planner::decide::{Decision, decide};
+use planner::memory::RunMemory;
+use planner::pods::FOCUS_LIMIT;
+use planner::policies::NodePools;
+use planner::preflight::policy;
+use planner::reason::Wait;
+use planner::spec::leadership::OperatorActivity;
+
+use super::target::RolloutTarget;
+use super::wait_start::is_telling;
+
+/// How long the pods of single nodes are waited for: what is not known by then is missing from the answer, which says so.
+const PODS: Duration = Duration::from_secs(15);
+
+/// Why nothing can be told.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The API server refuses what has to be read.
+    #[error("the API server refuses: {0}")]
+    Forbidden(String),
+    /// It could not be read in time.
+    #[error("the cluster could not be read within {0} s: {1}")]
+    Late(u64, String),
+    /// A call failed.
+    #[error("unable to read the cluster")]
+    Call(#[source] CallError),
+    /// A newer version has written the run record.
+    #[error(transparent)]
+    Record(RecordError),
+}
+
+impl From<CallError> for ObserveError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Forbidden(message) | CallError::Denied { message, .. } => Self::Forbidden(message),
+            CallError::Timeout
+            | CallError::NotFound(_)
+            | CallError::Conflict(_)
+            | CallError::Refused { .. }
+            | CallError::Unreachable(_) => Self::Call(error),
+        }
+    }
+}
+
+/// What was seen of a rollout, and what the engine says to it.
+pub struct RolloutSnapshot {
+    /// What was looked at.
+    pub subject: RolloutTarget,
+    /// By which settings.
+    pub settings: Settings,
+    /// The cluster.
+    pub observed: Observed,
+    /// By which policy nodes go: ours, or the live one of the vendor's controller.
+    pub policy: Policy,
+    /// The same for each pool of nodes that has its own.
+    pub pools: NodePools,
+    /// The engine's judgement. Its actions are nobody's.
+    pub decision: Decision,
+    /// The run record.
+    pub record: StoredRecord,
+    /// The hook's Job, if there is one.
+    pub job: Option<HookJob>,
+    /// Who holds the Lease.
+    pub holder: Option<LeaseHolder>,
+    /// Who last set what on nodes.
+    pub times: BTreeMap<String, NodeTimes>,
+    /// What could not be read, for people.
+    pub notes: Vec<String>,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl RolloutSnapshot {
+    /// Whether a hook Job is at work on it.
+    pub fn is_live(&self) -> bool {
+        is_live(self.job.as_ref())
+    }
+}
+
+fn is_live(job: Option<&HookJob>) -> bool {
+    job.is_some_and(|job| !job.ended)
+}
+
+/// Follows one rollout.
+pub struct RolloutObserver {
+    client: Client,
+    subject: RolloutTarget,
+    settings: Settings,
+    watches: Watches,
+    memory: Option<RunMemory>,
+    limit: Duration,
+}
+
+impl RolloutObserver {
+    /// Begins to follow. `limit`: how long the cluster may take to be read. RBAC: `list` and `watch` as the task table says for tasks
+    /// `settle`, `preflight` and those of the release; `get` on the release's Job and run record.
+    ///
+    /// # Errors
+    /// The server could not be asked what it serves.
+    pub async fn begin(client: &Client, subject: &RolloutTarget, limit: Duration) -> Result<Self, ObserveError> {
+        let settings = subject.looking(true);
+        let namespaces = dra_namespaces(client, &settings).await?;
+        let version = slice_version(client, &settings).await?;
+        let watches = Watches::start(client, &settings, namespaces, version);
+        Ok(Self { client: client.clone(), subject: subject.clone(), settings, watches, memory: None, limit })
+    }
+
+    /// By which client.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Waits until something has changed.
+    pub async fn changed(&self) {
+        self.watches.changed().await;
+    }
+
+    /// Looks, as soon as all caches are in step.
+    ///
+    /// # Errors
+    /// The server refuses, could not be read in time, or a newer version wrote the run record.
+    pub async fn observe(&mut self, clock: impl Fn() -> Timestamp) -> Result<RolloutSnapshot, ObserveError> {
+        self.in_step().await?;
+        let mut notes = Vec::new();
+        let job = match &self.subject.release {
+            Some(_) => optional(job(&self.client, &self.subject.settings).await, "the hook's Job", &mut notes)?.flatten(),
+            None => None,
+        };
+        let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
+        let record = self.record(&mut notes).await?;
+        self.settings = self.subject.looking(is_live(job.as_ref()));
+        let (observed, decision, now) = self.judge(&record, job.as_ref(), &clock, &mut notes).await?;
+        let times = optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
+        Ok(RolloutSnapshot {
+            subject: self.subject.clone(),
+            settings: self.settings.clone(),
+            policy: policy(&observed, &self.settings),
+            pools: NodePools::in_force(&observed, &self.settings),
+            observed,
+            decision,
+            record,
+            job,
+            holder,
+            times: times.unwrap_or_default(),
+            notes,
+            now,
+        })
+    }
+
+    async fn record(&self, notes: &mut Vec<String>) -> Result<StoredRecord, ObserveError> {
+        let settings = &self.subject.settings;
+        if self.subject.release.is_none() {
+            return Ok(StoredRecord::default());
+        }
+        match RecordStore::new(&self.client, &settings.namespace, &settings.record).read().await {
+            Ok(record) => Ok(record),
+            Err(RecordError::Call(CallError::NotFound(_), _)) => Ok(StoredRecord::default()),
+            Err(RecordError::Call(CallError::Forbidden(message), _)) => {
+                notes.push(format!("the run record could not be read: {message}"));
+                Ok(StoredRecord::default())
+            }
+            Err(RecordError::Call(error, _)) => Err(error.into()),
+            Err(error @ (RecordError::Newer { .. } | RecordError::Refused(_))) => Err(ObserveError::Record(error)),
+        }
+    }
+
+    async fn in_step(&self) -> Result<(), ObserveError> {
+        let until = tokio::time::Instant::now() + self.limit;
+        loop {
+            match self.watches.sync() {
+                CacheState::InStep => return Ok(()),
+                CacheState::Forbidden(message) => return Err(ObserveError::Forbidden(message)),
+                CacheState::Behind(why) | CacheState::Past(why) => {
+                    if tokio::time::timeout_at(until, self.watches.changed()).await.is_err() {
+                        return Err(ObserveError::Late(self.limit.as_secs(), why));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The engine's judgement, with the pods of the nodes that do not move.
+    async fn judge(
+        &mut self,
+        record: &StoredRecord,
+        job: Option<&HookJob>,
+        clock: &impl Fn() -> Timestamp,
+        notes: &mut Vec<String>,
+    ) -> Result<(Observed, Decision, Timestamp), ObserveError> {
+        let until = tokio::time::Instant::now() + PODS;
+        loop {
+            let now = clock();
+            let observed = self.observed(now);
+            let memory = self.remembered(record, job, &observed, now);
+            let decision = decide(&observed, &self.settings, &memory, now);
+            let wanted = stuck(&decision);
+            self.watches.focus(&wanted);
+            let missing = wanted.iter().filter(|node| !observed.workloads.pods.contains_key(*node)).count();
+            let late = missing > 0 && tokio::time::timeout_at(until, self.watches.changed()).await.is_err();
+            if late {
+                notes.push(format!("the pods of {missing} nodes could not be listed within {} s", PODS.as_secs()));
+            }
+            if missing == 0 || late {
+                self.memory = Some(decision.memory.clone());
+                return Ok((observed, decision, now));
+            }
+            self.in_step().await?;
+        }
+    }
+
+    /// What is remembered of the look before, or what a run that took over now would begin with.
+    fn remembered(&self, record: &StoredRecord, job: Option<&HookJob>, observed: &Observed, now: Timestamp) -> RunMemory {
+        let run = record.run.as_ref().filter(|_| is_live(job));
+        let after = |started: Timestamp| {
+            let seconds = i64::try_from(working_seconds(self.settings.budget_seconds)).unwrap_or(i64::MAX);
+            started.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+        };
+        let started = run.map(|run| run.started_at);
+        let deadline = after(job.filter(|_| is_live(job)).and_then(|job| job.started).unwrap_or(now));
+        let mut memory = RunMemory::new(started.unwrap_or(now), deadline);
+        if run.is_some() {
+            memory.nodes.clone_from(&record.nodes);
+        }
+        if let Some(run) = &record.run {
+            memory.configs.clone_from(&run.configs);
+        }
+        // What a workstation sees for the first time is not news.
+        memory.operator = Some(OperatorActivity::settled(observed));
+        if let Some(run) = run {
+            memory.cohort.clone_from(&run.cohort);
+            memory.baseline.clone_from(&run.baseline);
+        }
+        if let Some(before) = &self.memory {
+            memory.waiting.clone_from(&before.waiting);
+            memory.fleet_waiting = before.fleet_waiting;
+            memory.ready.clone_from(&before.ready);
+            memory.outdated.clone_from(&before.outdated);
+            memory.vendor_seen = before.vendor_seen;
+        }
+        memory
+    }
+
+    /// What is in the caches; the jobs that the vendor's controller waits for are found among the pods of the nodes that it is at work on.
+    fn observed(&self, now: Timestamp) -> Observed {
+        let mut observed = self.watches.observed(now);
+        if let Some(lease) = &mut observed.operator_lease {
+            // One look cannot see a renewal: the holder counts as alive until a second look at the latest shows otherwise.
+            lease.renewed.get_or_insert(now);
+        }
+        if !self.settings.has(Task::Drive)
+            && let Some(wait) = policy(&observed, &self.settings).wait_for_completion
+            && let Ok(selector) = wait.pod_selector.parse::<Selector>()
+        {
+            let pods = observed.workloads.pods.values().flatten().filter(|pod| selector.matches(&pod.labels));
+            observed.workloads.jobs = pods.map(as_job).collect();
+        }
+        observed
+    }
+}
+
+/// What is worth having and not needed: a refusal becomes a note.
+fn optional<T>(answer: Result<T, CallError>, what: &str, notes: &mut Vec<String>) -> Result<Option<T>, ObserveError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(CallError::Forbidden(message)) => {
+            notes.push(format!("{what} could not be read: {message}"));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn as_job(pod: &Workload) -> AwaitedPod {
+    AwaitedPod { namespace: pod.namespace.clone(), name: pod.name.clone(), node: pod.node.clone(), phase: pod.phase }
+}
+
+/// The nodes whose pods may tell more: those that wait for something of their own.
+fn stuck(decision: &Decision) -> BTreeSet<String> {
+    let own = |wait: &&Wait| !wait.reason.waits_for_others();
+    let nodes = decision.waits.iter().chain(&decision.ended).filter(own).filter_map(|wait| wait.node.as_deref());
+    decision.focus.iter().map(String::as_str).chain(nodes).take(FOCUS_LIMIT).map(str::to_owned).collect()
+}

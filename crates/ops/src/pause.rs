@@ -1,0 +1,170 @@
+//! `pause` and `resume`: our hooks see the pause itself; NVIDIA's controllers are kept from the nodes by holds, which are put on and taken off here.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use kube::Client;
+
+use contract::driver::Driver;
+use contract::pause::FLEET_KEY;
+use contract::selector::Selector;
+use contract::settings::Mode;
+use contract::{digest, pause};
+use kube_io::actions::{ActionResult, patch_node};
+use kube_io::call::CallError;
+use kube_io::pause::{read, remove, write};
+use observed::ObservedNode;
+use observed::pause::{HOLD, ObservedPause, has_hold};
+use planner::action::NodePatch;
+use planner::hold;
+use planner::node::driver_nodes;
+
+use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
+
+/// Nodes that are changed at once.
+const AT_ONCE: usize = 16;
+/// How often nodes are looked at that change meanwhile.
+const LOOKS: u32 = 5;
+
+/// The data key of a pause.
+pub fn key(selector: Option<&str>) -> String {
+    selector.map_or_else(|| FLEET_KEY.to_owned(), |selector| format!("nodes-{}", &digest::sha256(selector.as_bytes())[..12]))
+}
+
+/// The pauses that there are, by key.
+///
+/// # Errors
+/// They cannot be read.
+pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError> {
+    let found: BTreeMap<String, String> = read(client).await?;
+    Ok(found.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
+}
+
+/// Nodes on which a pause needs holds, and those that somebody has begun with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PauseReach {
+    /// Nodes that need the driver.
+    pub nodes: usize,
+    /// They get a hold.
+    pub held: Vec<String>,
+    /// They are being upgraded.
+    pub begun: Vec<String>,
+    /// What becomes of those.
+    pub begun_then: &'static str,
+}
+
+/// What a pause would reach in one rollout.
+pub fn reach(sight: &RolloutSnapshot, selector: Option<&Selector>) -> PauseReach {
+    let driver = sight.settings.driver;
+    let ours = sight.settings.mode == Mode::Drive;
+    let nodes: Vec<&ObservedNode> = driver_nodes(&sight.observed, driver).filter(|node| covers(selector, node)).collect();
+    let name = |node: &&ObservedNode| node.name.clone();
+    PauseReach {
+        nodes: nodes.len(),
+        held: nodes.iter().copied().filter(|node| needs_hold(sight, node)).map(|node| node.name.clone()).collect(),
+        begun: nodes.iter().filter(|node| is_begun(node, driver)).map(name).collect(),
+        begun_then: if ours {
+            "stand still if their driver still runs, and are finished if it does not"
+        } else {
+            "are finished by NVIDIA's controller, which cannot be stopped in the middle"
+        },
+    }
+}
+
+fn covers(selector: Option<&Selector>, node: &ObservedNode) -> bool {
+    selector.is_none_or(|selector| selector.matches(&node.labels))
+}
+
+fn is_begun(node: &ObservedNode, driver: Driver) -> bool {
+    let traits = driver.traits();
+    let state = nvidia_upgrade::state::ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    node.annotations.contains_key(traits.own_record) || state.is_busy()
+}
+
+/// Whether NVIDIA's controller has to be kept from the node by a hold: in mode `drive` it is off, in mode `steer` every node that is to go is held anyway.
+fn needs_hold(sight: &RolloutSnapshot, node: &ObservedNode) -> bool {
+    let settings = &sight.settings;
+    let operated = settings.driver.has_operator() && !settings.mode.decides();
+    operated && hold::can_be_held(node, settings.driver)
+}
+
+/// Pauses: first what our hooks see, then the holds. The nodes that could not be held, each with why.
+///
+/// # Errors
+/// The pause could not be written, or the cluster not be read.
+pub async fn pause(
+    client: &Client,
+    followed: &mut [RolloutObserver],
+    pause: &pause::Pause,
+    selector: Option<&Selector>,
+    clock: impl Fn() -> Timestamp,
+) -> Result<Vec<String>, ObserveError> {
+    write(client, &key(pause.selector.as_deref()), pause).await?;
+    let holds = |sight: &RolloutSnapshot| {
+        let driver = sight.settings.driver;
+        let nodes = driver_nodes(&sight.observed, driver).filter(|node| covers(selector, node) && needs_hold(sight, node));
+        nodes.map(|node| hold::hold_as(node, driver, HOLD)).collect()
+    };
+    patch_all(client, followed, holds, &clock).await
+}
+
+/// Resumes: first what our hooks see (one at work would put holds on again), then the holds go that no other pause needs. The nodes whose holds could not be
+/// taken off, each with why: asking again goes on with them.
+///
+/// # Errors
+/// The pauses could not be written, or the cluster not be read.
+pub async fn resume(
+    client: &Client,
+    followed: &mut [RolloutObserver],
+    keys: &[String],
+    clock: impl Fn() -> Timestamp,
+) -> Result<Vec<String>, ObserveError> {
+    let left: Vec<ObservedPause> = pauses(client).await?.into_iter().filter(|pause| !keys.contains(&pause.key)).collect();
+    remove(client, keys).await?;
+    let releases = |sight: &RolloutSnapshot| {
+        let driver = sight.settings.driver;
+        let paused = |node: &&ObservedNode| left.iter().any(|pause| pause.covers(node));
+        let held = sight.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
+        held.map(|node| hold::released(node, driver)).collect()
+    };
+    patch_all(client, followed, releases, &clock).await
+}
+
+/// Patches nodes until there is nothing left to patch.
+async fn patch_all(
+    client: &Client,
+    followed: &mut [RolloutObserver],
+    patches: impl Fn(&RolloutSnapshot) -> Vec<NodePatch>,
+    clock: &impl Fn() -> Timestamp,
+) -> Result<Vec<String>, ObserveError> {
+    let mut wrong = Vec::new();
+    for looking in followed {
+        for look in 1..=LOOKS {
+            let patches = patches(&looking.observe(clock).await?);
+            let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
+            let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
+            let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
+            let superseded = answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Superseded))).count();
+            if !failed.is_empty() || superseded > 0 && look == LOOKS {
+                wrong.extend(failed);
+                wrong.extend((superseded > 0).then(|| format!("{superseded} nodes change all the time")));
+                break;
+            }
+            if superseded == 0 {
+                break;
+            }
+            looking.changed().await;
+        }
+    }
+    Ok(wrong)
+}
+
+/// Why a patch of a node was not done; `None`: it was, or is looked at again.
+pub(super) fn not_written(patch: &NodePatch, answer: &Result<ActionResult, CallError>) -> Option<String> {
+    match answer {
+        Ok(ActionResult::Changed(missing)) => Some(format!("{}: admission drops what is written: {}", patch.node, missing.join(", "))),
+        Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => None,
+        Err(error) => Some(format!("{}: {error}", patch.node)),
+    }
+}

@@ -1,0 +1,278 @@
+//! What the runs come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::record::NodeOutcome;
+use observed::workload::Workload;
+use planner::progress::is_begun;
+use simulator::report::SimulationReport;
+use simulator::setup::SimulationSetup;
+
+use super::change::{DriverChange, DriverChanges, NodeStep};
+use super::times::{MeasuredSeconds, PodMeasurements};
+use super::{PlanInput, ProposedDeployment};
+
+/// What would happen.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutPlan {
+    /// Who decides when a node goes.
+    pub mode: &'static str,
+    /// What has driver pods replaced. Empty: nothing that can be seen from here; nodes whose driver is out of date go all the same.
+    pub changes: Vec<DriverChange>,
+    /// How many nodes need the driver.
+    pub total: usize,
+    /// The nodes, in the order in which they are begun, then the others.
+    pub nodes: Vec<PlannedNode>,
+    /// The same in the groups in which they go.
+    pub waves: Vec<PlannedWave>,
+    /// Pods that leave, in the order in which they do.
+    pub pods: Vec<PlannedEviction>,
+    /// The same by namespace.
+    pub namespaces: Vec<PlannedNamespace>,
+    /// Until the last node is given back, in seconds. `null`: nothing is to be done.
+    pub duration: Option<SecondsRange>,
+    /// How long the hook waits at most.
+    pub budget_seconds: u64,
+    /// How many nodes are cordoned at once, at most.
+    pub unavailable: usize,
+    /// How long drivers take here, as measured.
+    pub driver_times: Option<MeasuredSeconds>,
+    /// How long jobs were taken to run on.
+    pub job_seconds: [u64; 2],
+    /// How many runs were drawn.
+    pub runs: usize,
+    /// What makes the answer less sure, for people.
+    pub notes: Vec<String>,
+}
+
+/// Seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecondsRange {
+    /// If everything is as quick as it may be.
+    pub least_seconds: u64,
+    /// In the middle.
+    pub likely_seconds: u64,
+    /// If everything is as slow as it may be.
+    pub most_seconds: u64,
+}
+
+/// What becomes of a node.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedNode {
+    /// Its name.
+    pub node: String,
+    /// What comes to it.
+    pub step: NodeStep,
+    /// When it is begun, in seconds from the beginning; `null`: it is not.
+    pub begins_seconds: Option<u64>,
+    /// When it is given back.
+    pub ends_seconds: Option<u64>,
+    /// How it ends, where the hook has to do with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<NodeOutcome>,
+    /// Why it does not get there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+    /// How many pods leave it.
+    pub pods: usize,
+}
+
+/// Nodes that go together: none of them begins after one of them has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedWave {
+    /// When its first node is begun, in seconds from the beginning.
+    pub begins_seconds: u64,
+    /// When its last node is given back.
+    pub ends_seconds: u64,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+}
+
+/// A pod that leaves.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedEviction {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The node that it is on.
+    pub node: String,
+    /// `Kind/name` of its controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<String>,
+    /// It does in every run: the others may have ended by themselves before.
+    pub certain: bool,
+    /// Nobody brings it back.
+    pub lost: bool,
+}
+
+/// The pods of a namespace.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedNamespace {
+    /// Its name.
+    pub namespace: String,
+    /// How many of its pods leave.
+    pub pods: usize,
+    /// `Kind/name` of their controllers, with how many of each.
+    pub controllers: BTreeMap<String, usize>,
+    /// How many of them nobody brings back.
+    pub lost: usize,
+}
+
+/// Puts everything together. The first two runs are the quickest and the slowest.
+pub(super) fn plan(
+    input: PlanInput<'_>,
+    proposed: &ProposedDeployment,
+    changes: DriverChanges,
+    measured: &PodMeasurements,
+    setup: &SimulationSetup,
+    reports: &[SimulationReport],
+) -> RolloutPlan {
+    let mut by_length: Vec<&SimulationReport> = reports.iter().collect();
+    by_length.sort_by_key(|report| report.last_node);
+    let middle = by_length[by_length.len() / 2];
+    let seconds = |report: &SimulationReport| report.last_node.div_ceil(1000);
+    let begun = reports.iter().any(|report| report.states.values().flatten().any(|(_, state, _)| is_begun(state.as_deref())));
+    let duration = begun.then(|| SecondsRange {
+        least_seconds: by_length.first().map_or(0, |report| report.last_node / 1000),
+        likely_seconds: seconds(middle),
+        most_seconds: by_length.last().map_or(0, |report| seconds(report)),
+    });
+    let pods = pods(input.pods, reports, middle);
+    let nodes = nodes(&changes, middle, &pods);
+    let waves = waves(middle, &nodes);
+    RolloutPlan {
+        mode: proposed.settings.mode.name(),
+        changes: changes.all,
+        total: changes.steps.len(),
+        waves,
+        namespaces: namespaces(&pods),
+        duration,
+        budget_seconds: setup.settings.budget_seconds,
+        unavailable: reports.iter().map(|report| report.peak_unavailable).max().unwrap_or(0),
+        driver_times: measured.driver.filter(|_| input.assumed.driver.is_none()),
+        job_seconds: [input.assumed.jobs.least() / 1000, input.assumed.jobs.most() / 1000],
+        runs: reports.len(),
+        notes: notes(input, reports),
+        pods,
+        nodes,
+    }
+}
+
+/// When a node is begun and given back, in milliseconds.
+fn span(report: &SimulationReport, node: &str) -> (Option<u64>, Option<u64>) {
+    let states = report.states.get(node).map(Vec::as_slice).unwrap_or_default();
+    let begins = states.iter().find(|(_, state, _)| is_begun(state.as_deref())).map(|(at, ..)| *at);
+    let last = states.last().filter(|(_, state, _)| !is_begun(state.as_deref())).map(|(at, ..)| *at);
+    (begins, last.filter(|_| begins.is_some()))
+}
+
+fn nodes(changes: &DriverChanges, report: &SimulationReport, pods: &[PlannedEviction]) -> Vec<PlannedNode> {
+    let waiting: BTreeMap<&str, String> =
+        report.waits.iter().filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.to_string()))).collect();
+    let node = |(name, step): (&String, &NodeStep)| {
+        let (begins, ends_at) = span(report, name);
+        let outcome = report.outcomes.get(name).copied();
+        let ends = outcome.is_some_and(|outcome| outcome != NodeOutcome::Done) || outcome.is_none() && *step > NodeStep::First;
+        PlannedNode {
+            node: name.clone(),
+            step: *step,
+            begins_seconds: begins.map(|at| at / 1000),
+            ends_seconds: ends_at.map(|at| at.div_ceil(1000)),
+            outcome,
+            waiting: waiting.get(name.as_str()).filter(|_| ends).cloned(),
+            pods: pods.iter().filter(|pod| pod.node == *name).count(),
+        }
+    };
+    let mut nodes: Vec<PlannedNode> = changes.steps.iter().map(node).collect();
+    nodes.sort_by_key(|node| (node.begins_seconds.is_none(), node.begins_seconds, node.ends_seconds));
+    nodes
+}
+
+fn waves(report: &SimulationReport, nodes: &[PlannedNode]) -> Vec<PlannedWave> {
+    let mut begun: Vec<(u64, u64, &str)> = Vec::new();
+    for node in nodes {
+        if let (Some(begins), ends) = span(report, &node.node) {
+            // One that is never given back holds its wave open, and nobody waits for it.
+            begun.push((begins, ends.unwrap_or(begins), &node.node));
+        }
+    }
+    begun.sort_unstable();
+    let mut waves: Vec<PlannedWave> = Vec::new();
+    let mut first_end = 0;
+    for (begins, ends, node) in begun {
+        let first = ends.max(begins + 1);
+        if let Some(wave) = waves.last_mut().filter(|_| begins < first_end) {
+            wave.nodes.push(node.to_owned());
+            wave.ends_seconds = wave.ends_seconds.max(ends.div_ceil(1000));
+            first_end = first_end.min(first);
+        } else {
+            first_end = first;
+            waves.push(PlannedWave { begins_seconds: begins / 1000, ends_seconds: ends.div_ceil(1000), nodes: vec![node.to_owned()] });
+        }
+    }
+    waves
+}
+
+/// The pods that are there now and leave in some run.
+fn pods(all: &[Workload], reports: &[SimulationReport], middle: &SimulationReport) -> Vec<PlannedEviction> {
+    let leave: BTreeSet<&String> = reports.iter().flat_map(|report| report.evicted.keys()).collect();
+    let mut pods: Vec<(u64, PlannedEviction)> = all
+        .iter()
+        .filter(|pod| leave.contains(&pod.uid))
+        .map(|pod| {
+            let at = middle.evicted.get(&pod.uid).map_or(u64::MAX, |(at, _)| *at);
+            let controller = pod.controller.as_ref().map(|controller| format!("{}/{}", controller.kind, controller.name));
+            let told = PlannedEviction {
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                node: pod.node.clone(),
+                lost: controller.is_none(),
+                controller,
+                certain: reports.iter().all(|report| report.evicted.contains_key(&pod.uid)),
+            };
+            (at, told)
+        })
+        .collect();
+    pods.sort_by(|(at, pod), (other_at, other)| (at, &pod.namespace, &pod.name).cmp(&(other_at, &other.namespace, &other.name)));
+    pods.into_iter().map(|(_, pod)| pod).collect()
+}
+
+fn namespaces(pods: &[PlannedEviction]) -> Vec<PlannedNamespace> {
+    let mut all: BTreeMap<&str, PlannedNamespace> = BTreeMap::new();
+    for pod in pods {
+        let of = all.entry(&pod.namespace).or_insert_with(|| PlannedNamespace {
+            namespace: pod.namespace.clone(),
+            pods: 0,
+            controllers: BTreeMap::new(),
+            lost: 0,
+        });
+        of.pods += 1;
+        of.lost += usize::from(pod.lost);
+        if let Some(controller) = &pod.controller {
+            *of.controllers.entry(controller.clone()).or_default() += 1;
+        }
+    }
+    all.into_values().collect()
+}
+
+fn notes(input: PlanInput<'_>, reports: &[SimulationReport]) -> Vec<String> {
+    let mut notes = input.sight.notes.clone();
+    if !input.sight.observed.pauses.is_empty() {
+        notes.push("the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned());
+    }
+    let violated = reports.iter().find_map(|report| report.violations.first());
+    if let Some(violation) = violated {
+        notes.push(format!("the prediction contradicts itself, and may be wrong: {violation}"));
+    }
+    notes
+}

@@ -1,0 +1,211 @@
+//! What a person can do about a wait: words, and commands that can be copied as they are.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::driver::Driver;
+use contract::settings::Settings;
+use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
+use planner::pods::listed;
+use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
+use planner::upgrade::throttle::StartRefusal;
+
+/// Of how many others a remedy shows how to look at them.
+const SHOWN: usize = 3;
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Remedy {
+    /// In words.
+    pub text: String,
+    /// Commands that show more and change nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub look: Vec<String>,
+    /// Commands that resolve it, to be run in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub run: Vec<String>,
+    /// Commands for later, when the node is done.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<String>,
+}
+
+impl Remedy {
+    /// Words alone.
+    pub fn words(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// The same, and what shows more.
+    #[must_use]
+    pub fn look(mut self, command: impl Into<String>) -> Self {
+        self.look.push(command.into());
+        self
+    }
+
+    /// The same, and what resolves it.
+    #[must_use]
+    pub fn run(mut self, command: impl Into<String>) -> Self {
+        self.run.push(command.into());
+        self
+    }
+
+    /// The same, and what is to be run when the node is done.
+    #[must_use]
+    pub fn later(mut self, command: impl Into<String>) -> Self {
+        self.later.push(command.into());
+        self
+    }
+}
+
+/// What is known beside the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct RemedyContext<'a> {
+    /// The node; `None`: the whole fleet.
+    pub node: Option<&'a str>,
+    /// The node's driver pod.
+    pub driver_pod: Option<&'a str>,
+    /// The pods of its DRA plugins: namespace and name.
+    pub plugin_pods: &'a [(&'a str, &'a str)],
+    /// What the rollout goes by.
+    pub settings: &'a Settings,
+}
+
+impl RemedyContext<'_> {
+    fn node(&self) -> &str {
+        self.node.unwrap_or_default()
+    }
+
+    fn logs(&self) -> Option<String> {
+        let container = self.settings.driver.traits().container;
+        let container = if container.is_empty() { String::new() } else { format!(" -c {container}") };
+        Some(format!("kubectl logs -n {} {}{container}", self.settings.operator_namespace, self.driver_pod?))
+    }
+
+    fn with_logs(&self, remedy: Remedy) -> Remedy {
+        match self.logs() {
+            Some(command) => remedy.look(command),
+            None => remedy.look(format!("kubectl describe node {}", self.node())),
+        }
+    }
+
+    fn why(holder: &str) -> String {
+        format!("gpu-rollout why {holder}")
+    }
+}
+
+/// What to do about a reason.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
+pub fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
+    let (node, driver) = (about.node(), about.settings.driver);
+    let plain = Remedy::words(reason.advice(driver));
+    match reason {
+        Reason::NodeNotReady { .. } => {
+            Remedy::words("bring the node back; if it is gone for good, delete it: the rollout goes on without it")
+                .look(format!("kubectl describe node {node}"))
+                .run(format!("kubectl delete node {node}"))
+        }
+        Reason::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
+        Reason::UpgradeFailed { .. } => {
+            let remedy = Remedy::words("remove what it failed for, then have the operator try it again");
+            about.with_logs(remedy).run(format!("gpu-rollout retry --yes {node}"))
+        }
+        Reason::DriverNotReady { .. } => about.with_logs(Remedy::words(
+            "see why the driver does not start; when it does, or when a driver that does is deployed, the node goes on by itself",
+        )),
+        Reason::DriverOutOfDate { why: Some(wait), .. } | Reason::UpgradeUnfinished { why: Some(wait), .. } => vendors(wait, about),
+        Reason::PluginStale { .. } => {
+            about.plugin_pods.iter().fold(plain, |remedy, (namespace, pod)| remedy.run(format!("kubectl delete pod -n {namespace} {pod}")))
+        }
+        Reason::DriverPodUnschedulable { .. } | Reason::DriverPodMissing => {
+            plain.look(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
+        }
+        Reason::Upgrading(upgrading) => ours(upgrading, about, plain),
+        _ if driver.has_operator() && about.node.is_none() => plain.look(format!(
+            "kubectl logs -n {} deployment/{} --tail=50",
+            about.settings.operator_namespace,
+            about.settings.operator_deployment()
+        )),
+        _ => plain,
+    }
+}
+
+/// The same where we do or steer the upgrade.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
+fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Remedy {
+    let node = about.node();
+    match reason {
+        UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume --all --yes"),
+        UpgradeReason::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
+        UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
+            Remedy::words("remove what it failed for, then have it tried again").run(format!("gpu-rollout retry --yes {node}"))
+        }
+        UpgradeReason::Failed { .. } => about
+            .with_logs(Remedy::words("see in the driver's log why it does not start; when that is repaired, have it tried again"))
+            .run(format!("gpu-rollout retry --yes {node}")),
+        UpgradeReason::Retry { .. } => about.with_logs(plain),
+        UpgradeReason::FailureBudget { failed, .. } => {
+            failed.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.look(RemedyContext::why(holder)))
+        }
+        UpgradeReason::Refused(
+            StartRefusal::Slots { holders, .. } | StartRefusal::Unavailable { holders, .. } | StartRefusal::Group { holders, .. },
+        ) => holders.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.look(RemedyContext::why(holder))),
+        UpgradeReason::Maintenance { .. } => plain.look("kubectl get nodemaintenances -A"),
+        _ => plain,
+    }
+}
+
+/// The same where the vendor's controller does.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of waits has words for the others")]
+fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
+    let (node, settings) = (about.node(), about.settings);
+    let plain = Remedy::words(wait.advice());
+    match wait {
+        ControllerWait::Off => match settings.driver {
+            Driver::Gpu => plain.run(format!(
+                "kubectl patch clusterpolicy {} --type merge -p '{{\"spec\":{{\"driver\":{{\"upgradePolicy\":{{\"autoUpgrade\":true}}}}}}}}'",
+                settings.cluster_policy
+            )),
+            Driver::Ofed | Driver::DaemonSet => plain,
+        },
+        ControllerWait::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
+        ControllerWait::Parallel { holders, .. } | ControllerWait::Unavailable { holders, .. } => in_the_way(holders, plain),
+        ControllerWait::FailedBefore | ControllerWait::UnknownState { .. } => {
+            Remedy::words("remove what it failed for, then have the operator try it again").run(format!("gpu-rollout retry --yes {node}"))
+        }
+        ControllerWait::FailedDriver { .. } | ControllerWait::DriverStarting { .. } => about.with_logs(plain),
+        ControllerWait::Validating { pod, .. } => plain.look(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
+        _ => plain,
+    }
+}
+
+/// Who holds the places; those that do not give theirs back by themselves come first.
+fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
+    let (stuck, moving): (Vec<&SlotHolder>, Vec<&SlotHolder>) = holders.iter().partition(|holder| !holder.can_resolve());
+    let names = |holders: &[&SlotHolder]| holders.iter().map(|holder| holder.node.clone()).collect::<Vec<_>>();
+    let remedy = if stuck.is_empty() {
+        plain
+    } else {
+        Remedy::words(format!("see to the nodes that hold places and do not give them back by themselves: {}", listed(&names(&stuck))))
+    };
+    stuck.iter().chain(&moving).take(SHOWN).fold(remedy, |remedy, holder| remedy.look(RemedyContext::why(&holder.node)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::without_release;
+
+    #[test]
+    fn a_stale_plugin_is_deleted_by_its_own_name_whatever_its_chart_calls_it() {
+        let subject = without_release(Driver::Gpu, "gpu-operator", None);
+        let about = RemedyContext {
+            node: Some("gpu-3"),
+            driver_pod: None,
+            plugin_pods: &[("dra", "dra-driver-nvidia-gpu-kubelet-plugin-x2x9q")],
+            settings: &subject.settings,
+        };
+        let remedy = remedy_for(&Reason::PluginStale { cause: "its driver is newer".into() }, about);
+        assert_eq!(remedy.run, ["kubectl delete pod -n dra dra-driver-nvidia-gpu-kubelet-plugin-x2x9q"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What a state is to people who look at a run: the states of the vendor's machine are too many for a picture.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use nvidia_upgrade::state::ControllerState as VendorState;
+use planner::upgrade::state::UpgradeState;
+
+/// What a node is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpanKind {
+    /// It waits for its turn.
+    Queued,
+    /// Jobs are waited for.
+    Jobs,
+    /// Pods leave.
+    Evicting,
+    /// The driver is replaced.
+    Driver,
+    /// The driver is checked, and the node given back.
+    Checking,
+    /// It has failed.
+    Failed,
+}
+
+impl SpanKind {
+    /// Every kind, in the order of an upgrade.
+    pub const ALL: [Self; 6] = [Self::Queued, Self::Jobs, Self::Evicting, Self::Driver, Self::Checking, Self::Failed];
+
+    /// For a legend.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Queued => "waits for its turn",
+            Self::Jobs => "waits for jobs",
+            Self::Evicting => "pods leave",
+            Self::Driver => "driver is replaced",
+            Self::Checking => "driver is checked",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// One letter, for drawings in text.
+    pub fn sign(self) -> char {
+        match self {
+            Self::Queued => '.',
+            Self::Jobs => 'w',
+            Self::Evicting => 'e',
+            Self::Driver => 'd',
+            Self::Checking => 'c',
+            Self::Failed => 'F',
+        }
+    }
+
+    /// That of a state, ours or the vendor's, by its name. `None`: the node is done.
+    pub fn from_state(state: &str) -> Option<Self> {
+        if let Some(own) = UpgradeState::ALL.into_iter().find(|own| own.name() == state) {
+            return Some(match own {
+                UpgradeState::Lifted => Self::Queued,
+                UpgradeState::WaitForJobsRequired => Self::Jobs,
+                UpgradeState::PodDeletionRequired | UpgradeState::DrainRequired => Self::Evicting,
+                UpgradeState::PodRestartRequired => Self::Driver,
+                UpgradeState::ValidationRequired => Self::Checking,
+                UpgradeState::UpgradeFailed => Self::Failed,
+            });
+        }
+        match VendorState::from_label(Some(state)) {
+            VendorState::Unknown | VendorState::Done => None,
+            VendorState::UpgradeRequired | VendorState::CordonRequired => Some(Self::Queued),
+            VendorState::WaitForJobsRequired => Some(Self::Jobs),
+            VendorState::PodDeletionRequired
+            | VendorState::DrainRequired
+            | VendorState::NodeMaintenanceRequired
+            | VendorState::PostMaintenanceRequired => Some(Self::Evicting),
+            VendorState::PodRestartRequired => Some(Self::Driver),
+            VendorState::ValidationRequired | VendorState::UncordonRequired => Some(Self::Checking),
+            VendorState::Failed | VendorState::Unrecognized => Some(Self::Failed),
+        }
+    }
+}

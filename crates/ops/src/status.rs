@@ -1,0 +1,223 @@
+//! How it stands: a row a node, and what the fleet comes to. Pure; the format of `gpu-rollout status -o json` is made from these types.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::record::NodeOutcome;
+use observed::pause::ObservedPause;
+use planner::node::DriverOperands;
+use planner::progress::{self, RolloutPace};
+use planner::reason::Reason;
+
+use super::hold_status::{HoldStatus, is_attended};
+use super::observe::RolloutSnapshot;
+use super::obstacle::PodObstacle;
+use super::remedy::Remedy;
+use super::wait_start::{WaitStart, WaitStartSources};
+
+mod row;
+mod totals;
+mod waiting;
+
+pub use planner::progress::{LimitUse, NodeStage};
+pub use row::PluginCondition;
+pub use totals::{FleetTotals, PoolTotals};
+
+/// A rollout at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// What it is about, for people.
+    pub title: String,
+    /// The driver's name in settings.
+    pub driver: &'static str,
+    /// `namespace/name` of the hook release; absent: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// Who decides.
+    pub mode: &'static str,
+    /// The hook's run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStatus>,
+    /// Nodes are held, and no hook is at work that releases them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub holds_unattended: bool,
+    /// Who holds the Lease, over all hooks of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_holder: Option<String>,
+    /// What people have paused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<PauseStatus>,
+    /// What the fleet comes to.
+    pub totals: FleetTotals,
+    /// What the whole fleet waits for.
+    pub fleet: Vec<BlockingCondition>,
+    /// The nodes that need the driver, or whose plugin is looked after, in the order of their names.
+    pub nodes: Vec<NodeRow>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+    /// When it was seen.
+    pub at: Timestamp,
+}
+
+/// A pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseStatus {
+    /// Who.
+    pub by: String,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Label selector of the nodes; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+impl PauseStatus {
+    fn from_pause(pause: &ObservedPause) -> Self {
+        let ObservedPause { key: _, selector, by, reason, at } = pause.clone();
+        Self { by, reason, selector: selector.map(|selector| selector.to_string()), at }
+    }
+}
+
+/// The hook's run: what it goes on with, or the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    /// A hook Job is at work.
+    pub live: bool,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When its time is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// How it ended: the name of the exit code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<&'static str>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRow {
+    /// Its name.
+    pub node: String,
+    /// How far it is.
+    pub stage: NodeStage,
+    /// Its state in the upgrade, in the vendor's words; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Cordoned.
+    pub cordoned: bool,
+    /// The driver that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_now: Option<String>,
+    /// The driver that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_wanted: Option<String>,
+    /// Its driver pod is of the newest revision.
+    pub driver_current: bool,
+    /// How the DRA kubelet plugin stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<PluginCondition>,
+    /// The hold of a hook on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HoldStatus>,
+    /// What it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<BlockingCondition>,
+    /// When it will probably be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+}
+
+/// What a node, or the fleet, waits for, or why it ended as it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockingCondition {
+    /// The kind of reason: a constant name.
+    pub reason: &'static str,
+    /// In words.
+    pub text: String,
+    /// Since when, and through whom.
+    pub since: WaitStart,
+    /// Whether it can end without anybody doing something about it.
+    pub resolves_itself: bool,
+    /// What to do.
+    pub remedy: Remedy,
+    /// The pods that are in the way, each with what to do about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub obstacles: Vec<PodObstacle>,
+}
+
+/// How it stands.
+pub fn status(sight: &RolloutSnapshot) -> RolloutStatus {
+    let observed = &sight.observed;
+    let operands = DriverOperands::new(observed, sight.settings.driver);
+    let sources = WaitStartSources { observed, settings: &sight.settings, times: &sight.times, operands: &operands };
+    let waits = progress::by_node(&sight.decision.waits, &sight.decision.ended);
+    let nodes = progress::nodes(observed, sight.settings.driver, &waits);
+    let mut rows: Vec<NodeRow> =
+        nodes.into_iter().map(|node| row::row(sight, &sources, node, waits.get(node.name.as_str()).copied())).collect();
+    let pace =
+        RolloutPace::from_records(sight.record.nodes.values().filter(|_| sight.record.run.is_some()), sight.settings.per_node_seconds);
+    let totals = totals::totals(sight, &mut rows, pace);
+    let fleet = sight.decision.waits.iter().chain(&sight.decision.ended).filter(|wait| wait.node.is_none() && !is_quiet(&wait.reason));
+    RolloutStatus {
+        title: sight.subject.title(),
+        driver: sight.settings.driver.traits().name,
+        release: sight.subject.release.clone(),
+        mode: sight.settings.mode.name(),
+        run: run(sight),
+        holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(sight),
+        lease_holder: sight
+            .holder
+            .as_ref()
+            .filter(|holder| holder.until.is_none_or(|until| until > sight.now))
+            .map(|holder| holder.name.clone()),
+        pauses: observed.pauses.iter().map(PauseStatus::from_pause).collect(),
+        totals,
+        fleet: fleet.map(|wait| waiting::fleet(sight, wait)).collect(),
+        nodes: rows,
+        notes: sight.decision.notes.iter().map(ToString::to_string).chain(sight.notes.iter().cloned()).collect(),
+        at: sight.now,
+    }
+}
+
+/// That all is well and has to stay so is nothing to see to.
+fn is_quiet(reason: &Reason) -> bool {
+    matches!(reason, Reason::Quiet { .. })
+}
+
+fn run(sight: &RolloutSnapshot) -> Option<RunStatus> {
+    sight.subject.release.as_ref()?;
+    let run = sight.record.run.as_ref();
+    let live = sight.is_live();
+    // The record of the run before is still there while the Job of the next one starts.
+    let run = run.filter(|run| !live || sight.job.as_ref().is_some_and(|job| job.uid == run.job));
+    let verdict = run.and_then(|run| run.verdict.as_ref());
+    Some(RunStatus {
+        live,
+        started_at: run.map(|run| run.started_at).or_else(|| sight.job.as_ref().and_then(|job| job.started)),
+        deadline: live.then_some(sight.decision.memory.deadline),
+        verdict: verdict.map(|verdict| verdict.code.name()),
+        message: verdict.map(|verdict| verdict.message.clone()),
+        ended_at: verdict.map(|verdict| verdict.at),
+    })
+}
+
+/// The outcome of a node, where it has one.
+fn outcome(sight: &RolloutSnapshot, node: &str) -> Option<NodeOutcome> {
+    sight.decision.outcomes.get(node).copied()
+}

@@ -1,0 +1,91 @@
+//! One node's row.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::settings::Reroll;
+use observed::selects;
+use observed::{ObservedDaemonSet, ObservedNode};
+use planner::node::{DriverOperands, DriverStatus as NodeStatus, PluginBase};
+use planner::plugin::{DraPluginStatus as PluginStatus, DraPlugins};
+use planner::progress::{NodeStage, state};
+use planner::reason::Wait;
+use planner::spec::driver_daemon_sets;
+
+use super::super::hold_status::HoldStatus;
+use super::super::image::{running, version};
+use super::super::observe::RolloutSnapshot;
+use super::super::wait_start::WaitStartSources;
+use super::{NodeRow, outcome, waiting};
+
+/// How the DRA kubelet plugin of a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PluginCondition {
+    /// It serves what is loaded.
+    Fresh,
+    /// It is not there, not ready, or has not published.
+    NotServing,
+    /// It started before what it serves: it serves what is no longer there.
+    Stale,
+}
+
+impl PluginCondition {
+    /// The word of tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::NotServing => "not serving",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+pub(super) fn row(sight: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: Option<&Wait>) -> NodeRow {
+    let operands = sources.operands;
+    let driver = sight.settings.driver;
+    let pod = operands.driver_pod(node);
+    let state = state(node, driver);
+    let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
+    NodeRow {
+        node: node.name.clone(),
+        stage: NodeStage::from_wait(wait, outcome(sight, &node.name), state.as_deref()),
+        state,
+        cordoned: node.unschedulable,
+        driver_now: running,
+        driver_wanted: wanted(sight, node).map(version),
+        driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
+        plugin: plugin(sight, operands, node),
+        held: HoldStatus::find(sight, node),
+        waiting: wait.map(|wait| waiting::node(sight, sources, node, wait)),
+        end: None,
+    }
+}
+
+/// The driver image that is asked for on the node.
+fn wanted<'a>(sight: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a str> {
+    let traits = sight.settings.driver.traits();
+    let of = |daemon_set: &'a ObservedDaemonSet| {
+        let own = daemon_set.images.get(traits.container);
+        own.or_else(|| daemon_set.images.values().next().filter(|_| traits.container.is_empty())).map(String::as_str)
+    };
+    let mut selecting =
+        driver_daemon_sets(&sight.observed, sight.settings.driver).into_iter().filter(|one| selects(&one.node_selector, &node.labels));
+    selecting.find_map(of)
+}
+
+/// The worst of the node's plugins. `None`: it has none, or nothing can be said before its driver is current.
+fn plugin(sight: &RolloutSnapshot, operands: &DriverOperands<'_>, node: &ObservedNode) -> Option<PluginCondition> {
+    let base: PluginBase = match operands.status(node) {
+        NodeStatus::Current(base) | NodeStatus::Finishing(base, _) => base,
+        NodeStatus::Skipped(base) => base?,
+        NodeStatus::Waiting(_) => return None,
+    };
+    let plugins = DraPlugins::new(&sight.observed);
+    let stands = |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, true)? {
+        PluginStatus::Serving(_) => Some(PluginCondition::Fresh),
+        PluginStatus::Stale { .. } => Some(PluginCondition::Stale),
+        PluginStatus::Waiting(_) => Some(PluginCondition::NotServing),
+    };
+    plugins.daemon_sets().filter_map(stands).max()
+}

@@ -1,0 +1,123 @@
+//! A reason of the engine as people are told it.
+
+use observed::ObservedNode;
+use planner::progress::resolves_itself;
+use planner::reason::upgrade::UpgradeReason;
+use planner::reason::{Reason, Wait};
+
+use super::super::hold_status::{HoldStatus, is_attended};
+use super::super::observe::RolloutSnapshot;
+use super::super::obstacle::obstacles;
+use super::super::remedy::{Remedy, RemedyContext, remedy_for};
+use super::super::wait_start::{WaitStart, WaitStartSources};
+use super::BlockingCondition;
+
+/// What is said where nodes wait for a hook that is not there.
+const NOT_RUNNING: &str = "NotRunning";
+
+/// Of a node.
+pub(super) fn node(sight: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: &Wait) -> BlockingCondition {
+    let reason = &*wait.reason;
+    let settings = &sight.settings;
+    let driver_pod = sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str());
+    let plugins = sight.observed.dra.pods.on(&node.name);
+    let plugin_pods: Vec<(&str, &str)> = plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
+    let pods = sight.observed.workloads.pods.get(&node.name);
+    let policy = sight.pools.pool_of(node).map_or(&sight.policy, |pool| &pool.policy);
+    let in_the_way = pods.filter(|_| is_held_by_pods(reason));
+    let mut waiting = BlockingCondition {
+        reason: reason.name(),
+        text: reason.to_string(),
+        since: since(sources.find(node, reason, sight.record.nodes.get(&node.name)), wait, sight),
+        resolves_itself: resolves_itself(reason),
+        remedy: remedy_for(reason, RemedyContext { node: Some(&node.name), driver_pod, plugin_pods: &plugin_pods, settings }),
+        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, policy), sight.now)).unwrap_or_default(),
+    };
+    if !waiting.obstacles.is_empty() {
+        waiting.remedy = behind(waiting.remedy, reason);
+    }
+    let held = HoldStatus::find(sight, node).filter(|_| !is_attended(sight) && !sight.settings.mode.decides());
+    if let Some(held) = held {
+        (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
+        waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(sight));
+        waiting.since = WaitStart { at: held.since, by: None };
+        waiting.remedy = HoldStatus::remedy();
+    }
+    if is_left_alone(sight, reason) {
+        (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
+        waiting.text = format!("no hook Job is at work{}; when one is: {}", last(sight), waiting.text);
+        waiting.remedy = Remedy::words("deploy the bundle again: the rollout goes on where it stopped");
+    }
+    waiting
+}
+
+/// What is left to do when the pods are gone that were in the way.
+fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
+    let failed = matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(UpgradeReason::Failed { .. }));
+    if failed { Remedy { text: "then have the node tried again".to_owned(), look: Vec::new(), ..remedy } } else { remedy }
+}
+
+/// Of the whole fleet.
+pub(super) fn fleet(sight: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
+    let reason = &*wait.reason;
+    BlockingCondition {
+        reason: reason.name(),
+        text: reason.to_string(),
+        since: since(WaitStart::default(), wait, sight),
+        resolves_itself: reason.resolves_itself(),
+        remedy: remedy_for(reason, RemedyContext { node: None, driver_pod: None, plugin_pods: &[], settings: &sight.settings }),
+        obstacles: Vec::new(),
+    }
+}
+
+/// What is written, or else what was seen by looks before this one.
+fn since(known: WaitStart, wait: &Wait, sight: &RolloutSnapshot) -> WaitStart {
+    let seen = (wait.since < sight.now).then_some(wait.since);
+    WaitStart { at: known.at.or(seen), by: known.by }
+}
+
+/// Whether pods on the node may be why.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those that are about pods")]
+fn is_held_by_pods(reason: &Reason) -> bool {
+    match reason {
+        Reason::Upgrading(upgrading) => matches!(
+            upgrading,
+            UpgradeReason::Jobs { .. }
+                | UpgradeReason::Evicting { .. }
+                | UpgradeReason::Failed { .. }
+                | UpgradeReason::Retry { .. }
+                | UpgradeReason::Listing
+                | UpgradeReason::DriverEnding { .. }
+        ),
+        Reason::DriverOutOfDate { .. } | Reason::UpgradeUnfinished { .. } | Reason::UpgradeFailed { .. } => !reason.waits_for_others(),
+        _ => false,
+    }
+}
+
+/// Whether the node waits for a hook of ours, and none is at work.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
+fn is_left_alone(sight: &RolloutSnapshot, reason: &Reason) -> bool {
+    if sight.is_live() || !sight.settings.mode.decides() {
+        return false;
+    }
+    match reason {
+        Reason::Upgrading(upgrading) => !matches!(
+            upgrading,
+            UpgradeReason::Failed { .. }
+                | UpgradeReason::Paused { .. }
+                | UpgradeReason::ForeignCordon
+                | UpgradeReason::Maintenance { .. }
+                | UpgradeReason::Requestor
+                | UpgradeReason::OtherDriver { .. }
+                | UpgradeReason::NewerRecord { .. }
+        ),
+        Reason::DriverOutOfDate { .. } => true,
+        _ => false,
+    }
+}
+
+/// ` (the last run ended …)`, or nothing.
+fn last(sight: &RolloutSnapshot) -> String {
+    let verdict = sight.record.run.as_ref().and_then(|run| run.verdict.as_ref());
+    verdict.map(|verdict| format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())).unwrap_or_default()
+}

@@ -1,0 +1,203 @@
+//! What somebody else needs to find out why a rollout does not go on: objects, events and logs of what takes part in it, without what is nobody's business.
+//! Secrets are never read; what looks like one is taken out of everything else.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use serde_json::Value;
+
+use contract::names;
+use contract::settings::Settings;
+use kube_io::call::CallError;
+use kube_io::raw::{RawKind, log, objects};
+
+use super::observe::RolloutSnapshot;
+use super::status::{NodeStage, RolloutStatus};
+
+mod redact;
+mod table;
+
+use redact::{redact, redacted};
+use table::{CLUSTER, EVENTS, OURS, PODS, SLICES, THEIRS};
+
+/// So many lines are taken of each log.
+const LINES: u32 = 2_000;
+/// Logs of so many pods at most; those of nodes that do not move come before others.
+const MOST_PODS: usize = 60;
+
+/// One file of a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupportFile {
+    /// Its path inside.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What was gathered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SupportBundle {
+    /// The files.
+    pub files: Vec<SupportFile>,
+    /// How many texts were taken out because they look like secrets, or are named so.
+    pub redacted: usize,
+    /// What could not be read, and why.
+    pub missing: Vec<String>,
+}
+
+impl SupportBundle {
+    /// Adds a text, without what looks like a secret.
+    pub fn add(&mut self, path: impl Into<String>, text: &str) {
+        let (text, count) = redacted(text);
+        self.redacted += count;
+        self.files.push(SupportFile { path: path.into(), text });
+    }
+}
+
+/// Where the things are that take part in rollouts.
+fn namespaces(sights: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<String> {
+    let looked = sights.iter().map(|sight| &sight.settings);
+    let mut all = BTreeSet::new();
+    for settings in looked.chain(hooks.iter().copied()) {
+        all.extend([&settings.namespace, &settings.operator_namespace, &settings.device_plugin.namespace].map(Clone::clone));
+    }
+    for sight in sights {
+        all.extend(sight.observed.dra.pods.iter().map(|pod| pod.namespace.clone()));
+    }
+    all.remove("");
+    all
+}
+
+/// The nodes that do not move, or fail.
+fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
+    let open = |stage: NodeStage| matches!(stage, NodeStage::Failed | NodeStage::InProgress);
+    statuses.iter().flat_map(|status| &status.nodes).filter(|row| open(row.stage)).map(|row| row.node.as_str()).collect()
+}
+
+/// Gathers objects, events and, if `logs`, logs. What may not be read is missing, and named. RBAC: `list` on the kinds of `console/support/table.rs`, and
+/// `get` on `pods/log`; all of it may be missing.
+pub async fn support(
+    client: &Client,
+    sights: &[RolloutSnapshot],
+    hooks: &[&Settings],
+    statuses: &[RolloutStatus],
+    logs: bool,
+) -> SupportBundle {
+    let mut gathering = Gathering { client, support: SupportBundle::default() };
+    for kind in CLUSTER {
+        gathering.objects(kind, None, None).await;
+    }
+    for kind in SLICES {
+        if !gathering.objects(kind, None, None).await.is_empty() {
+            break;
+        }
+    }
+    gathering.objects(EVENTS, Some(names::LEASE_NAMESPACE), None).await;
+    for kind in OURS {
+        gathering.objects(kind, None, Some(&format!("app.kubernetes.io/name={}", names::PROGRAM))).await;
+    }
+    let mut pods = Vec::new();
+    for namespace in namespaces(sights, hooks) {
+        for kind in THEIRS {
+            gathering.objects(kind, Some(&namespace), None).await;
+        }
+        if namespace != names::LEASE_NAMESPACE {
+            gathering.objects(EVENTS, Some(&namespace), None).await;
+        }
+        pods.extend(gathering.objects(PODS, Some(&namespace), None).await);
+    }
+    if logs {
+        gathering.logs(&pods, &nodes_in_question(statuses)).await;
+    }
+    gathering.support
+}
+
+struct Gathering<'a> {
+    client: &'a Client,
+    support: SupportBundle,
+}
+
+impl Gathering<'_> {
+    /// Gathers the objects of one kind, in one namespace or all, and answers them.
+    async fn objects(&mut self, kind: RawKind, namespace: Option<&str>, labels: Option<&str>) -> Vec<Value> {
+        let mut found = match objects(self.client, kind, namespace, labels).await {
+            Ok(found) => found,
+            // Not every cluster has each of them.
+            Err(CallError::NotFound(_)) => return Vec::new(),
+            Err(error) => {
+                let place = namespace.map(|namespace| format!(" of namespace {namespace}")).unwrap_or_default();
+                self.support.missing.push(format!("{}{place}: {error}", kind.plural));
+                return Vec::new();
+            }
+        };
+        for object in &mut found {
+            self.support.redacted += redact(object);
+            self.file(kind, object);
+        }
+        found
+    }
+
+    fn file(&mut self, kind: RawKind, object: &Value) {
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        match yaml::to_string(object) {
+            Ok(text) => self.support.files.push(SupportFile { path: format!("objects/{}/{place}{name}.yaml", kind.plural), text }),
+            Err(error) => self.support.missing.push(format!("{} {place}{name}: {error}", kind.plural)),
+        }
+    }
+
+    /// The logs of pods: the hook's and the operators', then of pods on nodes that do not move.
+    async fn logs(&mut self, pods: &[Value], nodes: &BTreeSet<&str>) {
+        let on_every_node = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
+        let concerned = |pod: &&Value| !on_every_node(pod) || pod["spec"]["nodeName"].as_str().is_some_and(|node| nodes.contains(node));
+        let mut chosen: Vec<&Value> = pods.iter().filter(concerned).collect();
+        chosen.sort_by_key(|pod| on_every_node(pod));
+        if chosen.len() > MOST_PODS {
+            self.support.missing.push(format!("logs of {} more pods: {MOST_PODS} are taken at most", chosen.len() - MOST_PODS));
+        }
+        for pod in chosen.into_iter().take(MOST_PODS) {
+            for container in containers(pod) {
+                self.log(pod, &container).await;
+            }
+        }
+    }
+
+    async fn log(&mut self, pod: &Value, container: &LoggingContainer) {
+        let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
+        for previous in [false, true] {
+            if previous && !container.restarted || !previous && !container.started {
+                continue;
+            }
+            let ending = if previous { ".previous.log" } else { ".log" };
+            match log(self.client, (namespace, name), &container.name, previous, LINES).await {
+                Ok(lines) => {
+                    self.support.add(format!("logs/{namespace}/{name}/{}{ending}", container.name), &lines);
+                }
+                Err(error) => self.support.missing.push(format!("log of {namespace}/{name}, container {}: {error}", container.name)),
+            }
+        }
+    }
+}
+
+/// A container that may have a log.
+struct LoggingContainer {
+    name: String,
+    started: bool,
+    restarted: bool,
+}
+
+fn containers(pod: &Value) -> Vec<LoggingContainer> {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    let statuses = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
+    let container = |status: &Value| {
+        let state = &status["state"];
+        Some(LoggingContainer {
+            name: status["name"].as_str()?.to_owned(),
+            started: !state["running"].is_null() || !state["terminated"].is_null(),
+            restarted: status["restartCount"].as_u64().unwrap_or_default() > 0,
+        })
+    };
+    statuses.filter_map(container).collect()
+}

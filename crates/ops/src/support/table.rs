@@ -1,0 +1,39 @@
+//! What a support bundle holds of the cluster: one table, by where it is looked for.
+
+use kube_io::raw::RawKind;
+
+const fn kind(api_version: &'static str, kind: &'static str, plural: &'static str) -> RawKind {
+    RawKind { api_version, kind, plural }
+}
+
+/// What has no namespace, or is looked at in all of them.
+pub(super) const CLUSTER: [RawKind; 5] = [
+    kind("v1", "Node", "nodes"),
+    kind("nvidia.com/v1", "ClusterPolicy", "clusterpolicies"),
+    kind("nvidia.com/v1alpha1", "NVIDIADriver", "nvidiadrivers"),
+    kind("mellanox.com/v1alpha1", "NicClusterPolicy", "nicclusterpolicies"),
+    kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+];
+
+/// There too, in the newest version that the server has.
+pub(super) const SLICES: [RawKind; 3] = [
+    kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices"),
+    kind("resource.k8s.io/v1beta2", "ResourceSlice", "resourceslices"),
+    kind("resource.k8s.io/v1beta1", "ResourceSlice", "resourceslices"),
+];
+
+/// Of what hook releases have, by their label, in all namespaces.
+pub(super) const OURS: [RawKind; 2] = [kind("v1", "ConfigMap", "configmaps"), kind("batch/v1", "Job", "jobs")];
+
+/// In the namespaces of hooks, operators and plugins.
+pub(super) const THEIRS: [RawKind; 3] = [
+    kind("apps/v1", "Deployment", "deployments"),
+    kind("apps/v1", "DaemonSet", "daemonsets"),
+    kind("apps/v1", "ControllerRevision", "controllerrevisions"),
+];
+
+/// There too; those of workloads in other namespaces are nobody's business.
+pub(super) const PODS: RawKind = kind("v1", "Pod", "pods");
+
+/// There too, and in `default`, where those about nodes are.
+pub(super) const EVENTS: RawKind = kind("v1", "Event", "events");

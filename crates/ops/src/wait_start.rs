@@ -1,0 +1,120 @@
+//! Since when a node waits. The engine measures from its own first look; whoever looks only now asks what is written: the node's own record, the
+//! run record, the object that the reason is about, and who last changed it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::driver::{Driver, DriverTraits};
+use contract::record::NodeRecord;
+use contract::settings::Settings;
+use kube_io::times::{LastChange, NodeTimes};
+use nvidia_upgrade::explain::ControllerWait;
+use observed::{Observed, ObservedNode};
+use planner::node::DriverOperands;
+use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
+use planner::upgrade::record::{NodeRecordState, read};
+
+/// Since when, and through whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WaitStart {
+    /// The time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// Who wrote what it is about, by field manager.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl WaitStart {
+    fn from_timestamp(at: Option<Timestamp>) -> Self {
+        Self { at, by: None }
+    }
+
+    fn touched(touch: Option<&LastChange>) -> Self {
+        touch.map_or_else(Self::default, |touch| Self { at: Some(touch.at), by: Some(touch.manager.clone()) })
+    }
+
+    /// The earlier one of two things that are said of the same.
+    fn or_earlier(self, other: Option<Timestamp>) -> Self {
+        Self { at: [self.at, other].into_iter().flatten().min(), by: self.by }
+    }
+}
+
+/// What tells since when.
+pub struct WaitStartSources<'a> {
+    /// The cluster.
+    pub observed: &'a Observed,
+    /// What the rollout goes by.
+    pub settings: &'a Settings,
+    /// Who last set what on nodes.
+    pub times: &'a BTreeMap<String, NodeTimes>,
+    /// The pods of the driver.
+    pub operands: &'a DriverOperands<'a>,
+}
+
+impl WaitStartSources<'_> {
+    fn traits(&self) -> &'static DriverTraits {
+        self.settings.driver.traits()
+    }
+
+    /// Since when the node waits for this reason. `record`: what the run record has of it.
+    pub fn find(&self, node: &ObservedNode, reason: &Reason, record: Option<&NodeRecord>) -> WaitStart {
+        let known = record.filter(|record| is_same_kind(record, reason)).and_then(|record| record.since);
+        self.written(node, reason).or_earlier(known)
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "nothing is written down of the others")]
+    fn written(&self, node: &ObservedNode, reason: &Reason) -> WaitStart {
+        let times = self.times.get(&node.name);
+        let key = |key: &str| WaitStart::touched(times.and_then(|times| times.keys.get(key)));
+        let own = || match read(node, self.traits()) {
+            NodeRecordState::Record(record) => Some(record.since),
+            NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => None,
+        };
+        let pod = || self.operands.driver_pod(node).map(|driver| driver.pod);
+        match reason {
+            Reason::NodeNotReady { since } => WaitStart::from_timestamp(*since),
+            Reason::Skipped { label } => key(label),
+            Reason::Upgrading(UpgradeReason::Paused { at, by, .. }) => WaitStart { at: Some(*at), by: Some(by.clone()) },
+            Reason::Upgrading(UpgradeReason::ForeignCordon) => WaitStart::touched(times.and_then(|times| times.cordon.as_ref())),
+            Reason::Upgrading(_) => WaitStart::from_timestamp(own()),
+            Reason::DriverNotReady { .. } | Reason::DriverPodUnschedulable { .. } => {
+                WaitStart::from_timestamp(pod().and_then(|pod| pod.ready_since.or(Some(pod.created))))
+            }
+            Reason::DriverOutOfDate { why: Some(why), .. } | Reason::UpgradeUnfinished { why: Some(why), .. } => self.vendors(node, why),
+            Reason::UpgradeFailed { .. } | Reason::UpgradeUnfinished { .. } => key(self.traits().state_label),
+            _ => WaitStart::default(),
+        }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "of a node that the controller has begun with, its state tells")]
+    fn vendors(&self, node: &ObservedNode, why: &ControllerWait) -> WaitStart {
+        let times = self.times.get(&node.name);
+        let key = |key: &str| WaitStart::touched(times.and_then(|times| times.keys.get(key)));
+        match why {
+            ControllerWait::Skipped { label } => key(label),
+            ControllerWait::Jobs { since: Some(since), .. } => WaitStart::from_timestamp(Some(*since)),
+            ControllerWait::Asleep { since, .. } => WaitStart::from_timestamp(*since),
+            ControllerWait::Off | ControllerWait::SandboxWorkloads | ControllerWait::Blocked { .. } | ControllerWait::PassEnds { .. } => {
+                WaitStart::default()
+            }
+            _ => key(self.traits().state_label),
+        }
+    }
+}
+
+/// Whether the run record is about the same kind of reason.
+fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
+    record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
+}
+
+/// Which keys of nodes tell something: the drivers' states and wishes.
+pub fn is_telling(key: &str) -> bool {
+    Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
+        [traits.state_label, traits.skip_label, traits.own_state_label, traits.own_record, traits.hold, traits.requested].contains(&key)
+    })
+}

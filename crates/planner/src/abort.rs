@@ -1,0 +1,166 @@
+//! Giving back: what takes everything of ours from a node, whatever mode left it there. Cordons of others, their skip labels and the states of
+//! the vendor's controller stay as they are.
+
+use contract::driver::Driver;
+
+use super::action::NodePatch;
+use super::decide::WAKE_VALUE;
+use super::hold;
+use super::node::is_driver_node;
+use super::upgrade::record::{NodeRecordState, read};
+use nvidia_upgrade::state::ControllerState;
+use observed::pause::HOLD;
+use observed::{Observed, ObservedNode};
+
+/// The patches that give back everything of ours, of every driver. Nodes whose record is of a newer program are left to that one.
+/// `paused`: the drivers whose nodes stay paused, or come to be. The vendor's controller knows nothing of our pauses, and is kept from these
+/// nodes by holds.
+pub fn give_back(observed: &Observed, paused: &[Driver]) -> Vec<NodePatch> {
+    observed.nodes.values().filter_map(|node| of_node(node, paused)).collect()
+}
+
+/// The patch that gives one node back; `None`: there is nothing to change on it, or a newer program has it.
+pub fn of_node(node: &ObservedNode, paused: &[Driver]) -> Option<NodePatch> {
+    let mut patch = NodePatch::for_node(node);
+    for driver in Driver::ALL {
+        restore_driver(node, driver, &mut patch)?;
+        if paused.contains(&driver) {
+            stays_paused(node, driver, &mut patch);
+        }
+    }
+    (!patch.is_empty()).then_some(patch)
+}
+
+/// Has the node keep the hold of a pause, or gives it one, in a patch that gives it back. A skip label of somebody else stays as it is, and
+/// a node that the vendor's controller has begun with does not heed one.
+fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
+    let traits = driver.traits();
+    let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
+    let begun = ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
+    let held = hold::is_held(node, driver);
+    if begun || !(held || free && is_driver_node(node, driver)) {
+        return;
+    }
+    for (parts, found, key, value) in
+        [(&mut patch.labels, &node.labels, traits.skip_label, "true"), (&mut patch.annotations, &node.annotations, traits.hold, HOLD)]
+    {
+        parts.remove(key);
+        if found.get(key).is_none_or(|found| found != value) {
+            parts.insert(key.to_owned(), Some(value.to_owned()));
+        }
+    }
+}
+
+/// The same for one driver.
+pub fn of_driver(node: &ObservedNode, driver: Driver) -> Option<NodePatch> {
+    let mut patch = NodePatch::for_node(node);
+    restore_driver(node, driver, &mut patch)?;
+    (!patch.is_empty()).then_some(patch)
+}
+
+fn restore_driver(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) -> Option<()> {
+    let traits = driver.traits();
+    let found = read(node, traits);
+    if let NodeRecordState::Newer(_) = found {
+        return None;
+    }
+    if found != NodeRecordState::Nothing {
+        patch.labels.insert(traits.own_state_label.to_owned(), None);
+        patch.annotations.insert(traits.own_record.to_owned(), None);
+    }
+    let state = ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    if let NodeRecordState::Record(record) = &found {
+        if record.cordoned && node.unschedulable && !state.is_in_progress() {
+            patch.unschedulable = Some(false);
+        }
+        // The note by which the vendor's controller leaves our cordon: while it is at work it is to take the cordon away itself.
+        if node.annotations.contains_key(traits.initially_unschedulable) && record.cordoned {
+            patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
+        }
+    }
+    hold::release(node, driver, patch);
+    if node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE)) {
+        patch.labels.insert(traits.skip_label.to_owned(), None);
+    }
+    if node.annotations.contains_key(traits.wake) {
+        if state == ControllerState::Done && !is_driver_node(node, driver) {
+            patch.labels.insert(traits.state_label.to_owned(), None);
+        }
+        patch.annotations.insert(traits.wake.to_owned(), None);
+    }
+    if node.annotations.contains_key(traits.retries) {
+        patch.annotations.insert(traits.retries.to_owned(), None);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(labels: &[(&str, &str)], annotations: &[(&str, &str)], unschedulable: bool) -> ObservedNode {
+        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        ObservedNode { name: "gpu-0".into(), labels: map(labels), annotations: map(annotations), unschedulable, ..ObservedNode::default() }
+    }
+
+    const RECORD: &str = r#"{"version":1,"state":"drain-required","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
+
+    #[test]
+    fn what_is_ours_goes_and_nothing_else() {
+        let gpu = Driver::Gpu.traits();
+        let driven = node(
+            &[(gpu.own_state_label, "drain-required"), ("other", "x")],
+            &[(gpu.own_record, RECORD), ("nvidia.com/gpu-driver-upgrade-enabled", "true")],
+            true,
+        );
+        let patch = of_node(&driven, &[]).expect("something is ours");
+        assert_eq!(patch.unschedulable, Some(false));
+        assert_eq!(patch.labels.keys().collect::<Vec<_>>(), [gpu.own_state_label]);
+        assert_eq!(patch.annotations.keys().collect::<Vec<_>>(), [gpu.own_record]);
+    }
+
+    #[test]
+    fn a_cordon_and_a_skip_label_of_others_stay() {
+        let gpu = Driver::Gpu.traits();
+        assert_eq!(of_node(&node(&[(gpu.skip_label, "true")], &[], true), &[]), None);
+        let found = RECORD.replace("\"cordoned\":true", "\"cordoned\":false");
+        let patch = of_node(&node(&[], &[(gpu.own_record, &found)], true), &[]).expect("a record of ours");
+        assert_eq!(patch.unschedulable, None, "system-upgrade-controller#71: only our own cordons go");
+    }
+
+    #[test]
+    fn holds_wakes_and_retries_go_and_the_vendors_work_goes_on() {
+        let gpu = Driver::Gpu.traits();
+        let held = of_node(&node(&[(gpu.skip_label, "true")], &[(gpu.hold, "true")], false), &[]).expect("a hold");
+        assert_eq!(held.labels[gpu.skip_label], None);
+        let woken = of_node(&node(&[(gpu.skip_label, "gpu-rollout-wake-3")], &[(gpu.retries, "{}")], false), &[]).expect("a wake");
+        assert_eq!((woken.labels[gpu.skip_label].clone(), woken.annotations[gpu.retries].clone()), (None, None));
+        let at_work =
+            node(&[(gpu.state_label, "pod-restart-required")], &[(gpu.own_record, RECORD), (gpu.initially_unschedulable, "true")], true);
+        let patch = of_node(&at_work, &[]).expect("a record");
+        assert_eq!(patch.unschedulable, None, "its controller uncordons it when it is done");
+        assert_eq!(patch.annotations[gpu.initially_unschedulable], None);
+    }
+
+    #[test]
+    fn a_newer_record_is_left_alone() {
+        let newer = RECORD.replace("\"version\":1", "\"version\":9");
+        assert_eq!(of_node(&node(&[], &[(Driver::Gpu.traits().own_record, &newer)], true), &[]), None);
+    }
+
+    /// The vendor's controller knows nothing of our pauses: without holds it went on two minutes after the abort.
+    #[test]
+    fn node_that_stays_paused_keeps_its_hold() {
+        let gpu = Driver::Gpu.traits();
+        let present = ("nvidia.com/gpu.present", "true");
+        let held = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| of_node(&node(labels, annotations, false), &[Driver::Gpu]);
+        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, HOLD)]), None, "it is held already");
+        let steered = held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, "true")]).expect("a hold of mode steer");
+        assert_eq!((steered.labels.len(), steered.annotations[gpu.hold].as_deref()), (0, Some(HOLD)), "resume releases it");
+        let free = held(&[present, (gpu.skip_label, "gpu-rollout-wake-1")], &[]).expect("it is not held");
+        assert_eq!(free.labels[gpu.skip_label].as_deref(), Some("true"));
+        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[]), None, "a skip label of somebody else");
+        assert_eq!(held(&[("other", "x")], &[]), None, "it needs no driver");
+        assert_eq!(held(&[present, (gpu.state_label, "drain-required")], &[]), None, "it is finished");
+    }
+}

@@ -1,0 +1,57 @@
+//! How long the nodes that are out of date will take, by the policy in force: is the budget enough?
+
+use contract::budget::FleetPace;
+use contract::count::Count;
+use contract::policy::Policy;
+use contract::settings::Settings;
+use contract::task::Task;
+
+use super::node::{DriverOperands, DriverStatus, driver_nodes};
+use super::policies::NodePools;
+use observed::{Observed, ObservedNode};
+
+/// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
+pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
+    if !settings.has(Task::Settle) {
+        return None;
+    }
+    let operands = DriverOperands::new(observed, settings.driver);
+    let is_outdated = |node: &&ObservedNode| matches!(operands.status(node), DriverStatus::Waiting(_) | DriverStatus::Finishing(..));
+    let outdated: Vec<&ObservedNode> = driver_nodes(observed, settings.driver).filter(is_outdated).collect();
+    if outdated.is_empty() {
+        return None;
+    }
+    let all = driver_nodes(observed, settings.driver);
+    if settings.mode.decides() {
+        let fleet = settings.upgrade.fleet(all.count(), settings.per_node_seconds);
+        return Some(waves(fleet, outdated.len()));
+    }
+    let pools = NodePools::in_force(observed, settings);
+    let sizes = pools.sizes(outdated.iter().copied());
+    // NVIDIADrivers' nodes are upgraded side by side. Nodes that none of them owns count as one more pool.
+    let owned: usize = sizes.iter().map(|(_, nodes)| nodes).sum();
+    let of_pools = pools.sizes(all).into_iter().filter_map(|(pool, all)| {
+        let (_, outdated) = sizes.iter().find(|(other, _)| *other == pool)?;
+        Some(waves(vendors(&pool.policy, settings, all), *outdated))
+    });
+    let ownerless = outdated.len() - owned;
+    let of_others = (ownerless > 0).then(|| waves(vendors(&pools.common(), settings, ownerless), ownerless));
+    of_pools.chain(of_others).max()
+}
+
+/// The budget for the nodes that are out of date: limits are shares of the whole fleet, waves are made of those nodes.
+fn waves(fleet: FleetPace, outdated: usize) -> u64 {
+    let parallel = Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX));
+    FleetPace { max_unavailable: parallel, nodes: outdated, ..fleet }.budget_seconds()
+}
+
+/// The fleet under the operator's own limits.
+fn vendors(policy: &Policy, settings: &Settings, nodes: usize) -> FleetPace {
+    FleetPace {
+        nodes,
+        max_parallel: policy.max_parallel_upgrades,
+        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
+        per_node_seconds: settings.per_node_seconds,
+        soak_seconds: 0,
+    }
+}

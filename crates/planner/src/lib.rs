@@ -1,0 +1,28 @@
+//! The upgrade engine. Pure: no I/O, no clock, no Kubernetes client. [`decide::decide`] takes what is observed, the settings and what
+//! is remembered, and answers with actions, waits and, at the end, a verdict. Decisions are on levels, never on edges.
+
+pub mod abort;
+pub mod action;
+pub mod baseline;
+pub mod decide;
+pub mod device_plugin;
+pub mod estimate;
+pub mod hold;
+pub mod memory;
+#[cfg(test)]
+mod messages;
+pub mod node;
+pub mod note;
+pub mod operands;
+pub mod plugin;
+pub mod pods;
+pub mod policies;
+pub mod pools;
+pub mod preflight;
+pub mod progress;
+pub mod reason;
+pub mod refusal;
+pub mod retain;
+pub mod spec;
+pub mod stale;
+pub mod upgrade;

@@ -1,0 +1,118 @@
+//! Everything that the planner says, once: what other tests would have to quote is reviewed here, as one catalog. How a run ends apart from
+//! that is the hook's (`hook/end.rs`).
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use strum::IntoEnumIterator;
+
+use contract::driver::Driver;
+
+use super::note::{DecisionNote, NoteKind, samples as note};
+use super::reason::upgrade::{UpgradingKind, samples as upgrade};
+use super::reason::{Reason, ReasonKind, samples as reason};
+use super::upgrade::cause::FailureCause;
+use super::upgrade::throttle::RefusalVariant;
+use nvidia_upgrade::explain::{ControllerWait, WaitKind, samples as vendor};
+use nvidia_upgrade::pass::PassErrorKind;
+use nvidia_upgrade::snapshot::BuildErrorKind;
+
+/// Reasons of an upgrade of ours, as a run has them.
+fn upgrading() -> Vec<Reason> {
+    upgrade::upgrading().into_iter().map(Reason::Upgrading).collect()
+}
+
+/// Kinds of an enum without a sample.
+fn missing<K: IntoEnumIterator + PartialEq + Debug>(name: &str, samples: impl IntoIterator<Item = K>) -> Vec<String> {
+    let found: Vec<K> = samples.into_iter().collect();
+    K::iter().filter(|kind| !found.contains(kind)).map(|kind| format!("{name}::{kind:?}")).collect()
+}
+
+#[test]
+fn every_reason_has_a_sample() {
+    let missing = [
+        missing("Reason", reason::reasons().iter().chain(&upgrading()).map(ReasonKind::from)),
+        missing("Upgrading", upgrade::upgrading().iter().map(UpgradingKind::from)),
+        missing("Refusal", upgrade::refusals().iter().map(RefusalVariant::from)),
+        missing("vendor::explain::Wait", vendor::waits().iter().map(WaitKind::from)),
+        missing("BuildError", vendor::build_errors().iter().map(BuildErrorKind::from)),
+        missing("PassError", vendor::pass_errors().iter().map(PassErrorKind::from)),
+        missing("DecisionNote", note::notes().iter().map(NoteKind::from)),
+    ];
+    let missing = missing.concat();
+    assert!(missing.is_empty(), "the catalog of messages has no sample of these:\n{}\n", missing.join("\n"));
+}
+
+/// One text of the catalog.
+struct CatalogMessage {
+    heading: String,
+    text: String,
+    remedies: Vec<String>,
+}
+
+impl CatalogMessage {
+    fn new(heading: String, text: String) -> Self {
+        Self { heading, text, remedies: Vec::new() }
+    }
+
+    fn of_reason(reason: &Reason) -> Self {
+        let heading = format!("{} ({}, {})", reason.name(), reason.exit_code().name(), class(reason.resolves_itself()));
+        let advice = Driver::ALL.map(|driver| (driver.traits().name, reason.advice(driver)));
+        let (_, first) = advice[0];
+        let remedies = if advice.iter().all(|(_, advice)| *advice == first) {
+            vec![remedy(first)]
+        } else {
+            advice.iter().map(|(driver, advice)| format!("{driver}: {advice}")).collect()
+        };
+        Self { heading, text: reason.to_string(), remedies }
+    }
+
+    fn of_wait(wait: &ControllerWait) -> Self {
+        let heading = format!("{} ({})", wait.name(), class(wait.can_resolve()));
+        Self { heading, text: wait.to_string(), remedies: vec![remedy(wait.advice())] }
+    }
+
+    fn of_note(note: &DecisionNote) -> Self {
+        Self::new(note.name().to_owned(), note.to_string())
+    }
+
+    fn of_cause(cause: FailureCause) -> Self {
+        let then = if cause.is_before_restart() { "the node is given back" } else { "the node keeps its cordon" };
+        Self::new(format!("{} ({then})", cause.name()), cause.to_string())
+    }
+}
+
+fn class(resolves_itself: bool) -> &'static str {
+    if resolves_itself { "resolves by itself" } else { "needs somebody" }
+}
+
+fn remedy(advice: &str) -> String {
+    format!("remedy: {advice}")
+}
+
+/// A section: one entry for all texts with the same heading and the same remedies.
+fn section(title: &str, messages: impl IntoIterator<Item = CatalogMessage>) -> String {
+    let mut entries: BTreeMap<(String, Vec<String>), Vec<String>> = BTreeMap::new();
+    for CatalogMessage { heading, text, remedies } in messages {
+        entries.entry((heading, remedies)).or_default().push(text);
+    }
+    let entries = entries.into_iter();
+    let entries = entries.map(|((heading, remedies), texts)| format!("### {heading}\n{}\n", [texts, remedies].concat().join("\n")));
+    let entries: Vec<String> = entries.collect();
+    format!("## {title}\n\n{}", entries.join("\n"))
+}
+
+#[test]
+fn message_catalog_is_as_reviewed() {
+    let plain = |kind: &dyn Debug, text: String| CatalogMessage::new(format!("{kind:?}"), text);
+    let sections = [
+        section("Reason", reason::reasons().iter().map(CatalogMessage::of_reason)),
+        section("Reason::Upgrading", upgrading().iter().map(CatalogMessage::of_reason)),
+        section("Cause of a failed upgrade", FailureCause::ALL.map(CatalogMessage::of_cause)),
+        section("Wait for the vendor's controller", vendor::waits().iter().map(CatalogMessage::of_wait)),
+        section("BuildError", vendor::build_errors().iter().map(|error| plain(&BuildErrorKind::from(error), error.to_string()))),
+        section("PassError", vendor::pass_errors().iter().map(|error| plain(&PassErrorKind::from(error), error.to_string()))),
+        section("DecisionNote", note::notes().iter().map(CatalogMessage::of_note)),
+    ];
+    insta::assert_snapshot!(sections.join("\n"));
+}

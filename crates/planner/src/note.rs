@@ -1,0 +1,208 @@
+//! What a decision reports and does not wait for: typed, with a text for people.
+
+use std::fmt;
+use std::sync::Arc;
+
+use contract::names;
+use contract::record::VerdictReason;
+
+use super::reason::{Reason, Wait};
+
+#[cfg(test)]
+pub(crate) mod samples;
+
+/// How many nodes a note names before it only counts the rest.
+const NAMED: usize = 3;
+
+/// Worth reporting, and nothing to wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(NoteKind), vis(pub(crate)), derive(strum::EnumIter)))]
+pub enum DecisionNote {
+    /// The policy tolerates it: of one node, or of the fleet.
+    Tolerated {
+        /// The node, or the whole fleet.
+        node: Option<Arc<str>>,
+        /// What is tolerated.
+        reason: Arc<Reason>,
+    },
+    /// An operand of the node was failing before the run, and still is.
+    FailedBefore {
+        /// The node.
+        node: Arc<str>,
+        /// What is wrong with it.
+        reason: Arc<Reason>,
+    },
+    /// An operand that does not gate is not ready.
+    OperandReported {
+        /// Its DaemonSet.
+        daemon_set: String,
+        /// The nodes, and what is wrong there.
+        waits: Vec<Wait>,
+        /// What to do about the first.
+        advice: &'static str,
+    },
+    /// The DaemonSet that is rolled out wants no pod.
+    DaemonSetWantsNoPod,
+    /// No node has the device.
+    NoNodesWithDevice {
+        /// The device.
+        device: &'static str,
+    },
+    /// No node has a GPU, and the GPU operator says so itself.
+    NoGpuNodesConfirmed,
+    /// Nothing asks for an OFED driver: nodes use the one of their host.
+    OfedOfHost {
+        /// There is a NicClusterPolicy, which has no `ofedDriver`.
+        has_policy: bool,
+    },
+    /// There is no DRA driver whose plugins could be re-rolled.
+    NoDraDriver {
+        /// Where it was looked for.
+        namespaces: Vec<String>,
+    },
+    /// The values name no ConfigMap for the device plugin.
+    NoConfigNamed,
+    /// The ConfigMap that the values name is not there, and nothing uses it.
+    ConfigNotUsed {
+        /// Its name.
+        config_map: String,
+    },
+    /// The ConfigMap is there, and no DaemonSet uses it.
+    ConfigWithoutDaemonSet {
+        /// Its name.
+        config_map: String,
+        /// The namespace of the device plugin.
+        namespace: String,
+    },
+    /// Nodes ask for a configuration that the ConfigMap does not have: their plugin is not restarted.
+    ConfigKeyMissing {
+        /// Each node with the key that it asks for.
+        nodes: Vec<(String, String)>,
+    },
+    /// Nodes keep the driver of their own image.
+    DriverOfImage {
+        /// How many.
+        nodes: usize,
+    },
+    /// Nodes joined since the run started, and are not waited for.
+    NodesJoined {
+        /// How many.
+        nodes: usize,
+        /// Their device.
+        device: &'static str,
+    },
+    /// The version of the operator is unknown: its controller is not woken.
+    OperatorVersionUnknown,
+    /// Nodes are held by a hook of another mode, which this one may not release.
+    HeldByOtherMode {
+        /// How many.
+        nodes: usize,
+        /// The mode of this hook.
+        mode: &'static str,
+    },
+}
+
+impl DecisionNote {
+    /// A constant name, for records and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tolerated { reason, .. } => reason.name(),
+            Self::FailedBefore { .. } => "FailedBefore",
+            Self::OperandReported { .. } => "OperandReported",
+            Self::DaemonSetWantsNoPod => "DaemonSetWantsNoPod",
+            Self::NoNodesWithDevice { .. } => "NoNodesWithDevice",
+            Self::NoGpuNodesConfirmed => "NoGpuNodesConfirmed",
+            Self::OfedOfHost { .. } => "OfedOfHost",
+            Self::NoDraDriver { .. } => "NoDraDriver",
+            Self::NoConfigNamed => "NoConfigNamed",
+            Self::ConfigNotUsed { .. } => "ConfigNotUsed",
+            Self::ConfigWithoutDaemonSet { .. } => "ConfigWithoutDaemonSet",
+            Self::ConfigKeyMissing { .. } => "ConfigKeyMissing",
+            Self::DriverOfImage { .. } => "DriverOfImage",
+            Self::NodesJoined { .. } => "NodesJoined",
+            Self::OperatorVersionUnknown => "OperatorVersionUnknown",
+            Self::HeldByOtherMode { .. } => "HeldByOtherMode",
+        }
+    }
+
+    /// The node; `None`: the note is about the fleet.
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::Tolerated { node, .. } => node.as_deref(),
+            Self::FailedBefore { node, .. } => Some(node),
+            Self::OperandReported { .. }
+            | Self::DaemonSetWantsNoPod
+            | Self::NoNodesWithDevice { .. }
+            | Self::NoGpuNodesConfirmed
+            | Self::OfedOfHost { .. }
+            | Self::NoDraDriver { .. }
+            | Self::NoConfigNamed
+            | Self::ConfigNotUsed { .. }
+            | Self::ConfigWithoutDaemonSet { .. }
+            | Self::ConfigKeyMissing { .. }
+            | Self::DriverOfImage { .. }
+            | Self::NodesJoined { .. }
+            | Self::OperatorVersionUnknown
+            | Self::HeldByOtherMode { .. } => None,
+        }
+    }
+
+    /// As the verdict names it.
+    pub fn verdict_reason(&self) -> VerdictReason {
+        VerdictReason::new(self.node(), self.name())
+    }
+}
+
+impl fmt::Display for DecisionNote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tolerated { node: Some(node), reason } => write!(formatter, "{node}: {reason}"),
+            Self::Tolerated { node: None, reason } => write!(formatter, "{reason}"),
+            Self::FailedBefore { node, reason } => write!(formatter, "{node}: {reason}, as before the run"),
+            Self::OperandReported { daemon_set, waits, advice } => {
+                let named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
+                let (count, named) = (waits.len(), named.join(", "));
+                write!(
+                    formatter,
+                    "daemonset/{daemon_set} is not ready on {count} nodes, which does not gate: {named}; what to do: {advice}"
+                )
+            }
+            Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet wants no pod on any node"),
+            Self::NoNodesWithDevice { device } => {
+                write!(formatter, "there are no {device} nodes (label {})", names::NIC_PRESENT_LABEL)
+            }
+            Self::NoGpuNodesConfirmed => formatter.write_str("there are no GPU nodes, and the operator says so"),
+            Self::OfedOfHost { has_policy } => {
+                let what = if *has_policy { "the NicClusterPolicy has no ofedDriver" } else { "there is no NicClusterPolicy" };
+                write!(formatter, "{what}: nodes use the network driver of their host")
+            }
+            Self::NoDraDriver { namespaces } if namespaces.is_empty() => {
+                formatter.write_str("no DRA driver: no namespace to look in is set")
+            }
+            Self::NoDraDriver { namespaces } => {
+                write!(formatter, "no DRA driver in {}: no plugin to re-roll", namespaces.join(", "))
+            }
+            Self::NoConfigNamed => formatter.write_str("the values name no ConfigMap for the device plugin"),
+            Self::ConfigNotUsed { config_map } => write!(formatter, "there is no ConfigMap {config_map}, and nothing uses it"),
+            Self::ConfigWithoutDaemonSet { config_map, namespace } => {
+                write!(formatter, "no DaemonSet in {namespace} uses the ConfigMap {config_map}")
+            }
+            Self::ConfigKeyMissing { nodes } => {
+                let first = nodes.first().map(|(node, key)| format!("{node} (`{key}`)")).unwrap_or_default();
+                let more = if nodes.len() > 1 { format!(" and {} more", nodes.len() - 1) } else { String::new() };
+                write!(formatter, "the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there")
+            }
+            Self::DriverOfImage { nodes } => {
+                write!(formatter, "{nodes} GPU nodes run the driver of their own image: the version that is asked for does not reach them")
+            }
+            Self::NodesJoined { nodes, device } => {
+                write!(formatter, "{nodes} {device} nodes joined since the run began and are not waited for")
+            }
+            Self::OperatorVersionUnknown => formatter.write_str("the operator's version cannot be told: it is not woken"),
+            Self::HeldByOtherMode { nodes, mode } => write!(
+                formatter,
+                "{nodes} nodes are held by a hook of another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
+            ),
+        }
+    }
+}

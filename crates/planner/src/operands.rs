@@ -1,0 +1,207 @@
+//! What the GPU operator brings beside driver and container toolkit: which DaemonSets that is, whether their pods on a node are ready and of the
+//! newest revision, and whether the node offers GPUs.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use contract::count::Count;
+use contract::names;
+use contract::operand::Operand;
+use contract::record::baseline::NodeBaseline;
+use contract::settings::{GatingOperands, Settings};
+
+use super::baseline::shape;
+use super::node::node_tainted;
+use super::reason::{OperandName, Reason};
+use super::spec::operand_of;
+use observed::{Observed, ObservedDaemonSet, ObservedNode, OperandPod, Views, newest};
+
+/// Restarts from which a container that is not ready counts as failing, and not as starting.
+const FAILING_RESTARTS: i32 = 1;
+
+/// The operands of a ClusterPolicy beside the driver.
+#[derive(Debug)]
+pub struct OperandSets<'a> {
+    sets: Vec<OperandSet<'a>>,
+    newest: BTreeMap<&'a str, &'a str>,
+    pods: &'a Views<OperandPod>,
+    observed: &'a Observed,
+    /// The operator's device plugin is what offers GPUs.
+    offers_gpus: bool,
+}
+
+/// A DaemonSet of the operator.
+#[derive(Debug)]
+struct OperandSet<'a> {
+    daemon_set: &'a ObservedDaemonSet,
+    operand: Option<Operand>,
+    gates: bool,
+    /// The node whose pod stalls its rolling update; looked for when a pod of an older revision is found.
+    stalled_by: OnceCell<Option<String>>,
+}
+
+impl<'a> OperandSets<'a> {
+    /// Finds the DaemonSets that the ClusterPolicy owns. The driver's are judged by its upgrade, the toolkit's with it.
+    pub fn new(observed: &'a Observed, settings: &Settings) -> Self {
+        let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+        let all = settings.settle.operands == GatingOperands::All;
+        let is_operand = |daemon_set: &&ObservedDaemonSet| {
+            policy.is_some_and(|policy| daemon_set.owner.as_ref() == Some(&policy.uid))
+                && !daemon_set.deleting
+                && !has_template_label(daemon_set, names::DRIVER_COMPONENT)
+                && !has_template_label(daemon_set, names::TOOLKIT_APP)
+        };
+        let set = |daemon_set| {
+            let operand = operand_of(daemon_set);
+            let gates = all || operand.is_some_and(|operand| operand.traits().gates);
+            OperandSet { daemon_set, operand, gates, stalled_by: OnceCell::new() }
+        };
+        let plugin = policy.and_then(|policy| policy.operands.get(&Operand::DevicePlugin));
+        Self {
+            sets: observed.daemon_sets.iter().filter(is_operand).map(set).collect(),
+            newest: newest(&observed.revisions),
+            pods: &observed.operand_pods,
+            observed,
+            offers_gpus: plugin.is_some_and(|plugin| plugin.enabled),
+        }
+    }
+
+    /// Why a node is not done with its operands; `None`: those that gate are ready, and GPUs are offered. What was failing before the run is named
+    /// only where nothing else is to be waited for.
+    pub fn fault(&self, node: &ObservedNode, baseline: Option<&NodeBaseline>) -> Option<Reason> {
+        let mig = node.labels.get(names::MIG_CONFIG_STATE_LABEL).filter(|state| matches!(state.as_str(), "pending" | "rebooting"));
+        if let Some(state) = mig {
+            return Some(Reason::MigReconfiguring { state: state.clone() });
+        }
+        let (before, gating): (Vec<_>, Vec<_>) = self
+            .sets
+            .iter()
+            .filter(|set| set.gates)
+            .partition(|set| baseline.is_some_and(|baseline| baseline.failing.contains(&set.daemon_set.name)));
+        let first = |sets: &[&OperandSet<'a>]| sets.iter().find_map(|set| self.fault_of(set, node));
+        first(&gating).or_else(|| self.missing_gpus(node, baseline)).or_else(|| first(&before))
+    }
+
+    /// Whether a DaemonSet's pod on the node is ready.
+    pub fn works(&self, node: &ObservedNode, daemon_set: &str) -> bool {
+        let set = self.sets.iter().map(|set| set.daemon_set).find(|set| set.name == daemon_set);
+        set.and_then(|set| self.pod(set, node)).is_some_and(|pod| pod.ready)
+    }
+
+    /// Why an operand that does not gate is not well on a node.
+    pub fn reported_fault(&self, node: &ObservedNode) -> Option<Reason> {
+        self.sets.iter().filter(|set| !set.gates).find_map(|set| self.fault_of(set, node))
+    }
+
+    /// Names of the DaemonSets whose pod on the node is failing, and was before a moment: it is older, or of a revision before the newest.
+    pub fn failing_since_before(&self, node: &ObservedNode, moment: Timestamp) -> impl Iterator<Item = &'a String> {
+        let fails = move |set: &&OperandSet<'a>| {
+            let Some(pod) = self.pod(set.daemon_set, node) else { return false };
+            let fails = !pod.ready && pod.trouble.is_some() && pod.restarts >= FAILING_RESTARTS;
+            fails && (pod.created < moment || !self.is_newest(set.daemon_set, pod))
+        };
+        self.sets.iter().filter(fails).map(|set| &set.daemon_set.name).collect::<Vec<_>>().into_iter()
+    }
+
+    fn fault_of(&self, set: &OperandSet<'a>, node: &ObservedNode) -> Option<Reason> {
+        let daemon_set = set.daemon_set;
+        let name = || OperandName { daemon_set: daemon_set.name.clone(), known: set.operand };
+        match placement(daemon_set, node) {
+            DaemonSetPlacement::Elsewhere => return None,
+            DaemonSetPlacement::Unlabeled => return set.gates.then_some(Reason::NodeNotLabeled),
+            DaemonSetPlacement::Here => {}
+        }
+        // A pod that is there may stay; no other one comes past the taint.
+        let tainted = || node_tainted(daemon_set, node);
+        let Some(pod) = self.pod(daemon_set, node) else {
+            return Some(tainted().unwrap_or_else(|| Reason::OperandMissing { operand: name() }));
+        };
+        if !daemon_set.on_delete && !self.is_newest(daemon_set, pod) {
+            if let Some(reason) = tainted() {
+                return Some(reason);
+            }
+            let stalled_by = set.stalled_by.get_or_init(|| self.stalling_node(daemon_set)).clone();
+            return Some(Reason::OperandOutdated { operand: name(), stalled_by: stalled_by.filter(|stalling| *stalling != node.name) });
+        }
+        if pod.ready {
+            return None;
+        }
+        Some(Reason::OperandNotReady { operand: name(), trouble: pod.trouble.as_deref().map(str::to_owned), restarts: pod.restarts })
+    }
+
+    /// The pod that a DaemonSet keeps on a node.
+    fn pod(&self, daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> Option<&'a OperandPod> {
+        self.pods.on(&node.name).find(|pod| *pod.owner == daemon_set.uid && !pod.deleting)
+    }
+
+    fn is_newest(&self, daemon_set: &ObservedDaemonSet, pod: &OperandPod) -> bool {
+        let newest = self.newest.get(daemon_set.uid.as_str());
+        newest.is_some_and(|newest| pod.revision.as_deref() == Some(*newest))
+    }
+
+    /// A node that is not Ready and whose pods use up what the rolling update allows: no other pod is replaced until it is back or gone.
+    fn stalling_node(&self, daemon_set: &ObservedDaemonSet) -> Option<String> {
+        let down = |pod: &&OperandPod| {
+            let node = pod.node.as_deref().and_then(|node| self.observed.nodes.get(node));
+            *pod.owner == daemon_set.uid && (pod.deleting || !pod.ready) && node.is_some_and(|node| !node.ready)
+        };
+        let stalling: Vec<&OperandPod> = self.pods.iter().filter(down).collect();
+        let limit = daemon_set.max_unavailable.unwrap_or(Count::Number(1)).resolve(usize::try_from(daemon_set.desired).unwrap_or(0)).max(1);
+        let first = stalling.first().and_then(|pod| pod.node.as_deref());
+        first.filter(|_| stalling.len() >= limit).map(str::to_owned)
+    }
+
+    /// What is wrong with the GPUs that a node offers, where the operator's device plugin offers them.
+    fn missing_gpus(&self, node: &ObservedNode, baseline: Option<&NodeBaseline>) -> Option<Reason> {
+        let plugin = self.sets.iter().find(|set| set.operand == Some(Operand::DevicePlugin))?;
+        if !self.offers_gpus || !matches!(placement(plugin.daemon_set, node), DaemonSetPlacement::Here) {
+            return None;
+        }
+        if baseline.is_some_and(|baseline| baseline.failing.contains(&plugin.daemon_set.name)) {
+            // It offered none before.
+            return None;
+        }
+        if node.gpus_allocatable.iter().all(|(_, count)| number(count) == 0) {
+            return Some(Reason::GpusNotOffered);
+        }
+        let before = baseline.filter(|baseline| baseline.shape == shape(node))?;
+        before.gpus.iter().find_map(|(resource, count)| {
+            let (offered, baseline) = (node.gpus_allocatable.get(resource).map_or(0, |count| number(count)), number(count));
+            (offered < baseline).then(|| Reason::GpusDegraded { resource: resource.clone(), offered, baseline })
+        })
+    }
+}
+
+/// Where a DaemonSet wants its pods.
+enum DaemonSetPlacement {
+    /// On the node.
+    Here,
+    /// Not on the node.
+    Elsewhere,
+    /// The operator has not labeled the node for it.
+    Unlabeled,
+}
+
+fn placement(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> DaemonSetPlacement {
+    for (key, value) in &daemon_set.node_selector {
+        match node.labels.get(key) {
+            Some(found) if found == value => {}
+            // It still belongs there: driver-manager or mig-manager has sent it away for a moment.
+            Some(found) if found.contains(names::DEPLOY_PAUSED) => {}
+            None if key.starts_with(names::DEPLOY_LABEL_PREFIX) => return DaemonSetPlacement::Unlabeled,
+            Some(_) | None => return DaemonSetPlacement::Elsewhere,
+        }
+    }
+    DaemonSetPlacement::Here
+}
+
+fn has_template_label(daemon_set: &ObservedDaemonSet, (key, value): (&str, &str)) -> bool {
+    daemon_set.template_labels.get(key).is_some_and(|found| found == value)
+}
+
+/// A quantity of an extended resource is a whole number.
+fn number(quantity: &str) -> u64 {
+    quantity.parse().unwrap_or(0)
+}

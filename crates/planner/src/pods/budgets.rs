@@ -1,0 +1,209 @@
+//! What PodDisruptionBudgets say to the eviction of a pod, as the API server judges it (kubernetes `pkg/registry/core/pod/storage/eviction.go`
+//! and `pkg/controller/disruption`), and whether a refusal can end by itself: "slow" and "never" are told apart before anything is cordoned.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+use contract::count::Count;
+use observed::workload::{DisruptionBudget, PodPhase, Workload};
+
+/// A pod that is not ready at this age will hardly become so by itself: images are pulled and probes have passed by then.
+const STARTING: SignedDuration = SignedDuration::from_mins(10);
+
+/// All PodDisruptionBudgets, by namespace.
+#[derive(Clone, Debug, Default)]
+pub struct DisruptionBudgets<'a>(BTreeMap<&'a str, Vec<&'a DisruptionBudget>>);
+
+/// What the eviction of a pod would be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BudgetAnswer<'a> {
+    /// It goes.
+    Free,
+    /// It is refused now, and may go later.
+    Later(&'a DisruptionBudget, EvictionDelay),
+    /// It is refused until somebody changes something.
+    Never(Vec<&'a DisruptionBudget>, ImpossibleEviction),
+}
+
+/// Why an eviction has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionDelay {
+    /// The disruption controller has not seen the budget's newest spec.
+    Unobserved,
+    /// So many pods are away that not one more may be.
+    Full,
+    /// The pod is not ready and young: it may be starting.
+    Starting,
+}
+
+/// Why an eviction will not be let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ImpossibleEviction {
+    /// More than one budget protects the pod: the eviction API answers with an error (500).
+    Several,
+    /// `maxUnavailable` is zero.
+    NoneMayGo,
+    /// `minAvailable` asks for as many pods as there are.
+    AllMustStay,
+    /// The pod is broken, and so many others are that the budget protects it too.
+    Unhealthy,
+}
+
+impl<'a> DisruptionBudgets<'a> {
+    /// Sorts them.
+    pub fn new(budgets: &'a [DisruptionBudget]) -> Self {
+        let mut sorted: BTreeMap<&str, Vec<&DisruptionBudget>> = BTreeMap::new();
+        for budget in budgets {
+            sorted.entry(&budget.namespace).or_default().push(budget);
+        }
+        Self(sorted)
+    }
+
+    /// Those that protect the pod.
+    pub fn matching(&self, pod: &Workload) -> Vec<&'a DisruptionBudget> {
+        let protects = |budget: &&&DisruptionBudget| budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels));
+        self.0.get(pod.namespace.as_str()).into_iter().flatten().filter(protects).copied().collect()
+    }
+
+    /// Whether the pod has budgets, and they let it go now.
+    pub fn let_go(&self, pod: &Workload, now: Timestamp) -> bool {
+        !self.matching(pod).is_empty() && matches!(self.standing(pod, now), BudgetAnswer::Free)
+    }
+
+    /// What the pod's eviction would be answered.
+    pub fn standing(&self, pod: &Workload, now: Timestamp) -> BudgetAnswer<'a> {
+        // The API asks no budget about a pod that has not started, has ended, or is on its way.
+        if pod.phase == PodPhase::Pending || pod.phase.is_finished() || pod.deleted_at.is_some() {
+            return BudgetAnswer::Free;
+        }
+        let budgets = self.matching(pod);
+        match budgets.as_slice() {
+            [] => BudgetAnswer::Free,
+            [budget] => judge_budget(budget, pod, now),
+            [..] => BudgetAnswer::Never(budgets, ImpossibleEviction::Several),
+        }
+    }
+}
+
+fn judge_budget<'a>(budget: &'a DisruptionBudget, pod: &Workload, now: Timestamp) -> BudgetAnswer<'a> {
+    let enough = budget.healthy >= budget.desired && budget.desired > 0;
+    if !pod.ready && (budget.evicts_unhealthy || enough) {
+        return BudgetAnswer::Free;
+    }
+    let never = |why| BudgetAnswer::Never(vec![budget], why);
+    if let Some(why) = asked(budget) {
+        return never(why);
+    }
+    if !budget.observed {
+        return BudgetAnswer::Later(budget, EvictionDelay::Unobserved);
+    }
+    if budget.allowed > 0 {
+        return BudgetAnswer::Free;
+    }
+    if pod.ready {
+        return BudgetAnswer::Later(budget, EvictionDelay::Full);
+    }
+    let old = now.duration_since(pod.created) >= STARTING;
+    if old { never(ImpossibleEviction::Unhealthy) } else { BudgetAnswer::Later(budget, EvictionDelay::Starting) }
+}
+
+/// What the spec itself rules out, whatever the state of the pods.
+pub fn asked(budget: &DisruptionBudget) -> Option<ImpossibleEviction> {
+    let count = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Count>().ok());
+    if let Some(Count::Number(0) | Count::Percent(0)) = count(&budget.max_unavailable) {
+        return Some(ImpossibleEviction::NoneMayGo);
+    }
+    let least = count(&budget.min_available)?;
+    // How many pods there are is only known of a spec that the controller has seen.
+    let expected = usize::try_from(budget.expected).ok().filter(|expected| *expected > 0 && budget.observed);
+    let all = match (least, expected) {
+        (Count::Percent(percent), _) if percent >= 100 => true,
+        (least, Some(expected)) => least.resolve(expected) >= expected,
+        (_, None) => false,
+    };
+    all.then_some(ImpossibleEviction::AllMustStay)
+}
+
+impl BudgetAnswer<'_> {
+    /// What people can do about a refusal.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Free => None,
+            Self::Later(_, EvictionDelay::Unobserved) => {
+                Some("see whether kube-controller-manager runs, and the conditions of the PodDisruptionBudget")
+            }
+            Self::Later(_, EvictionDelay::Full) => {
+                Some("it goes when a replacement of a pod that is away is ready: see why it is not, or raise the number of replicas")
+            }
+            Self::Later(_, EvictionDelay::Starting) => Some("it goes when it is ready, or when enough other pods are"),
+            Self::Never(_, why) => Some(why.advice()),
+        }
+    }
+}
+
+impl ImpossibleEviction {
+    /// What people can do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Several => "narrow the selectors so that one PodDisruptionBudget protects each pod",
+            Self::NoneMayGo => "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout",
+            Self::AllMustStay => "lower minAvailable below the number of pods, or, unless it is a percentage, raise the number of replicas",
+            Self::Unhealthy => {
+                "repair the pods, delete the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
+            }
+        }
+    }
+}
+
+/// `poddisruptionbudget namespace/name`.
+pub fn budget_name(budget: &DisruptionBudget) -> String {
+    format!("poddisruptionbudget {}/{}", budget.namespace, budget.name)
+}
+
+impl fmt::Display for BudgetAnswer<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => write!(out, "nothing is against its eviction"),
+            Self::Later(budget, why) => {
+                let name = budget_name(budget);
+                let DisruptionBudget { healthy, desired, .. } = budget;
+                match why {
+                    EvictionDelay::Unobserved => write!(out, "{name} has changed, and the disruption controller has not seen it"),
+                    EvictionDelay::Full => write!(out, "{name} wants {desired} healthy pods and has {healthy}: none may go now"),
+                    EvictionDelay::Starting => {
+                        write!(out, "{name} wants {desired} healthy pods and has {healthy}, and this one is not ready yet")
+                    }
+                }
+            }
+            Self::Never(budgets, why) => {
+                let names = budgets.iter().map(|budget| budget_name(budget)).collect::<Vec<_>>().join(", ");
+                let first = budgets.first();
+                let text =
+                    |field: fn(&DisruptionBudget) -> Option<&String>| first.and_then(|budget| field(budget)).map_or("", String::as_str);
+                let number = |field: fn(&DisruptionBudget) -> i32| first.map_or(0, |budget| field(budget));
+                match why {
+                    ImpossibleEviction::Several => {
+                        write!(out, "{} budgets protect the same pod, which the eviction API refuses: {names}", budgets.len())
+                    }
+                    ImpossibleEviction::NoneMayGo => {
+                        write!(out, "{names} never lets a pod go: maxUnavailable is {}", text(|budget| budget.max_unavailable.as_ref()))
+                    }
+                    ImpossibleEviction::AllMustStay => write!(
+                        out,
+                        "{names} never lets a pod go: minAvailable asks for {} of {} pods",
+                        text(|budget| budget.min_available.as_ref()),
+                        number(|budget| budget.expected)
+                    ),
+                    ImpossibleEviction::Unhealthy => write!(
+                        out,
+                        "{names} wants {} healthy pods and has {}, and protects even pods that are broken",
+                        number(|budget| budget.desired),
+                        number(|budget| budget.healthy)
+                    ),
+                }
+            }
+        }
+    }
+}

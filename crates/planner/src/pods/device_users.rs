@@ -1,0 +1,208 @@
+//! Which pods use a driver's device. The vendor's answer (gpu-operator `cmd/gpu-operator`, the pod filter that it gives to its upgrade
+//! controller) and ours, which also sees what the vendor's does not: sidecars, and for OFED the pods on networks of the device.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use contract::driver::Driver;
+use contract::names;
+use contract::policy::UpgradeSettings;
+use contract::selector::{Selector, SelectorError};
+use observed::OptionalApi;
+use observed::workload::{DeviceClaim, PodPhase, Workload};
+
+/// Whose answer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceRules {
+    /// The GPU operator's, to predict what its controller does. The network operator has none: its pod deletion is off.
+    Vendor {
+        /// It looks at ResourceClaims (v26.7 and later).
+        claims: bool,
+    },
+    /// Ours.
+    Ours,
+}
+
+/// By what a pod holds the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceUse {
+    /// A container names this extended resource.
+    Resource(String),
+    /// An init container that runs beside the others names it.
+    Sidecar(String),
+    /// This ResourceClaim has a GPU.
+    Claim(String),
+    /// This ResourceClaim cannot be read: it may have one.
+    UnreadableClaim(String),
+    /// It is on a secondary network.
+    Network,
+    /// The policy's `extraConsumers` selects it.
+    Selected(String),
+}
+
+/// By what a pod may use the device without asking for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HiddenDeviceUse {
+    /// Its runtime class gives it the GPUs.
+    RuntimeClass(String),
+    /// It has the host's device files.
+    HostDevices,
+}
+
+/// What a pod has to do with the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceRelation {
+    /// It uses the device: it must go.
+    Holds(DeviceUse),
+    /// It may use it: it is reported, and evicted only if the policy selects it.
+    Hidden(HiddenDeviceUse),
+    /// Nothing.
+    No,
+}
+
+/// Why the policy's `extraConsumers` cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConsumersError {
+    /// One of them is no selector.
+    #[error("extraConsumers: {0}")]
+    Selector(#[from] SelectorError),
+    /// One of them selects every pod of the cluster.
+    #[error("extraConsumers: an empty selector would evict every pod; a drain does that")]
+    Everything,
+}
+
+/// The selectors of the policy's `extraConsumers`.
+///
+/// # Errors
+/// The first one that is none, or selects everything.
+pub fn consumers(upgrade: &UpgradeSettings) -> Result<Vec<Selector>, ConsumersError> {
+    let parse = |text: &String| {
+        let selector: Selector = text.parse()?;
+        if selector.is_everything() { Err(ConsumersError::Everything) } else { Ok(selector) }
+    };
+    upgrade.extra_consumers.iter().map(parse).collect()
+}
+
+/// Extended resources that come with the device, by the beginning of their names. GPU: the vendor's filter. OFED: the names that
+/// k8s-rdma-shared-dev-plugin (`rdma/`), the network operator (`nvidia.com/rdma`) and the SR-IOV operator (`openshift.io/`) give by default;
+/// SR-IOV resources of other names come with a secondary network.
+pub const fn resource_prefixes(driver: Driver) -> &'static [&'static str] {
+    match driver {
+        Driver::Gpu => &["nvidia.com/gpu", "nvidia.com/mig-"],
+        Driver::Ofed => &["nvidia.com/rdma", "rdma/", "openshift.io/"],
+        // Nobody knows what it drives: the policy says who uses it.
+        Driver::DaemonSet => &[],
+    }
+}
+
+/// Runtime classes of the container toolkit begin with it (`nvidia`, `nvidia-cdi`, `nvidia-legacy`).
+const RUNTIME_CLASS: &str = "nvidia";
+
+/// Tells which pods hold the device.
+#[derive(Debug)]
+pub struct DeviceUsers<'a> {
+    driver: Driver,
+    rules: DeviceRules,
+    /// By namespace and name. `None`: the server has none, and no claim can be read.
+    claims: Option<BTreeMap<(&'a str, &'a str), &'a DeviceClaim>>,
+    consumers: &'a [Selector],
+    operands: BTreeSet<&'a str>,
+}
+
+impl<'a> DeviceUsers<'a> {
+    /// By the vendor's or our rules, with all ResourceClaims of the cluster.
+    pub fn new(driver: Driver, rules: DeviceRules, claims: &'a OptionalApi<Vec<DeviceClaim>>) -> Self {
+        let by_name =
+            |claims: &'a Vec<DeviceClaim>| claims.iter().map(|claim| ((claim.namespace.as_str(), claim.name.as_str()), claim)).collect();
+        Self { driver, rules, claims: claims.served().map(by_name), consumers: &[], operands: BTreeSet::new() }
+    }
+
+    /// The same, and pods that these select ([`consumers`]) hold the device. The vendor's rules have none.
+    #[must_use]
+    pub fn with_consumers(self, consumers: &'a [Selector]) -> Self {
+        Self { consumers, ..self }
+    }
+
+    /// The same, and nothing is hidden in these namespaces: what runs there is the operators' own, which the driver manager sends away.
+    #[must_use]
+    pub fn with_operands_in(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { operands: namespaces.into_iter().collect(), ..self }
+    }
+
+    /// What the pod has to do with the device.
+    pub fn judge(&self, pod: &Workload) -> DeviceRelation {
+        match self.rules {
+            DeviceRules::Vendor { claims } => self.vendor(pod, claims).map_or(DeviceRelation::No, DeviceRelation::Holds),
+            // A pod whose node cannot be asked may well run.
+            DeviceRules::Ours if pod.phase.is_finished() => DeviceRelation::No,
+            DeviceRules::Ours => self.ours(pod),
+        }
+    }
+
+    fn vendor(&self, pod: &Workload, claims: bool) -> Option<DeviceUse> {
+        if self.driver != Driver::Gpu || !matches!(pod.phase, PodPhase::Running | PodPhase::Pending) {
+            return None;
+        }
+        self.resource(&pod.resources).map(DeviceUse::Resource).or_else(|| if claims { self.claim(pod) } else { None })
+    }
+
+    fn ours(&self, pod: &Workload) -> DeviceRelation {
+        let by_device = match self.driver {
+            Driver::Gpu => self.claim(pod),
+            Driver::Ofed => pod.secondary_network.then_some(DeviceUse::Network),
+            Driver::DaemonSet => None,
+        };
+        let selected = || {
+            self.consumers.iter().find(|selector| selector.matches(&pod.labels)).map(|selector| DeviceUse::Selected(selector.to_string()))
+        };
+        let hold = self.resource(&pod.resources).map(DeviceUse::Resource);
+        let hold = hold.or_else(|| self.resource(&pod.sidecar_resources).map(DeviceUse::Sidecar)).or(by_device).or_else(selected);
+        match hold {
+            Some(hold) => DeviceRelation::Holds(hold),
+            None => self.hidden(pod).map_or(DeviceRelation::No, DeviceRelation::Hidden),
+        }
+    }
+
+    fn resource(&self, resources: &BTreeSet<String>) -> Option<String> {
+        let comes_with_device = |name: &&String| resource_prefixes(self.driver).iter().any(|prefix| name.starts_with(prefix));
+        resources.iter().find(comes_with_device).cloned()
+    }
+
+    /// A claim without a name yet has no device yet; one without an allocation, or with admin access only, takes none.
+    fn claim(&self, pod: &Workload) -> Option<DeviceUse> {
+        pod.claims.iter().flatten().find_map(|name| match self.claims.as_ref().and_then(|claims| claims.get(&(&pod.namespace, name))) {
+            Some(claim) => claim.drivers.contains(names::DRA_GPU_DRIVER).then(|| DeviceUse::Claim(name.clone())),
+            None => Some(DeviceUse::UnreadableClaim(name.clone())),
+        })
+    }
+
+    fn hidden(&self, pod: &Workload) -> Option<HiddenDeviceUse> {
+        if self.driver != Driver::Gpu || self.operands.contains(pod.namespace.as_str()) {
+            return None;
+        }
+        let class = pod.runtime_class.as_ref().filter(|class| class.starts_with(RUNTIME_CLASS));
+        class.map(|class| HiddenDeviceUse::RuntimeClass(class.clone())).or(pod.host_devices.then_some(HiddenDeviceUse::HostDevices))
+    }
+}
+
+impl fmt::Display for DeviceUse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resource(name) => write!(out, "asks for {name}"),
+            Self::Sidecar(name) => write!(out, "asks for {name} in a sidecar"),
+            Self::Claim(name) => write!(out, "has a GPU by resourceclaim/{name}"),
+            Self::UnreadableClaim(name) => write!(out, "uses resourceclaim/{name}, which cannot be read"),
+            Self::Network => write!(out, "is on a secondary network"),
+            Self::Selected(selector) => write!(out, "is selected by extraConsumers (`{selector}`)"),
+        }
+    }
+}
+
+impl fmt::Display for HiddenDeviceUse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RuntimeClass(name) => write!(out, "runs with runtime class `{name}` and asks for no GPU"),
+            Self::HostDevices => write!(out, "uses the host's device files"),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Which upgrade policy governs which nodes. Up to v26.3 the ClusterPolicy's governs every node. From v26.7 on, where drivers come from
+//! NVIDIADrivers, each of them has its own: limits apply to the nodes of one NVIDIADriver, and parallelism adds up over all of them
+//! (gpu-operator `controllers/upgrade_controller.go`, `reconcileNVIDIADriverUpgrades`).
+
+use std::collections::BTreeMap;
+
+use contract::count::Count;
+use contract::driver::Driver;
+use contract::names;
+use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy};
+use contract::settings::{Mode, Settings};
+
+use nvidia_upgrade::generation::ControllerGeneration;
+use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
+
+/// Where the fields of an upgrade policy are in a custom resource.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PolicyFields {
+    /// Path of `autoUpgrade`.
+    pub auto_upgrade: &'static str,
+    /// Path of `maxParallelUpgrades`.
+    pub max_parallel: &'static str,
+    /// Path of `maxUnavailable`.
+    pub max_unavailable: &'static str,
+}
+
+const CLUSTER_POLICY: PolicyFields = PolicyFields {
+    auto_upgrade: "spec.driver.upgradePolicy.autoUpgrade",
+    max_parallel: "spec.driver.upgradePolicy.maxParallelUpgrades",
+    max_unavailable: "spec.driver.upgradePolicy.maxUnavailable",
+};
+
+const NIC_CLUSTER_POLICY: PolicyFields = PolicyFields {
+    auto_upgrade: "spec.ofedDriver.upgradePolicy.autoUpgrade",
+    max_parallel: "spec.ofedDriver.upgradePolicy.maxParallelUpgrades",
+    max_unavailable: "spec.ofedDriver.upgradePolicy.maxUnavailable",
+};
+
+/// Of an NVIDIADriver.
+pub const NVIDIA_DRIVER: PolicyFields = PolicyFields {
+    auto_upgrade: "spec.upgradePolicy.autoUpgrade",
+    max_parallel: "spec.upgradePolicy.maxParallelUpgrades",
+    max_unavailable: "spec.upgradePolicy.maxUnavailable",
+};
+
+/// An upgrade policy that the vendor's controller uses, and the custom resource that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LivePolicy {
+    /// Kind of the custom resource.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Whether it governs only the nodes that this custom resource owns. Otherwise it governs all.
+    pub is_pool: bool,
+    /// The policy.
+    pub policy: LiveUpgradePolicy,
+    /// Where its fields are.
+    pub fields: &'static PolicyFields,
+    /// The manager that last set it, if the server tells.
+    pub manager: Option<String>,
+}
+
+impl LivePolicy {
+    /// The custom resource, for people.
+    pub fn object(&self) -> String {
+        format!("{} `{}`", self.kind, self.name)
+    }
+
+    fn of_nvidia_driver(driver: &NvidiaDriver) -> Self {
+        Self {
+            kind: names::NVIDIA_DRIVER_KIND,
+            name: driver.name.clone(),
+            is_pool: true,
+            policy: driver.upgrade_policy.clone(),
+            fields: &NVIDIA_DRIVER,
+            manager: driver.field_manager.clone(),
+        }
+    }
+
+    /// Whether it governs the node.
+    pub fn governs(&self, node: &ObservedNode) -> bool {
+        !self.is_pool || owner(node) == Some(self.name.as_str())
+    }
+}
+
+/// The NVIDIADriver that owns the node, by its label.
+pub fn owner(node: &ObservedNode) -> Option<&str> {
+    node.labels.get(names::DRIVER_OWNER_LABEL).map(String::as_str).filter(|owner| !owner.is_empty())
+}
+
+/// Whether the operator of this version has a policy for each NVIDIADriver. A version that cannot be told is taken for a new one.
+pub fn has_policy_per_driver(version: Option<&str>) -> bool {
+    ControllerGeneration::from_version(Driver::Gpu, version).is_none_or(|generation| generation.features().policy_per_driver)
+}
+
+/// Whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or there is none.
+pub fn uses_nvidia_drivers(observed: &Observed) -> bool {
+    observed.cluster_policy.served().and_then(Option::as_ref).is_none_or(|policy| policy.uses_nvidia_drivers)
+}
+
+fn version(observed: &Observed) -> Option<&str> {
+    observed.operator.as_ref().and_then(|operator| operator.version.as_deref())
+}
+
+/// The policies that the vendor's controller uses now. Empty: there is no custom resource with one.
+pub fn live(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
+    let per_driver = uses_nvidia_drivers(observed) && has_policy_per_driver(version(observed));
+    policies(observed, settings, per_driver)
+}
+
+/// The policies that it uses once the release is deployed: what the values say replaces what the chart's own objects have.
+pub fn coming(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
+    let (coming, expected) = (&settings.preflight.coming, &settings.expected);
+    let own = Some(settings.component.as_str()).filter(|component| *component == Driver::Gpu.traits().component);
+    let version = own.and(settings.component_version.as_deref()).or_else(|| version(observed));
+    let uses = coming.nvidia_drivers.unwrap_or_else(|| uses_nvidia_drivers(observed));
+    let mut policies = policies(observed, settings, uses && has_policy_per_driver(version));
+    let is_charts =
+        |policy: &LivePolicy| !policy.is_pool || expected.default_nvidia_driver.is_some() && policy.name == names::DEFAULT_NVIDIA_DRIVER;
+    for LivePolicy { policy, is_pool, .. } in policies.iter_mut().filter(|policy| is_charts(policy)) {
+        let asked = &expected.upgrade_policy;
+        let default = if *is_pool { None } else { coming.auto_upgrade };
+        policy.auto_upgrade = asked.auto_upgrade.or(default).unwrap_or(policy.auto_upgrade);
+        policy.max_parallel = asked.max_parallel_upgrades.or(policy.max_parallel);
+        policy.max_unavailable = asked.max_unavailable.clone().or_else(|| policy.max_unavailable.take());
+    }
+    policies
+}
+
+fn policies(observed: &Observed, settings: &Settings, per_driver: bool) -> Vec<LivePolicy> {
+    match settings.driver {
+        Driver::DaemonSet => Vec::new(),
+        Driver::Gpu if per_driver => observed.nvidia_drivers.served().into_iter().flatten().map(LivePolicy::of_nvidia_driver).collect(),
+        Driver::Gpu => {
+            let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+            let live = |policy: &observed::ClusterPolicy| LivePolicy {
+                kind: Driver::Gpu.traits().policy_kind,
+                name: settings.cluster_policy.clone(),
+                is_pool: false,
+                policy: policy.upgrade_policy.clone(),
+                fields: &CLUSTER_POLICY,
+                manager: policy.driver_field_manager.clone(),
+            };
+            policy.map(live).into_iter().collect()
+        }
+        Driver::Ofed => {
+            let policy = observed.nic_cluster_policy.served().and_then(Option::as_ref);
+            let live = |policy: &observed::NicClusterPolicy| LivePolicy {
+                kind: Driver::Ofed.traits().policy_kind,
+                name: names::NIC_CLUSTER_POLICY.to_owned(),
+                is_pool: false,
+                policy: policy.upgrade_policy.clone(),
+                fields: &NIC_CLUSTER_POLICY,
+                manager: policy.driver_field_manager.clone(),
+            };
+            policy.map(live).into_iter().collect()
+        }
+    }
+}
+
+/// A set of nodes with one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePool {
+    /// The NVIDIADriver that owns its nodes. `None`: it has all nodes.
+    pub owner: Option<String>,
+    /// Its policy.
+    pub policy: Policy,
+}
+
+/// The policies by which nodes are upgraded. There is at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePools(Vec<NodePool>);
+
+impl NodePools {
+    /// One policy for all nodes.
+    pub fn single(policy: Policy) -> Self {
+        Self(vec![NodePool { owner: None, policy }])
+    }
+
+    /// Returns the settings' policy where we decide, and else what the vendor's controller uses.
+    pub fn in_force(observed: &Observed, settings: &Settings) -> Self {
+        let live = match settings.mode {
+            Mode::Steer | Mode::Drive => Vec::new(),
+            Mode::Observe | Mode::Assist => live(observed, settings),
+        };
+        if live.is_empty() {
+            return Self::single(settings.upgrade.policy.clone());
+        }
+        Self(
+            live.into_iter()
+                .map(|live| NodePool { owner: live.is_pool.then(|| live.name.clone()), policy: limits(&live.policy) })
+                .collect(),
+        )
+    }
+
+    /// Every pool.
+    pub fn iter(&self) -> impl Iterator<Item = &NodePool> {
+        self.0.iter()
+    }
+
+    /// Whether nodes have different policies, or may have.
+    pub fn is_split(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// Returns the pool of a node. `None`: no NVIDIADriver owns it.
+    pub fn pool_of(&self, node: &ObservedNode) -> Option<&NodePool> {
+        self.0.iter().find(|pool| pool.owner.is_none() || pool.owner.as_deref() == owner(node)).or_else(|| match self.0.as_slice() {
+            // Where nothing is labeled yet the only NVIDIADriver gets every node.
+            [only] if owner(node).is_none() => Some(only),
+            _ => None,
+        })
+    }
+
+    /// Returns the pools that have some of these nodes, with how many of them.
+    pub fn sizes<'n>(&self, nodes: impl IntoIterator<Item = &'n ObservedNode>) -> Vec<(&NodePool, usize)> {
+        let mut sizes: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+        for pool in nodes.into_iter().filter_map(|node| self.pool_of(node)) {
+            *sizes.entry(pool.owner.as_deref()).or_default() += 1;
+        }
+        self.0.iter().filter_map(|pool| Some((pool, *sizes.get(&pool.owner.as_deref())?))).collect()
+    }
+
+    /// Returns the policy of all nodes, or where they have different ones the one that permits the least: what is done to a node by its own
+    /// policy is done by all of them. Its limits are those of all pools together.
+    pub fn common(&self) -> Policy {
+        let (first, others) = match self.0.split_first() {
+            Some((first, [])) => return first.policy.clone(),
+            Some((first, others)) => (first, others),
+            None => return Policy::default(),
+        };
+        others.iter().fold(first.policy.clone(), |common, pool| least(common, &pool.policy))
+    }
+}
+
+fn least(one: Policy, other: &Policy) -> Policy {
+    let no_limit = one.max_parallel_upgrades == 0 || other.max_parallel_upgrades == 0;
+    let waits = |one: Option<CompletionPolicy>, other: &Option<CompletionPolicy>| one.or_else(|| other.clone());
+    let deletes = |one: PodDeletionPolicy, other: &PodDeletionPolicy| PodDeletionPolicy {
+        force: one.force && other.force,
+        timeout_seconds: one.timeout_seconds.min(other.timeout_seconds),
+        delete_empty_dir: one.delete_empty_dir && other.delete_empty_dir,
+    };
+    let drains = |one: DrainPolicy, other: &DrainPolicy| DrainPolicy {
+        force: one.force && other.force,
+        timeout_seconds: one.timeout_seconds.min(other.timeout_seconds),
+        delete_empty_dir: one.delete_empty_dir && other.delete_empty_dir,
+        ..one
+    };
+    Policy {
+        max_parallel_upgrades: if no_limit { 0 } else { one.max_parallel_upgrades.saturating_add(other.max_parallel_upgrades) },
+        max_unavailable: one.max_unavailable.filter(|_| one.max_unavailable == other.max_unavailable),
+        wait_for_completion: waits(one.wait_for_completion, &other.wait_for_completion),
+        pod_deletion: one.pod_deletion.zip(other.pod_deletion.as_ref()).map(|(one, other)| deletes(one, other)),
+        drain: one.drain.zip(other.drain.as_ref()).map(|(one, other)| drains(one, other)),
+    }
+}
+
+/// A live policy with the defaults of its CustomResourceDefinition.
+fn limits(live: &LiveUpgradePolicy) -> Policy {
+    Policy {
+        max_parallel_upgrades: live.max_parallel.unwrap_or(1),
+        max_unavailable: live.max_unavailable.as_ref().and_then(|text| text.parse::<Count>().ok()),
+        wait_for_completion: live.wait_for_completion.clone(),
+        pod_deletion: live.pod_deletion.clone(),
+        drain: live.drain.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

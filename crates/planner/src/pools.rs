@@ -1,0 +1,93 @@
+//! Which NVIDIADriver a node belongs to, and whether the operator has acted on that. From v26.7 on the operator labels each GPU node with its
+//! owner, but looks at a node without one, or of the default NVIDIADriver, only when something else makes it look: until then everything
+//! reads `ready`.
+
+use contract::driver::Driver;
+use contract::names;
+
+use super::policies::{owner, uses_nvidia_drivers};
+use super::reason::Reason;
+use nvidia_upgrade::generation::ControllerGeneration;
+use observed::selects;
+use observed::{NvidiaDriver, Observed, ObservedNode};
+
+/// The NVIDIADrivers that nodes may belong to.
+#[derive(Debug, Default)]
+pub struct DriverPools<'a> {
+    drivers: Vec<&'a NvidiaDriver>,
+    /// The operator labels nodes with their owner.
+    labels: bool,
+}
+
+/// Whom a node belongs to by the node selectors.
+#[derive(Debug, PartialEq, Eq)]
+enum PoolMembership<'a> {
+    /// No NVIDIADriver wants it.
+    Nobody,
+    /// One does.
+    To(&'a str),
+    /// Several do; the operator reports that and changes no label.
+    Several,
+}
+
+impl<'a> DriverPools<'a> {
+    /// Of a cluster where drivers come from NVIDIADrivers; elsewhere nodes belong to nobody.
+    pub fn new(observed: &'a Observed) -> Self {
+        if !uses_nvidia_drivers(observed) {
+            return Self::default();
+        }
+        let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
+        let live = observed.nvidia_drivers.served().into_iter().flatten().filter(|driver| !driver.deleting);
+        // Of an operator whose version cannot be told it is not known whether it labels nodes.
+        let labels =
+            ControllerGeneration::from_version(Driver::Gpu, version).is_some_and(|generation| generation.features().policy_per_driver);
+        Self { drivers: live.collect(), labels }
+    }
+
+    fn belongs(&self, node: &ObservedNode) -> PoolMembership<'a> {
+        let is_fallback = |driver: &NvidiaDriver| self.labels && driver.is_default;
+        let mut selecting = self.drivers.iter().filter(|driver| !is_fallback(driver) && selects(&driver.node_selector, &node.labels));
+        match (selecting.next(), selecting.next()) {
+            (Some(_), Some(_)) => PoolMembership::Several,
+            (Some(one), None) => PoolMembership::To(&one.name),
+            (None, _) => {
+                let mut defaults = self.drivers.iter().filter(|driver| is_fallback(driver));
+                match (defaults.next(), defaults.next()) {
+                    (Some(default), None) => PoolMembership::To(&default.name),
+                    (Some(_), Some(_)) => PoolMembership::Several,
+                    (None, _) => PoolMembership::Nobody,
+                }
+            }
+        }
+    }
+
+    /// Returns why a node that is to have a driver of the operator's is not with the NVIDIADriver that it belongs to.
+    pub fn misplaced(&self, node: &ObservedNode) -> Option<Reason> {
+        let is_gpu_node = node.labels.get(names::GPU_PRESENT_LABEL).is_some_and(|value| value == "true");
+        let takes_driver = node.labels.get(names::DEPLOY_DRIVER_LABEL).is_some_and(|value| value == "true");
+        if !self.labels || !is_gpu_node || !takes_driver {
+            return None;
+        }
+        match self.belongs(node) {
+            PoolMembership::To(wanted) if owner(node) != Some(wanted) => {
+                Some(Reason::NodeInOtherPool { wanted: wanted.to_owned(), found: owner(node).map(str::to_owned) })
+            }
+            PoolMembership::Nobody | PoolMembership::To(_) | PoolMembership::Several => None,
+        }
+    }
+
+    /// Returns whether an NVIDIADriver is to bring the node its driver.
+    pub fn wants(&self, node: &ObservedNode) -> bool {
+        owner(node).is_some() || self.belongs(node) != PoolMembership::Nobody
+    }
+
+    /// Returns whether a node depends on the NVIDIADriver: it owns the node, or wants it alone or together with others.
+    pub fn concerns(&self, driver: &NvidiaDriver, node: &ObservedNode) -> bool {
+        owner(node) == Some(driver.name.as_str())
+            || match self.belongs(node) {
+                PoolMembership::To(wanted) => wanted == driver.name,
+                PoolMembership::Several => selects(&driver.node_selector, &node.labels),
+                PoolMembership::Nobody => false,
+            }
+    }
+}

@@ -1,0 +1,166 @@
+//! Nodes that cannot go, that others are at work on, that carry what is left.
+
+use contract::driver::Driver;
+use contract::names;
+use observed::OptionalApi;
+use observed::workload::NodeMaintenance;
+
+use super::scene::PreflightScene;
+
+fn found(change: impl FnOnce(&mut PreflightScene)) -> Vec<String> {
+    let mut scene = PreflightScene::new(4);
+    change(&mut scene);
+    scene.texts()
+}
+
+fn none() -> Vec<String> {
+    Vec::new()
+}
+
+fn label(scene: &mut PreflightScene, node: &str, key: &str, value: &str) {
+    scene.node(node).labels.insert(key.into(), value.into());
+}
+
+#[test]
+fn gpu_operator_715_a_fleet_without_a_ready_node_is_not_touched() {
+    let all = |scene: &mut PreflightScene| scene.observed.nodes.values_mut().for_each(|node| node.ready = false);
+    assert_eq!(found(all), ["no-ready-nodes: none of the 4 GPU nodes is ready: gpu-0, gpu-1, gpu-2, gpu-3"]);
+    assert_eq!(found(|scene| scene.node("gpu-2").ready = false), ["not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-2"]);
+    assert_eq!(found(|scene| scene.observed.nodes.clear()), none(), "a first install before any node has joined");
+}
+
+#[test]
+fn a_kubernetes_upgrade_that_is_under_way_is_found() {
+    let newer = |scene: &mut PreflightScene| scene.node("gpu-1").kubelet = "v1.34.0".into();
+    assert_eq!(
+        found(newer),
+        [
+            "kubernetes-upgrade: kubelets are of different versions (v1.33.1 on 3 nodes, v1.34.0 on 1 nodes): an upgrade of Kubernetes may be \
+          on its way"
+        ]
+    );
+    let cordoned = |scene: &mut PreflightScene| {
+        newer(scene);
+        scene.node("gpu-2").unschedulable = true;
+    };
+    let texts = found(cordoned);
+    assert!(texts[0].ends_with("an upgrade of Kubernetes is probably on its way, with gpu-2 cordoned"), "{texts:?}");
+    let mut half = PreflightScene::new(2);
+    half.node("gpu-1").kubelet = "v1.34.0".into();
+    assert_eq!(half.findings()[0].nodes, ["gpu-1"], "of two that are equally common the newer one is the exception");
+    assert_eq!(found(|scene| scene.node("gpu-1").kubelet = String::new()), none(), "unknown is no version");
+}
+
+#[test]
+fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
+    let cordon = |scene: &mut PreflightScene| scene.node("gpu-0").unschedulable = true;
+    let text = "foreign-cordons: somebody else has cordoned 1 nodes: gpu-0";
+    assert_eq!(found(cordon), [text]);
+    let with_state = |driver: Driver, state: &'static str| {
+        move |scene: &mut PreflightScene| {
+            cordon(scene);
+            label(scene, "gpu-0", driver.traits().state_label, state);
+        }
+    };
+    for driver in Driver::ALL.into_iter().filter(|driver| driver.has_operator()) {
+        for state in ["upgrade-required", "upgrade-done", ""] {
+            assert_eq!(found(with_state(driver, state)), [text], "{state}: the vendor's controller has not begun, or has ended");
+        }
+        for state in ["cordon-required", "drain-required", "pod-restart-required", "upgrade-failed"] {
+            assert_eq!(found(with_state(driver, state)), none(), "{state}: the cordon is the vendor's");
+        }
+    }
+    let before = |scene: &mut PreflightScene| {
+        with_state(Driver::Gpu, "drain-required")(scene);
+        scene.node("gpu-0").annotations.insert(Driver::Gpu.traits().initially_unschedulable.into(), "true".into());
+    };
+    assert_eq!(found(before), [text], "it was cordoned before the vendor came");
+}
+
+#[test]
+fn a_cordon_of_ours_is_not_called_somebody_elses() {
+    let record = |cordoned: bool| {
+        move |scene: &mut PreflightScene| {
+            let text = format!(
+                r#"{{"version":1,"state":"drain-required","since":"2023-11-14T22:13:20Z","started":"2023-11-14T22:13:20Z","digest":"d","cordoned":{cordoned}}}"#
+            );
+            scene.node("gpu-0").unschedulable = true;
+            scene.node("gpu-0").annotations.insert(Driver::Gpu.traits().own_record.into(), text);
+        }
+    };
+    let left = "leftovers: 1 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
+    assert_eq!(found(record(true)), [left]);
+    assert_eq!(found(record(false)), ["foreign-cordons: somebody else has cordoned 1 nodes: gpu-0", left], "we found it cordoned");
+}
+
+#[test]
+fn what_an_earlier_run_has_left_is_named() {
+    let labels = |scene: &mut PreflightScene| {
+        label(scene, "gpu-0", Driver::Gpu.traits().own_state_label, "drain-required");
+        scene.node("gpu-1").annotations.insert(Driver::Gpu.traits().hold.into(), "true".into());
+        label(scene, "gpu-2", "gpu-rollout.development/x", "somebody else's");
+    };
+    assert_eq!(
+        found(labels),
+        ["leftovers: 2 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 \
+          (gpu-rollout.dev/gpu-driver-hold)"]
+    );
+    let without_device = |scene: &mut PreflightScene| {
+        label(scene, "gpu-0", Driver::Gpu.traits().own_state_label, "drain-required");
+        scene.node("gpu-0").labels.remove(names::GPU_PRESENT_LABEL);
+    };
+    assert_eq!(found(without_device).len(), 1, "a node that lost its device keeps them too");
+}
+
+#[test]
+fn libs_76_maintenance_that_others_asked_for_is_named() {
+    let maintenance = |node: &str, requestor: &str, state: Option<&str>| NodeMaintenance {
+        name: format!("m-{node}"),
+        node: node.into(),
+        requestor: requestor.into(),
+        state: state.map(str::to_owned),
+        ..NodeMaintenance::default()
+    };
+    let change = |scene: &mut PreflightScene| {
+        scene.observed.workloads.maintenances = OptionalApi::Served(vec![
+            maintenance("gpu-0", "nic.configuration.operator", Some("Draining")),
+            maintenance("gpu-1", "admin", None),
+            maintenance("gpu-2", "gpu-rollout.dev", Some("Ready")),
+            maintenance("cpu-0", "admin", Some("Ready")),
+        ]);
+    };
+    assert_eq!(
+        found(change),
+        ["node-maintenance: 2 NodeMaintenances stand: gpu-0 (asked for by `nic.configuration.operator`, Draining), gpu-1 (asked for by \
+          `admin`, not begun)"]
+    );
+}
+
+#[test]
+fn gpu_operator_316_operands_that_stay_paused_after_the_upgrade_are_named() {
+    let pause = |scene: &mut PreflightScene| {
+        label(scene, "gpu-0", "nvidia.com/gpu.deploy.container-toolkit", "paused-for-driver-upgrade");
+        label(scene, "gpu-0", "nvidia.com/gpu.deploy.dcgm", "x_paused-for-driver-upgrade");
+    };
+    assert_eq!(
+        found(pause),
+        ["paused-operands: operands of 1 nodes are paused for an upgrade that is over: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, \
+          nvidia.com/gpu.deploy.dcgm)"]
+    );
+    let starting = |scene: &mut PreflightScene| {
+        pause(scene);
+        scene.observed.pods[0].ready = false;
+    };
+    assert_eq!(found(starting), none(), "the driver manager is at work");
+    let restarting = |scene: &mut PreflightScene| {
+        pause(scene);
+        scene.observed.pods.remove(0);
+        label(scene, "gpu-0", names::UPGRADE_STATE_LABEL, "pod-restart-required");
+    };
+    assert_eq!(found(restarting), none(), "its next pod is on its way");
+    let failed = |scene: &mut PreflightScene| {
+        restarting(scene);
+        label(scene, "gpu-0", names::UPGRADE_STATE_LABEL, "upgrade-failed");
+    };
+    assert_eq!(found(failed).len(), 1);
+}

@@ -1,0 +1,115 @@
+//! A sample of everything that a node waits for in an upgrade that we do or steer, and of every form that it is told in, for the catalog
+//! of messages (`messages.rs`).
+
+use crate::upgrade::cause::FailureCause;
+use crate::upgrade::state::UpgradeState;
+use crate::upgrade::throttle::StartRefusal;
+use contract::driver::Driver;
+use nvidia_upgrade::explain::samples::AT;
+
+use super::UpgradeReason;
+
+/// What is waited for.
+pub(crate) fn upgrading() -> Vec<UpgradeReason> {
+    let refused = refusals().into_iter().map(UpgradeReason::Refused);
+    let failed = FailureCause::ALL.into_iter().map(failed);
+    [of_the_turn(), of_others(), of_the_work(), of_the_end()].concat().into_iter().chain(refused).chain(failed).collect()
+}
+
+/// Why a node may not be started.
+pub(crate) fn refusals() -> Vec<StartRefusal> {
+    let two = || ["gpu-2".to_owned(), "gpu-3".to_owned()].into();
+    vec![
+        StartRefusal::Paused { key: "maxUnavailable" },
+        StartRefusal::Slots { limit: 2, holders: two() },
+        unavailable(),
+        StartRefusal::Group { group: "rack-a".into(), limit: 2, holders: two() },
+    ]
+}
+
+fn unavailable() -> StartRefusal {
+    StartRefusal::Unavailable { limit: 1, total: 8, holders: ["gpu-2".to_owned()].into() }
+}
+
+/// What keeps a node from its turn.
+fn of_the_turn() -> Vec<UpgradeReason> {
+    vec![
+        UpgradeReason::Paused { by: "ada@example.com".into(), why: None, at: AT },
+        UpgradeReason::Paused { by: "ada@example.com".into(), why: Some("a benchmark runs".into()), at: AT },
+        UpgradeReason::Soak { until: AT },
+        UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },
+        UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(), budget: 1 },
+        UpgradeReason::NoTime { deadline: AT, per_node: 1800, held: None },
+        UpgradeReason::NoTime { deadline: AT, per_node: 1800, held: Some(unavailable()) },
+        UpgradeReason::Queued,
+    ]
+}
+
+/// Who else has the node.
+fn of_others() -> Vec<UpgradeReason> {
+    let other = |driver, state: &str, ours| UpgradeReason::OtherDriver { driver, state: state.into(), ours };
+    vec![
+        UpgradeReason::ForeignCordon,
+        UpgradeReason::Maintenance { name: "gpu-1-firmware".into(), requestor: "platform.example.com".into() },
+        UpgradeReason::Requestor,
+        other(Driver::Gpu, "drain-required", false),
+        other(Driver::Ofed, "upgrade-required", false),
+        other(Driver::DaemonSet, UpgradeState::PodRestartRequired.name(), true),
+        UpgradeReason::NewerRecord { version: 2 },
+    ]
+}
+
+/// What goes on on a node whose turn has come.
+fn of_the_work() -> Vec<UpgradeReason> {
+    let jobs = ["training/resnet-0-x7k2p", "training/resnet-1-m4d9s"].map(str::to_owned);
+    let pod = "inference/llm-0 (asked to leave 3 times in 40 s, a PodDisruptionBudget forbids it for now; again in 20 s)";
+    vec![
+        UpgradeReason::Cordoning,
+        UpgradeReason::Jobs { jobs: jobs[..1].to_vec(), until: None },
+        UpgradeReason::Jobs { jobs: jobs.to_vec(), until: Some(AT) },
+        UpgradeReason::Listing,
+        UpgradeReason::Evicting { pods: vec![pod.into()], until: Some(AT) },
+        UpgradeReason::Evicting { pods: vec![pod.into(), "inference/llm-1".into()], until: None },
+        UpgradeReason::DriverEnding { pod: "nvidia-driver-daemonset-7x2kq".into() },
+        UpgradeReason::DriverComing,
+        UpgradeReason::Unwanted,
+    ]
+}
+
+/// How it ends.
+fn of_the_end() -> Vec<UpgradeReason> {
+    let again = |attempts| UpgradeReason::Retry { message: why(FailureCause::EvictionTimeout).into(), attempts, limit: 3, at: AT };
+    let (cause, message) = (FailureCause::DrainTimeout, why(FailureCause::DrainTimeout).to_owned());
+    vec![
+        UpgradeReason::Validating { trouble: "driver-validation: CrashLoopBackOff".into(), until: AT },
+        again(1),
+        UpgradeReason::Failed { cause, message, attempts: 1, cordoned: false },
+        UpgradeReason::GivingBack,
+    ]
+}
+
+/// A node that failed for this as often as it may.
+fn failed(cause: FailureCause) -> UpgradeReason {
+    UpgradeReason::Failed { cause, message: why(cause).into(), attempts: 3, cordoned: !cause.is_before_restart() }
+}
+
+/// What is said of one failure beside its cause.
+fn why(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::PodsNotEvictable => {
+            "no pod was touched: training/notebook has no controller, and nobody would bring it back (podDeletion.force would allow it)"
+        }
+        FailureCause::EvictionTimeout | FailureCause::DrainTimeout => "not gone after 300 s: inference/llm-0",
+        FailureCause::DrainBlocked => {
+            "no pod was touched: training/cache-0 has an emptyDir on disk, which would be lost (drain.deleteEmptyDir would allow it)"
+        }
+        FailureCause::CordonContested => "somebody uncordoned the node 4 times",
+        FailureCause::DriverFailing => "11 restarts: nvidia-driver-ctr: CrashLoopBackOff",
+        FailureCause::DriverTimeout => "not ready within 1800 s: it is not ready",
+        FailureCause::ValidationTimeout => "driver-validation: CrashLoopBackOff",
+        FailureCause::PluginNotServing => "no ResourceSlice of gpu.nvidia.com for the node",
+        FailureCause::WriteRefused | FailureCause::WriteRefusedAfterRestart => {
+            "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved"
+        }
+    }
+}

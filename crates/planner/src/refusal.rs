@@ -1,0 +1,170 @@
+//! Refused writes: what the API server answered to a write of one object, and when that is final. A write that admission denies, that is
+//! invalid, or that exceeds a quota fails its node. A webhook that cannot be reached may come back, so such a write is tried again a few
+//! times. Only a missing right of our own ends a run, and that is not decided here.
+
+use jiff::{SignedDuration, Timestamp};
+
+use contract::record::{RefusedWrite, WriteKind};
+
+use super::decide::Action;
+use super::memory::RunMemory;
+
+/// How often a write is asked for when an admission webhook fails.
+pub const WEBHOOK_ATTEMPTS: u32 = 6;
+/// The first pause after such an attempt; it doubles each time.
+const FIRST_SECONDS: i64 = 10;
+/// The longest pause.
+const LONGEST_SECONDS: i64 = 60;
+/// Attempts older than this no longer count.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
+/// Messages of webhooks can be long, and the run record is small: no more characters of one are kept.
+const MOST_CHARACTERS: usize = 400;
+
+/// What the server did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// It denied the write: admission, validation, or a quota.
+    Denied,
+    /// An admission webhook did not answer, or answered with a failure of its own.
+    WebhookFailed,
+    /// It accepted the write, and what was to change did not: admission changed the patch.
+    Changed,
+}
+
+/// The refusals of one write of one object so far. They need not survive the process: a new process tries again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteRefusals {
+    /// The write.
+    pub write: WriteKind,
+    /// The last answer.
+    pub kind: RefusalKind,
+    /// In the server's words.
+    pub message: String,
+    /// The patch was to change the node's cordon, and admission changed the patch: whose the cordon is may stand nowhere.
+    pub cordon: bool,
+    /// How often the write was refused.
+    pub times: u32,
+    /// When last.
+    pub last: Timestamp,
+}
+
+impl WriteRefusals {
+    /// The refusals after one more.
+    #[must_use]
+    pub fn after(before: Option<&Self>, now: Timestamp, write: WriteKind, kind: RefusalKind, message: &str) -> Self {
+        let before = before.filter(|before| before.write == write && before.kind == kind);
+        let times = before.map_or(1, |before| before.times.saturating_add(1));
+        Self { write, kind, message: message.chars().take(MOST_CHARACTERS).collect(), cordon: false, times, last: now }
+    }
+
+    /// How often the write is asked for at most.
+    pub fn limit(&self) -> u32 {
+        match self.kind {
+            // Admission would change the same patch in the same way again.
+            RefusalKind::Denied | RefusalKind::Changed => 1,
+            RefusalKind::WebhookFailed => WEBHOOK_ATTEMPTS,
+        }
+    }
+
+    /// Whether the write is not asked for again.
+    pub fn is_final(&self) -> bool {
+        self.times >= self.limit()
+    }
+
+    /// When the write may be asked for again.
+    pub fn due(&self) -> Timestamp {
+        let seconds = (FIRST_SECONDS << self.times.saturating_sub(1).min(8)).min(LONGEST_SECONDS);
+        self.last.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+    }
+
+    pub(super) fn is_forgotten(&self, now: Timestamp) -> bool {
+        now.duration_since(self.last) > FORGOTTEN
+    }
+}
+
+/// The object of a refused write: the node, and the UID of the pod if the write is about a pod.
+pub type RefusedObject = (String, String);
+
+impl RunMemory {
+    /// Notes that the server refused a write.
+    pub fn note_refusal(&mut self, action: &Action, kind: RefusalKind, message: &str, now: Timestamp) {
+        let (object, write) = written(action);
+        let cordon = matches!(action, Action::PatchNode(patch) if patch.unschedulable.is_some());
+        let refusal = WriteRefusals::after(self.refusals.get(&object), now, write, kind, message);
+        self.refusals.insert(object, WriteRefusals { cordon: cordon && kind == RefusalKind::Changed, ..refusal });
+    }
+
+    /// Notes that the server accepted a write.
+    pub fn note_accepted(&mut self, action: &Action) {
+        if !self.refusals.is_empty() {
+            self.refusals.remove(&written(action).0);
+        }
+    }
+
+    /// Notes that an action was not begun, because one of the same node before it failed.
+    pub fn note_unbegun(&mut self, action: &Action) {
+        if let Action::DeleteDriver(deletion) = action {
+            // The driver was not touched.
+            self.issued.remove(&deletion.uid);
+        }
+    }
+
+    /// The refused write for which the node, if it is still this one, is given up in this run.
+    pub fn refused(&self, node: &observed::ObservedNode) -> Option<&RefusedWrite> {
+        self.nodes.get(&node.name).filter(|record| record.uid == node.uid)?.refused.as_ref()
+    }
+}
+
+/// What an action writes, and to which object.
+fn written(action: &Action) -> (RefusedObject, WriteKind) {
+    let (pod, write) = match action {
+        Action::PatchNode(_) => ("", WriteKind::Node),
+        Action::Evict(eviction) => (eviction.uid.as_str(), WriteKind::Eviction),
+        Action::DeleteDriver(deletion) => (deletion.uid.as_str(), WriteKind::PodDeletion),
+        Action::ReplacePlugin { uid, .. } => (uid.as_str(), WriteKind::PodDeletion),
+    };
+    ((action.node().to_owned(), pod.to_owned()), write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(times: u32, kind: RefusalKind) -> WriteRefusals {
+        let mut refusal = None;
+        for second in 0..times {
+            let at = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second.into());
+            refusal = Some(WriteRefusals::after(refusal.as_ref(), at, WriteKind::Node, kind, "no"));
+        }
+        refusal.expect("at least once")
+    }
+
+    #[test]
+    fn denied_write_is_final_at_once() {
+        assert!(refused(1, RefusalKind::Denied).is_final());
+    }
+
+    #[test]
+    fn failing_webhook_is_asked_a_bounded_number_of_times() {
+        assert!(!refused(WEBHOOK_ATTEMPTS - 1, RefusalKind::WebhookFailed).is_final());
+        assert!(refused(WEBHOOK_ATTEMPTS, RefusalKind::WebhookFailed).is_final());
+        let pause = |times| {
+            let refusal = refused(times, RefusalKind::WebhookFailed);
+            refusal.due().duration_since(refusal.last).as_secs()
+        };
+        assert_eq!([1, 2, 3, 4, 5].map(pause), [10, 20, 40, 60, 60]);
+    }
+
+    #[test]
+    fn another_kind_of_refusal_is_counted_from_one() {
+        let webhook = refused(5, RefusalKind::WebhookFailed);
+        let changed = WriteRefusals::after(Some(&webhook), webhook.last, WriteKind::Node, RefusalKind::Changed, "label");
+        assert_eq!((changed.times, changed.is_final()), (1, true), "a patch that admission changes will be changed again");
+    }
+
+    #[test]
+    fn long_message_is_cut_for_the_run_record() {
+        let refusal = WriteRefusals::after(None, Timestamp::UNIX_EPOCH, WriteKind::Node, RefusalKind::Denied, &"x".repeat(5000));
+        assert_eq!(refusal.message.len(), MOST_CHARACTERS);
+    }
+}

@@ -1,0 +1,170 @@
+//! Is the NicClusterPolicy safe when its chart lets go of it? From 24.10 on the network operator's chart renders none: Helm would delete
+//! the one that an older chart made, and with it the drivers and every secondary network. The chart has a hook of its own against that,
+//! which does nothing where hooks are switched off, and nothing against Argo CD's pruning. And an Application that has let go of an object
+//! which stays is out of sync until another one takes the object over, which, in a later wave, would wait for just that.
+
+use std::collections::BTreeMap;
+
+use contract::names;
+
+/// Labels or annotations.
+pub type KeyValues = BTreeMap<String, String>;
+
+/// The first chart that renders no NicClusterPolicy.
+const LETS_GO: (u32, u32) = (24, 10);
+
+/// What is seen of the NicClusterPolicy for this question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetainState {
+    /// `metadata.resourceVersion`: what was read is what is changed.
+    pub version: String,
+    /// Its labels.
+    pub labels: KeyValues,
+    /// Its annotations.
+    pub annotations: KeyValues,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetainDecision {
+    /// Nothing, and why.
+    Nothing(&'static str),
+    /// These annotations are missing.
+    Annotate(KeyValues),
+    /// It is being deleted: no annotation helps any more.
+    Lost,
+}
+
+/// What keeps the policy. `None`: there is none, or no API for it. `version`: the chart's that is about to be deployed; one that cannot be
+/// read counts as new, as the annotations do no harm. `component`: the operator's release, by whose name its Application is known.
+pub fn keeping(policy: Option<&RetainState>, component: &str, version: Option<&str>) -> RetainDecision {
+    let Some(policy) = policy else { return RetainDecision::Nothing("there is no NicClusterPolicy") };
+    if version.and_then(release).is_some_and(|version| version < LETS_GO) {
+        return RetainDecision::Nothing("charts before 24.10 keep the NicClusterPolicy by rendering it");
+    }
+    if !is_components(policy, component) {
+        return RetainDecision::Nothing("the NicClusterPolicy is neither Helm's nor of the operator's Application");
+    }
+    if policy.deleting {
+        return RetainDecision::Lost;
+    }
+    let missing = missing(&policy.annotations);
+    if missing.is_empty() { RetainDecision::Nothing("the NicClusterPolicy is kept already") } else { RetainDecision::Annotate(missing) }
+}
+
+/// Whether it is the operator's deployer that has made it, and may delete it. Argo CD's Applications are called `RECIPE-RELEASE`; somebody
+/// else's are left alone.
+fn is_components(policy: &RetainState, component: &str) -> bool {
+    let is_application =
+        |name: &str| name.strip_suffix(component).is_some_and(|before| before.is_empty() || before.ends_with(['-', '_', '/']));
+    let tracked = policy.annotations.get(names::ARGO_TRACKING_ANNOTATION).and_then(|id| id.split(':').next());
+    let labelled = [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL].map(|label| policy.labels.get(label).map(String::as_str));
+    policy.labels.get(names::HELM_MANAGED.0).is_some_and(|by| by == names::HELM_MANAGED.1)
+        || tracked.into_iter().chain(labelled.into_iter().flatten()).any(is_application)
+}
+
+/// Year and month of a version of the network operator's chart (`24.10.0`, `v25.1.0`).
+pub fn release(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn missing(annotations: &KeyValues) -> KeyValues {
+    let mut missing = KeyValues::new();
+    let (policy, keep) = names::HELM_POLICY_ANNOTATION;
+    if annotations.get(policy).is_none_or(|found| found != keep) {
+        missing.insert(policy.to_owned(), keep.to_owned());
+    }
+    let mut options = options(annotations, names::ARGO_OPTIONS_ANNOTATION);
+    if options.is_empty() {
+        // To the letter what the bundle says of the object: where it is applied on the server, another value would be a conflict.
+        missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), names::ARGO_KEPT.to_owned());
+    } else if !options.contains(&names::ARGO_NO_PRUNE) {
+        // Others' options stay, but one that says the opposite.
+        options.retain(|option| !option.starts_with("Prune="));
+        options.push(names::ARGO_NO_PRUNE);
+        missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), options.join(","));
+    }
+    let mut options = self::options(annotations, names::ARGO_COMPARE_ANNOTATION);
+    if !options.contains(&names::ARGO_IGNORE_EXTRANEOUS) {
+        options.push(names::ARGO_IGNORE_EXTRANEOUS);
+        missing.insert(names::ARGO_COMPARE_ANNOTATION.to_owned(), options.join(","));
+    }
+    missing
+}
+
+/// What an annotation of Argo CD's lists.
+fn options<'a>(annotations: &'a KeyValues, annotation: &str) -> Vec<&'a str> {
+    let list = annotations.get(annotation).map(String::as_str).unwrap_or_default();
+    list.split(',').map(str::trim).filter(|option| !option.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPONENT: &str = "network-operator";
+
+    fn pairs(pairs: &[(&str, &str)]) -> KeyValues {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn helms(annotations: &[(&str, &str)]) -> RetainState {
+        RetainState { version: "1".into(), labels: pairs(&[names::HELM_MANAGED]), annotations: pairs(annotations), deleting: false }
+    }
+
+    #[test]
+    fn only_what_a_new_chart_would_let_go_of_is_annotated() {
+        let all = [
+            names::HELM_POLICY_ANNOTATION,
+            (names::ARGO_OPTIONS_ANNOTATION, "Prune=false,Delete=false,ServerSideApply=true"),
+            (names::ARGO_COMPARE_ANNOTATION, "IgnoreExtraneous"),
+        ];
+        let wanted = RetainDecision::Annotate(pairs(&all));
+        for version in [None, Some("24.10.0"), Some("25.1.0"), Some("v26.4.1"), Some("26.7.0-rc.2"), Some("latest")] {
+            assert_eq!(keeping(Some(&helms(&[])), COMPONENT, version), wanted, "{version:?}");
+        }
+        let nothing = |policy: Option<&RetainState>, version| matches!(keeping(policy, COMPONENT, version), RetainDecision::Nothing(_));
+        assert!(nothing(None, Some("25.1.0")));
+        assert!(nothing(Some(&helms(&[])), Some("24.7.1")));
+        assert!(nothing(Some(&helms(&all)), Some("25.1.0")));
+        assert!(nothing(Some(&RetainState { labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]), ..helms(&[]) }), None));
+        assert!(nothing(Some(&RetainState { labels: KeyValues::new(), ..helms(&[]) }), None));
+        assert_eq!(keeping(Some(&RetainState { deleting: true, ..helms(&all) }), COMPONENT, None), RetainDecision::Lost);
+    }
+
+    #[test]
+    fn what_argo_cd_made_of_the_chart_is_kept_though_it_has_no_label_of_helms() {
+        let is_kept = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
+            let policy = RetainState { labels: pairs(labels), ..helms(annotations) };
+            matches!(keeping(Some(&policy), COMPONENT, Some("26.4.1")), RetainDecision::Annotate(_))
+        };
+        let tracked = |application: &str| {
+            let id = format!("{application}:mellanox.com/NicClusterPolicy:/nic-cluster-policy");
+            is_kept(&[], &[(names::ARGO_TRACKING_ANNOTATION, &id)])
+        };
+        assert!(tracked("e2e-network-operator") && tracked("network-operator") && tracked("team-a_network-operator"));
+        assert!(!tracked("e2e-network-operator-resources") && !tracked("netops") && !tracked("subnetwork-operator"), "somebody else's");
+        for label in [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL] {
+            assert!(is_kept(&[(label, "e2e-network-operator")], &[]));
+            assert!(!is_kept(&[(label, "mine")], &[]), "somebody else's");
+        }
+    }
+
+    #[test]
+    fn others_options_stay() {
+        let written = |annotation: &str, found: &str| match keeping(Some(&helms(&[(annotation, found)])), COMPONENT, None) {
+            RetainDecision::Annotate(annotations) => annotations.get(annotation).cloned(),
+            RetainDecision::Nothing(_) | RetainDecision::Lost => None,
+        };
+        let options = |found: &str| written(names::ARGO_OPTIONS_ANNOTATION, found);
+        assert_eq!(options("ServerSideApply=true, Delete=false").as_deref(), Some("ServerSideApply=true,Delete=false,Prune=false"));
+        assert_eq!(options("Prune=confirm,Replace=true").as_deref(), Some("Replace=true,Prune=false"));
+        assert_eq!(options("Delete=false,Prune=false"), None, "nothing to add");
+        let compare = |found: &str| written(names::ARGO_COMPARE_ANNOTATION, found);
+        assert_eq!(compare("ServerSideDiff=true").as_deref(), Some("ServerSideDiff=true,IgnoreExtraneous"));
+        assert_eq!(compare("IgnoreExtraneous"), None, "nothing to add");
+    }
+}

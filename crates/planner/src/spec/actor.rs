@@ -1,0 +1,84 @@
+//! Exactly one actor upgrades, and the vendor's controller alone would go slowly: each policy that it uses is checked, of every custom
+//! resource that has one.
+
+use crate::node::driver_nodes;
+use crate::policies::{self, LivePolicy};
+use crate::reason::Reason;
+use contract::count::Count;
+use contract::driver::Driver;
+use contract::settings::{Mode, Settings};
+use observed::Observed;
+
+/// What `steer` leaves to the vendor's controller if every hold is lost: one node at a time …
+const STEER_PARALLEL: u32 = 1;
+/// … while no more than this share of its nodes is unavailable.
+const STEER_UNAVAILABLE_PERCENT: u32 = 25;
+
+/// Checks the live policies.
+///
+/// # Errors
+/// [`Reason::Precondition`] with the first field that is wrong for the mode.
+pub(super) fn one_actor(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
+    policies::live(observed, settings).iter().try_for_each(|live| match mismatch(live, observed, settings) {
+        Some(PolicyMismatch { field, expected, found }) => Err(Reason::Precondition {
+            kind: live.kind,
+            name: live.name.as_str().into(),
+            field,
+            expected,
+            found,
+            manager: live.manager.clone(),
+        }),
+        None => Ok(()),
+    })
+}
+
+/// A field of a live policy that is wrong for the mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyMismatch {
+    /// Its path in the custom resource.
+    pub field: &'static str,
+    /// What the mode needs.
+    pub expected: String,
+    /// What it is.
+    pub found: String,
+}
+
+/// Returns the first field of a policy that is wrong for the settings' mode.
+pub fn mismatch(live: &LivePolicy, observed: &Observed, settings: &Settings) -> Option<PolicyMismatch> {
+    let expected = expected_auto_upgrade(settings.mode)?;
+    let (policy, fields) = (&live.policy, live.fields);
+    if policy.auto_upgrade != expected {
+        let (expected, found) = (expected.to_string(), policy.auto_upgrade.to_string());
+        return Some(PolicyMismatch { field: fields.auto_upgrade, expected, found });
+    }
+    if settings.mode != Mode::Steer {
+        return None;
+    }
+    let found = policy.max_parallel.unwrap_or(STEER_PARALLEL);
+    if found != STEER_PARALLEL {
+        return Some(PolicyMismatch { field: fields.max_parallel, expected: STEER_PARALLEL.to_string(), found: found.to_string() });
+    }
+    let most = Count::Percent(STEER_UNAVAILABLE_PERCENT);
+    // A NicClusterPolicy has no such limit, and one node at a time is all that is asked of it.
+    let nodes = driver_nodes(observed, settings.driver).filter(|node| live.governs(node)).count();
+    let is_low = match policy.max_unavailable.as_deref().map(str::parse::<Count>) {
+        Some(Ok(Count::Percent(share))) => share <= STEER_UNAVAILABLE_PERCENT,
+        Some(Ok(Count::Number(count))) => count as usize <= most.resolve(nodes).max(1),
+        // An unreadable limit is refused by the controller, and without one there is none.
+        Some(Err(_)) | None => false,
+    };
+    (settings.driver == Driver::Gpu && !is_low).then(|| PolicyMismatch {
+        field: fields.max_unavailable,
+        expected: most.to_string(),
+        found: policy.max_unavailable.clone().unwrap_or_else(|| "absent".to_owned()),
+    })
+}
+
+/// What `autoUpgrade` must be in a mode. `None`: the vendor's controller is as the user has it; where that is off, nobody is assisted.
+fn expected_auto_upgrade(mode: Mode) -> Option<bool> {
+    match mode {
+        Mode::Observe | Mode::Assist => None,
+        Mode::Steer => Some(true),
+        Mode::Drive => Some(false),
+    }
+}

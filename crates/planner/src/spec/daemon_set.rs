@@ -1,0 +1,33 @@
+//! A driver's DaemonSet without an operator: has its controller observed the newest template?
+
+use crate::reason::Reason;
+use contract::driver::Driver;
+use contract::settings::Settings;
+use observed::{Observed, ObservedDaemonSet};
+
+use super::newest_observed;
+
+/// The update strategy under which a DaemonSet leaves it to others when a pod is replaced.
+const ON_DELETE: &str = "OnDelete";
+
+pub(super) fn observed_spec(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
+    let name = settings.daemon_set.clone().unwrap_or_default();
+    let kind = Driver::DaemonSet.traits().policy_kind;
+    let found = daemon_sets(observed).next().ok_or(Reason::PolicyMissing { kind, name })?;
+    if !found.on_delete {
+        return Err(Reason::Precondition {
+            kind,
+            name: found.name.as_str().into(),
+            field: "spec.updateStrategy.type",
+            expected: ON_DELETE.to_owned(),
+            found: "RollingUpdate".to_owned(),
+            manager: None,
+        });
+    }
+    newest_observed(found)
+}
+
+/// The one that the settings name: it is the only one that is watched.
+pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
+    observed.daemon_sets.iter().filter(|daemon_set| !daemon_set.deleting)
+}

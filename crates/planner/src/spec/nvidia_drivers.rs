@@ -1,0 +1,62 @@
+//! The NVIDIADriver that the operator's chart makes from its values must say what they say. Those that people make are judged by
+//! themselves: their DaemonSets have to carry what they ask for.
+
+use crate::policies::{self, has_policy_per_driver};
+use crate::reason::Reason;
+use contract::expected::ExpectedUpgradePolicy;
+use contract::names;
+use contract::settings::Settings;
+use observed::{LiveUpgradePolicy, NvidiaDriver, Observed};
+
+pub(super) fn precondition(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
+    let Some(expected) = &settings.expected.default_nvidia_driver else { return Ok(()) };
+    let missing = || Reason::PolicyMissing { kind: names::NVIDIA_DRIVER_KIND, name: names::DEFAULT_NVIDIA_DRIVER.to_owned() };
+    let mut drivers = observed.nvidia_drivers.served().into_iter().flatten();
+    let driver = drivers.find(|driver| driver.name == names::DEFAULT_NVIDIA_DRIVER && !driver.deleting).ok_or_else(missing)?;
+    let image = &driver.driver;
+    for (field, expected, found) in [
+        ("spec.repository", &expected.repository, &image.repository),
+        ("spec.image", &expected.image, &image.image),
+        ("spec.version", &expected.version, &image.version),
+    ] {
+        if let Some(expected) = expected
+            && found.as_ref() != Some(expected)
+        {
+            return Err(mismatch(driver, field, expected, found.as_deref()));
+        }
+    }
+    let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
+    if has_policy_per_driver(version) {
+        return upgrade_policy(driver, &settings.expected.upgrade_policy);
+    }
+    Ok(())
+}
+
+fn upgrade_policy(driver: &NvidiaDriver, expected: &ExpectedUpgradePolicy) -> Result<(), Reason> {
+    let LiveUpgradePolicy { auto_upgrade, max_parallel, max_unavailable, .. } = &driver.upgrade_policy;
+    let fields = &policies::NVIDIA_DRIVER;
+    let pairs = [
+        (fields.auto_upgrade, expected.auto_upgrade.map(|on| on.to_string()), Some(auto_upgrade.to_string())),
+        (fields.max_parallel, expected.max_parallel_upgrades.map(|most| most.to_string()), max_parallel.map(|most| most.to_string())),
+        (fields.max_unavailable, expected.max_unavailable.clone(), max_unavailable.clone()),
+    ];
+    for (field, expected, found) in pairs {
+        if let Some(expected) = expected
+            && found.as_ref() != Some(&expected)
+        {
+            return Err(mismatch(driver, field, &expected, found.as_deref()));
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(driver: &NvidiaDriver, field: &'static str, expected: &str, found: Option<&str>) -> Reason {
+    Reason::Precondition {
+        kind: names::NVIDIA_DRIVER_KIND,
+        name: driver.name.as_str().into(),
+        field,
+        expected: expected.to_owned(),
+        found: found.unwrap_or("absent").to_owned(),
+        manager: driver.field_manager.clone(),
+    }
+}

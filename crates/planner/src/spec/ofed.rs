@@ -1,0 +1,89 @@
+//! The network operator: has it observed the NicClusterPolicy? Its state is not asked. A policy whose driver DaemonSet matches no node
+//! never becomes `ready`, and `status.appliedStates` keeps entries of states that are long gone.
+
+use crate::reason::Reason;
+use crate::retain::release;
+use contract::driver::Driver;
+use contract::names;
+use contract::settings::Settings;
+use observed::{NicClusterPolicy, Observed, ObservedDaemonSet};
+
+use super::{ImageTagRule, actor, carries_image, chart, labeled, newest_observed, operator, rolled_out, served};
+
+pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
+    let policy = served(&observed.nic_cluster_policy, Driver::Ofed)?;
+    let operator = operator(observed, settings)?;
+    chart::of_operator(operator, settings)?;
+    let Some(policy) = policy else {
+        if settings.expected.nic_cluster_policy {
+            return Err(Reason::PolicyMissing { kind: Driver::Ofed.traits().policy_kind, name: names::NIC_CLUSTER_POLICY.to_owned() });
+        }
+        rolled_out(operator, settings)?;
+        return daemon_sets(observed).try_for_each(newest_observed);
+    };
+    precondition(policy, settings)?;
+    if policy.ofed.is_some() {
+        actor::one_actor(observed, settings)?;
+    }
+    rolled_out(operator, settings)?;
+    let found = policy.observed_generation;
+    if found.map_or(tells_generation(settings), |found| found < policy.generation) {
+        return Err(Reason::SpecNotObserved {
+            object: format!("nicclusterpolicy/{}", names::NIC_CLUSTER_POLICY),
+            field: "observedGeneration of condition Ready".to_owned(),
+            expected: policy.generation.to_string(),
+            found: found.map_or_else(|| "absent".to_owned(), |found| found.to_string()),
+        });
+    }
+    daemon_sets(observed).try_for_each(newest_observed)?;
+    let Some(ofed) = &policy.ofed else { return Ok(()) };
+    // One DaemonSet for each pool of nodes. Whether a node affinity leaves all of them out is not judged here.
+    if nodes && own(observed).next().is_none() {
+        return Err(Reason::DaemonSetMissing { what: "OFED driver" });
+    }
+    // A pool without nodes is left behind by its last one; nobody waits for it.
+    for daemon_set in own(observed).filter(|daemon_set| daemon_set.desired > 0 || !daemon_set.observed) {
+        carries_image(daemon_set, ofed, ImageTagRule::WithSuffix)?;
+    }
+    Ok(())
+}
+
+/// Year and month of the first operator that tells which generation its condition is about.
+const TELLS_GENERATION: (u32, u32) = (26, 7);
+
+fn tells_generation(settings: &Settings) -> bool {
+    settings.component_version.as_deref().and_then(release).is_some_and(|version| version >= TELLS_GENERATION)
+}
+
+/// All that somebody asks for: of the NicClusterPolicy while it has a driver, and of NicNodePolicies.
+pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
+    let asked = observed.nic_cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.ofed.is_some());
+    labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(move |daemon_set| asked || !is_own(daemon_set))
+}
+
+/// Those of the NicClusterPolicy.
+fn own(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
+    labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(|daemon_set| is_own(daemon_set))
+}
+
+/// Operators before 26.4 know no other owner and set no label.
+fn is_own(daemon_set: &ObservedDaemonSet) -> bool {
+    daemon_set.template_labels.get(names::OFED_OWNER_LABEL).is_none_or(|owner| owner == names::OFED_OWNER_POLICY)
+}
+
+/// The live NicClusterPolicy must say what the values of this bundle say.
+fn precondition(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Reason> {
+    let Some(expected) = &settings.expected.ofed_driver_version else { return Ok(()) };
+    let found = policy.ofed.as_ref().and_then(|ofed| ofed.version.as_ref());
+    if found == Some(expected) {
+        return Ok(());
+    }
+    Err(Reason::Precondition {
+        kind: Driver::Ofed.traits().policy_kind,
+        name: names::NIC_CLUSTER_POLICY.into(),
+        field: Driver::Ofed.traits().version_field,
+        expected: expected.clone(),
+        found: found.map_or("absent", String::as_str).to_owned(),
+        manager: policy.driver_field_manager.clone(),
+    })
+}

@@ -1,0 +1,117 @@
+//! What a node's upgrade fails for, and what that means for the node.
+
+use std::fmt;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+/// A kind of failure. Attempts are counted for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureCause {
+    /// Pods that use the device may not be evicted under this policy.
+    PodsNotEvictable,
+    /// The evictions did not end in time.
+    EvictionTimeout,
+    /// Pods on the node may not be evicted by a drain under this policy.
+    DrainBlocked,
+    /// The drain did not end in time.
+    DrainTimeout,
+    /// Somebody takes our cordon away again and again.
+    CordonContested,
+    /// The driver's containers fail again and again.
+    DriverFailing,
+    /// The driver did not become ready in time.
+    DriverTimeout,
+    /// The validator did not succeed in time.
+    ValidationTimeout,
+    /// A plugin that stands on the driver does not serve.
+    PluginNotServing,
+    /// The API server refused a write before the driver was touched.
+    WriteRefused,
+    /// The API server refused a write, and the old driver may not run any more.
+    WriteRefusedAfterRestart,
+}
+
+impl FailureCause {
+    /// Every cause.
+    pub const ALL: [Self; 11] = [
+        Self::PodsNotEvictable,
+        Self::EvictionTimeout,
+        Self::DrainBlocked,
+        Self::DrainTimeout,
+        Self::CordonContested,
+        Self::DriverFailing,
+        Self::DriverTimeout,
+        Self::ValidationTimeout,
+        Self::PluginNotServing,
+        Self::WriteRefused,
+        Self::WriteRefusedAfterRestart,
+    ];
+
+    /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
+    pub fn is_before_restart(self) -> bool {
+        match self {
+            Self::PodsNotEvictable
+            | Self::EvictionTimeout
+            | Self::DrainBlocked
+            | Self::DrainTimeout
+            | Self::CordonContested
+            | Self::WriteRefused => true,
+            Self::DriverFailing
+            | Self::DriverTimeout
+            | Self::ValidationTimeout
+            | Self::PluginNotServing
+            | Self::WriteRefusedAfterRestart => false,
+        }
+    }
+
+    /// Whether the API server refused a write: the node is tried again by a new run, or when a person asks for it, and not in between.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::WriteRefused | Self::WriteRefusedAfterRestart)
+    }
+
+    /// The name in records and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PodsNotEvictable => "pods-not-evictable",
+            Self::EvictionTimeout => "eviction-timeout",
+            Self::DrainBlocked => "drain-blocked",
+            Self::DrainTimeout => "drain-timeout",
+            Self::CordonContested => "cordon-contested",
+            Self::DriverFailing => "driver-failing",
+            Self::DriverTimeout => "driver-timeout",
+            Self::ValidationTimeout => "validation-timeout",
+            Self::PluginNotServing => "plugin-not-serving",
+            Self::WriteRefused => "write-refused",
+            Self::WriteRefusedAfterRestart => "write-refused-after-restart",
+        }
+    }
+
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::PodsNotEvictable => "pods that use the device may not be evicted",
+            Self::EvictionTimeout => "the evictions did not end in time",
+            Self::DrainBlocked => "pods may not be drained",
+            Self::DrainTimeout => "the drain did not end in time",
+            Self::CordonContested => "the node is uncordoned again and again",
+            Self::DriverFailing => "the driver's containers fail again and again",
+            Self::DriverTimeout => "the driver did not become ready in time",
+            Self::ValidationTimeout => "the validator did not succeed in time",
+            Self::PluginNotServing => "a plugin that stands on the driver does not serve",
+            Self::WriteRefused | Self::WriteRefusedAfterRestart => "the API server refused a write",
+        }
+    }
+}
+
+impl fmt::Display for FailureCause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+/// How long after the given failed attempt the next one comes: one minute, doubled each time, at most sixteen.
+pub fn pause(attempts: u32) -> SignedDuration {
+    SignedDuration::from_mins(1_i64 << attempts.saturating_sub(1).min(4))
+}

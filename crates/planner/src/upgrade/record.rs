@@ -1,0 +1,152 @@
+//! What must survive of a node's upgrade: one annotation on the node, written together with its state label and its cordon, so that a
+//! process that is killed at any moment leaves a node that the next one understands.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use contract::driver::DriverTraits;
+use contract::record::RecordedStep;
+use observed::ObservedNode;
+
+use super::cause::FailureCause;
+use super::state::UpgradeState;
+
+/// The format of [`UpgradeRecord`]. A program that finds a newer one leaves the node alone.
+pub const VERSION: u32 = 1;
+
+/// The record of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeRecord {
+    /// [`VERSION`] of the program that wrote it.
+    pub version: u32,
+    /// How far the node is.
+    pub state: UpgradeState,
+    /// Since when.
+    pub since: Timestamp,
+    /// When the node was started.
+    pub started: Timestamp,
+    /// The trigger digest under which it was started.
+    pub digest: String,
+    /// The cordon is ours: it goes when the node is done.
+    pub cordoned: bool,
+    /// How often somebody took it away and we put it back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recordoned: u32,
+    /// Since when its clock stands still, because somebody paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Timestamp>,
+    /// When each state was entered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub steps: BTreeMap<UpgradeState, Timestamp>,
+    /// The driver's installation does not change: workloads stay, and only the pod is replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart_only: bool,
+    /// Somebody asked for it, though its driver may have been in sync.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requested: bool,
+    /// `namespace/name` of the DaemonSet, where no operator brings the driver: there may be several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_set: Option<String>,
+    /// UID of the driver pod that was there when the node was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_pod: Option<String>,
+    /// How often the node was tried under this digest, by what it failed for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attempts: BTreeMap<FailureCause, u32>,
+    /// What it failed for, and the particulars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<NodeFailure>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Why a node failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFailure {
+    /// The kind.
+    pub cause: FailureCause,
+    /// In words: pods, numbers.
+    pub message: String,
+}
+
+/// What a node carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeRecordState {
+    /// Nothing of ours.
+    Nothing,
+    /// A record.
+    Record(Box<UpgradeRecord>),
+    /// One of a newer program.
+    Newer(u32),
+    /// A text that is no record, or a state label without a record: somebody edited it by hand. Whose the cordon is cannot be told, so it
+    /// counts as not ours.
+    Broken,
+}
+
+#[derive(Deserialize)]
+struct VersionedRecord {
+    version: u32,
+}
+
+/// Whether the record on the node is about another DaemonSet than this one.
+pub fn is_anothers(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
+    let Some(identity) = identity else { return false };
+    match read(node, traits) {
+        NodeRecordState::Record(record) => record.daemon_set.is_some_and(|theirs| theirs != identity),
+        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => false,
+    }
+}
+
+/// Reads what the node carries.
+pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
+    let Some(text) = node.annotations.get(traits.own_record) else {
+        return if node.labels.contains_key(traits.own_state_label) { NodeRecordState::Broken } else { NodeRecordState::Nothing };
+    };
+    match serde_json::from_str::<VersionedRecord>(text) {
+        Ok(found) if found.version > VERSION => NodeRecordState::Newer(found.version),
+        Ok(_) => serde_json::from_str(text).map_or(NodeRecordState::Broken, |record| NodeRecordState::Record(Box::new(record))),
+        Err(_) => NodeRecordState::Broken,
+    }
+}
+
+impl UpgradeRecord {
+    /// The annotation's text.
+    pub fn text(&self) -> String {
+        // A struct of plain fields with string keys always has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Goes on with a state.
+    pub fn enter(&mut self, state: UpgradeState, now: Timestamp) {
+        (self.state, self.since) = (state, now);
+        self.steps.insert(state, now);
+    }
+
+    /// The states that it went through, in their order, for the run record.
+    pub fn steps(&self) -> Vec<RecordedStep> {
+        let mut steps: Vec<(Timestamp, UpgradeState)> = self.steps.iter().map(|(state, at)| (*at, *state)).collect();
+        steps.sort_unstable();
+        steps.into_iter().map(|(at, state)| RecordedStep { state: state.name().to_owned(), at }).collect()
+    }
+
+    /// The same in words: how many seconds each state took.
+    pub fn describe_steps(&self, now: Timestamp) -> String {
+        let steps = self.steps();
+        let ends = steps.iter().skip(1).map(|step| step.at).chain([now]);
+        let parts: Vec<String> =
+            steps.iter().zip(ends).map(|(step, end)| format!("{} {} s", step.state, end.duration_since(step.at).as_secs())).collect();
+        parts.join(", ")
+    }
+
+    /// How often the node has been tried for a cause under a digest.
+    pub fn attempts(&self, cause: FailureCause, digest: &str) -> u32 {
+        if self.digest == digest { self.attempts.get(&cause).copied().unwrap_or(0) } else { 0 }
+    }
+}

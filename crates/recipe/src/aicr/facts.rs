@@ -1,0 +1,110 @@
+//! What a `RecipeResult` says beside components: what is taken over, what is only told, and what is checked at once.
+
+use semver::{Version, VersionReq};
+
+use super::build::KUBERNETES;
+use super::components::ComponentReference;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::nearest::nearest;
+use diagnostics::tree::{YamlNode, YamlValue};
+
+/// Everything that the format has at the top.
+const KEYS: [&str; 8] = ["apiVersion", "kind", "metadata", "criteria", "constraints", "componentRefs", "deploymentOrder", "validation"];
+/// Keys of components that only AICR's own checks read.
+const OF_VALIDATION: [&str; 3] = ["cleanup", "expectedResources", "healthCheckAsserts"];
+
+/// A key that the known formats do not have may change what is deployed.
+pub(super) fn unknown_keys(result: &YamlNode, findings: &mut Vec<Diagnostic>) {
+    for entry in result.entries().iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
+        findings.push(
+            Diagnostic::error(format!("recipes of AICR have no key `{}`, as far as this version knows them", entry.key))
+                .at(entry.key_origin)
+                .hint(nearest(&entry.key, KEYS).map_or_else(
+                    || "remove it if it does not change what is deployed".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                )),
+        );
+    }
+}
+
+/// What no bundle does, and what AICR itself had to say.
+pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
+    let constraints = list(result, &["constraints"]);
+    if let Some(entry) =
+        result.entry("constraints").filter(|entry| !entry.node.is_null() && !matches!(entry.node.value, YamlValue::List(_)))
+    {
+        findings.push(Diagnostic::error(format!("`constraints` must be a list, and this is {}", entry.node.kind())).at(entry.key_origin));
+    }
+    let versions: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
+    if let [first, second, ..] = versions[..] {
+        findings.push(
+            Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
+                .at(second.origin)
+                .related(first.origin, "first here")
+                .hint("write one: `'>= 1.32, < 1.36'`"),
+        );
+    }
+    let others: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") != KUBERNETES).collect();
+    if let Some(first) = others.first() {
+        let names: Vec<String> = others.iter().map(|other| format!("`{} {}`", text(other, "name"), text(other, "value"))).collect();
+        findings.push(
+            Diagnostic::warning(format!("nothing in a bundle checks these constraints: {}", names.join(", ")))
+                .at(first.get("name").map_or(first.origin, |name| name.origin))
+                .hint("see to it that the nodes are like that, or let `aicr validate` check it"),
+        );
+    }
+    let of_components = references
+        .iter()
+        .filter(|reference| reference.is_deployed)
+        .flat_map(|reference| OF_VALIDATION.iter().filter_map(|key| reference.node.entry(key)))
+        .find(|entry| !entry.node.is_null());
+    if let Some(entry) = result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components) {
+        findings.push(
+            Diagnostic::warning(format!("`{}` is for `aicr validate`: no bundle runs these checks", entry.key))
+                .at(entry.key_origin)
+                .hint("the bundle's hooks wait for the operators and the driver; let `aicr validate` check the rest"),
+        );
+    }
+    for warning in list(result, &["metadata", "constraintWarnings"]) {
+        findings.push(
+            Diagnostic::warning(format!(
+                "AICR left out its overlay `{}`: {}",
+                text(warning, "overlay"),
+                if text(warning, "reason").is_empty() { "a constraint did not hold" } else { text(warning, "reason") }
+            ))
+            .at(warning.origin),
+        );
+    }
+    for constraint in list(result, &["validation", "deployment", "constraints"]) {
+        deployed_version(constraint, references, findings);
+    }
+}
+
+/// `Deployment.gpu-operator.version` against the version that the recipe deploys.
+fn deployed_version(constraint: &YamlNode, references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
+    let name = text(constraint, "name").strip_prefix("Deployment.").and_then(|rest| rest.strip_suffix(".version"));
+    let Some(reference) = name.and_then(|name| references.iter().find(|reference| reference.name == name && reference.is_deployed)) else {
+        return;
+    };
+    let (Some(value), Some(version)) = (constraint.get("value"), reference.get("version")) else { return };
+    let range = value.text().and_then(|text| VersionReq::parse(&text.replace('v', "").replace("==", "=")).ok());
+    let number = version.text().and_then(|text| Version::parse(text.trim_start_matches('v')).ok());
+    if let (Some(range), Some(number)) = (range, number)
+        && !range.matches(&number)
+    {
+        findings.push(
+            Diagnostic::error(format!("the recipe deploys `{}` in a version that its own constraint forbids", reference.name))
+                .at(version.origin)
+                .related(value.origin, "the constraint")
+                .hint("change the one or the other"),
+        );
+    }
+}
+
+fn list<'a>(node: &'a YamlNode, keys: &[&str]) -> &'a [YamlNode] {
+    node.at_keys(keys).map_or(&[], YamlNode::items)
+}
+
+fn text<'a>(node: &'a YamlNode, key: &str) -> &'a str {
+    node.get(key).and_then(YamlNode::text).unwrap_or_default()
+}

@@ -1,0 +1,130 @@
+//! The order in which AICR deploys, and what each component waits for.
+
+use std::collections::BTreeSet;
+
+use super::components::{ComponentReference, texts};
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::nearest::nearest;
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::YamlNode;
+
+/// A component with what it waits for.
+#[derive(Clone, Debug)]
+pub(super) struct OrderedComponent<'a> {
+    /// The component.
+    pub(super) reference: ComponentReference<'a>,
+    /// Components that are deployed before it, all of them part of the recipe. What is left out passes on what it needs itself.
+    pub(super) after: Vec<(&'a str, SourceSpan)>,
+}
+
+/// The components that are deployed, in AICR's order.
+pub(super) fn sort<'a>(
+    result: &'a YamlNode,
+    references: &[ComponentReference<'a>],
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<OrderedComponent<'a>> {
+    let mut order: Vec<&str> = Vec::new();
+    if let Some(entry) = result.entry("deploymentOrder").filter(|entry| !entry.node.is_null()) {
+        texts(entry, findings);
+    }
+    for item in result.get("deploymentOrder").map_or(&[][..], YamlNode::items) {
+        let Some(name) = item.text() else { continue };
+        if find(references, name).is_none() {
+            findings.push(unknown(references, name, "`deploymentOrder` names", item.origin));
+        } else if order.contains(&name) {
+            findings.push(Diagnostic::error(format!("`{name}` stands twice in `deploymentOrder`")).at(item.origin));
+        } else {
+            order.push(name);
+        }
+    }
+    dependencies(references, findings);
+    let listed = order.len();
+    for reference in references.iter().filter(|reference| reference.is_deployed && !order.contains(&reference.name)).collect::<Vec<_>>() {
+        if listed > 0 {
+            findings.push(
+                Diagnostic::warning(format!("`deploymentOrder` leaves out `{}`: it comes last", reference.name))
+                    .at(reference.place)
+                    .hint("add it where it belongs, or set `overrides: {enabled: false}` to leave it out"),
+            );
+        }
+        order.push(reference.name);
+    }
+    if listed > 0 {
+        against(references, &order, findings);
+    } else if let Some(reference) = references.iter().find(|reference| needed(references, reference).contains(reference.name)) {
+        findings.push(
+            Diagnostic::error(format!("`{}` depends on itself, by way of its `dependencyRefs`", reference.name))
+                .at(reference.place)
+                .hint("remove one of the dependencies that make the circle"),
+        );
+    }
+    let deployed = order.iter().filter_map(|name| find(references, name)).filter(|reference| reference.is_deployed);
+    deployed.map(|reference| OrderedComponent { reference: *reference, after: after(references, reference) }).collect()
+}
+
+fn find<'r, 'a>(references: &'r [ComponentReference<'a>], name: &str) -> Option<&'r ComponentReference<'a>> {
+    references.iter().find(|reference| reference.name == name)
+}
+
+fn unknown(references: &[ComponentReference<'_>], name: &str, what: &str, origin: SourceSpan) -> Diagnostic {
+    let names = || references.iter().map(|reference| reference.name);
+    let hint = nearest(name, names())
+        .map_or_else(|| "add it to `componentRefs`, or remove it here".to_owned(), |near| format!("did you mean `{near}`?"));
+    Diagnostic::error(format!("{what} `{name}`, which is not among the components")).at(origin).hint(hint)
+}
+
+fn dependencies(references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
+    for reference in references {
+        for (name, origin) in reference.dependencies() {
+            if find(references, name).is_none() {
+                findings.push(unknown(references, name, &format!("`{}` depends on", reference.name), origin));
+            }
+        }
+    }
+}
+
+/// A component before what it depends on.
+fn against(references: &[ComponentReference<'_>], order: &[&str], findings: &mut Vec<Diagnostic>) {
+    for (index, name) in order.iter().enumerate() {
+        let Some(reference) = find(references, name) else { continue };
+        for (needed, origin) in reference.dependencies() {
+            if order[index..].contains(&needed) {
+                findings.push(
+                    Diagnostic::error(format!("`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"))
+                        .at(origin)
+                        .hint("correct the one or the other"),
+                );
+            }
+        }
+    }
+}
+
+/// Everything that a component depends on, directly or not.
+fn needed<'a>(references: &[ComponentReference<'a>], reference: &ComponentReference<'a>) -> BTreeSet<&'a str> {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<&str> = reference.dependencies().map(|(name, _)| name).collect();
+    while let Some(name) = open.pop() {
+        if seen.insert(name) {
+            open.extend(find(references, name).into_iter().flat_map(|found| found.dependencies().map(|(name, _)| name)));
+        }
+    }
+    seen
+}
+
+fn after<'a>(references: &[ComponentReference<'a>], reference: &ComponentReference<'a>) -> Vec<(&'a str, SourceSpan)> {
+    let mut found: Vec<(&str, SourceSpan)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<(&str, SourceSpan)> = reference.dependencies().collect();
+    open.reverse();
+    while let Some((name, origin)) = open.pop() {
+        if !seen.insert(name) {
+            continue;
+        }
+        match find(references, name) {
+            Some(needed) if needed.is_deployed => found.push((name, origin)),
+            Some(left_out) => open.extend(left_out.dependencies().map(|(name, _)| (name, origin))),
+            None => {}
+        }
+    }
+    found
+}

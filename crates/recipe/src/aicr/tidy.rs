@@ -1,0 +1,211 @@
+//! Values of AICR that our own recipes refuse: what has no effect, and what the bundle must say itself, is left out with a warning;
+//! what a recipe of ours says elsewhere is moved there. Everything that stays is judged like any other recipe.
+
+use serde_json::{Map, Value as Json};
+
+use super::AicrOptions;
+use super::fix;
+use crate::overrides::insert;
+use crate::rules::advice::KeyAdviser;
+use crate::rules::{rollout, secrets};
+use catalog::keys::ChartKeys;
+use catalog::model::ComponentVersion;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::path::KeyPath;
+use diagnostics::source::{SourceSpan, SourceTexts};
+use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+
+/// What became of a tree.
+#[derive(Clone, Debug)]
+pub struct TidiedValues {
+    /// The tree.
+    pub tree: YamlNode,
+    /// A layer with everything that was moved; `None` if nothing was.
+    pub moved: Option<YamlNode>,
+}
+
+/// Tidies the values of all components, as far as they were written for AICR.
+pub fn tidy(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> TidiedValues {
+    let mut moves = Vec::new();
+    if let Some(components) = get_mut(&mut tree, "components")
+        && let YamlValue::List(items) = &mut components.value
+    {
+        for item in items {
+            let name = item.get("name").and_then(YamlNode::text).unwrap_or_default().to_owned();
+            let written = item.get("version").and_then(YamlNode::text).map(str::to_owned);
+            let Some(values) = get_mut(item, "values") else { continue };
+            let known = catalog::component(&name);
+            let version = known.and_then(|known| known.version(written.as_deref().unwrap_or(&known.default_version)));
+            let keys = known.zip(version).and_then(|(known, version)| ChartKeys::from_version(version, known.defaults(Some(version))));
+            let mut component = TidyTarget { name: &name, version, keys: keys.as_ref(), sources, options, findings, moves: &mut moves };
+            component.map(&KeyPath::default(), values, keys.as_ref());
+        }
+    }
+    let mut layer = None;
+    for ValueMove { path, node, key_origin, dead } in moves {
+        if let Some(there) = tree.get_path(&path) {
+            findings.push(
+                Diagnostic::warning(format!("`{dead}` is left out: `{path}` is set as well"))
+                    .at(key_origin)
+                    .related(there.origin, "this one counts"),
+            );
+            continue;
+        }
+        insert(&mut tree, path.keys(), node.clone(), key_origin, &[]);
+        insert(layer.get_or_insert_with(|| empty(key_origin)), path.keys(), node, key_origin, &[]);
+    }
+    TidiedValues { tree, moved: layer }
+}
+
+fn get_mut<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
+    let YamlValue::Map(entries) = &mut node.value else { return None };
+    entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+}
+
+fn empty(origin: SourceSpan) -> YamlNode {
+    YamlNode { value: YamlValue::Map(Vec::new()), origin }
+}
+
+/// A value that goes elsewhere.
+struct ValueMove {
+    path: KeyPath,
+    node: YamlNode,
+    key_origin: SourceSpan,
+    dead: KeyPath,
+}
+
+struct TidyTarget<'a> {
+    name: &'a str,
+    /// `None`: not in the catalog.
+    version: Option<&'a ComponentVersion>,
+    /// `None`: not known.
+    keys: Option<&'a ChartKeys>,
+    sources: &'a SourceTexts,
+    options: &'a AicrOptions,
+    findings: &'a mut Vec<Diagnostic>,
+    moves: &'a mut Vec<ValueMove>,
+}
+
+impl TidyTarget<'_> {
+    fn map(&mut self, path: &KeyPath, node: &mut YamlNode, keys: Option<&ChartKeys>) {
+        let YamlValue::Map(entries) = &mut node.value else { return };
+        entries.retain_mut(|entry| {
+            let inner = path.child(&entry.key);
+            if !self.sources.is_foreign(entry.key_origin.source) {
+                // Another recipe may stand on top: what AICR set below this key is still AICR's.
+                self.map(&inner, &mut entry.node, keys.and_then(|keys| keys.child(&entry.key)));
+                return true;
+            }
+            self.keep(path, &inner, entry, keys)
+        });
+    }
+
+    fn keep(&mut self, path: &KeyPath, inner: &KeyPath, entry: &mut MapEntry, keys: Option<&ChartKeys>) -> bool {
+        if self.is_secret(inner, entry) || self.is_of_the_bundle(inner, entry) || self.is_policy(inner, entry) {
+            return false;
+        }
+        self.version_as_number(inner, entry);
+        let child = keys.and_then(|keys| keys.child(&entry.key));
+        if let (Some(keys), None) = (keys, child)
+            && self.is_dead(path, inner, entry, keys)
+        {
+            return false;
+        }
+        let had = !entry.node.entries().is_empty();
+        self.map(inner, &mut entry.node, child);
+        !had || !entry.node.entries().is_empty()
+    }
+
+    fn is_dead(&mut self, path: &KeyPath, inner: &KeyPath, entry: &MapEntry, keys: &ChartKeys) -> bool {
+        let (Some(version), Some(all)) = (self.version, self.keys) else { return false };
+        let is_certain = version.keys_complete || version.obsolete_keys.contains_key(&inner.to_string());
+        if keys.is_open() || !is_certain || inner.equals(&["rollout"]) {
+            return false;
+        }
+        let what = format!("`{inner}` of `{}` is left out: the chart {} does not read it", self.name, version.version);
+        let fix = fix::find_fix(self.name, &inner.to_string());
+        let fixed = fix.and_then(|fix| Some((fix.live.iter().copied().collect::<KeyPath>(), (fix.value)(&entry.node.value)?)));
+        match fixed {
+            Some((live, value)) if self.options.fix_dead_keys => {
+                let shown = YamlNode { value: value.clone(), origin: entry.node.origin }.to_json();
+                self.findings.push(
+                    Diagnostic::warning(format!("`{inner}` of `{}` has become `{live}: {}`", self.name, plain(&shown)))
+                        .at(entry.key_origin),
+                );
+                let node = YamlNode { value, origin: entry.node.origin };
+                self.moves.push(ValueMove { path: live, node, key_origin: entry.key_origin, dead: inner.clone() });
+            }
+            Some((live, value)) => {
+                let shown = plain(&YamlNode { value, origin: entry.node.origin }.to_json());
+                self.findings.push(
+                    Diagnostic::warning(what)
+                        .at(entry.key_origin)
+                        .hint(format!("`{live}: {shown}` would have the effect; `--fix-dead-keys` sets it")),
+                );
+            }
+            None => {
+                let hint = KeyAdviser { component: self.name, version, all }.advice(path, &entry.key, keys);
+                self.findings.push(Diagnostic::warning(what).at(entry.key_origin).hint(hint));
+            }
+        }
+        true
+    }
+
+    /// Secrets never stand in values. The charts' own defaults, which AICR repeats, are no reason to refuse the recipe.
+    fn is_secret(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
+        let Some(why) = secrets::entry(&entry.key, &entry.node) else { return false };
+        self.findings.push(
+            Diagnostic::warning(format!("`{inner}` of `{}` {why}, and is left out: secrets never stand in values", self.name))
+                .at(entry.key_origin)
+                .secret()
+                .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name"),
+        );
+        true
+    }
+
+    /// What every bundle sets itself.
+    fn is_of_the_bundle(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
+        let set: Option<&Map<String, Json>> = self.version.map(|version| &version.bundle_values);
+        let Some(value) = set.and_then(|set| set.get(&inner.to_string())) else { return false };
+        if entry.node.to_json() == *value {
+            return false;
+        }
+        self.findings.push(
+            Diagnostic::warning(format!("`{inner}` of `{}` is left out: every bundle sets it to {value}", self.name))
+                .at(entry.key_origin)
+                .hint("a bundle brings the CRDs itself and keeps them up to date"),
+        );
+        true
+    }
+
+    /// The upgrade policy stands in a recipe's own `rollout`, which is mapped back into the same values.
+    fn is_policy(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
+        if !entry.node.entries().is_empty() {
+            return false;
+        }
+        let Some(path) = rollout::policy_of(self.name, inner) else { return false };
+        let node = YamlNode { value: fix::policy_value(&entry.key, &entry.node.value), origin: entry.node.origin };
+        self.moves.push(ValueMove { path, node, key_origin: entry.key_origin, dead: inner.clone() });
+        true
+    }
+
+    /// `570.10` without quotes is 570.1 by the time that anybody reads it.
+    fn version_as_number(&mut self, inner: &KeyPath, entry: &MapEntry) {
+        let key = entry.key.to_ascii_lowercase();
+        if let YamlValue::Number(number) = &entry.node.value
+            && number.is_f64()
+            && (key.ends_with("version") || key.ends_with("tag"))
+        {
+            let written = self.sources.written(entry.node.origin);
+            self.findings.push(
+                Diagnostic::error(format!("`{inner}` of `{}` is a text, and `{written}` without quotes is the number {number}", self.name))
+                    .at(entry.node.origin)
+                    .hint(format!("quote it: `\"{written}\"`")),
+            );
+        }
+    }
+}
+
+fn plain(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

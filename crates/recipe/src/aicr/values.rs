@@ -1,0 +1,99 @@
+//! The values files of AICR's data directory.
+
+use super::components::ComponentReference;
+use super::order::OrderedComponent;
+use super::{AicrOptions, errors};
+use crate::parse::parse;
+use crate::read::{ReadError, TextReader};
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::source::{SourceSpan, SourceText, SourceTexts};
+use diagnostics::tree::{YamlNode, YamlValue};
+
+/// What stands in the files of one component.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ComponentValues {
+    /// `components/<name>/values.yaml`, which AICR reads before every other values file of the component.
+    pub(super) base: Option<YamlNode>,
+    /// The file that the recipe names.
+    pub(super) named: Option<YamlNode>,
+}
+
+/// Reads files and says what is wrong with them.
+pub(super) struct ValuesFileReader<'a> {
+    pub(super) options: &'a AicrOptions,
+    pub(super) reader: &'a mut dyn TextReader,
+    pub(super) sources: &'a mut SourceTexts,
+    pub(super) findings: &'a mut Vec<Diagnostic>,
+    /// Whether the missing directory has been told: once is enough.
+    pub(super) is_told: bool,
+}
+
+impl ValuesFileReader<'_> {
+    /// The values files of a component.
+    pub(super) fn read_component(&mut self, ordered: &OrderedComponent<'_>) -> ComponentValues {
+        let reference = &ordered.reference;
+        let Some(file) = reference.get("valuesFile") else { return ComponentValues::default() };
+        let Some(path) = file.text() else { return ComponentValues::default() };
+        let Some(data) = self.directory(reference, file.origin) else { return ComponentValues::default() };
+        if path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            self.findings.push(
+                Diagnostic::error(format!("`{path}` leads out of the data directory"))
+                    .at(file.origin)
+                    .hint("values files are relative to the directory that `--data` names"),
+            );
+            return ComponentValues::default();
+        }
+        let base = format!("components/{}/values.yaml", reference.name);
+        let base = if path == base { None } else { self.read(&data, &base, None) };
+        ComponentValues { base, named: self.read(&data, path, Some(file.origin)) }
+    }
+
+    fn directory(&mut self, reference: &ComponentReference<'_>, origin: SourceSpan) -> Option<String> {
+        if self.options.data.is_none() && !self.is_told {
+            self.is_told = true;
+            self.findings.push(
+                Diagnostic::error(format!(
+                    "the values of `{}` stand in a file of AICR's data directory, and nobody said where that is",
+                    reference.name
+                ))
+                .at(origin)
+                .hint("add `--data DIR`: the directory of AICR that has `components/` (in its repository: `recipes`)"),
+            );
+        }
+        self.options.data.clone()
+    }
+
+    /// The file as a tree. Only one that the recipe names (`origin`) must be there.
+    fn read(&mut self, data: &str, path: &str, origin: Option<SourceSpan>) -> Option<YamlNode> {
+        let name = format!("{}/{path}", data.trim_end_matches('/'));
+        let text = match (self.reader.file(&name), origin) {
+            (Ok(text), _) => text,
+            // AICR goes on without the general file too.
+            (Err(ReadError::Missing), None) => return None,
+            (Err(error), origin) => {
+                let finding = Diagnostic::error(format!("unable to read `{name}`: {error}"));
+                let finding = origin.map_or(finding.clone(), |origin| finding.at(origin));
+                self.findings.push(finding.maybe_hint(error.hint().map(str::to_owned)).hint(format!(
+                    "`--data {data}` must be the directory of AICR that has `components/`, of the version that made this recipe"
+                )));
+                return None;
+            }
+        };
+        let source = self.sources.add(SourceText { name, text });
+        self.sources.mark_foreign(source);
+        let before = errors(self.findings);
+        match parse(self.sources, source) {
+            Ok(node) if node.is_null() => None,
+            Ok(node) if matches!(node.value, YamlValue::Map(_)) => Some(node),
+            Ok(node) => {
+                self.findings.push(Diagnostic::error(format!("values are a map, and this is {}", node.kind())).at(node.origin));
+                None
+            }
+            Err(finding) => {
+                self.findings.push(finding);
+                None
+            }
+        }
+        .filter(|_| errors(self.findings) == before)
+    }
+}

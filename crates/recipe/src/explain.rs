@@ -1,0 +1,171 @@
+//! `recipe explain`: which layer set what, and which one won.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use super::load::ValidRecipe;
+use super::schema::TypeShape;
+use diagnostics::nearest::nearest;
+use diagnostics::path::KeyPath;
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::{YamlNode, YamlValue};
+
+/// One layer that says something about a path.
+#[derive(Clone, Debug, PartialEq)]
+struct LayerSetting {
+    place: SourceSpan,
+    value: YamlNode,
+}
+
+/// Why a path cannot be explained.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no recipe sets `{path}`, and it has no default")]
+pub struct UnexplainedPath {
+    /// The path.
+    pub path: KeyPath,
+    /// What may have been meant.
+    pub hint: Option<String>,
+}
+
+/// Each layer that set the path or something below it, first to last, and the winner.
+///
+/// # Errors
+/// Nothing sets it.
+pub fn explain(loaded: &ValidRecipe, path: &KeyPath) -> Result<String, UnexplainedPath> {
+    let mut text = String::new();
+    for leaf in leaves(loaded, path) {
+        explain_leaf(loaded, &leaf, &mut text);
+    }
+    if !text.is_empty() {
+        return Ok(text);
+    }
+    match default(loaded, path) {
+        Some((source, value)) => Ok(format!("{path}: {value}\n  {source}: {value}  ← wins, no recipe sets it\n")),
+        None => Err(UnexplainedPath { path: path.clone(), hint: hint(loaded, path) }),
+    }
+}
+
+/// The paths of all single values at or below `path`, in any layer.
+fn leaves(loaded: &ValidRecipe, path: &KeyPath) -> Vec<KeyPath> {
+    let mut found = Vec::new();
+    for layer in &loaded.layers {
+        if let Some(node) = layer.get_path(path) {
+            collect(path, node, &mut found);
+        }
+    }
+    // A parent that one layer replaces as a whole shows at every value below it.
+    let is_parent =
+        |path: &KeyPath| found.iter().any(|other| other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys()));
+    let parents: Vec<bool> = found.iter().map(is_parent).collect();
+    found.into_iter().zip(parents).filter_map(|(path, is_parent)| (!is_parent).then_some(path)).collect()
+}
+
+fn collect(path: &KeyPath, node: &YamlNode, found: &mut Vec<KeyPath>) {
+    let mut add = |path: &KeyPath| {
+        if !found.contains(path) {
+            found.push(path.clone());
+        }
+    };
+    match &node.value {
+        YamlValue::Map(entries) if !entries.is_empty() => {
+            for entry in entries {
+                collect(&path.child(&entry.key), &entry.node, found);
+            }
+        }
+        YamlValue::List(items) if path.equals(&["components"]) => {
+            for item in items {
+                if let Some(name) = item.get("name").and_then(YamlNode::text) {
+                    collect(&path.child(name), item, found);
+                }
+            }
+        }
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+            add(path);
+        }
+    }
+}
+
+fn explain_leaf(loaded: &ValidRecipe, path: &KeyPath, text: &mut String) {
+    let settings: Vec<LayerSetting> = loaded.layers.iter().filter_map(|layer| setting(layer, path)).collect();
+    let merged = loaded.tree.get_path(path);
+    let shown = merged.map_or_else(|| "(deleted)".to_owned(), one_line);
+    let winner = settings.iter().rposition(|setting| merged.is_none_or(|merged| merged.origin == setting.value.origin));
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "{path}: {shown}");
+    for (index, setting) in settings.iter().enumerate() {
+        let mark = match merged {
+            _ if Some(index) != winner => "",
+            // Not deleted by a `null`: a recipe of AICR had it without effect.
+            None if !setting.value.is_null() => "  ← left out",
+            Some(_) | None => "  ← wins",
+        };
+        let _ = writeln!(text, "  {}: {}{mark}", loaded.warnings.sources.place(setting.place), one_line(&setting.value));
+    }
+}
+
+/// What a layer says at the path, or at a parent that it replaces as a whole.
+fn setting(layer: &YamlNode, path: &KeyPath) -> Option<LayerSetting> {
+    if let Some(node) = layer.get_path(path) {
+        return Some(LayerSetting { place: node.origin, value: node.clone() });
+    }
+    let mut parents = (1..path.keys().len()).rev().map(|length| path.keys()[..length].iter().collect::<KeyPath>());
+    let replaced = parents.find_map(|parent| layer.get_path(&parent))?;
+    let whole = replaced.is_null();
+    whole.then(|| LayerSetting { place: replaced.origin, value: replaced.clone() })
+}
+
+/// The default, and who has it.
+fn default(loaded: &ValidRecipe, path: &KeyPath) -> Option<(&'static str, String)> {
+    if let [components, name, values, rest @ ..] = path.keys()
+        && components == "components"
+        && values == "values"
+    {
+        let component = catalog::component(name)?;
+        let written = loaded.recipe.components.iter().find(|component| component.name == *name)?.version.as_deref();
+        let version = component.version(written.unwrap_or(&component.default_version))?;
+        let defaults = component.default_values(version)?;
+        let value = catalog::lookup_keys(defaults, rest.iter().map(String::as_str))?;
+        return Some(("default of the chart", value.to_string()));
+    }
+    let recipe = serde_json::to_value(&loaded.recipe).ok()?;
+    let value = path.keys().iter().try_fold(&recipe, step)?;
+    let source = if path.keys()[0] == "components" { "default of the catalog" } else { "default of gpu-rollout" };
+    Some((source, value.to_string()))
+}
+
+/// Components go by name.
+fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
+    match value {
+        Json::Array(items) => items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key)),
+        Json::Object(map) => map.get(key),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => None,
+    }
+}
+
+fn hint(loaded: &ValidRecipe, path: &KeyPath) -> Option<String> {
+    let mut shape = TypeShape::recipe();
+    for (index, key) in path.keys().iter().enumerate() {
+        let parent: KeyPath = path.keys()[..index].iter().collect();
+        if shape.takes("array") {
+            let names: Vec<&str> = loaded.recipe.components.iter().map(|component| component.name.as_str()).collect();
+            if !names.contains(&key.as_str()) {
+                return Some(match nearest(key, names.iter().copied()) {
+                    Some(near) => format!("did you mean `{}`?", parent.child(near)),
+                    None => format!("components of this recipe: {}", names.join(", ")),
+                });
+            }
+            shape = shape.items()?;
+            continue;
+        }
+        match shape.property(key) {
+            Some(property) => shape = property,
+            None => return nearest(key, shape.keys()).map(|near| format!("did you mean `{}`?", parent.child(near))),
+        }
+    }
+    Some("set it in the recipe, or leave it to the chart".to_owned())
+}
+
+fn one_line(node: &YamlNode) -> String {
+    node.to_json().to_string()
+}

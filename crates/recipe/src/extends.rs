@@ -1,0 +1,276 @@
+//! `extends`: from the recipe that was asked for to all recipes that it builds on, ancestors first.
+
+use std::collections::BTreeSet;
+
+use super::aicr;
+use super::merge::RecipeLayer;
+use super::parse::parse;
+use super::read::{ReadError, TextReader};
+use super::shape;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::nearest::nearest;
+use diagnostics::source::{SourceId, SourceSpan, SourceText, SourceTexts};
+use diagnostics::tree::YamlNode;
+
+/// How long a chain of `extends` may be, and …
+const MAX_DEPTH: usize = 16;
+/// … how many recipes may take part in all: both far beyond what anybody can follow.
+const MAX_LAYERS: usize = 64;
+
+/// How a recipe is named on the command line and in `extends`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecipeReference {
+    /// A recipe of the library.
+    Library(String),
+    /// A file.
+    File(String),
+    /// `-`
+    StandardInput,
+}
+
+impl RecipeReference {
+    /// `-` is standard input; what has a slash or ends in `.yaml` or `.yml` is a file; all else is a name in the library.
+    pub fn from_argument(text: &str) -> Self {
+        match text {
+            "-" => Self::StandardInput,
+            _ if is_file(text) => Self::File(normalized(text)),
+            _ => Self::Library(text.to_owned()),
+        }
+    }
+
+    /// What people call it.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Library(name) => format!("library:{name}"),
+            Self::File(path) => path.clone(),
+            Self::StandardInput => "standard input".to_owned(),
+        }
+    }
+
+    /// A name for a recipe that has none of its own, made from that of its file.
+    fn stem(&self) -> String {
+        let Self::File(path) = self else { return "aicr".to_owned() };
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_ascii_lowercase();
+        let plain: String =
+            stem.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).take(63).collect();
+        let plain = plain.trim_matches('-');
+        if plain.is_empty() { "aicr".to_owned() } else { plain.to_owned() }
+    }
+
+    /// The reference that `text` means in the `extends` of this recipe; files are relative to its file.
+    fn extended(&self, text: &str) -> Self {
+        if !is_file(text) {
+            return Self::Library(text.to_owned());
+        }
+        let directory = match self {
+            Self::File(path) => path.rsplit_once('/').map(|(directory, _)| if directory.is_empty() { "/" } else { directory }),
+            Self::Library(_) | Self::StandardInput => None,
+        };
+        Self::File(match directory {
+            Some(directory) if !text.starts_with('/') => normalized(&format!("{directory}/{text}")),
+            Some(_) | None => normalized(text),
+        })
+    }
+}
+
+fn is_file(text: &str) -> bool {
+    let ending = std::path::Path::new(text).extension();
+    text.contains('/') || ending.is_some_and(|ending| ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml"))
+}
+
+/// `a/./b/../c` → `a/c`: one file has one name, so that a cycle is recognized.
+fn normalized(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            other => parts.push(other),
+        }
+    }
+    match (path.starts_with('/'), parts.join("/")) {
+        (true, joined) => format!("/{joined}"),
+        (false, joined) if joined.is_empty() => ".".to_owned(),
+        (false, joined) => joined,
+    }
+}
+
+/// A recipe of the graph with its name.
+#[derive(Clone, Debug)]
+pub struct NamedLayer {
+    /// How it is referred to.
+    pub reference: RecipeReference,
+    /// What it says.
+    pub layer: RecipeLayer,
+}
+
+/// Reads the recipe and everything that it extends; each one once. Findings about one recipe do not keep the others from being
+/// read; they go to `findings`.
+pub fn read_all(
+    top: &RecipeReference,
+    options: &aicr::AicrOptions,
+    reader: &mut dyn TextReader,
+    sources: &mut SourceTexts,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<NamedLayer> {
+    let mut graph = RecipeGraph { options, reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
+    graph.visit(top, None);
+    if let Some(last) = graph.layers.last_mut() {
+        last.layer.own = true;
+    }
+    graph.layers
+}
+
+struct RecipeGraph<'a> {
+    options: &'a aicr::AicrOptions,
+    reader: &'a mut dyn TextReader,
+    sources: &'a mut SourceTexts,
+    findings: &'a mut Vec<Diagnostic>,
+    layers: Vec<NamedLayer>,
+    stack: Vec<RecipeReference>,
+}
+
+impl RecipeGraph<'_> {
+    /// The index of the recipe's layer; `None` if it cannot be read.
+    fn visit(&mut self, reference: &RecipeReference, from: Option<SourceSpan>) -> Option<usize> {
+        if let Some(known) = self.layers.iter().rposition(|layer| layer.reference == *reference) {
+            return Some(known);
+        }
+        if let Some(diagnostic) = self.refusal(reference) {
+            self.report(diagnostic, from);
+            return None;
+        }
+        let text = match self.read(reference) {
+            Ok(text) => text,
+            Err(diagnostic) => {
+                self.report(diagnostic, from);
+                return None;
+            }
+        };
+        let source = self.sources.add(SourceText { name: reference.label(), text });
+        let node = match parse(self.sources, source) {
+            Ok(node) => node,
+            Err(diagnostic) => {
+                self.findings.push(diagnostic);
+                return None;
+            }
+        };
+        if !shape::is_recipe(&node, self.findings) {
+            return None;
+        }
+        if aicr::is_foreign(&node) {
+            return self.foreign(reference, source, &node);
+        }
+        self.stack.push(reference.clone());
+        let ancestors = self.visit_parents(reference, &node);
+        self.stack.pop();
+        shape::check_layer(&node, self.sources, self.findings);
+        self.layers.push(NamedLayer { reference: reference.clone(), layer: RecipeLayer { node, ancestors, own: false } });
+        Some(self.layers.len() - 1)
+    }
+
+    /// A recipe of AICR extends nothing, and is several layers itself: the index is that of the last one.
+    fn foreign(&mut self, reference: &RecipeReference, source: SourceId, node: &YamlNode) -> Option<usize> {
+        let layers = aicr::layers((source, node), &reference.stem(), self.options, self.reader, self.sources, self.findings)?;
+        let first = self.layers.len();
+        for (index, node) in layers.into_iter().enumerate() {
+            let ancestors = (first..first + index).collect();
+            self.layers.push(NamedLayer { reference: reference.clone(), layer: RecipeLayer { node, ancestors, own: false } });
+        }
+        let last = self.layers.len() - 1;
+        shape::check_layer(&self.layers[last].layer.node, self.sources, self.findings);
+        Some(last)
+    }
+
+    fn visit_parents(&mut self, reference: &RecipeReference, node: &YamlNode) -> BTreeSet<usize> {
+        let mut ancestors = BTreeSet::new();
+        let parents = node.get("extends").map_or(&[][..], YamlNode::items);
+        for (index, parent) in parents.iter().enumerate() {
+            let Some(text) = parent.text() else { continue };
+            if parents[..index].iter().any(|earlier| earlier.text() == Some(text)) {
+                self.findings.push(Diagnostic::error(format!("`{text}` is extended twice")).at(parent.origin).hint("keep one of them"));
+                continue;
+            }
+            if let Some(parent) = self.visit(&reference.extended(text), Some(parent.origin)) {
+                ancestors.insert(parent);
+                ancestors.extend(self.layers[parent].layer.ancestors.iter().copied());
+            }
+        }
+        ancestors
+    }
+
+    fn report(&mut self, diagnostic: Diagnostic, from: Option<SourceSpan>) {
+        self.findings.push(match from {
+            Some(origin) => diagnostic.at(origin),
+            None => diagnostic,
+        });
+    }
+
+    fn refusal(&self, reference: &RecipeReference) -> Option<Diagnostic> {
+        if let Some(start) = self.stack.iter().position(|open| open == reference) {
+            let mut circle: Vec<String> = self.stack[start..].iter().map(RecipeReference::label).collect();
+            circle.push(reference.label());
+            return Some(
+                Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → "))).hint("remove one of these `extends`"),
+            );
+        }
+        if self.stack.len() >= MAX_DEPTH {
+            return Some(
+                Diagnostic::error(format!("`extends` is more than {MAX_DEPTH} recipes deep"))
+                    .hint("put fewer recipes on top of each other"),
+            );
+        }
+        if self.layers.len() + self.stack.len() >= MAX_LAYERS {
+            return Some(Diagnostic::error(format!("more than {MAX_LAYERS} recipes take part")).hint("extend fewer recipes"));
+        }
+        None
+    }
+
+    fn read(&mut self, reference: &RecipeReference) -> Result<String, Diagnostic> {
+        match reference {
+            RecipeReference::Library(name) => catalog::recipe(name).map(str::to_owned).ok_or_else(|| unknown_name(name)),
+            RecipeReference::File(path) => self.reader.file(path).map_err(|error| unreadable(path, &error)),
+            RecipeReference::StandardInput => self.reader.standard_input().map_err(|error| unreadable("standard input", &error)),
+        }
+    }
+}
+
+fn unknown_name(name: &str) -> Diagnostic {
+    let diagnostic = Diagnostic::error(format!("the library has no recipe `{name}`"));
+    let diagnostic = match nearest(name, catalog::recipe_names()) {
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+        None => diagnostic.hint(format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", "))),
+    };
+    diagnostic.hint(format!("a file is written with a slash or its ending: `./{name}`, `{name}.yaml`"))
+}
+
+fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
+    let diagnostic = Diagnostic::error(format!("unable to read `{path}`: {error}")).maybe_hint(error.hint().map(str::to_owned));
+    let stem = path.rsplit('/').next().map_or(path, |file| file.trim_end_matches(".yaml").trim_end_matches(".yml"));
+    match (error, nearest(stem, catalog::recipe_names())) {
+        (ReadError::Missing, Some(near)) => diagnostic.hint(format!("the library has `{near}`: names of the library have no ending")),
+        (ReadError::Missing, None) => diagnostic.hint("`gpu-rollout recipe list` shows the recipes of the library"),
+        (ReadError::Directory | ReadError::TooLarge | ReadError::NotUtf8 { .. } | ReadError::Utf16 | ReadError::Other(_), _) => diagnostic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_file_and_what_is_a_name() {
+        assert_eq!(RecipeReference::from_argument("-"), RecipeReference::StandardInput);
+        assert_eq!(RecipeReference::from_argument("base"), RecipeReference::Library("base".into()));
+        assert_eq!(RecipeReference::from_argument("a/../base"), RecipeReference::File("base".into()));
+        assert_eq!(RecipeReference::from_argument("base.yaml"), RecipeReference::File("base.yaml".into()));
+        let child = RecipeReference::File("team/child.yaml".into());
+        assert_eq!(child.extended("../shared/base.yml"), RecipeReference::File("shared/base.yml".into()));
+        assert_eq!(child.extended("base"), RecipeReference::Library("base".into()));
+        assert_eq!(RecipeReference::File("/child.yaml".into()).extended("./base.yml"), RecipeReference::File("/base.yml".into()));
+        assert_eq!(RecipeReference::StandardInput.extended("../up.yml"), RecipeReference::File("../up.yml".into()));
+    }
+}

@@ -1,0 +1,121 @@
+//! From an argument of the command line to a recipe that can be used: read, check, merge, check again.
+
+use std::collections::BTreeSet;
+
+use super::aicr;
+use super::extends::{NamedLayer, RecipeReference, read_all};
+use super::merge::{MergeConflict, RecipeLayer, merge};
+use super::model::Recipe;
+use super::overrides::{self, ValueOverride};
+use super::read::TextReader;
+use super::{rules, shape};
+use diagnostics::diagnostic::{Diagnostic, Diagnostics, Severity};
+use diagnostics::source::SourceTexts;
+use diagnostics::tree::YamlNode;
+
+/// A recipe that can be used, and how it came about.
+#[derive(Clone, Debug)]
+pub struct ValidRecipe {
+    /// Everything merged, `extends` resolved, defaults filled in, components that are switched off left out.
+    pub recipe: Recipe,
+    /// The same as a tree with origins, before defaults.
+    pub tree: YamlNode,
+    /// What it was merged from: ancestors first, the recipe itself, overrides last.
+    pub layers: Vec<YamlNode>,
+    /// What is not wrong and should be known; empty for a clean recipe.
+    pub warnings: Diagnostics,
+}
+
+/// Loads a recipe: a file, a name of the library or `-`, with overrides on top.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of reading; warnings are among the findings.
+pub fn load(argument: &str, overrides: &[ValueOverride], reader: &mut dyn TextReader) -> Result<ValidRecipe, Diagnostics> {
+    load_with(argument, overrides, &aicr::AicrOptions::default(), reader)
+}
+
+/// The same, with what there is to say about recipes of AICR.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_with(
+    argument: &str,
+    overrides: &[ValueOverride],
+    options: &aicr::AicrOptions,
+    reader: &mut dyn TextReader,
+) -> Result<ValidRecipe, Diagnostics> {
+    let mut sources = SourceTexts::default();
+    let mut findings = Vec::new();
+    let named = read_all(&RecipeReference::from_argument(argument), options, reader, &mut sources, &mut findings);
+    if has_errors(&findings) {
+        return Err(failed(sources, findings));
+    }
+    let mut layers: Vec<RecipeLayer> = named.into_iter().map(|NamedLayer { layer, .. }| layer).collect();
+    let mut tree = match merge(&layers) {
+        Ok(tree) => tree,
+        Err(conflicts) => return Err(failed(sources, conflicts.iter().map(explain_conflict).collect())),
+    };
+    if let Some(node) = overrides::layer(overrides, &tree, &mut sources, &mut findings) {
+        let ancestors: BTreeSet<usize> = (0..layers.len()).collect();
+        layers.push(RecipeLayer { node, ancestors, own: true });
+        match merge(&layers) {
+            Ok(merged) => tree = merged,
+            Err(conflicts) => findings.extend(conflicts.iter().map(explain_conflict)),
+        }
+    }
+    if sources.has_foreign() {
+        let aicr::TidiedValues { tree: tidied, moved } = aicr::tidy(tree, &sources, options, &mut findings);
+        tree = tidied;
+        layers.extend(moved.map(|node| RecipeLayer { node, ancestors: BTreeSet::new(), own: false }));
+    }
+    if sources.has_foreign() && tree.at_keys(&["cluster", "gpuNodes"]).is_none() {
+        findings.push(aicr::nodes_missing(&tree));
+    } else {
+        shape::check_complete(&tree, &mut findings);
+    }
+    if has_errors(&findings) {
+        return Err(failed(sources, findings));
+    }
+    let recipe = match typed(&tree) {
+        Ok(recipe) => recipe,
+        Err(finding) => return Err(failed(sources, vec![finding])),
+    };
+    rules::check(&tree, &recipe, &sources, &mut findings);
+    findings.sort_by_key(|finding| finding.place.map(|place| (place.source, place.start)));
+    let diagnostics = Diagnostics { sources, list: findings };
+    if diagnostics.has_errors() {
+        return Err(diagnostics);
+    }
+    let layers = layers.into_iter().map(|layer| layer.node).collect();
+    Ok(ValidRecipe { recipe, tree, layers, warnings: diagnostics })
+}
+
+fn has_errors(findings: &[Diagnostic]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
+}
+
+fn failed(sources: SourceTexts, list: Vec<Diagnostic>) -> Diagnostics {
+    Diagnostics { sources, list }
+}
+
+fn explain_conflict(conflict: &MergeConflict) -> Diagnostic {
+    Diagnostic::error(format!("two recipes of which neither extends the other disagree about `{}`", conflict.path))
+        .at(conflict.second)
+        .label("set here")
+        .related(conflict.first, "and here")
+        .hint(format!("decide it: set `{}` in the recipe that extends both", conflict.path))
+}
+
+/// The tree as types: components that are switched off left out, version and namespace filled in from the catalog.
+fn typed(tree: &YamlNode) -> Result<Recipe, Diagnostic> {
+    let mut recipe: Recipe = serde_json::from_value(tree.to_json())
+        .map_err(|error| Diagnostic::error(format!("the recipe does not fit its format: {error}")).at(tree.origin))?;
+    recipe.components.retain(|component| component.enabled);
+    for component in &mut recipe.components {
+        if let Some(entry) = catalog::component(&component.name) {
+            component.version.get_or_insert_with(|| entry.default_version.clone());
+            component.namespace.get_or_insert_with(|| entry.namespace.clone());
+        }
+    }
+    Ok(recipe)
+}

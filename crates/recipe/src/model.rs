@@ -1,0 +1,393 @@
+//! The recipe as types: what a user may write, after merging. Formats: `design`: `apiVersion: gpu-rollout.dev/v1`, `kind: Recipe`.
+//! The JSON schema (`recipe.schema.json`) is generated from here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use contract::check::CheckStrictness;
+use contract::count::Count;
+use contract::duration::Duration;
+use contract::settings::{DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, SettleSettings};
+
+mod metrics;
+mod policy;
+
+pub use metrics::RecipeMetrics;
+pub use policy::{RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy, RecipeWaitForCompletion};
+
+/// A recipe: which NVIDIA GPU stack, which versions, which rollout policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Recipe {
+    /// Always `gpu-rollout.dev/v1`.
+    pub api_version: ApiVersion,
+    /// Always `Recipe`.
+    pub kind: RecipeKind,
+    /// Who it is.
+    pub metadata: RecipeMetadata,
+    /// Recipes that this one builds on, in order: names from the library or paths relative to this file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "reference"}))]
+    pub extends: Vec<String>,
+    /// Facts about the cluster that sizes come from.
+    pub cluster: ClusterFacts,
+    /// How drivers are rolled out.
+    #[serde(default)]
+    pub rollout: RecipeRollout,
+    /// What is deployed. Lists of `extends` are merged by component name.
+    pub components: Vec<RecipeComponent>,
+}
+
+/// The format's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApiVersion {
+    /// The only one so far.
+    #[serde(rename = "gpu-rollout.dev/v1")]
+    V1,
+}
+
+/// The document's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RecipeKind {
+    /// The only one so far.
+    Recipe,
+}
+
+/// Name of the recipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecipeMetadata {
+    /// Lower-case letters, digits and dashes, at most 63.
+    #[schemars(extend("x-grammar" = "recipeName"))]
+    pub name: String,
+    /// One line for `recipe list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "line"))]
+    pub description: Option<String>,
+}
+
+/// Facts about the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterFacts {
+    /// How many nodes have GPUs. Time budgets are made from it.
+    pub gpu_nodes: u32,
+    /// What it is: `openshift` assigns the user that the hooks' pods run as. Default: `kubernetes`.
+    #[serde(default, skip_serializing_if = "ClusterPlatform::is_kubernetes")]
+    pub platform: ClusterPlatform,
+    /// Server versions that the recipe is made for, such as `>=1.32`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "kubernetesVersions"))]
+    pub kubernetes: Option<String>,
+}
+
+/// What a cluster is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterPlatform {
+    /// Any Kubernetes.
+    #[default]
+    Kubernetes,
+    /// OpenShift: a pod's user comes from its namespace.
+    Openshift,
+}
+
+impl ClusterPlatform {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    fn is_kubernetes(&self) -> bool {
+        *self == Self::Kubernetes
+    }
+}
+
+/// How drivers are rolled out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RecipeRollout {
+    /// The GPU driver.
+    pub gpu_driver: GpuDriverRollout,
+    /// The OFED driver of the network operator. Absent: its upgrade policy is left as `customResources` or the chart say it, which is the
+    /// mode `observe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ofed_driver: Option<OfedDriverRollout>,
+    /// The DRA driver's kubelet plugins.
+    pub dra: DraRollout,
+    /// What monitoring sees of the hooks.
+    #[serde(skip_serializing_if = "RecipeMetrics::is_default")]
+    pub metrics: RecipeMetrics,
+}
+
+/// How the GPU driver is rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GpuDriverRollout {
+    /// Who decides when a node goes.
+    pub mode: Mode,
+    /// The driver's version, a string: `580.10` stays `580.10`. Mapped into the chart's `driver.version`; setting both is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "driverVersion"))]
+    pub version: Option<String>,
+    /// Limits and waits. In the modes `observe` and `assist` they are mapped into the chart's `driver.upgradePolicy`; `steer` maps the waits
+    /// and keeps the limits to itself, `drive` keeps all.
+    pub policy: RecipeUpgradePolicy,
+    /// The time that one node is expected to take; budgets are made from it.
+    pub per_node: Duration,
+    /// What the hook waits for before it says success.
+    pub gate: Gate,
+    /// How long everything must hold before the rollout is called settled.
+    pub quiet: Duration,
+    /// How many nodes may stay NotReady without failing the run.
+    pub tolerate_not_ready: Count,
+    /// When the fleet counts as settled.
+    #[serde(skip_serializing_if = "SettleSettings::is_default")]
+    pub settle: SettleSettings,
+    /// `assist`: what is done before the GPU Operator is upgraded.
+    #[serde(skip_serializing_if = "OperatorUpgradeSettings::is_default")]
+    pub operator_upgrade: OperatorUpgradeSettings,
+    /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
+    #[serde(skip_serializing_if = "CheckStrictness::is_empty")]
+    pub preflight: CheckStrictness,
+}
+
+impl Default for GpuDriverRollout {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            version: None,
+            policy: RecipeUpgradePolicy::default(),
+            per_node: Duration::from_secs(12 * 60),
+            gate: Gate::default(),
+            quiet: Duration::from_secs(15),
+            tolerate_not_ready: Count::Number(0),
+            settle: SettleSettings::default(),
+            operator_upgrade: OperatorUpgradeSettings::default(),
+            preflight: CheckStrictness::default(),
+        }
+    }
+}
+
+/// How the OFED driver is rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OfedDriverRollout {
+    /// Who decides when a node goes.
+    pub mode: Mode,
+    /// The driver's version, a string. Mapped into NicClusterPolicy's `ofedDriver.version`; setting both is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "driverVersion"))]
+    pub version: Option<String>,
+    /// Limits and waits. In the modes `observe` and `assist` they are mapped into NicClusterPolicy's `ofedDriver.upgradePolicy`; `steer` maps
+    /// the waits and keeps the limits to itself, `drive` keeps all.
+    pub policy: RecipeOfedUpgradePolicy,
+    /// The time that one node is expected to take; budgets are made from it.
+    pub per_node: Duration,
+    /// What the hook waits for before it says success.
+    pub gate: Gate,
+    /// How long everything must hold before the rollout is called settled.
+    pub quiet: Duration,
+    /// How many nodes may stay NotReady without failing the run.
+    pub tolerate_not_ready: Count,
+    /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
+    #[serde(skip_serializing_if = "CheckStrictness::is_empty")]
+    pub preflight: CheckStrictness,
+}
+
+impl Default for OfedDriverRollout {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            version: None,
+            policy: RecipeOfedUpgradePolicy::default(),
+            per_node: Duration::from_secs(20 * 60),
+            gate: Gate::default(),
+            quiet: Duration::from_secs(15),
+            tolerate_not_ready: Count::Number(0),
+            preflight: CheckStrictness::default(),
+        }
+    }
+}
+
+/// What happens to the DRA driver's kubelet plugins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DraRollout {
+    /// Whether stale plugins are replaced.
+    pub reroll: Reroll,
+    /// Whether there must be a DRA driver.
+    pub required: DraRequired,
+}
+
+/// One component of the stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecipeComponent {
+    /// Its name in the catalog.
+    #[schemars(extend("x-grammar" = "componentName"))]
+    pub name: String,
+    /// The chart's version, written as the chart's repository writes it. Default: the catalog's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "chartVersion"))]
+    pub version: Option<String>,
+    /// Where it is deployed. Default: the catalog's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "namespace"))]
+    pub namespace: Option<String>,
+    /// Where the chart comes from, for a component that is not in the catalog. Such a component needs `version` and `namespace` as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ChartSource>,
+    /// Components of the recipe that must have succeeded before it, beside those that the catalog knows of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "componentName"}))]
+    pub after: Vec<String>,
+    /// Values of the component's chart. Keys that the chart never reads are errors.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
+    /// Specs of the custom resources that its operator works from and its chart does not bring, by kind.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub custom_resources: Map<String, Value>,
+    /// Where its pods run; written to every place that its chart has for it. A list replaces the chart's own.
+    #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
+    pub node_scheduling: NodeScheduling,
+    /// Configurations of the device plugin (gpu-operator and nvidia-device-plugin).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_plugin_config: Option<DevicePluginConfig>,
+    /// `false` leaves out a component that a parent recipe brings.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub enabled: bool,
+}
+
+impl RecipeComponent {
+    /// A component of which nothing but its name is said.
+    pub fn from_name(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: None,
+            namespace: None,
+            chart: None,
+            after: Vec::new(),
+            values: Map::new(),
+            custom_resources: Map::new(),
+            node_scheduling: NodeScheduling::default(),
+            device_plugin_config: None,
+            enabled: true,
+        }
+    }
+}
+
+/// A chart that is not in the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChartSource {
+    /// Its repository: `https://…` or `oci://…`, without the chart's name.
+    #[schemars(extend("x-grammar" = "chartRepository"))]
+    pub repository: String,
+    /// Its name in the repository.
+    #[schemars(extend("x-grammar" = "chartName"))]
+    pub name: String,
+}
+
+/// Where the pods of a component run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeScheduling {
+    /// Pods that may run on any node: operators, controllers, webhooks.
+    #[serde(skip_serializing_if = "PodScheduling::is_empty")]
+    pub system: PodScheduling,
+    /// Pods on the nodes that have the hardware.
+    #[serde(skip_serializing_if = "PodScheduling::is_empty")]
+    pub accelerated: PodScheduling,
+}
+
+impl NodeScheduling {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.system.is_empty() && self.accelerated.is_empty()
+    }
+}
+
+/// Node selector and tolerations of pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodScheduling {
+    /// Labels that a node must have, each with its value.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"x-grammar": "labelValue"}))]
+    pub node_selector: Map<String, Value>,
+    /// Taints that the pods tolerate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<RecipeToleration>,
+}
+
+impl PodScheduling {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.node_selector.is_empty() && self.tolerations.is_empty()
+    }
+}
+
+/// A taint that is tolerated, as Kubernetes has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RecipeToleration {
+    /// The taint's key. Absent, with the operator `Exists`: every taint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelKey"))]
+    pub key: Option<String>,
+    /// How it is compared. Kubernetes' default: `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// The taint's value, with the operator `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelValue"))]
+    pub value: Option<String>,
+    /// The taint's effect. Absent: every effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+    /// How long a `NoExecute` taint is tolerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<u32>,
+}
+
+/// How a taint is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TolerationOperator {
+    /// Key and value are the same.
+    Equal,
+    /// There is one with this key.
+    Exists,
+}
+
+/// What a taint does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TaintEffect {
+    /// New pods stay away.
+    NoSchedule,
+    /// New pods stay away if they can.
+    PreferNoSchedule,
+    /// Pods are evicted.
+    NoExecute,
+}
+
+/// Configurations of the device plugin: the bundle makes a ConfigMap of them. A node chooses one with its label
+/// `nvidia.com/device-plugin.config`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevicePluginConfig {
+    /// The one for nodes without the label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "configName"))]
+    pub default: Option<String>,
+    /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`, `sharing` …
+    #[schemars(extend("propertyNames" = {"x-grammar": "configName"}))]
+    pub configs: Map<String, Value>,
+}
+
+/// The default of [`RecipeComponent::enabled`].
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_yes(flag: &bool) -> bool {
+    *flag
+}

@@ -1,0 +1,95 @@
+//! What monitoring sees of the hooks: the same words as in the hook chart's values.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What monitoring sees of the hooks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RecipeMetrics {
+    /// Each hook serves metrics (`/metrics`) while it runs.
+    pub enabled: bool,
+    /// At this port of its pod. Default: 9797.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// A PodMonitor of the Prometheus operator for each hook.
+    #[serde(skip_serializing_if = "PodMonitor::is_default")]
+    pub pod_monitor: PodMonitor,
+    /// A PrometheusRule with alerts for each hook.
+    #[serde(skip_serializing_if = "PrometheusRule::is_default")]
+    pub prometheus_rule: PrometheusRule,
+    /// A ConfigMap with a Grafana dashboard, in one of the hooks' releases.
+    #[serde(skip_serializing_if = "Dashboard::is_default")]
+    pub dashboard: Dashboard,
+}
+
+impl RecipeMetrics {
+    /// Whether it says nothing.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A PodMonitor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodMonitor {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// Labels by which your Prometheus selects it, such as `release: kube-prometheus-stack`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
+    pub labels: BTreeMap<String, String>,
+    /// How often the metrics are read, such as `30s`. Default: `15s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "interval"))]
+    pub interval: Option<String>,
+}
+
+impl PodMonitor {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A PrometheusRule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PrometheusRule {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// Labels by which your Prometheus selects it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl PrometheusRule {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A ConfigMap with a dashboard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Dashboard {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// Labels by which Grafana's sidecar finds it, beside `grafana_dashboard: "1"`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, such as the folder that the sidecar puts it into.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "text"}))]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Dashboard {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

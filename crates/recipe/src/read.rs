@@ -1,0 +1,100 @@
+//! The thin shell: recipes from files and standard input, with a limit, so that nothing large is ever held.
+
+use std::io::Read;
+use std::path::Path;
+
+/// A recipe is a page or two of text; beyond this it is something else.
+pub const SIZE_LIMIT: u64 = 1 << 20;
+
+/// Where texts come from. Tests hand in maps.
+pub trait TextReader {
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    fn file(&mut self, path: &str) -> Result<String, ReadError>;
+
+    /// The text on standard input.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    fn standard_input(&mut self) -> Result<String, ReadError>;
+}
+
+/// Why a text cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No such file.
+    #[error("it does not exist")]
+    Missing,
+    /// Not a file.
+    #[error("it is a directory")]
+    Directory,
+    /// Larger than [`SIZE_LIMIT`].
+    #[error("it is larger than 1 MiB")]
+    TooLarge,
+    /// Bytes that are no text.
+    #[error("it is not UTF-8 (byte {byte})")]
+    NotUtf8 {
+        /// The first offending byte, from 0.
+        byte: usize,
+    },
+    /// A text in another encoding.
+    #[error("it is UTF-16, not UTF-8")]
+    Utf16,
+    /// Anything else.
+    #[error("{0}")]
+    Other(#[from] std::io::Error),
+}
+
+impl ReadError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Directory => Some("name the recipe's file in it"),
+            Self::TooLarge => Some("this does not look like a recipe: is it the right file?"),
+            Self::NotUtf8 { .. } | Self::Utf16 => Some("save it as UTF-8"),
+            Self::Missing | Self::Other(_) => None,
+        }
+    }
+}
+
+/// The file system and the process's standard input.
+#[derive(Debug, Default)]
+pub struct FileSystemReader;
+
+impl TextReader for FileSystemReader {
+    fn file(&mut self, path: &str) -> Result<String, ReadError> {
+        let path = Path::new(path);
+        if path.is_dir() {
+            return Err(ReadError::Directory);
+        }
+        let file = std::fs::File::open(path)
+            .map_err(|error| if error.kind() == std::io::ErrorKind::NotFound { ReadError::Missing } else { ReadError::Other(error) })?;
+        read_limited(file)
+    }
+
+    fn standard_input(&mut self) -> Result<String, ReadError> {
+        read_limited(std::io::stdin().lock())
+    }
+}
+
+/// Reads at most one byte more than allowed; a byte order mark is dropped.
+///
+/// # Errors
+/// Too large, not UTF-8, or the reader's own error.
+pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
+    let mut bytes = Vec::new();
+    reader.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SIZE_LIMIT {
+        return Err(ReadError::TooLarge);
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(ReadError::Utf16);
+    }
+    let mut text = String::from_utf8(bytes).map_err(|error| ReadError::NotUtf8 { byte: error.utf8_error().valid_up_to() })?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
+}

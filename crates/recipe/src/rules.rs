@@ -1,0 +1,126 @@
+//! What a recipe of the right shape can still have wrong. One file a subject; each rule sees the merged tree, whose nodes know
+//! their places, and the typed recipe.
+
+use serde_json::{Map, Value};
+
+use super::model::Recipe;
+use catalog::model::{CatalogComponent, ComponentVersion};
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::source::{SourceSpan, SourceTexts};
+use diagnostics::tree::YamlNode;
+
+pub mod advice;
+pub mod cluster;
+pub mod compatibility;
+pub mod components;
+pub mod custom_resources;
+pub mod described;
+pub mod device_plugin;
+pub mod driver_crd;
+pub mod grammar;
+pub mod metrics;
+pub mod modes;
+pub mod node_scheduling;
+pub mod ofed;
+pub mod rollout;
+pub mod scalars;
+pub mod secrets;
+pub mod selectors;
+pub mod stack;
+pub mod values;
+
+/// Applies every rule.
+pub fn check(tree: &YamlNode, recipe: &Recipe, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
+    let known = recipe.components.iter().filter_map(|component| KnownComponent::from_component(component, tree)).collect();
+    let subject = RuleTarget { tree, recipe, sources, known };
+    grammar::check(&subject, findings);
+    cluster::check(&subject, findings);
+    components::check(&subject, findings);
+    rollout::check(&subject, findings);
+    ofed::check(&subject, findings);
+    modes::check(&subject, findings);
+    metrics::check(&subject, findings);
+    selectors::check(&subject, findings);
+    custom_resources::check(&subject, findings);
+    node_scheduling::check(&subject, findings);
+    secrets::check(&subject, findings);
+    values::check(&subject, findings);
+    device_plugin::check(&subject, findings);
+    stack::check(&subject, findings);
+    driver_crd::check(&subject, findings);
+    compatibility::check(&subject, findings);
+    scalars::check(&subject, findings);
+}
+
+/// The recipe that is judged.
+pub struct RuleTarget<'a> {
+    tree: &'a YamlNode,
+    recipe: &'a Recipe,
+    sources: &'a SourceTexts,
+    /// Those of the recipe's components that are in the catalog.
+    known: Vec<KnownComponent<'a>>,
+}
+
+impl<'a> RuleTarget<'a> {
+    /// Where the value at these keys stands; a map by its key, and what is not written by its nearest parent.
+    fn place(&self, keys: &[&str]) -> SourceSpan {
+        let mut node = self.tree;
+        let mut place = node.origin;
+        for key in keys {
+            if let Some(entry) = node.entry(key) {
+                place = if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin };
+                node = &entry.node;
+            } else if let Some(item) = node.at_keys(&[key]) {
+                place = item.get("name").map_or(item.origin, |name| name.origin);
+                node = item;
+            } else {
+                break;
+            }
+        }
+        place
+    }
+
+    /// The value at these keys.
+    fn node_at(&self, keys: &[&str]) -> Option<&'a YamlNode> {
+        self.tree.at_keys(keys)
+    }
+
+    fn component(&self, name: &str) -> Option<&KnownComponent<'a>> {
+        self.known.iter().find(|known| known.name == name)
+    }
+}
+
+/// A component of the recipe with its entry in the catalog.
+struct KnownComponent<'a> {
+    name: &'a str,
+    entry: &'static CatalogComponent,
+    /// The version that the recipe takes.
+    number: &'a str,
+    /// `None`: the catalog does not know this version.
+    version: Option<&'static ComponentVersion>,
+    values: Option<&'a YamlNode>,
+    /// The chart's own values; empty if the catalog does not know them.
+    defaults: &'static Map<String, Value>,
+}
+
+impl<'a> KnownComponent<'a> {
+    fn from_component(component: &'a super::model::RecipeComponent, tree: &'a YamlNode) -> Option<Self> {
+        let entry = catalog::component(&component.name)?;
+        let number = component.version.as_deref().unwrap_or(&entry.default_version);
+        let version = entry.version(number);
+        let defaults = entry.defaults(version);
+        let values = tree.at_keys(&["components", &component.name, "values"]);
+        Some(Self { name: &component.name, entry, number, version, values, defaults })
+    }
+
+    /// The value that the chart will see: the recipe's, else the default.
+    fn value(&self, path: &[&str]) -> Option<Value> {
+        let written = self.values.and_then(|values| values.at_keys(path)).map(YamlNode::to_json);
+        written.or_else(|| catalog::lookup(self.defaults, &path.join(".")).cloned())
+    }
+
+    /// Whether a switch is on, as far as that is known.
+    fn is_on(&self, path: &[&str]) -> Option<bool> {
+        self.value(path).and_then(|value| value.as_bool())
+    }
+}

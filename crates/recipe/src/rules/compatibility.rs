@@ -1,0 +1,232 @@
+//! Versions and values that do not go together, by the table of the catalog.
+
+use std::cmp::Ordering;
+
+use semver::{Version, VersionReq};
+
+use super::{KnownComponent, RuleTarget};
+use catalog::compatibility::{CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules};
+use catalog::nested::HostComponent;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::source::SourceSpan;
+
+/// Newer than any Kubernetes there will be.
+const LAST_MINOR: u64 = 200;
+
+/// Holds the recipe against the table.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let check = CompatibilityCheck { subject };
+    for rule in rules() {
+        if rule.when.iter().all(|fact| check.holds(fact) == Some(true)) {
+            let broken = rule.needs.iter().find(|fact| check.holds(fact) == Some(false));
+            if rule.needs.is_empty() || broken.is_some() {
+                findings.push(check.finding(rule, broken));
+            }
+        }
+    }
+}
+
+struct CompatibilityCheck<'a> {
+    subject: &'a RuleTarget<'a>,
+}
+
+impl CompatibilityCheck<'_> {
+    fn finding(&self, rule: &CompatibilityRule, broken: Option<&RecipeFact>) -> Diagnostic {
+        // Where some of the clusters that the recipe is for will do, the bundle is good for those.
+        let will_do = broken.is_some_and(|fact| self.is_possible(fact));
+        let mut finding = match rule.level {
+            CompatibilityLevel::Error if !will_do => Diagnostic::error(rule.message.as_str()),
+            CompatibilityLevel::Error | CompatibilityLevel::Warning => Diagnostic::warning(rule.message.as_str()),
+        };
+        let mut places: Vec<(SourceSpan, &str)> = Vec::new();
+        for fact in rule.when.iter().chain(broken.filter(|fact| self.is_written(fact))) {
+            let place = self.place(fact).filter(|(place, _)| !places.iter().any(|(known, _)| known == place));
+            places.extend(place);
+        }
+        let mut places = places.into_iter();
+        if let Some((place, _)) = places.next() {
+            finding = finding.at(place);
+        }
+        for (place, label) in places {
+            finding = finding.related(place, label);
+        }
+        finding.lint(Lint::Incompatible).hint(rule.hint.as_str()).hint(format!("rule `{}`, source: {}", rule.name, rule.source))
+    }
+
+    /// `None`: the recipe does not say.
+    fn holds(&self, fact: &RecipeFact) -> Option<bool> {
+        match fact {
+            RecipeFact::Component(fact) => self.subject.component(&fact.name).map_or(Some(false), |known| self.is_like(known, fact)),
+            RecipeFact::Runs(component) => Some(self.runs(component)),
+            RecipeFact::Kubernetes(range) => {
+                let lowest = admitted(&self.kubernetes()?).next()?;
+                is_in(range, |bound| compare(&lowest, bound))
+            }
+            RecipeFact::GpuDriver(range) => {
+                let version = self.driver()?;
+                is_in(range, |bound| compare(&version, bound))
+            }
+            RecipeFact::Recipe(paths) => Some(paths.iter().all(|(path, value)| {
+                let keys: Vec<&str> = path.split('.').collect();
+                self.subject.node_at(&keys).is_some_and(|node| node.to_json() == *value)
+            })),
+        }
+    }
+
+    /// Whether some version that the recipe is for is in the range.
+    fn is_possible(&self, fact: &RecipeFact) -> bool {
+        let RecipeFact::Kubernetes(range) = fact else { return false };
+        self.kubernetes().is_some_and(|written| admitted(&written).any(|minor| is_in(range, |bound| compare(&minor, bound)) == Some(true)))
+    }
+
+    fn kubernetes(&self) -> Option<VersionReq> {
+        VersionReq::parse(self.subject.recipe.cluster.kubernetes.as_deref()?).ok()
+    }
+
+    fn is_like(&self, known: &KnownComponent<'_>, fact: &ComponentFact) -> Option<bool> {
+        let range = VersionRange { from: fact.from.clone(), before: fact.before.clone() };
+        let mut answers = vec![is_in(&range, |bound| known.entry.compare(known.number, bound))];
+        answers.extend(fact.values.iter().map(|(path, value)| Some(known.value(&keys(path))? == *value)));
+        // A gate that is not written has the program's own default, which is off for all that the table excludes.
+        answers.extend(fact.except.iter().map(|(path, value)| Some(known.value(&keys(path)).as_ref() != Some(value))));
+        answers.extend(fact.keys.iter().map(|(path, key)| Some(self.has_key(known, path, key))));
+        if answers.contains(&Some(false)) {
+            return Some(false);
+        }
+        if answers.contains(&None) { None } else { Some(true) }
+    }
+
+    /// Whether a map has this key: as a value, or as the recipe's own node selector that is written there.
+    fn has_key(&self, known: &KnownComponent<'_>, path: &str, key: &str) -> bool {
+        let value = known.value(&keys(path)).is_some_and(|map| map.get(key).is_some());
+        let places = &known.entry.node_scheduling;
+        let groups = [("system", &places.system), ("accelerated", &places.accelerated)];
+        value
+            || groups.iter().any(|(group, places)| {
+                let written = ["components", known.name, "nodeScheduling", group, "nodeSelector", key];
+                places.node_selector.iter().any(|place| place == path) && self.subject.node_at(&written).is_some()
+            })
+    }
+
+    /// Whether the component runs, by itself or inside another one's chart.
+    fn runs(&self, component: &str) -> bool {
+        let components = self.subject.recipe.components.iter().filter(|asked| asked.enabled);
+        let mut hosts = components.filter_map(|asked| {
+            let known = self.subject.component(&asked.name)?;
+            Some(HostComponent { component: known.entry, version: known.number, values: &asked.values })
+        });
+        hosts.any(|host| host.runs(component))
+    }
+
+    /// The driver that the GPU operator installs; a digest says nothing.
+    fn driver(&self) -> Option<String> {
+        let operator = self.subject.component("gpu-operator").filter(|operator| operator.is_on(&["driver", "enabled"]) == Some(true))?;
+        let own = self.subject.recipe.rollout.gpu_driver.version.clone();
+        let version = own.or_else(|| operator.value(&["driver", "version"])?.as_str().map(str::to_owned))?;
+        version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
+    }
+
+    /// Whether the recipe itself says something about it.
+    fn is_written(&self, fact: &RecipeFact) -> bool {
+        match fact {
+            RecipeFact::Component(fact) => self.written(fact).is_some(),
+            RecipeFact::Runs(_) | RecipeFact::Kubernetes(_) | RecipeFact::GpuDriver(_) | RecipeFact::Recipe(_) => true,
+        }
+    }
+
+    /// The first value of the fact that the recipe sets.
+    fn written<'f>(&self, fact: &'f ComponentFact) -> Option<&'f str> {
+        let values = ["components", fact.name.as_str(), "values"];
+        let mut paths = fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys());
+        paths.find(|path| self.subject.node_at(&[&values[..], &keys(path)].concat()).is_some()).map(String::as_str)
+    }
+
+    /// What the recipe says about it, and what that is.
+    fn place<'f>(&self, fact: &'f RecipeFact) -> Option<(SourceSpan, &'f str)> {
+        let below = |start: &[&str], path: &str| self.subject.place(&[start, &keys(path)].concat());
+        Some(match fact {
+            RecipeFact::Component(fact) => {
+                self.subject.component(&fact.name)?;
+                let component = ["components", fact.name.as_str()];
+                let values = [&component[..], &["values"]].concat();
+                let place = match self.written(fact) {
+                    Some(path) => below(&values, path),
+                    None if fact.from.is_some() || fact.before.is_some() => below(&component, "version"),
+                    None => self.subject.place(&component),
+                };
+                (place, "and here")
+            }
+            RecipeFact::Kubernetes(_) => (below(&["cluster"], "kubernetes"), "the clusters that the recipe is for"),
+            RecipeFact::GpuDriver(_) if self.subject.recipe.rollout.gpu_driver.version.is_some() => {
+                (below(&["rollout", "gpuDriver"], "version"), "the driver")
+            }
+            RecipeFact::GpuDriver(_) => (below(&["components", "gpu-operator", "values"], "driver.version"), "the driver"),
+            RecipeFact::Recipe(paths) => (below(&[], paths.keys().next()?), "and here"),
+            RecipeFact::Runs(_) => return None,
+        })
+    }
+}
+
+fn keys(path: &str) -> Vec<&str> {
+    path.split('.').collect()
+}
+
+fn is_in(range: &VersionRange, compare: impl Fn(&str) -> Option<Ordering>) -> Option<bool> {
+    let from = range.from.as_deref().map_or(Some(true), |from| compare(from).map(Ordering::is_ge))?;
+    let before = range.before.as_deref().map_or(Some(true), |before| compare(before).map(Ordering::is_lt))?;
+    Some(from && before)
+}
+
+/// The minor releases of Kubernetes 1 that a range admits, the lowest first.
+fn admitted(range: &VersionReq) -> impl Iterator<Item = String> {
+    let patches: Vec<u64> = range.comparators.iter().filter_map(|comparator| comparator.patch).chain([0, u64::from(u16::MAX)]).collect();
+    let admits = move |minor: &u64| patches.iter().any(|patch| range.matches(&Version::new(1, *minor, *patch)));
+    (0..LAST_MINOR).filter(admits).map(|minor| format!("1.{minor}"))
+}
+
+/// Compares versions number by number; `580.126.20-grid` counts as `580.126.20`.
+fn compare(first: &str, second: &str) -> Option<Ordering> {
+    let numbers = |text: &str| -> Option<Vec<u64>> { text.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok()).collect() };
+    let (mut first, mut second) = (numbers(first)?, numbers(second)?);
+    let length = first.len().max(second.len());
+    first.resize(length, 0);
+    second.resize(length, 0);
+    Some(first.cmp(&second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_release_of_a_range() {
+        for (range, expected) in
+            [(">=1.32", Some("1.32")), (">1.31.4, <1.36", Some("1.31")), ("=1.30.2", Some("1.30")), ("1.33", Some("1.33")), ("<1", None)]
+        {
+            assert_eq!(admitted(&VersionReq::parse(range).unwrap()).next().as_deref(), expected, "{range}");
+        }
+    }
+
+    #[test]
+    fn drivers_are_compared_number_by_number() {
+        for (first, second, expected) in [
+            ("570.158.01", "570.158.1", Some(Ordering::Equal)),
+            ("580.10", "580.9", Some(Ordering::Greater)),
+            ("565", "565.57.01", Some(Ordering::Less)),
+            ("570.86.15-grid", "570.86.15", Some(Ordering::Equal)),
+            ("latest", "565", None),
+        ] {
+            assert_eq!(compare(first, second), expected, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn bounds_of_a_range() {
+        let range = VersionRange { from: Some("2".into()), before: Some("3".into()) };
+        for (version, expected) in [("1.9", false), ("2", true), ("2.9", true), ("3", false)] {
+            assert_eq!(is_in(&range, |bound| compare(version, bound)), Some(expected), "{version}");
+        }
+        assert_eq!(is_in(&range, |_| None), None);
+    }
+}

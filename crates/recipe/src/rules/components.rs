@@ -1,0 +1,84 @@
+//! Which components, which versions, where.
+
+use semver::Version;
+
+use super::{RuleTarget, described};
+use crate::model::RecipeComponent;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::nearest::nearest;
+
+/// Checks the list of components.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    if subject.recipe.components.is_empty() {
+        findings.push(
+            Diagnostic::error("the recipe deploys nothing")
+                .at(subject.place(&["components"]))
+                .hint("add a component, or extend a recipe that has one: `extends: [base]`"),
+        );
+    }
+    for component in &subject.recipe.components {
+        match (catalog::component(&component.name), &component.chart) {
+            (None, None) => findings.push(unknown(subject, &component.name)),
+            (None, Some(chart)) => described::check(subject, component, chart, findings),
+            (Some(entry), chart) => {
+                version(subject, component, entry, findings);
+                if chart.is_some() {
+                    findings.push(described::needless(subject, component));
+                }
+            }
+        }
+        described::after(subject, component, findings);
+    }
+}
+
+fn unknown(subject: &RuleTarget<'_>, name: &str) -> Diagnostic {
+    let place = subject.place(&["components", name]);
+    let hint = match nearest(name, catalog::component_names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")),
+    };
+    Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint).hint(
+        "any other chart is deployed if the recipe says where it is: `chart: {repository: https://…, name: …}`, `version`, `namespace`",
+    )
+}
+
+fn version(
+    subject: &RuleTarget<'_>,
+    component: &RecipeComponent,
+    entry: &catalog::model::CatalogComponent,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let Some(version) = &component.version else { return };
+    if entry.version(version).is_some() {
+        return;
+    }
+    let place = subject.place(&["components", &component.name, "version"]);
+    let known = || entry.versions.iter().map(|known| known.version.as_str());
+    let bare = version.strip_prefix('v').unwrap_or(version);
+    let written_with_v = entry.default_version.starts_with('v');
+    if let Some(right) = known().find(|known| known.strip_prefix('v').unwrap_or(known) == bare) {
+        findings.push(
+            Diagnostic::error(format!("the chart `{}` has no version `{version}`", entry.chart))
+                .at(place)
+                .hint(format!("it is written `{right}`")),
+        );
+    } else if Version::parse(bare).is_err() || version.starts_with('v') != written_with_v {
+        let near = nearest(version, known()).unwrap_or(&entry.default_version);
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of the chart `{}`", entry.chart))
+                .at(place)
+                .hint(format!("versions look like `{near}`")),
+        );
+    } else {
+        findings.push(
+            Diagnostic::warning(format!(
+                "the catalog does not know version `{version}` of `{}`: the keys of its values are not checked",
+                component.name
+            ))
+            .lint(Lint::Unchecked)
+            .at(place)
+            .hint(format!("known versions: {}", known().collect::<Vec<_>>().join(", "))),
+        );
+    }
+}

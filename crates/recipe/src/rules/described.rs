@@ -1,0 +1,68 @@
+//! Components that the recipe itself describes, and what a recipe says about the order of any.
+
+use super::RuleTarget;
+use crate::model::{ChartSource, RecipeComponent};
+use contract::grammar::repository_problem;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::nearest::nearest;
+use diagnostics::tree::YamlNode;
+
+/// A component that is not in the catalog.
+pub(super) fn check(subject: &RuleTarget<'_>, component: &RecipeComponent, chart: &ChartSource, findings: &mut Vec<Diagnostic>) {
+    let name = component.name.as_str();
+    for (key, value) in [("version", &component.version), ("namespace", &component.namespace)] {
+        if value.is_none() {
+            findings.push(
+                Diagnostic::error(format!("`{name}` is not in the catalog and has no `{key}`"))
+                    .at(subject.place(&["components", name]))
+                    .hint(format!("add `{key}: …`")),
+            );
+        }
+    }
+    if let Some(problem) = repository_problem(&chart.repository) {
+        // What is wrong may be a password: the text is not shown.
+        findings.push(
+            Diagnostic::error(format!("the repository of `{name}` {problem}"))
+                .at(subject.place(&["components", name, "chart", "repository"]))
+                .secret()
+                .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password"),
+        );
+    }
+    findings.push(
+        Diagnostic::warning(format!("nothing of `{name}` can be checked: it is not in the catalog, and its CRDs stay with its chart"))
+            .lint(Lint::Unchecked)
+            .at(subject.place(&["components", name])),
+    );
+}
+
+/// A component that is in the catalog and says where its chart is.
+pub(super) fn needless(subject: &RuleTarget<'_>, component: &RecipeComponent) -> Diagnostic {
+    Diagnostic::error(format!("the catalog knows where the chart of `{}` is", component.name))
+        .at(subject.place(&["components", &component.name, "chart"]))
+        .hint("remove `chart`; `bundle render --chart-repository NAME=URL` takes charts from elsewhere")
+}
+
+/// Every name must be that of a component of the recipe, switched off or not.
+pub(super) fn after(subject: &RuleTarget<'_>, component: &RecipeComponent, findings: &mut Vec<Diagnostic>) {
+    let list = subject.node_at(&["components", &component.name, "after"]).map_or(&[][..], YamlNode::items);
+    let components = subject.node_at(&["components"]).map_or(&[][..], YamlNode::items);
+    let names = || components.iter().filter_map(|item| item.get("name").and_then(YamlNode::text));
+    for item in list {
+        let Some(name) = item.text() else { continue };
+        if name == component.name {
+            findings.push(Diagnostic::error(format!("`{name}` cannot come after itself")).at(item.origin));
+        } else if !names().any(|known| known == name) {
+            findings.push(
+                Diagnostic::error(format!("`{}` comes after `{name}`, which the recipe does not have", component.name))
+                    .at(item.origin)
+                    .hint(
+                        nearest(name, names()).map_or_else(
+                            || "add the component, or remove the name here".to_owned(),
+                            |near| format!("did you mean `{near}`?"),
+                        ),
+                    ),
+            );
+        }
+    }
+}

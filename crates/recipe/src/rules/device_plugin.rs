@@ -1,0 +1,154 @@
+//! `devicePluginConfig`: the device plugin's configurations, checked as the plugin and we would check their files.
+
+use serde_json::Value;
+
+use super::{KnownComponent, RuleTarget};
+use device_plugin_config::check::{CheckTarget, check_node, newer_plugin};
+use device_plugin_config::environment::PluginChart;
+use device_plugin_config::rule::ConfigFinding;
+use device_plugin_config::selection::{self, SelectedConfig};
+use device_plugin_config::version::{PluginVersion, PluginVersionError};
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::nearest::nearest;
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::YamlNode;
+
+/// The component's key.
+const KEY: &str = "devicePluginConfig";
+
+/// Checks the configurations of all components.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    for component in &subject.known {
+        let Some(node) = subject.node_at(&["components", component.name, KEY]).filter(|node| !node.is_null()) else { continue };
+        match component.name.parse::<PluginChart>() {
+            Ok(chart) => DevicePluginConfigCheck { subject, component, chart, node, findings }.check_all(),
+            Err(_) => findings.push(
+                Diagnostic::error(format!("`{}` does not deploy the device plugin", component.name))
+                    .at(subject.place(&["components", component.name, KEY]))
+                    .hint(format!("write `{KEY}` under {}", PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or "))),
+            ),
+        }
+    }
+}
+
+struct DevicePluginConfigCheck<'a> {
+    subject: &'a RuleTarget<'a>,
+    component: &'a KnownComponent<'a>,
+    chart: PluginChart,
+    node: &'a YamlNode,
+    findings: &'a mut Vec<Diagnostic>,
+}
+
+impl DevicePluginConfigCheck<'_> {
+    fn check_all(&mut self) {
+        let component = self.component;
+        let value = |path: &str| component.value(&path.split('.').collect::<Vec<_>>());
+        let version = self.version(&value);
+        let target = CheckTarget { version, environment: self.chart.environment(version, &value) };
+        let configs = self.node.get("configs").map(YamlNode::entries).unwrap_or_default();
+        for entry in configs {
+            if let Some(why) = selection::unusable(&entry.key) {
+                self.findings.push(
+                    Diagnostic::error(format!("no node can choose the configuration `{}`: {why}", entry.key))
+                        .at(entry.key_origin)
+                        .hint("rename it"),
+                );
+            }
+            let report = check_node(&entry.node, self.subject.sources, &target);
+            self.findings.extend(report.findings.into_iter().map(|ConfigFinding { diagnostic, .. }| match diagnostic.place {
+                Some(place) if place == entry.node.origin => diagnostic.at(entry.key_origin),
+                Some(_) | None => diagnostic,
+            }));
+        }
+        self.default(&configs.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>());
+        self.set_twice();
+        if self.chart == PluginChart::GpuOperator && component.is_on(&["devicePlugin", "enabled"]) == Some(false) {
+            self.findings.push(
+                Diagnostic::warning(format!(
+                    "`{KEY}` has no effect: `devicePlugin.enabled` is false in the values of `{}`",
+                    component.name
+                ))
+                .lint(Lint::NoEffect)
+                .at(self.place(&[])),
+            );
+        }
+    }
+
+    fn place(&self, keys: &[&str]) -> SourceSpan {
+        self.subject.place(&[&["components", self.component.name, KEY][..], keys].concat())
+    }
+
+    /// The version that will read the configurations.
+    fn version(&mut self, values: &dyn Fn(&str) -> Option<Value>) -> PluginVersion {
+        let asked = self.subject.recipe.components.iter().find(|known| known.name == self.component.name);
+        let chart_version = asked.and_then(|asked| asked.version.as_deref()).unwrap_or_default();
+        let (version, problem) = match PluginVersion::deployed(self.chart, chart_version, values) {
+            Ok(version) => (version, newer_plugin(version).map(|finding| finding.diagnostic)),
+            Err(error) => {
+                let nearest = PluginVersion::nearest(&error);
+                let what = match &error {
+                    PluginVersionError::TooOld(_) => error.to_string(),
+                    PluginVersionError::Text(text) if text.is_empty() => {
+                        "nothing says which version of the device plugin is deployed".to_owned()
+                    }
+                    PluginVersionError::Text(text) => format!("`{text}` does not say which version of the device plugin is deployed"),
+                };
+                (nearest, Some(Diagnostic::warning(format!("{what}; the configurations are judged as for {nearest}"))))
+            }
+        };
+        let path =
+            [&["components", self.component.name, "values"][..], &PluginVersion::path(self.chart).split('.').collect::<Vec<_>>()].concat();
+        let place = self.subject.place(&path);
+        self.findings.extend(problem.map(|diagnostic| diagnostic.at(place)));
+        version
+    }
+
+    /// What nodes without the label get.
+    fn default(&mut self, names: &[&str]) {
+        if names.is_empty() {
+            self.findings.push(
+                Diagnostic::error(format!("`{KEY}` has no configuration")).at(self.place(&["configs"])).hint("add one below `configs`"),
+            );
+            return;
+        }
+        let default = self.node.get("default").and_then(YamlNode::text);
+        match selection::without_label(self.chart, names, default) {
+            SelectedConfig::Config(_) => {}
+            SelectedConfig::Empty => self.findings.push(selection::no_default(names).diagnostic.at(self.place(&[]))),
+            SelectedConfig::Fails(reason) => {
+                let near = default.and_then(|default| nearest(default, names.iter().copied()));
+                let hint = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => {
+                        format!("set `default` to one of {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+                    }
+                };
+                self.findings.push(
+                    Diagnostic::error(format!("on nodes without the label `{}` the plugin would not start: {reason}", selection::LABEL))
+                        .at(self.place(&["default"]))
+                        .hint(hint),
+                );
+            }
+        }
+    }
+
+    /// The bundle makes the ConfigMap and names it to the chart.
+    fn set_twice(&mut self) {
+        let path: Vec<&str> = self.chart.config_path().split('.').collect();
+        let Some(config) = self.component.values.and_then(|values| values.at_keys(&path)) else { return };
+        for entry in config.entries().iter().filter(|entry| !entry.node.is_null() && entry.key != "fallbackStrategies") {
+            self.findings.push(
+                Diagnostic::error(format!(
+                    "`{}.{}` in values and `{KEY}` both say which configurations there are",
+                    path.join("."),
+                    entry.key
+                ))
+                .lint(Lint::SetTwice)
+                .at(entry.key_origin)
+                .related(self.place(&[]), "and here")
+                .hint("remove it from values: the bundle brings the ConfigMap and sets its name and default"),
+            );
+        }
+    }
+}

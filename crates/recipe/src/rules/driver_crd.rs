@@ -1,0 +1,94 @@
+//! Drivers that come from NVIDIADriver objects: what `driver` says then, and what nobody reads.
+
+use std::cmp::Ordering;
+
+use super::{KnownComponent, RuleTarget};
+use catalog::lookup;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::{MapEntry, YamlNode};
+
+/// What the operator, or the chart, reads below `driver` in every case.
+const ALWAYS_READ: [&str; 3] = ["enabled", "nvidiaDriverCRD", "upgradePolicy"];
+/// What is read below `driver.nvidiaDriverCRD` only where that is on.
+const OF_THE_DEFAULT_RESOURCE: [&str; 3] = ["deployDefaultCR", "driverType", "nodeSelector"];
+const DRIVER: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+
+/// From this version on each NVIDIADriver has an upgrade policy of its own, and the ClusterPolicy's is not used.
+const POLICY_PER_DRIVER: &str = "v26.7.0";
+/// The vendor's part of `rollout.gpuDriver.policy`.
+const VENDORS_POLICY: [&str; 5] = ["maxParallelUpgrades", "maxUnavailable", "waitForCompletion", "podDeletion", "drain"];
+
+/// Reports an upgrade policy that reaches no NVIDIADriver.
+fn policy(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: SourceSpan, findings: &mut Vec<Diagnostic>) {
+    if operator.entry.compare(operator.number, POLICY_PER_DRIVER).is_none_or(Ordering::is_lt) {
+        return;
+    }
+    let path = ["rollout", "gpuDriver", "policy"];
+    let asked = subject.node_at(&path).map(YamlNode::entries).unwrap_or_default();
+    for entry in asked.iter().filter(|entry| VENDORS_POLICY.contains(&entry.key.as_str()) && !entry.node.is_null()) {
+        let message = format!(
+            "`rollout.gpuDriver.policy.{}` has no effect: each NVIDIADriver has its own policy, and they are not the chart's",
+            entry.key
+        );
+        findings.push(
+            Diagnostic::warning(message)
+                .lint(Lint::NoEffect)
+                .at(entry.key_origin)
+                .related(place, "this says so")
+                .hint(format!("write it into `spec.upgradePolicy` of your NVIDIADriver objects, and here `{}: null`", entry.key)),
+        );
+    }
+}
+
+/// Checks the GPU operator's `driver` against `driver.nvidiaDriverCRD`.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(operator) = subject.component("gpu-operator") else { return };
+    let Some(driver) = subject.node_at(&DRIVER) else { return };
+    let switch = ["driver", "nvidiaDriverCRD", "enabled"];
+    if operator.is_on(&switch) == Some(false) {
+        let settings = driver.get("nvidiaDriverCRD").map(YamlNode::entries).unwrap_or_default();
+        let is_default = |entry: &MapEntry| {
+            let path = format!("driver.nvidiaDriverCRD.{}", entry.key);
+            lookup(operator.defaults, &path).is_some_and(|default| entry.node.to_json() == *default)
+        };
+        for entry in settings.iter().filter(|entry| OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)) {
+            findings.push(
+                Diagnostic::warning(format!("`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false", entry.key))
+                    .lint(Lint::NoEffect)
+                    .at(entry.key_origin)
+                    .hint("remove it, or set `driver.nvidiaDriverCRD.enabled: true`"),
+            );
+        }
+    }
+    let own = operator.is_on(&switch) == Some(true) && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false);
+    if !own {
+        return;
+    }
+    let place = subject.place(&[&DRIVER[..], &["nvidiaDriverCRD", "deployDefaultCR"]].concat());
+    for entry in driver.entries().iter().filter(|entry| !ALWAYS_READ.contains(&entry.key.as_str()) && !entry.node.is_null()) {
+        findings.push(
+            Diagnostic::error(format!(
+                "nobody reads `driver.{}`: the driver comes from NVIDIADriver objects that are not the chart's",
+                entry.key
+            ))
+            .lint(Lint::DriverCrd)
+            .at(entry.key_origin)
+            .related(place, "this says so")
+            .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: then the chart makes one from `driver`"),
+        );
+    }
+    policy(subject, operator, place, findings);
+    if subject.recipe.rollout.gpu_driver.version.is_some() {
+        findings.push(
+            Diagnostic::error(
+                "nobody reads `rollout.gpuDriver.version`: the driver comes from NVIDIADriver objects that are not the chart's",
+            )
+            .lint(Lint::DriverCrd)
+            .at(subject.place(&["rollout", "gpuDriver", "version"]))
+            .related(place, "this says so")
+            .hint("write it into your NVIDIADriver objects, and here `version: null`"),
+        );
+    }
+}

@@ -1,0 +1,278 @@
+//! The mode of each driver: which keys it goes by, and what of the operators' own policy contradicts it.
+
+use super::ofed::{NETWORK_OPERATOR, POLICY_KIND};
+use super::{KnownComponent, RuleTarget};
+use crate::model::RecipeUpgradePolicy;
+use contract::count::Count;
+use contract::duration::Duration;
+use contract::names::{DRIVER_MANAGER_OFF, MANAGER_EVICTIONS};
+use contract::settings::Mode;
+use contract::task::Task;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::source::SourceSpan;
+use diagnostics::tree::YamlNode;
+
+/// Longer than anybody waits for a node: a typing mistake.
+const LONGEST_SECONDS: u64 = 24 * 3600;
+/// The modes in which we decide.
+const OURS: &[Mode] = &[Mode::Steer, Mode::Drive];
+/// The mode in which we act.
+const DRIVE: &[Mode] = &[Mode::Drive];
+/// Keys of the policy that not every mode goes by. In `steer` NVIDIA's controller evicts, and by its own rules.
+pub const KEYS: [(&str, &[Mode]); 8] = [
+    ("attempts", &[Mode::Assist, Mode::Steer, Mode::Drive]),
+    ("failureBudget", OURS),
+    ("soak", OURS),
+    ("topology", OURS),
+    ("foreignCordon", OURS),
+    ("driverStart", OURS),
+    ("validation", OURS),
+    ("extraConsumers", DRIVE),
+];
+/// The same for the OFED driver, whose operator has none of them.
+const OFED_KEYS: [(&str, &[Mode], &str, &str); 2] = [
+    (
+        "maxUnavailable",
+        OURS,
+        "NicClusterPolicy has no `maxUnavailable`: for the OFED driver only `maxParallelUpgrades` limits how many nodes go at once",
+        "set `maxParallelUpgrades`",
+    ),
+    (
+        "podDeletion",
+        DRIVE,
+        "NicClusterPolicy has no `podDeletion`: pods leave a node by `drain`",
+        "set `drain`, with a `podSelector` for the pods that use the network",
+    ),
+];
+const GPU_VALUES: [&str; 3] = ["components", "gpu-operator", "values"];
+
+/// Checks what the modes go by.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let rollout = &subject.recipe.rollout;
+    let gpu = &rollout.gpu_driver;
+    keys(subject, "gpuDriver", gpu.mode, findings);
+    preflight(subject, "gpuDriver", gpu.mode, findings);
+    operator_upgrade(subject, gpu.mode, findings);
+    amounts(subject, "gpuDriver", &gpu.policy, findings);
+    gpu_values(subject, gpu.mode, findings);
+    let Some(ofed) = &rollout.ofed_driver else { return };
+    keys(subject, "ofedDriver", ofed.mode, findings);
+    preflight(subject, "ofedDriver", ofed.mode, findings);
+    amounts(subject, "ofedDriver", &ofed.policy.common(), findings);
+    for (key, modes, reason, instead) in OFED_KEYS {
+        let Some(entry) = policy_entry(subject, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode)) else { continue };
+        let own = format!("{instead}; with mode {} there is one of ours", names(modes));
+        findings.push(Diagnostic::error(reason).lint(Lint::UnknownField).at(entry).hint(own));
+    }
+    ofed_values(subject, ofed.mode, findings);
+    if ofed.mode == Mode::Drive && ofed.policy.safe_load == Some(true) {
+        findings.push(
+            Diagnostic::error(
+                "`safeLoad` and mode `drive` exclude each other: with `autoUpgrade: false` nobody tells a waiting driver to load",
+            )
+            .lint(Lint::AgainstMode)
+            .at(subject.place(&["rollout", "ofedDriver", "policy", "safeLoad"]))
+            .hint("remove `safeLoad`, or take mode `steer`"),
+        );
+    }
+}
+
+/// `steer` or `drive`, in backticks.
+fn names(modes: &[Mode]) -> String {
+    modes.iter().map(|mode| format!("`{}`", mode.name())).collect::<Vec<_>>().join(" or ")
+}
+
+/// The place of a key of a driver's policy, if it is written.
+fn policy_entry(subject: &RuleTarget<'_>, driver: &str, key: &str) -> Option<SourceSpan> {
+    let entry = subject.node_at(&["rollout", driver, "policy"])?.entry(key)?;
+    (!entry.node.is_null()).then_some(entry.key_origin)
+}
+
+/// A preflight is a task of modes; without one nobody looks, however strict the recipe is.
+fn preflight(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let entry = subject.node_at(&["rollout", driver]).and_then(|section| section.entry("preflight"));
+    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && !mode.tasks().contains(&Task::Preflight)) else { return };
+    let modes: Vec<Mode> = Mode::ALL.into_iter().filter(|mode| mode.tasks().contains(&Task::Preflight)).collect();
+    findings.push(
+        against(format!("`rollout.{driver}.preflight` has no effect in mode `{}`: nobody looks before the rollout", mode.name()))
+            .at(entry.key_origin)
+            .hint(format!("set `rollout.{driver}.mode` to {}, or remove the key", names(&modes))),
+    );
+}
+
+/// Only `assist` may hold nodes while the operator is upgraded, or not: `steer` always does, `observe` and `drive` never do.
+fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let entry = subject.node_at(&["rollout", "gpuDriver"]).and_then(|section| section.entry("operatorUpgrade"));
+    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && mode != Mode::Assist) else { return };
+    let why = match mode {
+        Mode::Steer => "it holds every node in any case",
+        Mode::Observe => "it writes to no node",
+        Mode::Assist | Mode::Drive => "the operator upgrades no driver by itself",
+    };
+    findings.push(
+        against(format!("`rollout.gpuDriver.operatorUpgrade` has no effect in mode `{}`: {why}", mode.name()))
+            .at(entry.key_origin)
+            .hint("set `rollout.gpuDriver.mode` to `assist`, or remove the key"),
+    );
+}
+
+/// Keys that the mode has no use for.
+fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    for (key, modes) in KEYS {
+        let Some(place) = policy_entry(subject, driver, key).filter(|_| !modes.contains(&mode)) else { continue };
+        let mut finding = Diagnostic::error(format!("`rollout.{driver}.policy.{key}` has no effect in mode `{}`", mode.name()))
+            .lint(Lint::AgainstMode)
+            .at(place)
+            .hint(format!(
+                "set `rollout.{driver}.mode` to {}, or remove the key; where a parent sets it, write `{key}: null`",
+                names(modes)
+            ));
+        if subject.node_at(&["rollout", driver, "mode"]).is_some() {
+            finding = finding.related(subject.place(&["rollout", driver, "mode"]), format!("mode `{}`", mode.name()));
+        }
+        findings.push(finding);
+    }
+}
+
+/// Numbers with which nothing could ever go, or for ever.
+fn amounts(subject: &RuleTarget<'_>, driver: &str, policy: &RecipeUpgradePolicy, findings: &mut Vec<Diagnostic>) {
+    let mut wrong = |key: &[&str], problem: &str, hint: &str| {
+        let keys = [&["rollout", driver, "policy"], key].concat();
+        findings.push(Diagnostic::error(format!("`{}`: {problem}", keys.join("."))).at(subject.place(&keys)).hint(hint));
+    };
+    let group = policy.topology.as_ref().map(|topology| topology.max_unavailable);
+    // The GPU driver's `maxUnavailable` has a rule of its own.
+    let unavailable = policy.max_unavailable.filter(|_| driver == "ofedDriver");
+    let counts: [(&[&str], _); 3] =
+        [(&["failureBudget"], policy.failure_budget), (&["topology", "maxUnavailable"], group), (&["maxUnavailable"], unavailable)];
+    for (key, count) in counts {
+        match count {
+            Some(Count::Number(0) | Count::Percent(0)) => {
+                wrong(key, "no node could ever be upgraded", "set a number from 1 on, or a percentage from `1%` to `100%`");
+            }
+            Some(Count::Percent(101..)) => {
+                wrong(key, "a fleet has no more than 100%", "set a number from 1 on, or a percentage from `1%` to `100%`");
+            }
+            Some(Count::Number(1..) | Count::Percent(1..=100)) | None => {}
+        }
+    }
+    if policy.attempts == Some(0) {
+        wrong(&["attempts"], "no node would ever be tried", "set a number from 1 on");
+    }
+    let long = |time: Option<Duration>, least: u64| time.is_some_and(|time| !(least..=LONGEST_SECONDS).contains(&time.as_secs()));
+    for (key, time, least) in [("soak", policy.soak, 0), ("driverStart", policy.driver_start, 1), ("validation", policy.validation, 1)] {
+        if long(time, least) {
+            wrong(&[key], &format!("must be from {least}s to 24h"), "such as `30m`");
+        }
+    }
+}
+
+/// What of the GPU operator's values contradicts the mode.
+fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let Some(operator) = subject.component("gpu-operator") else { return };
+    if operator.is_on(&["driver", "enabled"]) == Some(false) {
+        return;
+    }
+    if operator.is_on(&["sandboxWorkloads", "enabled"]) == Some(true) && mode == Mode::Steer {
+        findings.push(
+            against("`sandboxWorkloads.enabled` is true, and so the operator upgrades no driver: there is nothing that mode `steer` could steer")
+                .at(subject.place(&[&GPU_VALUES[..], &["sandboxWorkloads", "enabled"]].concat()))
+                .related(subject.place(&["rollout", "gpuDriver", "mode"]), format!("mode `{}`", mode.name()))
+                .hint("take mode `drive` or `observe`"),
+        );
+        return;
+    }
+    auto_upgrade(subject, "gpuDriver", mode, &[&GPU_VALUES[..], &["driver", "upgradePolicy", "autoUpgrade"]].concat(), findings);
+    unused_evictions(subject, operator, mode, findings);
+    if !mode.decides() {
+        return;
+    }
+    if operator.is_on(&["driver", "nvidiaDriverCRD", "enabled"]) == Some(true)
+        && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false)
+    {
+        findings.push(
+            Diagnostic::error(format!(
+                "mode `{}` needs a policy of the operator's that a bundle cannot set: the driver comes from NVIDIADriver objects that are not the chart's",
+                mode.name()
+            ))
+            .lint(Lint::DriverCrd)
+            .at(subject.place(&[&GPU_VALUES[..], &["driver", "nvidiaDriverCRD", "deployDefaultCR"]].concat()))
+            .hint("take mode `assist`, or remove `deployDefaultCR`: then the chart makes the object from `driver`"),
+        );
+    }
+    if mode != Mode::Drive {
+        return;
+    }
+    let env = manager_env(subject);
+    for entry in env {
+        let Some(name) = entry.get("name").and_then(YamlNode::text).filter(|name| DRIVER_MANAGER_OFF.contains(name)) else { continue };
+        if entry.get("value").and_then(YamlNode::text) != Some("false") {
+            findings.push(
+                against(format!("`{name}` must be \"false\" in mode `drive`: driver-manager would empty the node beside us"))
+                    .at(entry.get("value").map_or(entry.origin, |value| value.origin))
+                    .related(subject.place(&["rollout", "gpuDriver", "mode"]), format!("mode `{}`", mode.name()))
+                    .hint("remove the entry: a bundle sets it"),
+            );
+        }
+    }
+}
+
+/// The entries of the driver manager's environment.
+fn manager_env<'a>(subject: &RuleTarget<'a>) -> &'a [YamlNode] {
+    subject.node_at(&[&GPU_VALUES[..], &["driver", "manager", "env"]].concat()).map(YamlNode::items).unwrap_or_default()
+}
+
+/// Where the operator upgrades, its driver manager leaves pods and node alone, whatever its environment says (gpu-operator issue 901).
+fn unused_evictions(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let upgrades = match mode {
+        Mode::Observe => operator.is_on(&["driver", "upgradePolicy", "autoUpgrade"]) != Some(false),
+        Mode::Assist | Mode::Steer => true,
+        Mode::Drive => false,
+    };
+    for entry in manager_env(subject).iter().filter(|_| upgrades) {
+        let Some(name) = entry.get("name").and_then(YamlNode::text).filter(|name| MANAGER_EVICTIONS.contains(name)) else { continue };
+        findings.push(
+            Diagnostic::warning(format!(
+                "`{name}` has no effect: with `autoUpgrade: true` the operator moves the pods, and the driver manager none"
+            ))
+            .lint(Lint::NoEffect)
+            .at(entry.origin)
+            .hint("remove the entry, and set what may leave a node in `rollout.gpuDriver.policy` (`podDeletion`, `drain`)"),
+        );
+    }
+}
+
+/// What of NicClusterPolicy contradicts the mode, wherever it stands.
+fn ofed_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+    let Some(operator) = subject.component(NETWORK_OPERATOR) else { return };
+    let is_resource = !operator.entry.closest_version(operator.number).custom_resources.is_empty();
+    let place: &[&str] = if is_resource { &["customResources", POLICY_KIND] } else { &["values"] };
+    let switch = [&["components", NETWORK_OPERATOR], place, &["ofedDriver", "upgradePolicy", "autoUpgrade"]].concat();
+    auto_upgrade(subject, "ofedDriver", mode, &switch, findings);
+}
+
+/// Whether the operator upgrades by itself is what the modes differ in.
+fn auto_upgrade(subject: &RuleTarget<'_>, driver: &str, mode: Mode, switch: &[&str], findings: &mut Vec<Diagnostic>) {
+    let needed = match mode {
+        Mode::Observe => return,
+        Mode::Assist | Mode::Steer => true,
+        Mode::Drive => false,
+    };
+    let Some(written) = subject.node_at(switch).filter(|node| !node.is_null() && node.to_json() != needed) else { return };
+    let reason = if needed { "nobody would upgrade a node" } else { "two would upgrade the same node" };
+    findings.push(
+        against(format!("`autoUpgrade` must be {needed} in mode `{}`: {reason}", mode.name()))
+            .at(written.origin)
+            .related(subject.place(&["rollout", driver, "mode"]), format!("mode `{}`", mode.name()))
+            .hint(if needed {
+                "remove it: a bundle sets it; or write `mode: observe`, which leaves it alone"
+            } else {
+                "remove it: a bundle sets it"
+            }),
+    );
+}
+
+fn against(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(message).lint(Lint::AgainstMode)
+}

@@ -1,0 +1,124 @@
+//! The OFED driver: where its policy stands, and that each setting has one place.
+
+use super::{KnownComponent, RuleTarget};
+use contract::grammar::{is_digest, is_tag};
+use contract::settings::Mode;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+
+/// The component that installs the OFED driver.
+pub const NETWORK_OPERATOR: &str = "network-operator";
+/// The custom resource that it works from.
+pub const POLICY_KIND: &str = "NicClusterPolicy";
+/// The keys of `ofedDriver.upgradePolicy` that the recipe's policy is mapped into. (Not `autoUpgrade`: a recipe may set it.)
+pub const POLICY: [&str; 4] = ["maxParallelUpgrades", "waitForCompletion", "drain", "safeLoad"];
+
+/// Checks the OFED driver's part of `rollout` against the network operator.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    version(subject, findings);
+    let Some(operator) = subject.component(NETWORK_OPERATOR) else {
+        return unused(subject, "the recipe does not deploy `network-operator`", findings);
+    };
+    let is_resource = !operator.entry.closest_version(operator.number).custom_resources.is_empty();
+    let place: &[&str] = if is_resource { &["customResources", POLICY_KIND, "ofedDriver"] } else { &["values", "ofedDriver"] };
+    let place = [&["components", NETWORK_OPERATOR], place].concat();
+    one_place(subject, &place, findings);
+    if is_resource {
+        resource(subject, operator, &place, findings);
+    } else if operator.is_on(&["deployCR"]) != Some(true) || operator.is_on(&["ofedDriver", "deploy"]) != Some(true) {
+        unused(
+            subject,
+            "the chart renders an OFED driver only with `deployCR: true` and `ofedDriver: {deploy: true}` in its values",
+            findings,
+        );
+    }
+    let switch = [&place[..], &["upgradePolicy", "autoUpgrade"]].concat();
+    if subject.node_at(&switch).is_some_and(|node| node.to_json() == false)
+        && let Some(driver) = &subject.recipe.rollout.ofed_driver
+        && driver.mode == Mode::Observe
+        && driver.policy != crate::model::RecipeOfedUpgradePolicy::default()
+    {
+        findings.push(
+            Diagnostic::warning("`rollout.ofedDriver.policy` has no effect while `autoUpgrade` is false: nobody upgrades a node")
+                .lint(Lint::NoEffect)
+                .at(subject.place(&switch))
+                .hint("remove `autoUpgrade`: with `rollout.ofedDriver` a bundle sets it to true"),
+        );
+    }
+}
+
+fn resource(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: &[&str], findings: &mut Vec<Diagnostic>) {
+    let component = ["components", NETWORK_OPERATOR];
+    let (policy, driver) = (subject.node_at(&place[..place.len() - 1]), subject.node_at(place));
+    if policy.is_none_or(|node| node.entries().is_empty()) {
+        findings.push(
+            Diagnostic::warning(format!(
+                "the chart `{} {}` renders no {POLICY_KIND}, and without one the operator installs nothing",
+                operator.entry.chart, operator.number
+            ))
+            .lint(Lint::NoEffect)
+            .at(subject.place(&component))
+            .hint(format!("write its spec below `customResources.{POLICY_KIND}` of this component")),
+        );
+    } else if driver.is_none() {
+        unused(subject, &format!("`customResources.{POLICY_KIND}` has no `ofedDriver`"), findings);
+    }
+}
+
+/// `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`, `sha256:…`
+pub fn is_version(version: &str) -> bool {
+    (is_tag(version) && version.contains('.')) || version.strip_prefix("sha256:").is_some_and(is_digest)
+}
+
+fn version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(version) = subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref()) else { return };
+    if !is_version(version) {
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of the OFED driver"))
+                .at(subject.place(&["rollout", "ofedDriver", "version"]))
+                .hint("versions look like `doca3.4.1-26.04-1.1.0.0-1`; an image digest like `sha256:…` (64 digits)"),
+        );
+    }
+}
+
+/// Version and policy have one place each.
+fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagnostic>) {
+    let version = [place, &["version"]].concat();
+    let own = ["rollout", "ofedDriver", "version"];
+    if subject.node_at(&own).is_some_and(|node| !node.is_null()) && subject.node_at(&version).is_some_and(|node| !node.is_null()) {
+        findings.push(
+            Diagnostic::error("the OFED driver's version is set twice")
+                .lint(Lint::SetTwice)
+                .at(subject.place(&version))
+                .related(subject.place(&own), "and the recipe's own setting")
+                .hint("keep `rollout.ofedDriver.version`; it is mapped into this one"),
+        );
+    }
+    let policy = [place, &["upgradePolicy"]].concat();
+    for key in POLICY {
+        let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(key)) else { continue };
+        let own = ["rollout", "ofedDriver", "policy", key];
+        let mut finding = Diagnostic::error(format!(
+            "`ofedDriver.upgradePolicy.{key}` does not belong here: time budgets are made from the recipe's policy"
+        ))
+        .lint(Lint::SetTwice)
+        .at(entry.key_origin)
+        .hint(format!("set `{}` instead; it is mapped into this one", own.join(".")));
+        if subject.node_at(&own).is_some() {
+            finding = finding.related(subject.place(&own), "also set here");
+        }
+        findings.push(finding);
+    }
+}
+
+/// A setting that nothing reads is a misunderstanding.
+fn unused(subject: &RuleTarget<'_>, reason: &str, findings: &mut Vec<Diagnostic>) {
+    if subject.recipe.rollout.ofed_driver.is_some() {
+        findings.push(
+            Diagnostic::warning(format!("`rollout.ofedDriver` has no effect: {reason}"))
+                .lint(Lint::NoEffect)
+                .at(subject.place(&["rollout", "ofedDriver"]))
+                .hint("remove it; where a parent sets it, write `ofedDriver: null`"),
+        );
+    }
+}

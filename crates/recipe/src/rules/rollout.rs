@@ -1,0 +1,183 @@
+//! The rollout: one place for each setting, and nothing that no Job with a time budget could promise.
+
+use super::RuleTarget;
+use contract::count::Count;
+use contract::duration::Duration;
+use contract::grammar::{is_digest, is_tag};
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::path::KeyPath;
+
+/// Longer than any node takes: a typing mistake.
+const LONGEST_SECONDS: u64 = 24 * 3600;
+/// The keys of the chart's `driver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not
+/// `autoUpgrade`: the mode decides about it, and `observe` leaves it to the recipe.)
+pub const POLICY: [(&str, &str); 5] = [
+    ("maxParallelUpgrades", "maxParallelUpgrades"),
+    ("maxUnavailable", "maxUnavailable"),
+    ("waitForCompletion", "waitForCompletion"),
+    ("gpuPodDeletion", "podDeletion"),
+    ("drain", "drain"),
+];
+const OPERATOR_VALUES: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+
+/// Where a recipe sets what the chart's value `path` says, if the recipe's own policy does.
+pub fn policy_of(component: &str, path: &KeyPath) -> Option<KeyPath> {
+    let ["driver", "upgradePolicy", chart, rest @ ..] = &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let (_, own) = POLICY.iter().find(|(known, _)| component == "gpu-operator" && known == chart)?;
+    let rest = rest.iter().map(|key| if *key == "timeoutSeconds" { "timeout" } else { key });
+    Some(["rollout", "gpuDriver", "policy", own].into_iter().chain(rest).collect())
+}
+
+/// Checks `rollout` against itself and against the operator's values.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    times(subject, findings);
+    driver_version(subject, findings);
+    limits(subject, findings);
+    waiting(subject, findings);
+    leaving(subject, findings);
+    one_place(subject, findings);
+    used(subject, findings);
+}
+
+fn times(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let (gpu, ofed) = (&subject.recipe.rollout.gpu_driver, &subject.recipe.rollout.ofed_driver);
+    let mut times = vec![("gpuDriver", "perNode", gpu.per_node), ("gpuDriver", "quiet", gpu.quiet)];
+    times.extend(ofed.iter().flat_map(|ofed| [("ofedDriver", "perNode", ofed.per_node), ("ofedDriver", "quiet", ofed.quiet)]));
+    for (driver, key, duration) in times {
+        if duration.as_secs() == 0 || duration.as_secs() > LONGEST_SECONDS {
+            findings.push(
+                Diagnostic::error(format!("`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"))
+                    .at(subject.place(&["rollout", driver, key])),
+            );
+        }
+    }
+}
+
+/// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`. (Not the branch of precompiled drivers, `580`: that may stand in values.)
+pub fn is_version(version: &str) -> bool {
+    let known = is_tag(version) && version.starts_with(|first: char| first.is_ascii_digit()) && version.contains('.');
+    known || version.strip_prefix("sha256:").is_some_and(is_digest)
+}
+
+fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
+    if !is_version(version) {
+        findings.push(
+            Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
+                .at(subject.place(&["rollout", "gpuDriver", "version"]))
+                .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)"),
+        );
+    }
+}
+
+fn limits(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let place = subject.place(&["rollout", "gpuDriver", "policy", "maxUnavailable"]);
+    let driver = &subject.recipe.rollout.gpu_driver;
+    let problem = match driver.policy.max_unavailable {
+        Some(Count::Number(0)) if !driver.mode.decides() => "the chart takes 0 for not set and renders 25%",
+        Some(Count::Number(0) | Count::Percent(0)) => "no node could ever be upgraded",
+        Some(Count::Percent(101..)) => "a fleet has no more than 100%",
+        Some(Count::Number(1..) | Count::Percent(1..=100)) | None => return,
+    };
+    findings.push(
+        Diagnostic::error(format!("`rollout.gpuDriver.policy.maxUnavailable`: {problem}"))
+            .at(place)
+            .hint("set a number from 1 on, or a percentage from `1%` to `100%`"),
+    );
+}
+
+fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let rollout = &subject.recipe.rollout;
+    let ofed = rollout.ofed_driver.as_ref().and_then(|driver| driver.policy.wait_for_completion.as_ref());
+    for (driver, wait) in [("gpuDriver", rollout.gpu_driver.policy.wait_for_completion.as_ref()), ("ofedDriver", ofed)] {
+        let Some(wait) = wait.filter(|wait| wait.timeout.is_none_or(|timeout| timeout.as_secs() == 0)) else { continue };
+        let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
+        findings.push(
+            Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
+                .lint(Lint::EndlessWait)
+                .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
+                .hint(format!(
+                    "set `rollout.{driver}.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"
+                )),
+        );
+    }
+}
+
+/// A drain or a deletion of pods without an end holds its node for as long as one pod likes.
+fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let rollout = &subject.recipe.rollout;
+    let is_zero = |timeout: Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
+    let (gpu, ofed) = (&rollout.gpu_driver.policy, rollout.ofed_driver.as_ref().map(|driver| &driver.policy));
+    let waits = [
+        ("gpuDriver", "podDeletion", gpu.pod_deletion.as_ref().and_then(|deletion| deletion.timeout)),
+        ("gpuDriver", "drain", gpu.drain.as_ref().and_then(|drain| drain.timeout)),
+        ("ofedDriver", "podDeletion", ofed.and_then(|policy| policy.pod_deletion.as_ref()).and_then(|deletion| deletion.timeout)),
+        ("ofedDriver", "drain", ofed.and_then(|policy| policy.drain.as_ref()).and_then(|drain| drain.timeout)),
+    ];
+    for (driver, key, _) in waits.into_iter().filter(|(.., timeout)| is_zero(*timeout)) {
+        findings.push(
+            Diagnostic::error(format!("`{key}` has the timeout 0: it waits for ever, and one pod that does not go holds its node"))
+                .lint(Lint::EndlessWait)
+                .at(subject.place(&["rollout", driver, "policy", key, "timeout"]))
+                .hint(format!(
+                    "set `rollout.{driver}.policy.{key}.timeout`, such as `5m`; without it the operators' own five minutes hold"
+                )),
+        );
+    }
+}
+
+/// Version and policy have one place each.
+fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let version = [&OPERATOR_VALUES[..], &["version"]].concat();
+    if subject.recipe.rollout.gpu_driver.version.is_some() && subject.node_at(&version).is_some_and(|node| !node.is_null()) {
+        findings.push(
+            Diagnostic::error("the driver's version is set twice")
+                .lint(Lint::SetTwice)
+                .at(subject.place(&version))
+                .label("the chart's value")
+                .related(subject.place(&["rollout", "gpuDriver", "version"]), "and the recipe's own setting")
+                .hint("keep `rollout.gpuDriver.version`; it is mapped into the chart's value"),
+        );
+    }
+    let policy = [&OPERATOR_VALUES[..], &["upgradePolicy"]].concat();
+    for (chart, own) in POLICY {
+        let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(chart)) else { continue };
+        let keys = ["rollout", "gpuDriver", "policy", own];
+        let mut finding = Diagnostic::error(format!(
+            "`driver.upgradePolicy.{}` does not belong into values: time budgets are made from the recipe's policy",
+            entry.key
+        ))
+        .lint(Lint::SetTwice)
+        .at(entry.key_origin)
+        .hint(format!("set `{}` instead; it is mapped into the chart's value", keys.join(".")));
+        if subject.node_at(&keys).is_some() {
+            finding = finding.related(subject.place(&keys), "also set here");
+        }
+        findings.push(finding);
+    }
+}
+
+/// A setting that nothing reads is a misunderstanding.
+fn used(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(written) = subject.node_at(&["rollout", "gpuDriver"]) else { return };
+    let key = ["version", "policy"].into_iter().find(|key| written.get(key).is_some());
+    let mode = subject.recipe.rollout.gpu_driver.mode;
+    let key = key.or(mode.decides().then_some("mode"));
+    let Some(key) = key else { return };
+    let reason = match subject.component("gpu-operator") {
+        None => "the recipe does not deploy `gpu-operator`",
+        Some(operator) if operator.is_on(&["driver", "enabled"]) == Some(false) => {
+            "`driver.enabled` is false: the operator does not manage the driver"
+        }
+        Some(_) => return,
+    };
+    findings.push(
+        Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
+            .lint(Lint::NoEffect)
+            .at(subject.place(&["rollout", "gpuDriver", key]))
+            .hint(format!("remove it; where a parent sets it, write `{key}: null`")),
+    );
+}

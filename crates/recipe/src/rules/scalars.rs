@@ -1,0 +1,165 @@
+//! Single values that are not what they look like, wherever they stand below a component.
+
+use super::RuleTarget;
+use contract::count::Count;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+use diagnostics::path::KeyPath;
+use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+
+/// Keys of Kubernetes that take a number or a percentage.
+const AMOUNTS: [&str; 3] = ["maxUnavailable", "maxSurge", "minAvailable"];
+/// Flux's helm-controller 1.6 ends in a panic when it meets a hook with this annotation (fluxcd/helm-controller issue 1562).
+const OUTPUT_LOG_POLICY: &str = "helm.sh/hook-output-log-policy";
+
+/// Checks values and custom resources of all components.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    for component in &subject.recipe.components {
+        for part in ["values", "customResources"] {
+            if let Some(node) = subject.node_at(&["components", &component.name, part]) {
+                ScalarCheck { subject, findings }.node(&KeyPath::default(), node);
+            }
+        }
+    }
+}
+
+struct ScalarCheck<'a> {
+    subject: &'a RuleTarget<'a>,
+    findings: &'a mut Vec<Diagnostic>,
+}
+
+impl ScalarCheck<'_> {
+    fn node(&mut self, path: &KeyPath, node: &YamlNode) {
+        for entry in node.entries() {
+            let inner = path.child(&entry.key);
+            self.entry(&inner, entry);
+            self.node(&inner, &entry.node);
+        }
+        for (index, item) in node.items().iter().enumerate() {
+            self.node(&path.child(index.to_string()), item);
+        }
+        if !matches!(node.value, YamlValue::Map(_) | YamlValue::List(_)) {
+            self.scalar(path, node);
+        }
+    }
+
+    fn entry(&mut self, path: &KeyPath, entry: &MapEntry) {
+        if entry.key == OUTPUT_LOG_POLICY {
+            self.findings.push(
+                Diagnostic::error(format!("`{OUTPUT_LOG_POLICY}` ends Flux's helm-controller with a panic, again and again"))
+                    .lint(Lint::DeployerSetting)
+                    .at(entry.key_origin)
+                    .hint("remove it: a bundle means the same with every deployer; read the log with `kubectl logs job/…`"),
+            );
+        }
+        if let (true, Some(text)) = (AMOUNTS.contains(&entry.key.as_str()), entry.node.text())
+            && let Err(error) = text.parse::<Count>()
+        {
+            let tidy: String = text.chars().filter(|character| !character.is_whitespace()).collect();
+            self.findings.push(
+                Diagnostic::error(format!("`{path}`: {error}"))
+                    .lint(Lint::WrongType)
+                    .at(entry.node.origin)
+                    .maybe_hint(tidy.parse::<Count>().is_ok().then(|| format!("write `{tidy}`"))),
+            );
+        }
+    }
+
+    fn scalar(&mut self, path: &KeyPath, node: &YamlNode) {
+        let written = self.subject.sources.written(node.origin);
+        let Some(ages) = ScalarReadings::read_scalar(written) else { return };
+        // An error there says already what to write.
+        if self.findings.iter().any(|finding| finding.place == Some(node.origin)) {
+            return;
+        }
+        let quoted = format!("`\"{written}\"`");
+        let hint = match &node.value {
+            YamlValue::String(_) => format!("quote it: {quoted}"),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+                format!("write `{}`, or {quoted} if it is a text", node.to_json())
+            }
+        };
+        self.findings.push(
+            Diagnostic::warning(format!(
+                "`{path}`: `{written}` is {} for parsers of YAML 1.1, and {} for those of YAML 1.2",
+                ages.old, ages.new
+            ))
+            .lint(Lint::OldYaml)
+            .at(node.origin)
+            .hint(hint),
+        );
+    }
+}
+
+/// What parsers of YAML 1.1 and 1.2 take a plain scalar for.
+struct ScalarReadings {
+    old: &'static str,
+    new: &'static str,
+}
+
+impl ScalarReadings {
+    /// `None`: both read the same.
+    fn read_scalar(written: &str) -> Option<Self> {
+        let ages = |old, new| Some(Self { old, new });
+        let digits = written.strip_prefix(['-', '+']).unwrap_or(written);
+        let all = |text: &str, allowed: fn(u8) -> bool| !text.is_empty() && text.bytes().all(allowed);
+        let octal = |byte: u8| (b'0'..=b'7').contains(&byte);
+        match written.to_ascii_lowercase().as_str() {
+            "y" | "yes" | "on" | "n" | "no" | "off" => return ages("a boolean", "a text"),
+            _ => {}
+        }
+        if digits.len() > 1 && digits.starts_with('0') && all(digits, octal) {
+            return ages("an octal number", "a decimal one");
+        }
+        if digits.strip_prefix("0o").is_some_and(|rest| all(rest, octal)) {
+            return ages("a text", "an octal number");
+        }
+        if digits.strip_prefix("0b").is_some_and(|rest| all(rest, |byte| matches!(byte, b'0' | b'1'))) {
+            return ages("a binary number", "a text");
+        }
+        let starts_with_digit = digits.starts_with(|first: char| first.is_ascii_digit());
+        if starts_with_digit && digits.contains('_') && all(digits, |byte| byte.is_ascii_digit() || byte == b'_') {
+            return ages("a number", "a text");
+        }
+        let is_part =
+            |part: &str| part.len() <= 2 && all(part, |byte| byte.is_ascii_digit()) && part.parse().is_ok_and(|part: u8| part < 60);
+        let mut parts = digits.split(':');
+        let first = parts.next().is_some_and(|first| !first.starts_with('0') && all(first, |byte| byte.is_ascii_digit()));
+        if first && digits.contains(':') && parts.all(is_part) {
+            return ages("a number to the base of 60", "a text");
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_parsers_disagree_about() {
+        for written in ["yes", "Off", "NO", "n", "0644", "-012", "0o17", "0b101", "1_000", "12:30", "12:30:45"] {
+            assert!(ScalarReadings::read_scalar(written).is_some(), "{written}");
+        }
+        for written in [
+            "true",
+            "\"yes\"",
+            "0",
+            "10",
+            "580.126.20",
+            "0.1",
+            "nvcr.io:443",
+            "a_b",
+            "_1",
+            "1e3",
+            "0x1F",
+            "12:345",
+            "1:2:",
+            "02:00:00",
+            "::1",
+            "089",
+        ] {
+            assert!(ScalarReadings::read_scalar(written).is_none(), "{written}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What components must agree about, so that the whole stack works.
+
+use serde_json::json;
+
+use super::{KnownComponent, RuleTarget};
+use catalog::nested::{self, HostComponent};
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::lint::Lint;
+
+/// Where the operator's driver container shows the driver to the host.
+const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";
+
+/// Checks components against each other.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let operator = subject.component("gpu-operator");
+    if let Some(dra) = subject.component("nvidia-dra-driver-gpu") {
+        dra_driver(subject, dra, operator, findings);
+    }
+    nested(subject, findings);
+    if let (Some(plugin), Some(operator)) = (subject.component("nvidia-device-plugin"), operator)
+        && operator.is_on(&["devicePlugin", "enabled"]) == Some(true)
+    {
+        findings.push(
+            Diagnostic::error("two device plugins would hand out the same GPUs: the GPU operator brings one as well")
+                .lint(Lint::TwoDevicePlugins)
+                .at(subject.place(&["components", plugin.name]))
+                .hint("remove this component, or set `devicePlugin: {enabled: false}` in the values of `gpu-operator`"),
+        );
+    }
+}
+
+/// A bundle switches sub-charts off that would run a component once more, but not against the recipe's own words.
+fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let components = subject.recipe.components.iter();
+    let hosts: Vec<HostComponent<'_>> = components
+        .filter_map(|component| {
+            let known = subject.component(&component.name)?;
+            Some(HostComponent { component: known.entry, version: known.number, values: &component.values })
+        })
+        .collect();
+    for extra in nested::extras(&hosts).into_iter().filter(|extra| extra.is_explicit) {
+        let switch = extra.nested.conditions.first().map_or("", String::as_str);
+        let place: Vec<&str> = ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
+        findings.push(
+            Diagnostic::error(format!(
+                "`{}` would run twice: `{}` runs it, and before this component",
+                extra.nested.component, extra.runner
+            ))
+            .lint(Lint::RunsTwice)
+            .at(subject.place(&place))
+            .hint(format!("remove `{switch}`: a bundle sets it to false where another component runs it")),
+        );
+    }
+}
+
+fn dra_driver(subject: &RuleTarget<'_>, dra: &KnownComponent<'_>, operator: Option<&KnownComponent<'_>>, findings: &mut Vec<Diagnostic>) {
+    let values = ["components", dra.name, "values"];
+    let gpus = dra.is_on(&["resources", "gpus", "enabled"]);
+    if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
+        findings.push(
+            Diagnostic::error("the chart refuses to publish GPUs unless `gpuResourcesEnabledOverride` is true")
+                .lint(Lint::GpuOverride)
+                .at(subject.place(&[&values[..], &["resources", "gpus", "enabled"]].concat()))
+                .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`"),
+        );
+    }
+    if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
+        findings.push(
+            Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+                .lint(Lint::PluginBesideDra)
+                .at(subject.place(&["components", dra.name]))
+                .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
+                .hint("where each node has only one of them (node selectors), this warning can stand"),
+        );
+    }
+    let managed = operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
+    let root = dra.value(&["nvidiaDriverRoot"]);
+    if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
+        findings.push(
+            Diagnostic::error("the DRA driver would not find the driver that the GPU operator installs")
+                .lint(Lint::DriverRoot)
+                .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
+                .hint(format!("set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`", dra.name)),
+        );
+    }
+}

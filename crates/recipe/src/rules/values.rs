@@ -1,0 +1,162 @@
+//! Values of charts: keys that the chart never reads, types that it cannot use, and what belongs to the bundle.
+
+use serde_json::Value as Json;
+
+use super::advice::KeyAdviser;
+use super::{KnownComponent, RuleTarget};
+use catalog::keys::ChartKeys;
+use diagnostics::diagnostic::{Diagnostic, Severity};
+use diagnostics::lint::Lint;
+use diagnostics::nearest::nearest;
+use diagnostics::path::KeyPath;
+use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+
+/// The key under which the hook chart keeps its own settings in the values that it shares with the component.
+const HOOK_KEY: &str = "rollout";
+
+/// Checks the values of all components of the catalog.
+pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    for component in &subject.known {
+        let Some(values) = component.values else { continue };
+        if let Some(entry) = values.entry(HOOK_KEY) {
+            findings.push(
+                Diagnostic::error(format!("the key `{HOOK_KEY}` in values belongs to the bundle's hook"))
+                    .lint(Lint::BundleValue)
+                    .at(entry.key_origin)
+                    .hint("use the recipe's own `rollout` for settings of the rollout"),
+            );
+        }
+        let Some(version) = component.version else { continue };
+        bundle_values(subject, component, findings);
+        match ChartKeys::from_version(version, component.defaults) {
+            Some(keys) => {
+                let severity = if version.keys_complete { Severity::Error } else { Severity::Warning };
+                let mut check = ValuesCheck { subject, component, all: &keys, severity, findings };
+                check.map(&KeyPath::default(), values, &keys);
+            }
+            None if values.entries().is_empty() => {}
+            None => findings.push(
+                Diagnostic::warning(format!(
+                    "the keys of these values are not checked: the catalog does not have the default values of `{} {}`",
+                    component.name, version.version
+                ))
+                .lint(Lint::Unchecked)
+                .at(subject.place(&["components", component.name, "values"])),
+            ),
+        }
+    }
+}
+
+/// What every bundle sets itself must not be set otherwise.
+fn bundle_values(subject: &RuleTarget<'_>, component: &KnownComponent<'_>, findings: &mut Vec<Diagnostic>) {
+    for (path, value) in component.version.iter().flat_map(|version| version.fixed_values()) {
+        let keys: Vec<&str> = path.split('.').collect();
+        let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else { continue };
+        if node.to_json() != *value {
+            let place = [&["components", component.name, "values"], &keys[..]].concat();
+            findings.push(
+                Diagnostic::error(format!("`{path}` is {value} in every bundle"))
+                    .lint(Lint::BundleValue)
+                    .at(subject.place(&place))
+                    .hint("remove it: a bundle brings CRDs itself, and keeps the names of what an upgrade must find again"),
+            );
+        }
+    }
+}
+
+struct ValuesCheck<'a> {
+    subject: &'a RuleTarget<'a>,
+    component: &'a KnownComponent<'a>,
+    all: &'a ChartKeys,
+    severity: Severity,
+    findings: &'a mut Vec<Diagnostic>,
+}
+
+impl ValuesCheck<'_> {
+    fn map(&mut self, path: &KeyPath, node: &YamlNode, keys: &ChartKeys) {
+        for entry in node.entries() {
+            let inner = path.child(&entry.key);
+            match keys.child(&entry.key) {
+                Some(child) => self.known(&inner, entry, child),
+                None if keys.is_open() || (path.keys().is_empty() && entry.key == HOOK_KEY) => {}
+                None => self.unknown(path, entry, keys),
+            }
+        }
+    }
+
+    fn known(&mut self, path: &KeyPath, entry: &MapEntry, keys: &ChartKeys) {
+        if let (Some(default), false) = (keys.default(), entry.node.is_null())
+            && let Some((problem, hint)) = self.mismatch(path, &entry.node, default)
+        {
+            let place =
+                if matches!(entry.node.value, YamlValue::Map(_) | YamlValue::List(_)) { entry.key_origin } else { entry.node.origin };
+            self.findings.push(Diagnostic::error(problem).lint(Lint::WrongType).at(place).maybe_hint(hint));
+        } else if let Some(problem) = self.unknown_word(path, &entry.node) {
+            self.findings.push(problem.lint(Lint::UnknownWord).at(entry.node.origin));
+        } else if !keys.is_open() || keys.names().next().is_some() {
+            self.map(path, &entry.node, keys);
+        }
+    }
+
+    /// A text where the chart, or the schema of what it renders, takes only some.
+    fn unknown_word(&self, path: &KeyPath, node: &YamlNode) -> Option<Diagnostic> {
+        let words = self.component.entry.choices.get(&path.to_string())?;
+        let text = node.text().filter(|text| !words.iter().any(|word| word == text))?;
+        let list: Vec<String> = words.iter().map(|word| if word.is_empty() { "`\"\"`".to_owned() } else { format!("`{word}`") }).collect();
+        let near = nearest(text, words.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        Some(Diagnostic::error(format!("`{path}` must be one of {}, and this is `{text}`", list.join(", "))).maybe_hint(near))
+    }
+
+    /// What is wrong with a value where the chart's default is `default`, and what to write.
+    fn mismatch(&self, path: &KeyPath, node: &YamlNode, default: &Json) -> Option<(String, Option<String>)> {
+        let kind = node.kind();
+        match (default, &node.value) {
+            (Json::Object(_), YamlValue::Map(_)) | (Json::Array(_), YamlValue::List(_)) | (Json::Null, _) => None,
+            (Json::Object(_), _) => Some((format!("`{path}` is a map in the chart, and this is {kind}"), None)),
+            (Json::Array(_), _) => Some((format!("`{path}` is a list in the chart, and this is {kind}"), None)),
+            (_, YamlValue::Map(_) | YamlValue::List(_)) => {
+                Some((format!("`{path}` is a single value in the chart, and this is {kind}"), None))
+            }
+            (Json::Bool(_), YamlValue::String(text)) => Some((
+                format!("`{path}` is a switch, and this is a string: templates take every string for true, `\"false\"` as well"),
+                text.parse::<bool>().is_ok().then(|| format!("remove the quotes: `{text}`")),
+            )),
+            (Json::Bool(_), YamlValue::Number(_)) | (Json::Number(_), YamlValue::Bool(_)) => {
+                let expected = if default.is_boolean() { "a switch" } else { "a number" };
+                Some((format!("`{path}` is {expected}, and this is {kind}"), None))
+            }
+            (Json::String(_), YamlValue::Number(_)) => self.number_for_text(path, node),
+            (Json::String(default), YamlValue::Bool(_)) if !default.is_empty() => {
+                let written = self.subject.sources.written(node.origin);
+                let problem = format!("`{path}` is a text, and `{written}` without quotes is a boolean");
+                Some((problem, Some(format!("quote it: `\"{written}\"`"))))
+            }
+            (
+                Json::Bool(_) | Json::String(_) | Json::Number(_),
+                YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_),
+            ) => None,
+        }
+    }
+
+    /// `580.10` without quotes is 580.1; `3` stays 3.
+    fn number_for_text(&self, path: &KeyPath, node: &YamlNode) -> Option<(String, Option<String>)> {
+        let written = self.subject.sources.written(node.origin);
+        let plain = written.bytes().all(|byte| byte.is_ascii_digit()) && (written == "0" || !written.starts_with('0'));
+        if plain && !matches!(path.last(), Some("version" | "tag")) {
+            return None;
+        }
+        Some((format!("`{path}` is a text, and `{written}` without quotes is a number"), Some(format!("quote it: `\"{written}\"`"))))
+    }
+
+    fn unknown(&mut self, path: &KeyPath, entry: &MapEntry, keys: &ChartKeys) {
+        let wrong = path.child(&entry.key);
+        let Some(version) = self.component.version else { return };
+        let message = format!("the chart `{} {}` does not read `{wrong}`", self.component.entry.chart, version.version);
+        // What is known to do nothing is an error, however little is known of the other keys.
+        let is_obsolete = version.obsolete_keys.contains_key(&wrong.to_string());
+        let severity = if is_obsolete { Severity::Error } else { self.severity };
+        let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };
+        let adviser = KeyAdviser { component: self.component.name, version, all: self.all };
+        self.findings.push(diagnostic.lint(Lint::UnknownKey).at(entry.key_origin).hint(adviser.advice(path, &entry.key, keys)));
+    }
+}

@@ -1,0 +1,153 @@
+//! The recipe's format as JSON schema, generated from [`super::model`]: editors complete from the committed copy, and
+//! [`super::shape`] checks against it, so that types, schema and messages cannot drift apart.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::model::Recipe;
+
+/// Where the committed copy stands.
+pub const FILE: &str = "bundles/recipe.schema.json";
+
+/// Names a row of [`GRAMMARS`](contract::grammar::GRAMMARS) in the schema.
+const GRAMMAR: &str = "x-grammar";
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    // Not `to_value`: serializing puts the keys into the order in which people read schemas.
+    let mut schema = serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert("$schema".to_owned(), json!({"type": "string", "description": "For editors; not used otherwise."}));
+    }
+    schema
+});
+
+/// The schema for editors, as text.
+///
+/// # Panics
+/// Never: a JSON value can always be written as JSON.
+pub fn text() -> String {
+    let mut schema = SCHEMA.clone();
+    relax(&mut schema, &["apiVersion", "kind", "metadata"]);
+    if let Some(types) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        types.values_mut().for_each(|each| relax(each, &["name"]));
+    }
+    let mut text = serde_json::to_string_pretty(&schema).expect("a JSON value can always be written as JSON");
+    text.push('\n');
+    text
+}
+
+/// What a recipe does not say itself it may inherit: an editor cannot know, and must not complain.
+fn relax(schema: &mut Value, own: &[&str]) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|key| key.as_str().is_some_and(|key| own.contains(&key)));
+    }
+}
+
+/// One type of the format.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeShape {
+    schema: &'static Value,
+    name: Option<&'static str>,
+}
+
+impl TypeShape {
+    /// The recipe itself.
+    pub fn recipe() -> Self {
+        Self { schema: &SCHEMA, name: None }.resolved()
+    }
+
+    /// Follows a reference, and what `null` may stand for.
+    fn resolved(mut self) -> Self {
+        while let Some(next) = self.next() {
+            self = next;
+        }
+        self
+    }
+
+    fn next(self) -> Option<Self> {
+        if let Some(name) = self.schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix("#/$defs/")) {
+            return Some(Self { schema: SCHEMA.get("$defs")?.get(name)?, name: Some(name) });
+        }
+        let alternatives = self.schema.get("anyOf")?.as_array()?;
+        let real = alternatives.iter().find(|alternative| alternative.get("type") != Some(&json!("null")))?;
+        Some(Self { schema: real, name: self.name })
+    }
+
+    /// Name of the Rust type, where it has one of its own.
+    pub fn name(self) -> Option<&'static str> {
+        self.name
+    }
+
+    /// The type of the value with this key.
+    pub fn property(self, key: &str) -> Option<Self> {
+        let schema = self.properties()?.get(key)?;
+        Some(Self { schema, name: None }.resolved())
+    }
+
+    /// The keys of a map that has a fixed set of them.
+    pub fn keys(self) -> impl Iterator<Item = &'static str> {
+        self.properties().into_iter().flat_map(Map::keys).map(String::as_str).filter(|key| *key != "$schema")
+    }
+
+    fn properties(self) -> Option<&'static Map<String, Value>> {
+        self.schema.get("properties")?.as_object()
+    }
+
+    /// Keys without which the map is incomplete.
+    pub fn required(self) -> impl Iterator<Item = &'static str> {
+        self.schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The type of what stands under any other key.
+    pub fn further(self) -> Option<Self> {
+        let schema = self.schema.get("additionalProperties").filter(|schema| schema.is_object())?;
+        Some(Self { schema, name: None }.resolved())
+    }
+
+    /// The name of the grammar of a text.
+    pub fn grammar(self) -> Option<&'static str> {
+        self.schema.get(GRAMMAR)?.as_str()
+    }
+
+    /// The name of the grammar of a map's keys.
+    pub fn key_grammar(self) -> Option<&'static str> {
+        self.schema.get("propertyNames")?.get(GRAMMAR)?.as_str()
+    }
+
+    /// The type of a list's items.
+    pub fn items(self) -> Option<Self> {
+        Some(Self { schema: self.schema.get("items")?, name: None }.resolved())
+    }
+
+    /// Whether a JSON type such as `string` is taken.
+    pub fn takes(self, kind: &str) -> bool {
+        match self.schema.get("type") {
+            Some(Value::String(only)) => only == kind,
+            Some(Value::Array(several)) => several.iter().any(|each| each == kind),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => false,
+        }
+    }
+
+    /// The words of an enumeration.
+    pub fn words(self) -> Option<Vec<&'static Value>> {
+        if let Some(words) = self.schema.get("enum").and_then(Value::as_array) {
+            return Some(words.iter().collect());
+        }
+        if let Some(word) = self.schema.get("const") {
+            return Some(vec![word]);
+        }
+        let alternatives = self.schema.get("oneOf")?.as_array()?;
+        Some(alternatives.iter().filter_map(|alternative| alternative.get("const")).collect())
+    }
+
+    /// The first sentence of its documentation.
+    pub fn description(self) -> Option<&'static str> {
+        self.schema.get("description").and_then(Value::as_str)
+    }
+
+    /// The value that is taken where none is written.
+    pub fn default(self) -> Option<&'static Value> {
+        self.schema.get("default").filter(|value| !value.is_null())
+    }
+}

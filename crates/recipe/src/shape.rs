@@ -1,0 +1,277 @@
+//! Whether a tree has the recipe's shape: keys, types, words; and what is missing.
+
+use super::schema::TypeShape;
+use super::unbuilt::{impossible_key, unbuilt_key, unbuilt_value};
+use contract::count::Count;
+use contract::duration::Duration;
+use diagnostics::diagnostic::Diagnostic;
+use diagnostics::nearest::nearest;
+use diagnostics::path::KeyPath;
+use diagnostics::source::{SourceSpan, SourceTexts};
+use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+
+/// What every recipe of a graph must say itself, whatever it extends.
+const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Whether the document is a recipe at all; if not, says what it is instead.
+pub fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
+    if node.is_null() {
+        findings.push(
+            Diagnostic::error("the recipe is empty")
+                .at(node.origin)
+                .hint("start with `apiVersion: gpu-rollout.dev/v1` and `kind: Recipe`; `gpu-rollout recipe show base` prints a whole one"),
+        );
+        return false;
+    }
+    if node.entries().is_empty() {
+        findings.push(Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind())).at(node.origin));
+        return false;
+    }
+    true
+}
+
+/// Checks one recipe of a graph: everything that it says, and the little that it must say itself.
+pub fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
+    for key in OWN_REQUIRED {
+        if node.get(key).is_none() {
+            let written = match key {
+                "metadata" => "`metadata: {name: …}`".to_owned(),
+                _ => TypeShape::recipe()
+                    .property(key)
+                    .and_then(TypeShape::words)
+                    .map_or_else(String::new, |words| format!("`{key}: {}`", plain(words[0]))),
+            };
+            findings.push(Diagnostic::error(format!("`{key}` is missing")).at(node.origin).hint(format!("add {written}")));
+        }
+    }
+    let mut check = ShapeCheck { sources, findings };
+    check.node(&KeyPath::default(), node, TypeShape::recipe());
+}
+
+/// Checks one value against the type at `path`; for overrides.
+pub fn check_value(path: &KeyPath, node: &YamlNode, shape: TypeShape, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
+    ShapeCheck { sources, findings }.node(path, node, shape);
+}
+
+/// Checks that the merged recipe says all that a recipe must say.
+pub fn check_complete(node: &YamlNode, findings: &mut Vec<Diagnostic>) {
+    complete(&KeyPath::default(), node, node.origin, TypeShape::recipe(), findings);
+}
+
+fn complete(path: &KeyPath, node: &YamlNode, place: SourceSpan, shape: TypeShape, findings: &mut Vec<Diagnostic>) {
+    match &node.value {
+        YamlValue::Map(entries) => {
+            for key in shape.required().filter(|key| node.get(key).is_none()) {
+                let description = shape.property(key).and_then(TypeShape::description).unwrap_or_default();
+                let what = description.split_once(". ").map_or(description.trim_end_matches('.'), |(first, _)| first);
+                findings.push(
+                    Diagnostic::error(format!("`{}` is missing ({what})", path.child(key)))
+                        .at(place)
+                        .hint("add it here, or extend a recipe that has it"),
+                );
+            }
+            for entry in entries {
+                if let Some(inner) = shape.property(&entry.key) {
+                    complete(&path.child(&entry.key), &entry.node, entry.key_origin, inner, findings);
+                }
+            }
+        }
+        YamlValue::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                if let Some(inner) = shape.items() {
+                    complete(&path.child(item_key(item, index)), item, item.origin, inner, findings);
+                }
+            }
+        }
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) => {}
+    }
+}
+
+struct ShapeCheck<'a> {
+    sources: &'a SourceTexts,
+    findings: &'a mut Vec<Diagnostic>,
+}
+
+impl ShapeCheck<'_> {
+    fn node(&mut self, path: &KeyPath, node: &YamlNode, shape: TypeShape) {
+        if node.is_null() {
+            return self.null(path, node);
+        }
+        if let Some(words) = shape.words() {
+            return self.word(path, node, &words);
+        }
+        match &node.value {
+            YamlValue::Map(entries) if shape.takes("object") => entries.iter().for_each(|entry| self.entry(path, entry, shape)),
+            YamlValue::List(items) if shape.takes("array") => self.items(path, items, shape),
+            YamlValue::String(text) if shape.takes("string") => self.text(path, node, text, shape),
+            YamlValue::Number(number) if shape.takes("integer") => {
+                if number.as_u64().is_none_or(|number| u32::try_from(number).is_err()) {
+                    self.findings.push(Diagnostic::error(format!("`{path}` must be a whole number from 0 on")).at(node.origin));
+                }
+            }
+            YamlValue::Bool(_) if shape.takes("boolean") => {}
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+                self.wrong_type(path, node, shape);
+            }
+        }
+    }
+
+    /// `null` deletes what a parent has set; what every recipe must say itself cannot be deleted.
+    fn null(&mut self, path: &KeyPath, node: &YamlNode) {
+        let own = path.keys().first().is_some_and(|first| OWN_REQUIRED.contains(&first.as_str()));
+        if own || path.last() == Some("name") || path.keys().len() == 2 && path.keys()[0] == "components" {
+            self.findings.push(Diagnostic::error(format!("`{path}` cannot be null")).at(node.origin));
+        }
+    }
+
+    fn word(&mut self, path: &KeyPath, node: &YamlNode, words: &[&serde_json::Value]) {
+        if words.iter().any(|word| **word == node.to_json()) {
+            return;
+        }
+        let written = node.text().map_or_else(|| self.sources.written(node.origin).to_owned(), str::to_owned);
+        if let Some(unbuilt) = unbuilt_value(path.keys(), &written) {
+            self.findings.push(
+                Diagnostic::error(format!("`{path}: {written}` is not built yet ({})", unbuilt.purpose))
+                    .at(node.origin)
+                    .hint(unbuilt.instead),
+            );
+            return;
+        }
+        let known: Vec<String> = words.iter().filter(|word| word.is_string()).map(|word| plain(word)).collect();
+        let list = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let near = nearest(&written, known.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        let subject = if node.entries().is_empty() && node.items().is_empty() { format!("`{written}`") } else { node.kind().to_owned() };
+        let choice = if known.len() == 1 { list } else { format!("one of {list}") };
+        self.findings.push(Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}")).at(node.origin).maybe_hint(near));
+    }
+
+    fn entry(&mut self, path: &KeyPath, entry: &MapEntry, shape: TypeShape) {
+        let inner = path.child(&entry.key);
+        if let Some(unbuilt) = unbuilt_key(inner.keys()) {
+            self.findings.push(
+                Diagnostic::error(format!("`{}` is not built yet ({})", entry.key, unbuilt.purpose))
+                    .at(entry.key_origin)
+                    .hint(unbuilt.instead),
+            );
+        } else if let Some(impossible) = impossible_key(inner.keys()) {
+            self.findings.push(Diagnostic::error(impossible.reason).lint(impossible.lint).at(entry.key_origin).hint(impossible.instead));
+        } else if let Some(property) = shape.property(&entry.key) {
+            self.node(&inner, &entry.node, property);
+        } else if shape.keys().next().is_some() {
+            self.unknown_key(path, entry, shape);
+        }
+    }
+
+    fn unknown_key(&mut self, path: &KeyPath, entry: &MapEntry, shape: TypeShape) {
+        let place = if path.keys().is_empty() { "a recipe".to_owned() } else { format!("`{path}`") };
+        let hint = match nearest(&entry.key, shape.keys()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => match elsewhere(&entry.key, TypeShape::recipe(), &KeyPath::default()) {
+                Some(there) => format!("there is `{there}`"),
+                None => format!("known keys: {}", shape.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")),
+            },
+        };
+        self.findings.push(Diagnostic::error(format!("{place} has no key `{}`", entry.key)).at(entry.key_origin).hint(hint));
+    }
+
+    fn items(&mut self, path: &KeyPath, items: &[YamlNode], shape: TypeShape) {
+        let Some(inner) = shape.items() else { return };
+        for (index, item) in items.iter().enumerate() {
+            let name = item.get("name").and_then(YamlNode::text);
+            let earlier = items[..index].iter().find(|earlier| name.is_some() && earlier.get("name").and_then(YamlNode::text) == name);
+            if let (Some(earlier), Some(name)) = (earlier, name) {
+                let origin = |item: &YamlNode| item.get("name").map_or(item.origin, |name| name.origin);
+                self.findings.push(
+                    Diagnostic::error(format!("the component `{name}` stands twice in the list"))
+                        .at(origin(item))
+                        .related(origin(earlier), "first here")
+                        .hint("keep one of them"),
+                );
+            }
+            let item_path = path.child(item_key(item, index));
+            if !item.entries().is_empty() {
+                for key in inner.required().filter(|key| item.get(key).is_none()) {
+                    self.findings.push(
+                        Diagnostic::error(format!("this entry of `{path}` has no `{key}`")).at(item.origin).hint(format!("add `{key}: …`")),
+                    );
+                }
+            } else if item.is_null() {
+                self.findings.push(
+                    Diagnostic::error(format!("this entry of `{path}` is empty"))
+                        .at(item.origin)
+                        .hint("remove the dash, or write something behind it"),
+                );
+                continue;
+            }
+            self.node(&item_path, item, inner);
+        }
+    }
+
+    fn text(&mut self, path: &KeyPath, node: &YamlNode, text: &str, shape: TypeShape) {
+        let problem = match shape.name() {
+            Some("Duration") => text.parse::<Duration>().err().map(|error| error.to_string()),
+            Some("Count") => text.parse::<Count>().err().map(|error| error.to_string()),
+            Some(_) | None if text.is_empty() => Some("it is empty".to_owned()),
+            Some(_) | None => None,
+        };
+        if let Some(problem) = problem {
+            self.findings.push(Diagnostic::error(format!("`{path}`: {problem}")).at(node.origin));
+        }
+    }
+
+    fn wrong_type(&mut self, path: &KeyPath, node: &YamlNode, shape: TypeShape) {
+        let expected = match shape.name() {
+            Some("Duration") => "a duration such as `90s`, `12m` or `1h30m`",
+            Some("Count") => "a number such as `3` or a percentage such as `25%`",
+            Some(_) | None if shape.takes("object") => "a map",
+            Some(_) | None if shape.takes("array") => "a list",
+            Some(_) | None if shape.takes("integer") => "a whole number",
+            Some(_) | None if shape.takes("boolean") => "`true` or `false`",
+            Some(_) | None => "a string",
+        };
+        let written = self.sources.written(node.origin);
+        let hint = match &node.value {
+            YamlValue::Number(_) | YamlValue::Bool(_) if shape.name() == Some("Duration") => {
+                Some(format!("add a unit: `{written}s`, `{written}m`"))
+            }
+            YamlValue::Number(_) | YamlValue::Bool(_) if shape.takes("string") => {
+                Some(format!("quote it, so that it stays as it is written: `\"{written}\"`"))
+            }
+            YamlValue::String(text) if shape.takes("integer") && text.parse::<u32>().is_ok() => {
+                Some(format!("remove the quotes: `{text}`"))
+            }
+            YamlValue::String(text) if shape.takes("boolean") && text.parse::<bool>().is_ok() => {
+                Some(format!("remove the quotes: `{text}`"))
+            }
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+                None
+            }
+        };
+        self.findings
+            .push(Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind())).at(node.origin).maybe_hint(hint));
+    }
+}
+
+/// Where else in the format this key exists.
+fn elsewhere(key: &str, shape: TypeShape, path: &KeyPath) -> Option<KeyPath> {
+    for known in shape.keys() {
+        let inner = path.child(known);
+        if known == key {
+            return Some(inner);
+        }
+        if let Some(found) = shape.property(known).and_then(|property| elsewhere(key, property, &inner)) {
+            return Some(found);
+        }
+    }
+    let items = shape.items()?;
+    elsewhere(key, items, &path.child("NAME"))
+}
+
+/// Components go by name.
+fn item_key(item: &YamlNode, index: usize) -> String {
+    item.get("name").and_then(YamlNode::text).map_or_else(|| index.to_string(), str::to_owned)
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

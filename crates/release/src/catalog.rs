@@ -1,0 +1,63 @@
+//! The catalog as the plan sees it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use catalog::model::{CatalogComponent, ComponentVersion};
+
+/// What the plan asks the catalog.
+pub trait PlanCatalog {
+    /// The component of that name.
+    fn component(&self, name: &str) -> Option<&CatalogComponent>;
+    /// The names of all chart repositories, sorted, each once.
+    fn repositories(&self) -> Vec<&str>;
+    /// The CRD files that a bundle brings for `component` in `version` with these values, beside the components `present`.
+    fn crds<'a>(
+        &'a self,
+        component: &'a CatalogComponent,
+        version: &'a ComponentVersion,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>>;
+}
+
+/// One CRD file: its name and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct CrdFile<'a> {
+    /// For messages.
+    pub name: &'a str,
+    /// One or more CRDs.
+    pub text: &'a str,
+}
+
+/// The catalog that is embedded in the program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmbeddedCatalog;
+
+impl PlanCatalog for EmbeddedCatalog {
+    fn component(&self, name: &str) -> Option<&CatalogComponent> {
+        catalog::component(name)
+    }
+
+    fn repositories(&self) -> Vec<&str> {
+        let components = catalog::component_names().filter_map(catalog::component);
+        let repositories = components.flat_map(|component| {
+            let others = component.versions.iter().filter_map(|version| version.repository.as_ref());
+            others.chain([&component.repository])
+        });
+        repositories.map(|repository| repository.name.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn crds<'a>(
+        &'a self,
+        component: &'a CatalogComponent,
+        version: &'a ComponentVersion,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>> {
+        let Some(component) = catalog::component(&component.name) else { return Vec::new() };
+        let Some(version) = component.version(&version.version) else { return Vec::new() };
+        component.crds(version, values, present).into_iter().map(|crd| CrdFile { name: crd.name, text: crd.text }).collect()
+    }
+}

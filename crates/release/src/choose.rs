@@ -1,0 +1,105 @@
+//! The recipe's components as they will be installed: order, version, namespace, values.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::catalog::PlanCatalog;
+use super::error::PlanError;
+use super::{order, values};
+use ::recipe::model::{self as recipe, Recipe};
+use catalog::model::{CatalogComponent, ComponentHooks, ComponentVersion};
+use catalog::nested::{self, HostComponent};
+
+/// A component of the recipe with what the catalog says of it.
+pub(super) struct ChosenComponent<'a> {
+    pub(super) asked: &'a recipe::RecipeComponent,
+    pub(super) known: &'a CatalogComponent,
+    pub(super) version: &'a str,
+    /// `None`: the catalog does not know this version.
+    pub(super) details: Option<&'a ComponentVersion>,
+    pub(super) namespace: &'a str,
+    pub(super) values: Map<String, Value>,
+}
+
+impl<'a> ChosenComponent<'a> {
+    pub(super) fn name(&self) -> &'a str {
+        &self.known.name
+    }
+
+    pub(super) fn hooks(&self) -> &'a ComponentHooks {
+        self.known.hooks_in(self.version)
+    }
+
+    /// The keys of the sub-charts that its values switch off.
+    pub(super) fn off(&self) -> Vec<&'a str> {
+        let known: &'a CatalogComponent = self.known;
+        let like = known.closest_version(self.version);
+        let on: Vec<&str> = known.nested(like, &self.values).into_iter().map(|nested| nested.key.as_str()).collect();
+        like.nested.iter().map(|nested| nested.key.as_str()).filter(|key| !on.contains(key)).collect()
+    }
+}
+
+/// The recipe's components in the order in which they are deployed.
+///
+/// # Errors
+/// A component that is not in the catalog or stands there twice, or values that contradict something.
+pub(super) fn choose<'a>(recipe: &'a Recipe, catalog: &'a impl PlanCatalog) -> Result<Vec<ChosenComponent<'a>>, PlanError> {
+    let mut asked: BTreeMap<&str, &recipe::RecipeComponent> = BTreeMap::new();
+    let mut known = Vec::new();
+    for component in recipe.components.iter().filter(|component| component.enabled) {
+        if asked.insert(&component.name, component).is_some() {
+            return Err(PlanError::Twice(component.name.clone()));
+        }
+        known.push(catalog.component(&component.name).ok_or_else(|| PlanError::UnknownComponent(component.name.clone()))?);
+    }
+    if known.is_empty() {
+        return Err(PlanError::Empty);
+    }
+    let choice = |known: &'a CatalogComponent| {
+        let asked = asked[known.name.as_str()];
+        let version = asked.version.as_deref().unwrap_or(&known.default_version);
+        let details = known.versions.iter().find(|details| details.version == version);
+        Ok(ChosenComponent {
+            asked,
+            known,
+            version,
+            details,
+            namespace: asked.namespace.as_deref().unwrap_or(&known.namespace),
+            values: values::component_values(asked, details, known.closest_version(version), &recipe.rollout)?,
+        })
+    };
+    let mut chosen: Vec<ChosenComponent<'a>> = order::sort(known)?.into_iter().map(choice).collect::<Result<_, PlanError>>()?;
+    run_once(&mut chosen)?;
+    for choice in &mut chosen {
+        let off = choice.off();
+        values::schedule(choice.asked, &choice.known.node_scheduling, &off, &mut choice.values)?;
+    }
+    Ok(chosen)
+}
+
+/// Switches off the sub-charts that would run a component once more.
+fn run_once(chosen: &mut [ChosenComponent<'_>]) -> Result<(), PlanError> {
+    let hosts: Vec<HostComponent<'_>> =
+        chosen.iter().map(|choice| HostComponent { component: choice.known, version: choice.version, values: &choice.values }).collect();
+    let mut switches = Vec::new();
+    for extra in nested::extras(&hosts) {
+        let Some(switch) = extra.nested.conditions.first() else { continue };
+        if extra.is_explicit {
+            return Err(PlanError::RunsTwice {
+                host: extra.host.to_owned(),
+                switch: switch.clone(),
+                nested: extra.nested.component.clone(),
+                runner: extra.runner.to_owned(),
+            });
+        }
+        switches.push((extra.host.to_owned(), switch.clone()));
+    }
+    for (host, switch) in switches {
+        for choice in chosen.iter_mut().filter(|choice| choice.known.name == host) {
+            let no_map = |path: String| PlanError::NoMap { component: host.clone(), path };
+            values::set(&mut choice.values, &switch, Value::Bool(false)).map_err(no_map)?;
+        }
+    }
+    Ok(())
+}

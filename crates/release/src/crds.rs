@@ -1,0 +1,130 @@
+//! CRDs as objects of a release of their own. They are large and only a few annotations are added, so the text is edited in place
+//! instead of being parsed: every other byte, and every number, stays the vendor's.
+
+use super::model::ReleasedCrd;
+use contract::names;
+
+/// What keeps every deployer from ever deleting an object: Helm (and Flux, which is Helm), Argo CD, Flux's kustomize-controller. CRDs
+/// are too large for the annotation of client-side apply, so Argo CD is told to apply on the server. What stays when its release lets go of
+/// it must not keep that release's Application from ever being in sync again.
+pub(super) const KEEP: [(&str, &str); 4] = [
+    names::HELM_POLICY_ANNOTATION,
+    (names::ARGO_OPTIONS_ANNOTATION, names::ARGO_KEPT),
+    (names::ARGO_COMPARE_ANNOTATION, names::ARGO_IGNORE_EXTRANEOUS),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
+
+/// The CRDs of one file of the catalog.
+///
+/// # Errors
+/// What is not as every generated CRD is, as a sentence.
+pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
+    let mut crds = Vec::new();
+    for document in documents(text) {
+        if document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')) {
+            crds.push(crd(&document)?);
+        }
+    }
+    if crds.is_empty() { Err("holds no CRD".to_owned()) } else { Ok(crds) }
+}
+
+fn documents(text: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        if line.trim_end() == "---" {
+            documents.push(String::new());
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+            document.push('\n');
+        }
+    }
+    documents
+}
+
+fn crd(document: &str) -> Result<ReleasedCrd, String> {
+    let top_level = |line: &str| !line.starts_with([' ', '#', '-']) && !line.trim().is_empty();
+    if !document.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition") {
+        return Err("holds an object that is no CustomResourceDefinition".to_owned());
+    }
+    let keep: String = KEEP.iter().flat_map(|(key, value)| ["    ", *key, ": ", *value, "\n"]).collect();
+    let mut text = String::with_capacity(document.len() + keep.len() + 32);
+    let (mut name, mut in_metadata, mut kept) = (None, false, false);
+    for line in document.lines() {
+        if top_level(line) {
+            if in_metadata && !kept {
+                text.extend(["  annotations:\n", keep.as_str()]);
+                kept = true;
+            }
+            in_metadata = line.trim_end() == "metadata:";
+        }
+        text.push_str(line);
+        text.push('\n');
+        if in_metadata && line.trim_end() == "  annotations:" {
+            text.push_str(&keep);
+            kept = true;
+        }
+        if in_metadata && let Some(found) = line.strip_prefix("  name:") {
+            name = Some(found.trim().trim_matches(['"', '\'']).to_owned());
+        }
+        if in_metadata && KEEP.iter().any(|(key, _)| line.contains(key)) {
+            return Err("says itself whether a deployer keeps it".to_owned());
+        }
+    }
+    match name {
+        Some(name) if kept => Ok(ReleasedCrd { name, text }),
+        Some(_) => Err("`metadata` is not written as a block of lines, followed by `spec`".to_owned()),
+        None => Err("has no `metadata.name` on a line of its own".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const PLAIN: &str = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: a.example.com\nspec:\n  group: example.com\n";
+
+    #[test]
+    fn the_annotation_is_added_with_and_without_others() {
+        let annotated = PLAIN.replace("  name:", "  annotations:\n    b: c\n  name:");
+        for text in [PLAIN, &annotated, &format!("# comment\n---\n{PLAIN}")] {
+            let crds = read(text).unwrap();
+            let parsed: Value = yaml::from_str(&crds[0].text).unwrap();
+            assert_eq!(parsed["metadata"]["annotations"]["helm.sh/resource-policy"], "keep", "{text}");
+            assert_eq!((crds[0].name.as_str(), &parsed["spec"]["group"]), ("a.example.com", &Value::from("example.com")));
+        }
+        assert_eq!(read(&format!("{PLAIN}---\n{}", PLAIN.replace("a.ex", "b.ex"))).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_such_document_is_refused() {
+        for bad in [
+            "",
+            "# nothing\n",
+            "kind: ConfigMap\nmetadata:\n  name: a\nspec: {}\n",
+            &PLAIN.replace("metadata:\n  name: a.example.com\n", ""),
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(read(&PLAIN.replace("metadata:\n  name: a.example.com", "metadata: {name: a.example.com}")).is_err());
+    }
+
+    #[test]
+    fn every_crd_of_the_catalog_can_be_read_and_nothing_but_the_annotation_is_new() {
+        for name in catalog::component_names() {
+            let component = catalog::component(name).unwrap();
+            for version in &component.versions {
+                for file in component.crds(version, &serde_json::Map::new(), &[]) {
+                    for crd in read(file.text).unwrap_or_else(|reason| panic!("{name} {}: {reason}", file.name)) {
+                        let without =
+                            KEEP.iter().fold(crd.text.clone(), |text, (key, value)| text.replacen(&format!("    {key}: {value}\n"), "", 1));
+                        // A CRD without annotations has got the key for them as well.
+                        let plain = without.replacen("  annotations:\n", "", 1);
+                        let is_as_it_was = file.text.contains(&without) || file.text.contains(&plain);
+                        assert!(without.len() < crd.text.len() && is_as_it_was, "{name} {}", crd.name);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The catalog together with what the recipe itself says of components: those that are not in the catalog, and who waits for whom.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::catalog::{CrdFile, PlanCatalog};
+use ::recipe::model::{self as recipe, ChartSource, Recipe};
+use catalog::model::{CatalogComponent, ComponentVersion};
+
+/// A catalog with the recipe's own words on top.
+pub(super) struct DescribedCatalog<'a, C> {
+    inner: &'a C,
+    own: BTreeMap<String, CatalogComponent>,
+}
+
+impl<'a, C: PlanCatalog> DescribedCatalog<'a, C> {
+    /// `inner` with what `recipe` says.
+    pub(super) fn new(recipe: &Recipe, inner: &'a C) -> Self {
+        let own = recipe.components.iter().filter_map(|asked| {
+            let known = inner.component(&asked.name);
+            let component = match (known, &asked.chart) {
+                (Some(_), _) if asked.after.is_empty() => return None,
+                (Some(known), _) => known.clone(),
+                (None, Some(chart)) => described(asked, chart),
+                (None, None) => return None,
+            };
+            Some(with_after(component, &asked.after))
+        });
+        Self { inner, own: own.map(|component| (component.name.clone(), component)).collect() }
+    }
+}
+
+fn with_after(mut component: CatalogComponent, after: &[String]) -> CatalogComponent {
+    component.after.extend(after.iter().cloned());
+    component
+}
+
+/// A component that nothing is known of but where its chart is. What its pods need is not known either: nothing is forbidden.
+fn described(asked: &recipe::RecipeComponent, chart: &ChartSource) -> CatalogComponent {
+    let version = asked.version.clone().unwrap_or_default();
+    serde_json::from_value(json!({
+        "name": asked.name,
+        "description": "described by the recipe",
+        "chart": chart.name,
+        "repository": {"name": asked.name, "url": chart.repository},
+        "namespace": asked.namespace.clone().unwrap_or_default(),
+        "podSecurity": "privileged",
+        "defaultVersion": version,
+        "versions": [{"version": version, "keysComplete": false}],
+    }))
+    .expect("texts where the catalog's format has texts: the test `what_the_recipe_describes_is_a_component` sees it")
+}
+
+impl<C: PlanCatalog> PlanCatalog for DescribedCatalog<'_, C> {
+    fn component(&self, name: &str) -> Option<&CatalogComponent> {
+        self.own.get(name).or_else(|| self.inner.component(name))
+    }
+
+    fn repositories(&self) -> Vec<&str> {
+        let mut names = self.inner.repositories();
+        names.extend(self.own.values().map(|component| component.repository.name.as_str()));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn crds<'a>(
+        &'a self,
+        component: &'a CatalogComponent,
+        version: &'a ComponentVersion,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CrdFile<'a>> {
+        self.inner.crds(component, version, values, present)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{catalog, recipe};
+    use crate::{ChartOrigin, PlanOptions, ReleaseKind, plan};
+
+    #[test]
+    fn what_the_recipe_describes_is_a_component() {
+        let recipe = recipe(json!({"components": [
+            {"name": "queue", "version": "1.0.0", "namespace": "queue", "after": ["gpu-operator"], "values": {"replicas": 2},
+             "chart": {"repository": "oci://charts.example.com/library", "name": "queue-chart"}},
+            {"name": "gpu-operator", "version": "v26.3.1", "after": ["cert-manager"]},
+            {"name": "cert-manager"},
+        ]}));
+        let options = PlanOptions::default();
+        let plan = |options: &PlanOptions| plan(&recipe, &catalog(), options).unwrap().releases;
+        let releases = plan(&options);
+        let find = |name: &str| releases.iter().position(|release| release.name == name).unwrap();
+        assert!(find("cert-manager") < find("gpu-operator-crds") && find("gpu-operator-post") < find("queue"));
+        assert!(releases[find("gpu-operator")].needs.contains(&"cert-manager".to_owned()));
+        let queue = &releases[find("queue")];
+        assert_eq!(
+            (queue.namespace.as_str(), &queue.needs),
+            ("queue", &vec!["gpu-rollout-namespaces".to_owned(), "gpu-operator-post".to_owned()])
+        );
+        let ReleaseKind::Upstream(upstream) = &queue.kind else { panic!("no chart of a vendor") };
+        assert_eq!(upstream.chart, ChartOrigin::Oci("oci://charts.example.com/library/queue-chart".to_owned()));
+        assert_eq!((upstream.version.as_str(), &upstream.values["replicas"], upstream.skip_crds), ("1.0.0", &json!(2), false));
+        let mirror = PlanOptions { chart_repositories: [("queue".to_owned(), "/mnt/charts".to_owned())].into(), ..options.clone() };
+        let ReleaseKind::Upstream(upstream) = &plan(&mirror)[find("queue")].kind else { panic!("no chart of a vendor") };
+        assert_eq!(upstream.chart, ChartOrigin::File("/mnt/charts/queue-chart-1.0.0.tgz".to_owned()));
+    }
+}

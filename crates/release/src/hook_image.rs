@@ -1,0 +1,80 @@
+//! The hook's image, where it is not the chart's own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Map, Value, json};
+
+use super::images::split;
+use contract::grammar::{is_digest, is_image_name, is_tag};
+
+/// `REPOSITORY[:TAG|@DIGEST]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookImage {
+    repository: String,
+    tag: Option<String>,
+    digest: Option<String>,
+}
+
+/// Why a text is no [`HookImage`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `REPOSITORY`, `REPOSITORY:TAG` or `REPOSITORY@sha256:DIGEST`, found `{0}`")]
+pub struct HookImageError(String);
+
+impl HookImage {
+    /// As the hook chart's `rollout.image`. Tag and digest are both set, so that neither is left to the chart's default.
+    pub fn values(&self) -> Map<String, Value> {
+        let mut map = Map::new();
+        map.insert("repository".to_owned(), json!(self.repository));
+        if self.tag.is_some() || self.digest.is_some() {
+            map.insert("tag".to_owned(), json!(self.tag.as_deref().unwrap_or_default()));
+            map.insert("digest".to_owned(), json!(self.digest.as_deref().unwrap_or_default()));
+        }
+        map
+    }
+}
+
+impl FromStr for HookImage {
+    type Err = HookImageError;
+
+    fn from_str(text: &str) -> Result<Self, HookImageError> {
+        let (repository, tag, digest) = split(text);
+        let fits = is_image_name(repository)
+            && tag.is_none_or(is_tag)
+            && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(is_digest))
+            && !(tag.is_some() && digest.is_some());
+        if !fits {
+            return Err(HookImageError(text.to_owned()));
+        }
+        Ok(Self { repository: repository.to_owned(), tag: tag.map(str::to_owned), digest: digest.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for HookImage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.repository)?;
+        match (&self.tag, &self.digest) {
+            (_, Some(digest)) => write!(formatter, "@{digest}"),
+            (Some(tag), None) => write!(formatter, ":{tag}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_and_port_are_told_apart() {
+        let image: HookImage = "localhost:5000/tools/gpu-rollout:0.1.0".parse().unwrap();
+        assert_eq!(json!(image.values()), json!({"repository": "localhost:5000/tools/gpu-rollout", "tag": "0.1.0", "digest": ""}));
+        let plain: HookImage = "localhost:5000/gpu-rollout".parse().unwrap();
+        assert_eq!(json!(plain.values()), json!({"repository": "localhost:5000/gpu-rollout"}));
+        let digest = format!("example.com/a@sha256:{}", "0a".repeat(32));
+        assert_eq!(digest.parse::<HookImage>().unwrap().to_string(), digest);
+        for bad in ["", ":tag", "a:", "a@sha256:12", "a b", "/a", "a/", "a:t@sha256:", "a;rm", "a:t'", "-a", "a:-t", "a/-b"] {
+            assert!(bad.parse::<HookImage>().is_err(), "{bad}");
+        }
+    }
+}

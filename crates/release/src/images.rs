@@ -1,0 +1,273 @@
+//! The container images that a bundle's components pull, as far as their values name them.
+//!
+//! NVIDIA's charts and custom resources write an image as a map of `repository`, `image` (or `name`) and `version` (or `tag`), most others
+//! as a map of `repository` and `tag`, a few as one text in a map `images`. All of them are found wherever they stand, so that a
+//! new version of a chart needs no table of its own. What no value names (images that a template spells out) is not found.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::values::over;
+use catalog::model::CatalogComponent;
+use catalog::{self, lookup};
+
+/// One image, at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocatedImage {
+    /// The release that has it pulled.
+    pub release: String,
+    /// Where the values name it, as a dotted path.
+    pub place: String,
+    /// Registry and path, without tag.
+    pub repository: String,
+    /// The tag, if it has one. For images that are built for an operating system, without its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// The digest, if it is pinned by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// What the nodes' kubelet puts behind the tag: `{os}` and `{architecture}` are the node's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suffix: Option<String>,
+    /// Whether the values switch it on.
+    pub enabled: bool,
+}
+
+impl LocatedImage {
+    /// As a container runtime takes it; a suffix of the node stays as it is written.
+    pub fn reference(&self) -> String {
+        let tag = self.tag.as_deref().map(|tag| format!(":{tag}{}", self.suffix.as_deref().unwrap_or_default()));
+        let digest = self.digest.as_deref().map(|digest| format!("@{digest}"));
+        format!("{}{}", self.repository, digest.or(tag).unwrap_or_default())
+    }
+}
+
+/// The images of one chart, as far as the catalog knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChartImages {
+    /// The images.
+    pub images: Vec<LocatedImage>,
+    /// Why images are missing: a sentence each.
+    pub unknown: Vec<String>,
+}
+
+/// The images of the chart of component `name` with these values on top of its own, and of the sub-charts that they switch on.
+pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> ChartImages {
+    let mut found = ChartImages::default();
+    let details = catalog::component(name).and_then(|component| Some((component, component.version(version)?)));
+    let Some((component, details)) = details else {
+        found.unknown.push(format!("{name} {version}: the catalog does not know this version"));
+        return found;
+    };
+    let Some(defaults) = component.default_values(details) else {
+        found.unknown.push(format!("{name} {version}: the catalog does not have the chart's default values"));
+        return found;
+    };
+    let all = over(defaults, values);
+    found.images = of_component(component, version, &all);
+    for nested in &details.nested {
+        let is_on = nested.conditions.iter().find_map(|condition| lookup(&all, condition)).and_then(Value::as_bool).unwrap_or(false);
+        let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
+        let sub = catalog::component(&nested.component).zip(shared);
+        let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
+        let images = sub.and_then(|(component, version)| {
+            let below = all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
+            Some(of_component(component, &version.version, &over(component.default_values(version)?, &below)))
+        });
+        match images {
+            _ if !is_on => {}
+            Some(images) => found.images.extend(images.into_iter().map(|image| LocatedImage {
+                place: format!("{}.{}", nested.key, image.place),
+                release: name.to_owned(),
+                ..image
+            })),
+            None => {
+                found.unknown.push(format!("{} inside {name} {version}: the catalog does not have its default values", nested.component));
+            }
+        }
+    }
+    found
+}
+
+/// The images of a component's chart. `values` are the chart's defaults with the recipe's on top.
+fn of_component(component: &CatalogComponent, version: &str, values: &Map<String, Value>) -> Vec<LocatedImage> {
+    let tag = format!("v{}", version.trim_start_matches('v'));
+    let mut search = ImageSearch {
+        release: &component.name,
+        default_tag: Some(&tag),
+        component: Some(component),
+        values: Some(values),
+        found: Vec::new(),
+    };
+    search.map(&mut Vec::new(), values, true);
+    search.found
+}
+
+/// The images that a custom resource names. `component` is the name of the one that it belongs to.
+pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<LocatedImage> {
+    let component = component.and_then(catalog::component);
+    let mut search = ImageSearch { release, default_tag: None, component, values: None, found: Vec::new() };
+    if let Some(spec) = object.get("spec").and_then(Value::as_object) {
+        search.map(&mut Vec::new(), spec, true);
+    }
+    search.found
+}
+
+/// The places in these values that take the names of Secrets to pull images with, as dotted paths.
+pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String> {
+    fn collect(path: &str, map: &Map<String, Value>, places: &mut Vec<String>) {
+        for (key, value) in map {
+            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            match value {
+                Value::Array(_) if key == "imagePullSecrets" => places.push(place),
+                Value::Object(below) => collect(&place, below, places),
+                Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+    }
+    let mut places = Vec::new();
+    collect("", values, &mut places);
+    places
+}
+
+struct ImageSearch<'a> {
+    release: &'a str,
+    /// The tag of images that name none.
+    default_tag: Option<&'a str>,
+    component: Option<&'a CatalogComponent>,
+    /// All values, for conditions.
+    values: Option<&'a Map<String, Value>>,
+    found: Vec<LocatedImage>,
+}
+
+impl ImageSearch<'_> {
+    fn map(&mut self, path: &mut Vec<String>, map: &Map<String, Value>, enabled: bool) {
+        let enabled = enabled && map.get("enabled") != Some(&Value::Bool(false)) && self.is_on(path);
+        self.found.extend(self.image(path, map, enabled));
+        for (key, value) in map {
+            path.push(key.clone());
+            match value {
+                Value::Object(texts) if key == "images" => self.texts(path, texts, enabled),
+                Value::Object(below) => self.map(path, below, enabled),
+                Value::Array(list) => {
+                    for (index, element) in list.iter().enumerate() {
+                        if let Value::Object(below) = element {
+                            path.push(index.to_string());
+                            self.map(path, below, enabled);
+                            path.pop();
+                        }
+                    }
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+            path.pop();
+        }
+    }
+
+    /// A map of whole references.
+    fn texts(&mut self, path: &[String], texts: &Map<String, Value>, enabled: bool) {
+        for (key, value) in texts {
+            let Some(text) = value.as_str().filter(|text| text.contains('/')) else { continue };
+            let (repository, tag, digest) = split(text);
+            let (repository, tag, digest) = (repository.to_owned(), tag.map(str::to_owned), digest.map(str::to_owned));
+            let place = [path, std::slice::from_ref(key)].concat().join(".");
+            let release = self.release.to_owned();
+            self.found.push(LocatedImage { release, place, repository, tag, digest, suffix: None, enabled });
+        }
+    }
+
+    fn image(&self, path: &[String], map: &Map<String, Value>, enabled: bool) -> Option<LocatedImage> {
+        let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let name = text("image").or_else(|| text("name"));
+        let versioned = map.contains_key("tag") || map.contains_key("version");
+        let mut repository = text("repository").filter(|_| name.is_some() || versioned)?.to_owned();
+        if let Some(registry) = text("registry") {
+            repository = format!("{registry}/{repository}");
+        }
+        if let Some(name) = name {
+            repository = format!("{repository}/{name}");
+        }
+        let version = text("digest").or_else(|| text("tag")).or_else(|| text("version")).or(self.default_tag);
+        let (tag, digest) = match version {
+            Some(version) if version.starts_with("sha256:") => (None, Some(version.to_owned())),
+            other => (other.map(str::to_owned), None),
+        };
+        let place = path.join(".");
+        let suffix = self.component.and_then(|component| component.images.node_suffixes.get(&place)).cloned();
+        Some(LocatedImage { release: self.release.to_owned(), place, repository, tag, digest, suffix, enabled })
+    }
+
+    /// Whether nothing else switches off what stands at this path.
+    fn is_on(&self, path: &[String]) -> bool {
+        let (Some(component), Some(values), [key]) = (self.component, self.values, path) else { return true };
+        let Some(condition) = component.images.conditions.get(key) else { return true };
+        lookup(values, condition).and_then(Value::as_bool).unwrap_or(true)
+    }
+}
+
+/// A reference as repository, tag and digest.
+pub(super) fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
+    // A colon before the last slash belongs to the registry's port.
+    let start = name.rfind('/').map_or(0, |slash| slash + 1);
+    match name[start..].split_once(':') {
+        Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag), digest),
+        None => (name, None, digest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn images(component: &str, version: &str, values: &Value) -> Vec<(String, String, bool)> {
+        let component = catalog::component(component).unwrap();
+        let found = of_component(component, version, values.as_object().unwrap());
+        found.into_iter().map(|image| (image.place.clone(), image.reference(), image.enabled)).collect()
+    }
+
+    fn row(place: &str, reference: &str, enabled: bool) -> (String, String, bool) {
+        (place.to_owned(), reference.to_owned(), enabled)
+    }
+
+    #[test]
+    fn every_way_of_writing_an_image_is_found() {
+        let values = json!({
+            "operator": {"repository": "r.example.com/a", "image": "op"},
+            "driver": {"enabled": false, "repository": "r.example.com:5000/a", "image": "driver", "version": "580.1",
+                "manager": {"repository": "r.example.com/b", "image": "manager", "version": "sha256:0a"}},
+            "image": {"repository": "r.example.com/c", "tag": ""},
+            "web": {"image": {"registry": "r.example.com", "repository": "d/e", "tag": "1"}},
+            "images": {"cni": "r.example.com:5000/f:2", "plain": "r.example.com/g", "pinned": "r.example.com/h:3@sha256:0b"},
+            "git": {"repository": "r.example.com/none"},
+        });
+        let expected = [
+            row("operator", "r.example.com/a/op:v26.3.1", true),
+            row("driver", "r.example.com:5000/a/driver:580.1-{os}", false),
+            row("driver.manager", "r.example.com/b/manager@sha256:0a", false),
+            row("image", "r.example.com/c:v26.3.1", true),
+            row("web.image", "r.example.com/d/e:1", true),
+            row("images.cni", "r.example.com:5000/f:2", true),
+            row("images.plain", "r.example.com/g", true),
+            row("images.pinned", "r.example.com/h@sha256:0b", true),
+        ];
+        assert_eq!(images("gpu-operator", "v26.3.1", &values), expected);
+    }
+
+    #[test]
+    fn a_sub_chart_that_is_off_pulls_nothing() {
+        let values = |on: bool| json!({"nfd": {"enabled": on}, "node-feature-discovery": {"image": {"repository": "r/n", "tag": "1"}}});
+        assert_eq!(images("gpu-operator", "v26.3.1", &values(false)), [row("node-feature-discovery.image", "r/n:1", false)]);
+        assert_eq!(images("gpu-operator", "v26.3.1", &values(true)), [row("node-feature-discovery.image", "r/n:1", true)]);
+    }
+
+    #[test]
+    fn a_custom_resource_names_images_too() {
+        let object = json!({"spec": {"ofedDriver": {"repository": "r/m", "image": "doca", "version": "1"}, "nvIpam": {"image": "x"}}});
+        let found = of_object("network-operator-resources", Some("network-operator"), &object);
+        assert_eq!(found.iter().map(LocatedImage::reference).collect::<Vec<_>>(), ["r/m/doca:1-{os}-{architecture}"]);
+    }
+}

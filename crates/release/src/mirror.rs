@@ -1,0 +1,232 @@
+//! Air gap: images from other registries, and the Secrets to pull them with, written to the places that the charts read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::images::{ChartImages, LocatedImage, of_chart, of_object, places_of_pull_secrets};
+use super::model::{ManifestsRelease, ReleaseKind, ReleasePlan, UpstreamRelease};
+use super::values::{over, set};
+use catalog::{self, lookup};
+use contract::grammar::is_image_name;
+
+/// One `--registry-mirror [FROM=]TO`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RegistryMirror {
+    /// The beginning of the images that it is for; `None`: all that have a registry.
+    from: Option<String>,
+    /// What takes its place.
+    to: String,
+}
+
+/// Why a text is no [`RegistryMirror`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryMirrorError {
+    /// A form that no registry has.
+    #[error("expected `[FROM=]TO`, two beginnings of image names such as `nvcr.io=registry.example.com/nvcr`, found `{0}`")]
+    Form(String),
+    /// An address where a name should be.
+    #[error("`{0}` has a scheme; images are named without one, such as `registry.example.com/nvcr`")]
+    Scheme(String),
+}
+
+impl FromStr for RegistryMirror {
+    type Err = RegistryMirrorError;
+
+    fn from_str(text: &str) -> Result<Self, RegistryMirrorError> {
+        if text.contains("://") {
+            return Err(RegistryMirrorError::Scheme(text.to_owned()));
+        }
+        let (from, to) = text.split_once('=').map_or((None, text), |(from, to)| (Some(from), to));
+        let fits = |part: &str| is_image_name(part.strip_suffix('/').unwrap_or(part));
+        let trimmed = |part: &str| part.trim_end_matches('/').to_owned();
+        if !fits(to) || !from.is_none_or(fits) {
+            return Err(RegistryMirrorError::Form(text.to_owned()));
+        }
+        Ok(Self { from: from.map(trimmed), to: trimmed(to) })
+    }
+}
+
+impl fmt::Display for RegistryMirror {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.from {
+            Some(from) => write!(formatter, "{from}={}", self.to),
+            None => formatter.write_str(&self.to),
+        }
+    }
+}
+
+/// The name of an image (or only its beginning) in the first mirror that is for it: the longest `FROM` first.
+fn mirrored(name: &str, mirrors: &[RegistryMirror]) -> Option<String> {
+    let fits = |from: &str| name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with(['/', ':', '@']));
+    let named = mirrors.iter().filter_map(|mirror| Some((mirror.from.as_deref()?, mirror)));
+    let best = named.filter_map(|(from, mirror)| Some((from.len(), format!("{}{}", mirror.to, fits(from)?)))).max();
+    if let Some((_, best)) = best {
+        return Some(best);
+    }
+    let any = mirrors.iter().find(|mirror| mirror.from.is_none())?;
+    let (registry, rest) = name.split_once('/').map_or((name, ""), |(registry, _)| (registry, &name[registry.len()..]));
+    // As container runtimes tell a registry from a user of the default registry.
+    let is_registry = registry.contains(['.', ':']) || registry == "localhost";
+    Some(if is_registry { format!("{}{rest}", any.to) } else { format!("{}/{name}", any.to) })
+}
+
+/// What is written into the values, and what cannot be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AirGapValues<'a> {
+    pub(super) mirrors: &'a [RegistryMirror],
+    /// Names of Secrets in each release's namespace.
+    pub(super) pull_secrets: &'a [String],
+}
+
+impl AirGapValues<'_> {
+    /// Writes registries and Secrets into the plan's values; what stays as it is becomes a note.
+    pub(super) fn apply(self, plan: &mut ReleasePlan) {
+        if self.mirrors.is_empty() && self.pull_secrets.is_empty() {
+            return;
+        }
+        let mut notes = Vec::new();
+        for release in &mut plan.releases {
+            match &mut release.kind {
+                ReleaseKind::Upstream(upstream) => notes.extend(self.upstream(&release.name, upstream)),
+                ReleaseKind::Manifests(manifests) => notes.extend(self.manifests(&release.name, manifests)),
+                ReleaseKind::Hook(hook) if !self.pull_secrets.is_empty() => {
+                    let image = hook.settings.entry("image").or_insert_with(|| json!({}));
+                    image["pullSecrets"] = json!(self.pull_secrets);
+                }
+                ReleaseKind::Hook(_) | ReleaseKind::Crds(_) => {}
+            }
+        }
+        plan.notes.extend(notes);
+    }
+
+    fn upstream(self, name: &str, upstream: &mut UpstreamRelease) -> Vec<String> {
+        let ChartImages { images, unknown } = of_chart(name, &upstream.version, &upstream.values);
+        let mut notes: Vec<String> = unknown
+            .into_iter()
+            .map(|reason| format!("{reason}: its images are pulled as the chart says; set them in its values"))
+            .collect();
+        let known = catalog::component(name).and_then(|component| Some((component, component.version(&upstream.version)?)));
+        let Some((component, details)) = known else { return notes };
+        let all = over(component.defaults(Some(details)), &upstream.values);
+        for image in &images {
+            notes.extend(self.rewrite(image, &all, &mut upstream.values));
+        }
+        if !self.pull_secrets.is_empty() {
+            let further = details.further_keys.iter().filter(|key| key.ends_with("imagePullSecrets")).cloned();
+            for place in places_of_pull_secrets(&all).into_iter().chain(further) {
+                // The recipe's own stay.
+                if lookup(&upstream.values, &place).is_none() {
+                    let written = set(&mut upstream.values, &place, self.secrets(component.images.pull_secrets_by_name));
+                    notes.extend(written.err().map(|path| no_place(name, &path)));
+                }
+            }
+        }
+        notes
+    }
+
+    /// Custom resources, whose images stand in `spec` and name Secrets beside them.
+    fn manifests(self, name: &str, manifests: &mut ManifestsRelease) -> Vec<String> {
+        let mut notes = Vec::new();
+        for object in &mut manifests.objects {
+            let images = of_object(name, manifests.component.as_deref(), object);
+            let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { continue };
+            for image in images {
+                let all = spec.clone();
+                notes.extend(self.rewrite(&image, &all, spec));
+                let place = format!("{}.imagePullSecrets", image.place);
+                if !self.pull_secrets.is_empty() && lookup(spec, &place).is_none() {
+                    notes.extend(set(spec, &place, self.secrets(true)).err().map(|path| no_place(name, &path)));
+                }
+            }
+        }
+        notes
+    }
+
+    /// Writes the mirrored registry of an image into `values`, and says if there is no place for it. `all` are the values that it was
+    /// found in, those of sub-charts apart.
+    fn rewrite(self, image: &LocatedImage, all: &Map<String, Value>, values: &mut Map<String, Value>) -> Option<String> {
+        let below = |key: &str| format!("{}.{key}", image.place);
+        let text = |path: &str| lookup(all, path).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let spots = [image.place.clone(), below("registry"), below("repository")];
+        let found = spots.iter().find_map(|spot| Some((spot.as_str(), text(spot)?)));
+        let (spot, name) = found.unwrap_or((&spots[2], &image.repository));
+        let new = mirrored(name, self.mirrors)?;
+        set(values, spot, json!(new)).err().map(|path| no_place(&image.release, &path))
+    }
+
+    /// Secrets as names, or as references as Kubernetes has them.
+    fn secrets(self, by_name: bool) -> Value {
+        self.pull_secrets.iter().map(|name| if by_name { json!(name) } else { json!({"name": name}) }).collect()
+    }
+}
+
+/// The recipe has put something else where the chart has a map.
+fn no_place(release: &str, path: &str) -> String {
+    format!("{release}: `values.{path}` is no map, so the images below it are pulled as the recipe says")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EmbeddedCatalog, PlanOptions, plan};
+    use recipe::load::load;
+    use recipe::read::FileSystemReader;
+
+    fn mirrors(texts: &[&str]) -> Vec<RegistryMirror> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_longest_beginning_decides() {
+        let some = mirrors(&["r.example.com/all", "nvcr.io=r.example.com/nvcr", "nvcr.io/nvidia/k8s=r.example.com/k8s/"]);
+        for (name, expected) in [
+            ("nvcr.io/nvidia/driver", "r.example.com/nvcr/nvidia/driver"),
+            ("nvcr.io/nvidia/k8s/toolkit", "r.example.com/k8s/toolkit"),
+            ("nvcr.io/nvidia/k8s-device-plugin", "r.example.com/nvcr/nvidia/k8s-device-plugin"),
+            ("quay.io/a:1", "r.example.com/all/a:1"),
+            ("localhost:5000/a", "r.example.com/all/a"),
+            ("library/nginx", "r.example.com/all/library/nginx"),
+        ] {
+            assert_eq!(mirrored(name, &some).as_deref(), Some(expected));
+        }
+        assert_eq!(mirrored("quay.io/a", &mirrors(&["nvcr.io=x"])), None);
+        for bad in ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b", "-a", "a=-b", "a/.b"] {
+            assert!(bad.parse::<RegistryMirror>().is_err(), "{bad}");
+        }
+    }
+
+    /// Nothing that a bundle pulls comes from elsewhere, as far as values say it.
+    #[test]
+    fn every_known_image_of_the_library_can_come_from_a_mirror() {
+        for name in catalog::recipe_names() {
+            let recipe = load(name, &[], &mut FileSystemReader).unwrap().recipe;
+            let options = PlanOptions {
+                registry_mirrors: mirrors(&["mirror.example.com"]),
+                pull_secrets: vec!["pull".to_owned()],
+                ..PlanOptions::default()
+            };
+            let plan = plan(&recipe, &EmbeddedCatalog, &options).unwrap();
+            for release in &plan.releases {
+                let images = match &release.kind {
+                    ReleaseKind::Upstream(upstream) => of_chart(&release.name, &upstream.version, &upstream.values).images,
+                    ReleaseKind::Manifests(manifests) => manifests
+                        .objects
+                        .iter()
+                        .flat_map(|object| of_object(&release.name, manifests.component.as_deref(), object))
+                        .collect(),
+                    ReleaseKind::Hook(hook) => {
+                        assert_eq!(hook.settings["image"]["pullSecrets"], json!(["pull"]), "{name}: {}", release.name);
+                        Vec::new()
+                    }
+                    ReleaseKind::Crds(_) => Vec::new(),
+                };
+                for image in images {
+                    assert!(image.repository.starts_with("mirror.example.com/"), "{name}: {image:?}");
+                }
+            }
+        }
+    }
+}

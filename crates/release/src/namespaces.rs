@@ -1,0 +1,55 @@
+//! The release that owns the namespaces: they exist, with their Pod Security labels, before anything is put into them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::crds::KEEP;
+use super::model::{ManifestsRelease, Release, ReleaseKind};
+use super::time::LOCAL_TIMEOUT_SECONDS;
+use catalog::model::PodSecurity;
+
+/// The release's name.
+pub const RELEASE: &str = "gpu-rollout-namespaces";
+/// Where the release itself stands: the one namespace that every cluster has.
+pub const HOME: &str = "default";
+/// Namespaces that belong to Kubernetes itself.
+const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The release for namespaces with the level that each one needs, if there is any that is not Kubernetes' own.
+pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release> {
+    let objects: Vec<Value> =
+        levels.iter().filter(|(name, _)| !OF_KUBERNETES.contains(&name.as_str())).map(|(name, level)| namespace(name, *level)).collect();
+    if objects.is_empty() {
+        return None;
+    }
+    Some(Release {
+        name: RELEASE.to_owned(),
+        namespace: HOME.to_owned(),
+        needs: Vec::new(),
+        timeout_seconds: LOCAL_TIMEOUT_SECONDS,
+        kind: ReleaseKind::Manifests(ManifestsRelease {
+            description: "The namespaces of the GPU stack, with their Pod Security levels".to_owned(),
+            component: None,
+            objects,
+            shared: false,
+        }),
+    })
+}
+
+fn namespace(name: &str, level: PodSecurity) -> Value {
+    let level = level.name();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "pod-security.kubernetes.io/enforce": level,
+                "pod-security.kubernetes.io/audit": level,
+                "pod-security.kubernetes.io/warn": level,
+            },
+            "annotations": KEEP.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect::<Map<_, _>>(),
+        },
+    })
+}

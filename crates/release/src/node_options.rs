@@ -1,0 +1,222 @@
+//! Node selectors and tolerations for all components at once: added to every place that their charts have for them.
+//!
+//! Added, not set: a selector's labels are merged by Helm anyway, and a list that took the place of the chart's own would lose the
+//! taints that its pods tolerate already.
+
+use serde_json::{Map, Value, json};
+
+use super::choose::ChosenComponent;
+use super::values::set;
+use catalog::model::{NestedComponent, SchedulingPaths as Known, ValuePaths};
+use catalog::{self, lookup};
+use recipe::model::{ClusterPlatform, NodeScheduling, PodScheduling, RecipeToleration};
+
+/// The places of one group of pods.
+type PlacesOf = fn(&Known) -> &ValuePaths;
+
+/// One option: what it adds, and which places of a chart it is for.
+struct NodeOption<'a> {
+    flag: &'static str,
+    wanted: NodeOptionValue<'a>,
+    places: PlacesOf,
+}
+
+enum NodeOptionValue<'a> {
+    Labels(&'a Map<String, Value>),
+    Tolerations(&'a [RecipeToleration]),
+}
+
+impl NodeOptionValue<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Labels(labels) => labels.is_empty(),
+            Self::Tolerations(tolerations) => tolerations.is_empty(),
+        }
+    }
+
+    fn paths<'p>(&self, places: &'p ValuePaths) -> &'p [String] {
+        match self {
+            Self::Labels(_) => &places.node_selector,
+            Self::Tolerations(_) => &places.tolerations,
+        }
+    }
+}
+
+fn rows(wanted: &NodeScheduling) -> [NodeOption<'_>; 4] {
+    let NodeScheduling { system, accelerated } = wanted;
+    let (of_system, of_accelerated): (PlacesOf, PlacesOf) = (|known| &known.system, |known| &known.accelerated);
+    [
+        NodeOption { flag: "--system-node-selector", wanted: NodeOptionValue::Labels(&system.node_selector), places: of_system },
+        NodeOption { flag: "--system-node-toleration", wanted: NodeOptionValue::Tolerations(&system.tolerations), places: of_system },
+        NodeOption {
+            flag: "--accelerated-node-selector",
+            wanted: NodeOptionValue::Labels(&accelerated.node_selector),
+            places: of_accelerated,
+        },
+        NodeOption {
+            flag: "--accelerated-node-toleration",
+            wanted: NodeOptionValue::Tolerations(&accelerated.tolerations),
+            places: of_accelerated,
+        },
+    ]
+}
+
+/// Adds `wanted` to the values of all components that have a place for it; what stays as it is becomes a note.
+pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for row in rows(wanted).iter().filter(|row| !row.wanted.is_empty()) {
+        let mut is_taken = false;
+        let mut without: Vec<&str> = Vec::new();
+        for choice in chosen.iter_mut() {
+            let places = (row.places)(&choice.known.node_scheduling);
+            let paths = row.wanted.paths(places);
+            is_taken |= !paths.is_empty();
+            // A chart without any place for such pods has none of them, unless nobody knows.
+            let has_such_pods = !places.node_selector.is_empty() || !places.tolerations.is_empty() || choice.asked.chart.is_some();
+            if paths.is_empty() && has_such_pods {
+                without.push(choice.name());
+            }
+            notes.extend(apply_option(row, paths, choice));
+        }
+        if !without.is_empty() {
+            notes.push(format!("`{}` does not reach {}: no place for it in the chart is known", row.flag, without.join(", ")));
+        } else if !is_taken {
+            notes.push(format!("`{}` has no effect: no component of the recipe has such pods", row.flag));
+        }
+    }
+    notes.extend(chosen.iter().filter_map(|choice| made_by_the_operator(wanted, choice)));
+    notes
+}
+
+/// One option and one component.
+fn apply_option(row: &NodeOption<'_>, paths: &[String], choice: &mut ChosenComponent<'_>) -> Vec<String> {
+    let off = choice.off();
+    let defaults = SchedulingDefaults::from_component(choice);
+    let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
+    let mut notes = Vec::new();
+    for path in paths.iter().filter(|path| !is_off(path)) {
+        let left = match row.wanted {
+            NodeOptionValue::Labels(labels) => add_labels(&mut choice.values, path, labels),
+            NodeOptionValue::Tolerations(tolerations) => add_tolerations(&mut choice.values, defaults.list(path), path, tolerations),
+        };
+        let note = |left| format!("`{}`: `{left}` of {} stays as the recipe has it", row.flag, choice.known.name);
+        notes.extend(left.into_iter().map(note));
+    }
+    notes
+}
+
+/// What a chart says where the recipe says nothing, as far as the catalog has it.
+struct SchedulingDefaults<'a> {
+    own: &'static Map<String, Value>,
+    /// Of the charts inside it, by their keys.
+    nested: Vec<(&'a str, &'static Map<String, Value>)>,
+}
+
+impl<'a> SchedulingDefaults<'a> {
+    fn from_component(choice: &ChosenComponent<'a>) -> Self {
+        let own = choice.known.defaults(choice.details);
+        // Which version is inside is known of CRDs alone; the catalog's own is near enough for what its pods tolerate.
+        let inside = |nested: &'a NestedComponent| {
+            let component = catalog::component(&nested.component)?;
+            Some((nested.key.as_str(), component.default_values(component.version(&component.default_version)?)?))
+        };
+        Self { own, nested: choice.known.closest_version(choice.version).nested.iter().filter_map(inside).collect() }
+    }
+
+    fn list(&self, path: &str) -> &[Value] {
+        let mut below = self.nested.iter().filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
+        let found = lookup(self.own, path).or_else(|| below.next());
+        found.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Puts labels into the map at `path`; the paths that the recipe has filled otherwise.
+fn add_labels(values: &mut Map<String, Value>, path: &str, labels: &Map<String, Value>) -> Vec<String> {
+    let mut map = match lookup(values, path) {
+        None => Map::new(),
+        Some(Value::Object(map)) => map.clone(),
+        Some(_) => return vec![format!("values.{path}")],
+    };
+    let mut left = Vec::new();
+    for (key, value) in labels {
+        if map.entry(key.clone()).or_insert_with(|| value.clone()) != value {
+            left.push(format!("values.{path}.{key}"));
+        }
+    }
+    left.extend(set(values, path, Value::Object(map)).err().map(|path| format!("values.{path}")));
+    left
+}
+
+/// Puts tolerations behind those at `path`, or behind the chart's own; the path if the recipe has filled it otherwise.
+fn add_tolerations(values: &mut Map<String, Value>, defaults: &[Value], path: &str, tolerations: &[RecipeToleration]) -> Vec<String> {
+    let mut list = match lookup(values, path) {
+        Some(Value::Array(list)) => list.clone(),
+        None => defaults.to_vec(),
+        Some(Value::Null) => Vec::new(),
+        Some(_) => return vec![format!("values.{path}")],
+    };
+    let new: Vec<Value> = tolerations.iter().map(|toleration| json!(toleration)).filter(|toleration| !list.contains(toleration)).collect();
+    if new.is_empty() {
+        return Vec::new();
+    }
+    list.extend(new);
+    set(values, path, Value::Array(list)).err().map(|path| format!("values.{path}")).into_iter().collect()
+}
+
+/// What an operator makes from a custom resource follows that resource, not the chart.
+fn made_by_the_operator(wanted: &NodeScheduling, choice: &ChosenComponent<'_>) -> Option<String> {
+    let kinds: Vec<&str> = choice.asked.custom_resources.keys().map(String::as_str).collect();
+    (!wanted.accelerated.is_empty() && !kinds.is_empty()).then(|| {
+        format!(
+            "the node options do not reach what {} makes from {}: set `tolerations` and `nodeAffinity` in its `customResources`",
+            choice.name(),
+            kinds.join(", ")
+        )
+    })
+}
+
+/// The hook chart's `pod` for these nodes and this platform: its Job is one of the pods that may run on any node.
+pub(super) fn of_hook(system: &PodScheduling, platform: ClusterPlatform) -> Option<Value> {
+    let mut pod = Map::new();
+    if platform == ClusterPlatform::Openshift {
+        // It assigns the user, and refuses pods that name one outside of their namespace's range.
+        pod.insert("runAsUser".to_owned(), Value::Null);
+    }
+    if !system.node_selector.is_empty() {
+        pod.insert("nodeSelector".to_owned(), json!(system.node_selector));
+    }
+    if !system.tolerations.is_empty() {
+        pod.insert("tolerations".to_owned(), json!(system.tolerations));
+    }
+    (!pod.is_empty()).then_some(Value::Object(pod))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_stays_and_the_rest_is_added() {
+        let taint = |key: &str| json!({"key": key, "operator": "Exists"});
+        let asked = ["a", "b"].map(|key| serde_json::from_value::<RecipeToleration>(taint(key)).unwrap());
+        for (values, expected) in [
+            (json!({}), json!([taint("chart"), taint("a"), taint("b")])),
+            (json!({"t": []}), json!([taint("a"), taint("b")])),
+            (json!({"t": null}), json!([taint("a"), taint("b")])),
+            (json!({"t": [taint("b")]}), json!([taint("b"), taint("a")])),
+        ] {
+            let mut values = values.as_object().unwrap().clone();
+            assert_eq!(add_tolerations(&mut values, &[taint("chart")], "t", &asked), [""; 0]);
+            assert_eq!(values["t"], expected);
+        }
+        let mut same = Map::new();
+        let left = add_tolerations(&mut same, &[taint("a"), taint("b")], "t", &asked);
+        assert_eq!((left, same.len()), (Vec::new(), 0), "nothing is new, so nothing is written");
+        let mut odd = json!({"t": "none", "n": {"pool": "a", "zone": "b"}, "x": null}).as_object().unwrap().clone();
+        assert_eq!(add_tolerations(&mut odd, &[], "t", &asked), ["values.t"]);
+        let labels = json!({"pool": "b", "zone": "b", "team": "c"}).as_object().unwrap().clone();
+        assert_eq!(add_labels(&mut odd, "n", &labels), ["values.n.pool"]);
+        assert_eq!(add_labels(&mut odd, "x", &labels), ["values.x"]);
+        assert_eq!(json!(odd), json!({"t": "none", "n": {"pool": "a", "zone": "b", "team": "c"}, "x": null}));
+    }
+}

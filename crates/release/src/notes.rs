@@ -1,0 +1,59 @@
+//! What the user should know of a plan, and no error says.
+
+use serde_json::Value;
+
+use super::choose::ChosenComponent;
+use super::hook::DRA_DRIVER;
+use super::plan::GPU_OPERATOR;
+use super::values::gpu::{self, DRIVER_VERSION};
+use catalog::lookup;
+use contract::settings::Mode;
+use recipe::model::{Recipe, RecipeUpgradePolicy};
+
+/// The notes, in the order of the components.
+pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> Vec<String> {
+    let mut notes: Vec<String> = chosen.iter().filter_map(crds).collect();
+    let has = |name: &str| chosen.iter().any(|choice| choice.name() == name);
+    let driver = &recipe.rollout.gpu_driver;
+    if !has(GPU_OPERATOR) && (driver.version.is_some() || driver.policy != RecipeUpgradePolicy::default()) {
+        notes.push("`rollout.gpuDriver` has no effect: the recipe has no gpu-operator that would upgrade a driver".to_owned());
+    }
+    if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
+        notes.push(format!(
+            "the recipe has no {DRA_DRIVER}, so its hook has no task `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
+        ));
+    }
+    let is_driven = |choice: &ChosenComponent<'_>| choice.name() == GPU_OPERATOR && gpu::mode(driver, &choice.values) == Mode::Drive;
+    if chosen.iter().any(is_driven) {
+        notes.push(
+            "mode `drive`: where the GPU driver was in another mode before, every driver pod is replaced once, node by node, as its template changes"
+                .to_owned(),
+        );
+    }
+    for choice in chosen {
+        let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));
+        if choice.name() == GPU_OPERATOR && has_driver && lookup(&choice.values, DRIVER_VERSION).is_none() {
+            notes.push(format!(
+                "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
+            ));
+        }
+        if choice.asked.version.is_none() {
+            notes.push(format!("{} takes the catalog's version {}; a newer gpu-rollout may take another", choice.name(), choice.version));
+        }
+    }
+    notes
+}
+
+/// Whose CRDs no release of the bundle owns, and what that means.
+fn crds(choice: &ChosenComponent<'_>) -> Option<String> {
+    let (name, version) = (choice.name(), choice.version);
+    let Some(details) = choice.details else {
+        let like = choice.known.closest_version(version);
+        return Some(format!(
+            "{name} {version} is not in the catalog: it is taken to work as {} does, and its CRDs stay with the vendor's chart, which Helm installs once and never upgrades",
+            like.version
+        ));
+    };
+    (details.crds.is_empty() && !details.custom_resources.is_empty())
+        .then(|| format!("the catalog does not have the CRDs of {name} {version}: they stay with the vendor's chart and its own hook"))
+}

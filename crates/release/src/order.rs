@@ -1,0 +1,22 @@
+//! The order of components: what the catalog says with `after`, else the recipe's own order.
+
+use super::PlanError;
+use catalog::model::CatalogComponent;
+
+/// Sorts `components` so that each one comes after those of its `after` that are there too. Stable: otherwise the order stays.
+///
+/// # Errors
+/// Components that wait for each other.
+pub(super) fn sort<'a>(mut waiting: Vec<&'a CatalogComponent>) -> Result<Vec<&'a CatalogComponent>, PlanError> {
+    let mut sorted: Vec<&'a CatalogComponent> = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let free = waiting.iter().position(|candidate| {
+            !candidate.after.iter().any(|name| name != &candidate.name && waiting.iter().any(|other| &other.name == name))
+        });
+        match free {
+            Some(index) => sorted.push(waiting.remove(index)),
+            None => return Err(PlanError::Circle(waiting.iter().map(|component| component.name.clone()).collect())),
+        }
+    }
+    Ok(sorted)
+}

@@ -1,0 +1,307 @@
+//! The plan itself.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::catalog::PlanCatalog;
+use super::choose::{ChosenComponent, choose};
+use super::described::DescribedCatalog;
+use super::error::PlanError;
+use super::hook::{self, DRA_DRIVER};
+use super::hook_image::HookImage;
+use super::mirror::{AirGapValues, RegistryMirror};
+use super::model::{CrdsRelease, Release, ReleaseKind, ReleasePlan, ReleasedCrd, UpstreamRelease};
+use super::{crds, device_plugin, mode, namespaces, node_options, notes, resources, sources, time};
+use catalog::lookup;
+use catalog::model::ComponentHooks;
+use contract::driver::Driver;
+use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
+use contract::task::Task;
+use recipe::model::{NodeScheduling, Recipe, RecipeWaitForCompletion};
+
+/// The component whose chart carries the GPU driver's upgrade policy.
+pub const GPU_OPERATOR: &str = "gpu-operator";
+/// The component that installs the OFED driver.
+pub const NETWORK_OPERATOR: &str = "network-operator";
+/// The longest name of a release that Helm takes.
+const LONGEST_NAME: usize = 53;
+
+/// What the user says beside the recipe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// Chart repositories: address by name in the catalog.
+    pub chart_repositories: BTreeMap<String, String>,
+    /// The hook's image.
+    pub hook_image: Option<HookImage>,
+    /// Registries that take the place of others.
+    pub registry_mirrors: Vec<RegistryMirror>,
+    /// Names of Secrets to pull images with, in the namespace of each release.
+    pub pull_secrets: Vec<String>,
+    /// Node selectors and tolerations that are added to those of all components.
+    pub node_scheduling: NodeScheduling,
+}
+
+/// Turns a recipe into releases.
+///
+/// # Errors
+/// What the recipe asks for cannot be deployed, or contradicts itself; see [`PlanError`].
+pub fn plan(recipe: &Recipe, catalog: &impl PlanCatalog, options: &PlanOptions) -> Result<ReleasePlan, PlanError> {
+    check(recipe)?;
+    let catalog = &DescribedCatalog::new(recipe, catalog);
+    let mut chosen = choose(recipe, catalog)?;
+    let unscheduled = node_options::add(&options.node_scheduling, &mut chosen);
+    check_repositories(catalog, options)?;
+    let mut planner = ReleasePlanner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };
+    planner.namespaces();
+    for choice in &chosen {
+        planner.component(choice)?;
+    }
+    hook::keep_one_dashboard(&mut planner.releases);
+    check_names(&planner.releases)?;
+    let mut plan = ReleasePlan { releases: planner.releases, notes: notes::release_notes(recipe, &chosen) };
+    plan.notes.extend(unscheduled);
+    AirGapValues { mirrors: &options.registry_mirrors, pull_secrets: &options.pull_secrets }.apply(&mut plan);
+    let image = plan.image_note().map(str::to_owned);
+    plan.notes.extend(image);
+    Ok(plan)
+}
+
+/// What can be said without the catalog.
+fn check(recipe: &Recipe) -> Result<(), PlanError> {
+    let (gpu, ofed) = (&recipe.rollout.gpu_driver, recipe.rollout.ofed_driver.as_ref());
+    let Gate::Settled = gpu.gate;
+    let is_endless = |wait: &Option<RecipeWaitForCompletion>| wait.as_ref().is_some_and(time::is_endless);
+    if is_endless(&gpu.policy.wait_for_completion) {
+        return Err(PlanError::EndlessWait("gpuDriver"));
+    }
+    if ofed.is_some_and(|driver| is_endless(&driver.policy.wait_for_completion)) {
+        return Err(PlanError::EndlessWait("ofedDriver"));
+    }
+    let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == DRA_DRIVER);
+    if recipe.rollout.dra.required == DraRequired::True && !has_dra {
+        return Err(PlanError::DraMissing);
+    }
+    Ok(())
+}
+
+/// Helm's limit, and that no release takes the name of another.
+fn check_names(releases: &[Release]) -> Result<(), PlanError> {
+    for (index, release) in releases.iter().enumerate() {
+        if release.name.len() > LONGEST_NAME {
+            return Err(PlanError::LongName(release.name.clone()));
+        }
+        if releases[..index].iter().any(|earlier| earlier.name == release.name) {
+            return Err(PlanError::NameTwice(release.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A name that no component has is a mistake; one that no component of this recipe has is not: mirrors are the same for all recipes.
+fn check_repositories(catalog: &impl PlanCatalog, options: &PlanOptions) -> Result<(), PlanError> {
+    if options.chart_repositories.is_empty() {
+        return Ok(());
+    }
+    let known = catalog.repositories();
+    match options.chart_repositories.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(PlanError::UnknownRepository { name: name.clone(), known: known.into_iter().map(str::to_owned).collect() }),
+        None => Ok(()),
+    }
+}
+
+/// The plan as far as it is made.
+struct ReleasePlanner<'a, C> {
+    recipe: &'a Recipe,
+    catalog: &'a C,
+    options: &'a PlanOptions,
+    chosen: &'a [ChosenComponent<'a>],
+    /// Who owns a CRD: its text, the component, the release.
+    owners: BTreeMap<String, (String, String, String)>,
+    releases: Vec<Release>,
+}
+
+impl<C: PlanCatalog> ReleasePlanner<'_, C> {
+    fn namespaces(&mut self) {
+        let mut levels = BTreeMap::new();
+        for choice in self.chosen {
+            let level = levels.entry(choice.namespace.to_owned()).or_insert(choice.known.pod_security);
+            *level = (*level).max(choice.known.pod_security);
+        }
+        self.releases.extend(namespaces::release(&levels));
+    }
+
+    /// CRDs, configurations of the device plugin, hook before, the vendor's chart, custom resources, hook after.
+    fn component(&mut self, choice: &ChosenComponent<'_>) -> Result<(), PlanError> {
+        let name = choice.name();
+        let mut needs: Vec<String> =
+            self.releases.iter().filter(|release| release.name == namespaces::RELEASE).map(|release| release.name.clone()).collect();
+        let config = device_plugin::release(choice.asked, choice.namespace, &needs)?;
+        let crd_releases = self.crds(choice, &needs)?;
+        let skip_crds = !crd_releases.is_empty();
+        needs.extend(crd_releases);
+        needs.extend(config.iter().map(|config| config.name.clone()));
+        for earlier in &choice.known.after {
+            needs.extend(self.last_of(earlier));
+        }
+        let resources = resources::release(choice, &self.recipe.rollout)?;
+        let hooks = self.tasks(choice, resources.as_ref().and_then(resources::policy));
+        let local = config.iter().chain(&resources).map(|release| release.name.clone());
+        let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
+        self.releases.extend(config);
+        let carrier = resources.as_ref().and_then(resources::policy);
+        let post = (!hooks.post.is_empty())
+            .then(|| self.hook(choice, (hook::POST, &hooks.post), shares.clone(), (&shares, None), carrier))
+            .transpose()?;
+        if !hooks.pre.is_empty() {
+            let hook = self.hook(choice, (hook::PRE, &hooks.pre), needs.clone(), (&shares, post.as_ref()), carrier)?;
+            needs.push(hook.name.clone());
+            self.releases.push(hook);
+        }
+        self.releases.push(Release {
+            name: name.to_owned(),
+            namespace: choice.namespace.to_owned(),
+            needs,
+            timeout_seconds: time::UPSTREAM_TIMEOUT_SECONDS,
+            kind: ReleaseKind::Upstream(UpstreamRelease {
+                chart: sources::chart(choice.known, choice.version, &self.options.chart_repositories),
+                version: choice.version.to_owned(),
+                values: choice.values.clone(),
+                skip_crds,
+            }),
+        });
+        self.releases.extend(resources);
+        self.releases.extend(post);
+        Ok(())
+    }
+
+    /// The component's CRDs that nobody owns yet, as a release; returns all releases that own CRDs of this component.
+    fn crds(&mut self, choice: &ChosenComponent<'_>, needs: &[String]) -> Result<Vec<String>, PlanError> {
+        let component = &choice.known.name;
+        let release = format!("{component}-crds");
+        let mut needed = Vec::new();
+        let mut owned: Vec<ReleasedCrd> = Vec::new();
+        let present: Vec<&str> = self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
+        let files = choice.details.map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
+        for file in files.unwrap_or_default() {
+            let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.name.to_owned(), reason };
+            for crd in crds::read(file.text).map_err(error)? {
+                let (known_text, first, owner_release) =
+                    self.owners.entry(crd.name.clone()).or_insert_with(|| (crd.text.clone(), component.clone(), release.clone()));
+                if *known_text != crd.text {
+                    return Err(PlanError::CrdConflict { crd: crd.name, first: first.clone(), second: component.clone() });
+                }
+                needed.push(owner_release.clone());
+                if first == component {
+                    owned.push(crd);
+                }
+            }
+        }
+        needed.sort();
+        needed.dedup();
+        if !owned.is_empty() {
+            owned.sort_by(|first, second| first.name.cmp(&second.name));
+            owned.dedup();
+            self.releases.push(Release {
+                name: release,
+                namespace: choice.namespace.to_owned(),
+                needs: needs.to_vec(),
+                timeout_seconds: time::LOCAL_TIMEOUT_SECONDS,
+                kind: ReleaseKind::Crds(CrdsRelease { component: component.clone(), version: choice.version.to_owned(), crds: owned }),
+            });
+        }
+        Ok(needed)
+    }
+
+    /// The tasks that there is something to do for, so that a Job gets no rights that it has no use for. Without a DRA driver there is
+    /// nothing to re-roll, without configurations nothing that a device plugin could have missed. The stand-alone device plugin has
+    /// no operator of its own: where the recipe has the GPU operator it is that one's driver that is waited for, and that the plugin
+    /// must not be older than.
+    ///
+    /// What a mode brings is done by the hooks of the driver's own operator.
+    fn tasks(&self, choice: &ChosenComponent<'_>, resource: Option<&Map<String, Value>>) -> ComponentHooks {
+        let has = |name: &str| self.chosen.iter().any(|choice| choice.name() == name);
+        let stands_alone = choice.name() == device_plugin::STAND_ALONE;
+        let mode = mode::in_force(&self.recipe.rollout, choice.hooks().driver, Some(&choice.values), resource);
+        let is_wanted = |task: Task| match task {
+            Task::Preflight | Task::Wake | Task::Steer | Task::Drive => mode.tasks().contains(&task),
+            Task::Hold => mode.decides() && mode.tasks().contains(&task) || self.holds_before_upgrade(mode, choice.hooks().driver),
+            Task::Settle => !stands_alone || has(GPU_OPERATOR),
+            Task::Reroll => has(DRA_DRIVER),
+            Task::RestartPlugins => device_plugin::is_configured(choice.name(), &choice.values) || stands_alone && has(GPU_OPERATOR),
+            Task::PrepareNetwork => true,
+        };
+        let wanted = |tasks: &[Task]| tasks.iter().copied().filter(|task| is_wanted(*task)).collect();
+        let hooks = choice.hooks();
+        ComponentHooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
+    }
+
+    /// Whether mode `assist` may hold nodes while the operator is upgraded. Of the network operator it is not known whether it needs that.
+    fn holds_before_upgrade(&self, mode: Mode, driver: Driver) -> bool {
+        mode == Mode::Assist && driver == Driver::Gpu && self.recipe.rollout.gpu_driver.operator_upgrade.hold != HoldNodes::Never
+    }
+
+    /// A hook release of the component: what it shares, and the release that waits for what it prepares.
+    fn hook(
+        &self,
+        choice: &ChosenComponent<'_>,
+        (suffix, tasks): (&str, &[Task]),
+        needs: Vec<String>,
+        (shares, waiting): (&[String], Option<&Release>),
+        resource: Option<&Map<String, Value>>,
+    ) -> Result<Release, PlanError> {
+        let driver = choice.hooks().driver;
+        let find = |name: &str| self.chosen.iter().find(|choice| choice.name() == name);
+        let (component, operator) = match driver {
+            Driver::Gpu => (GPU_OPERATOR, find(GPU_OPERATOR)),
+            Driver::DaemonSet => (choice.name(), None),
+            Driver::Ofed => (choice.name(), Some(choice)),
+        };
+        let carrier = resource.or(operator.map(|operator| &operator.values));
+        let place = if resource.is_some() { "customResources.NicClusterPolicy" } else { "values" };
+        let mode = mode::in_force(&self.recipe.rollout, driver, operator.map(|operator| &operator.values), resource);
+        let budget = time::budget(self.recipe, time::DriverPace { driver, component, place, carrier, mode }, tasks)?;
+        // The settings are those of this component, wherever the operator and the DRA driver come from.
+        let operator_namespace = match operator {
+            Some(operator) => operator.namespace,
+            None => self.catalog.component(component).map_or(component, |operator| operator.namespace.as_str()),
+        };
+        let timeout_seconds = budget.timeout_seconds();
+        let mut hook = hook::plan_hook(hook::HookParts {
+            recipe: self.recipe,
+            component: choice.name(),
+            version: choice.version,
+            driver,
+            mode,
+            tasks,
+            budget,
+            shares: shares.to_vec(),
+            waits: waiting.and_then(|release| match &release.kind {
+                ReleaseKind::Hook(hook) if hook.tasks.contains(&Task::Settle) => Some((release.name.clone(), hook.budget.seconds)),
+                ReleaseKind::Hook(_) | ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+            }),
+            operator_namespace,
+            // The GPU operator's has a fixed name.
+            operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
+                .and_then(Value::as_str)
+                .filter(|name| driver == Driver::Ofed && !name.is_empty()),
+            dra_namespace: tasks.contains(&Task::Reroll).then(|| find(DRA_DRIVER).map(|dra| dra.namespace)).flatten(),
+            image: self.options.hook_image.as_ref(),
+        });
+        let pod = node_options::of_hook(&self.options.node_scheduling.system, self.recipe.cluster.platform);
+        hook.settings.extend(pod.map(|pod| ("pod".to_owned(), pod)));
+        Ok(Release {
+            name: format!("{}{suffix}", choice.name()),
+            namespace: choice.namespace.to_owned(),
+            needs,
+            timeout_seconds,
+            kind: ReleaseKind::Hook(Box::new(hook)),
+        })
+    }
+
+    /// The release that must have succeeded before anything that comes after `component`, if the recipe has that component.
+    fn last_of(&self, component: &str) -> Option<String> {
+        let last = [hook::POST, resources::SUFFIX, ""];
+        last.iter().map(|suffix| format!("{component}{suffix}")).find(|name| self.releases.iter().any(|release| release.name == *name))
+    }
+}

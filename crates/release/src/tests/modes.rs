@@ -1,0 +1,228 @@
+//! What each mode renders: values, hooks with their tasks, settings, budgets.
+
+use serde_json::{Value, json};
+
+use super::super::model::{ReleaseKind, ReleasePlan};
+use super::super::{EmbeddedCatalog, PlanError, PlanOptions, plan};
+use super::{hook, upstream};
+use crate::fixture::recipe;
+use contract::budget::OVERHEAD_SECONDS;
+use contract::settings::Mode;
+use contract::task::Task;
+
+fn planned(overlay: Value) -> Result<ReleasePlan, PlanError> {
+    plan(&recipe(overlay), &EmbeddedCatalog, &PlanOptions::default())
+}
+
+/// A recipe with both operators, in this mode and with the same policy for both drivers.
+fn both(mode: Mode, policy: &Value) -> Value {
+    let driver = json!({"version": "1.0", "mode": mode, "policy": policy});
+    json!({
+        "rollout": {"gpuDriver": driver, "ofedDriver": driver},
+        "components": [
+            {"name": "gpu-operator", "version": "v26.3.1"},
+            {"name": "network-operator", "version": "26.4.1", "customResources": {"NicClusterPolicy": {"ofedDriver": {"image": "x"}}}},
+        ],
+    })
+}
+
+/// The hooks of a plan with their tasks.
+fn hooks(plan: &ReleasePlan) -> Vec<(&str, &[Task])> {
+    let hooks = plan.releases.iter().filter_map(|release| match &release.kind {
+        ReleaseKind::Hook(hook) => Some((release.name.as_str(), hook.tasks.as_slice())),
+        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+    });
+    hooks.collect()
+}
+
+/// `driver` of the GPU operator's values, and `ofedDriver` of NicClusterPolicy.
+fn drivers(plan: &ReleasePlan) -> (Value, Value) {
+    let network = super::release(plan, "network-operator-resources");
+    let ReleaseKind::Manifests(manifests) = &network.kind else { panic!("no manifests") };
+    (upstream(plan, "gpu-operator").values["driver"].clone(), manifests.objects[0]["spec"]["ofedDriver"].clone())
+}
+
+#[test]
+fn each_mode_has_its_values() {
+    let policy = json!({
+        "maxParallelUpgrades": 4, "waitForCompletion": {"podSelector": "app=train", "timeout": "1h"}, "drain": {"enable": true},
+    });
+    let wait = json!({"podSelector": "app=train", "timeoutSeconds": 3600});
+    let drain = json!({"enable": true});
+    let mapped = json!({"maxParallelUpgrades": 4, "waitForCompletion": wait, "drain": drain});
+    let with = |more: Value| {
+        let mut merged = mapped.clone();
+        merged.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        merged
+    };
+    let cases = [
+        (Mode::Observe, mapped.clone(), with(json!({"autoUpgrade": true}))),
+        (Mode::Assist, with(json!({"autoUpgrade": true})), with(json!({"autoUpgrade": true}))),
+        (
+            Mode::Steer,
+            with(json!({"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"})),
+            with(json!({"autoUpgrade": true, "maxParallelUpgrades": 1})),
+        ),
+        (Mode::Drive, json!({"autoUpgrade": false}), json!({"autoUpgrade": false})),
+    ];
+    for (mode, gpu, ofed) in cases {
+        let (found_gpu, found_ofed) = drivers(&planned(both(mode, &policy)).unwrap());
+        assert_eq!((&found_gpu["upgradePolicy"], &found_gpu["version"]), (&gpu, &json!("1.0")), "{mode:?}");
+        assert_eq!((&found_ofed["upgradePolicy"], &found_ofed["version"]), (&ofed, &json!("1.0")), "{mode:?}");
+        let env = json!([{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]);
+        assert_eq!(found_gpu.get("manager"), (mode == Mode::Drive).then(|| json!({"env": env})).as_ref(), "{mode:?}");
+    }
+}
+
+#[test]
+fn each_mode_has_its_tasks() {
+    use Task::{Drive, Hold, Preflight, PrepareNetwork, Settle, Steer, Wake};
+    let cases: [(Mode, &[Task], &[Task]); 4] = [
+        (Mode::Observe, &[], &[Settle]),
+        (Mode::Assist, &[Preflight], &[Settle, Wake]),
+        (Mode::Steer, &[Preflight, Hold], &[Settle, Wake, Steer]),
+        (Mode::Drive, &[Preflight], &[Settle, Drive]),
+    ];
+    for (mode, pre, post) in cases {
+        let plan = planned(both(mode, &json!({}))).unwrap();
+        let network = [&[PrepareNetwork][..], pre].concat();
+        // In `assist` nodes are held only while the GPU operator is upgraded.
+        let gpu: &[Task] = if mode == Mode::Assist { &[Preflight, Hold] } else { pre };
+        let mut expected = vec![("network-operator-pre", network.as_slice()), ("network-operator-post", post)];
+        expected.extend((!gpu.is_empty()).then_some(("gpu-operator-pre", gpu)));
+        expected.push(("gpu-operator-post", post));
+        assert_eq!(hooks(&plan), expected, "{mode:?}");
+        for (name, tasks) in hooks(&plan) {
+            assert_eq!(hook(&plan, name).settings["mode"], json!(mode), "{name}");
+            assert!(tasks.iter().all(|task| mode.allows(*task)), "{name}");
+        }
+    }
+}
+
+/// Nobody else's hook acts for a mode, and no mode does anything where there is no driver.
+#[test]
+fn a_mode_is_the_business_of_the_drivers_own_operator() {
+    let of = |components: Value, rollout: Value| {
+        let plan = planned(json!({"rollout": rollout, "components": components})).unwrap();
+        let found: Vec<(String, Vec<Task>, Value)> = hooks(&plan)
+            .into_iter()
+            .map(|(name, tasks)| (name.to_owned(), tasks.to_vec(), hook(&plan, name).settings["mode"].clone()))
+            .collect();
+        found
+    };
+    let one = |name: &str, tasks: &[Task], mode: Mode| (name.to_owned(), tasks.to_vec(), json!(mode));
+    let drive = json!({"gpuDriver": {"mode": "drive"}});
+    let dra = of(json!([{"name": "gpu-operator"}, {"name": "nvidia-dra-driver-gpu"}]), drive.clone());
+    assert_eq!(dra[2], one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Drive));
+    let off = json!({"driver": {"enabled": false}});
+    let only_settles = |rollout: Value, values: &Value| of(json!([{"name": "gpu-operator", "values": values}]), rollout);
+    assert_eq!(only_settles(drive.clone(), &off), [one("gpu-operator-post", &[Task::Settle], Mode::Observe)]);
+    let sandbox = json!({"sandboxWorkloads": {"enabled": true}});
+    assert_eq!(only_settles(json!({}), &sandbox), [one("gpu-operator-post", &[Task::Settle], Mode::Observe)]);
+    let alone = of(json!([{"name": "nvidia-dra-driver-gpu"}]), drive);
+    assert_eq!(alone, [one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Observe)]);
+    // Nothing is said of the OFED driver: its policy stays as it is.
+    let network = json!([{"name": "network-operator", "customResources": {"NicClusterPolicy": {"ofedDriver": {"image": "x"}}}}]);
+    assert_eq!(of(network, json!({}))[1], one("network-operator-post", &[Task::Settle], Mode::Observe));
+}
+
+#[test]
+fn where_we_decide_the_hook_is_told_all_that_it_goes_by() {
+    let policy = json!({
+        "maxParallelUpgrades": 4, "maxUnavailable": 3, "waitForCompletion": {"podSelector": "app=train", "timeout": "1h"},
+        "drain": {"podSelector": "a=b"}, "failureBudget": "10%", "attempts": 3, "soak": "1m", "foreignCordon": "include",
+        "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2}, "extraConsumers": ["app=dcgm"], "driverStart": "40m",
+    });
+    let plan = planned(both(Mode::Drive, &policy)).unwrap();
+    let upgrade = |deletion: bool, drain: bool| {
+        json!({
+            "policy": {
+                "maxParallelUpgrades": 4, "maxUnavailable": 3,
+                "waitForCompletion": {"podSelector": "app=train", "timeoutSeconds": 3600},
+                "podDeletion": {"enable": deletion, "force": false, "timeoutSeconds": 300, "deleteEmptyDir": false},
+                "drain": {
+                    "enable": drain, "force": false, "podSelector": if drain { "a=b" } else { "" }, "timeoutSeconds": 300,
+                    "deleteEmptyDir": false,
+                },
+            },
+            "failureBudget": "10%", "attempts": 3, "soakSeconds": 60,
+            "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2},
+            "foreignCordon": "include", "extraConsumers": ["app=dcgm"], "startSeconds": 2400, "validationSeconds": 600,
+        })
+    };
+    // As the operators' own defaults: the GPU operator's evicts and does not drain, the network operator's is the other way round.
+    assert_eq!(hook(&plan, "gpu-operator-post").settings["upgrade"], upgrade(true, false));
+    assert_eq!(hook(&plan, "network-operator-post").settings["upgrade"], upgrade(false, true));
+    let assist = planned(both(Mode::Assist, &json!({"attempts": 5}))).unwrap();
+    assert_eq!(hook(&assist, "gpu-operator-post").settings["upgrade"], json!({"attempts": 5}));
+    let observe = planned(both(Mode::Observe, &json!({}))).unwrap();
+    assert_eq!(hook(&observe, "gpu-operator-post").settings.get("upgrade"), None);
+}
+
+#[test]
+fn budgets_follow_the_policy_that_is_in_force() {
+    let budget =
+        |mode: Mode, policy: Value| planned(both(mode, &policy)).map(|plan| hook(&plan, "gpu-operator-post").budget.clone()).unwrap();
+    let limits = json!({"maxParallelUpgrades": 4, "maxUnavailable": "50%"});
+    for mode in Mode::ALL {
+        let found = budget(mode, if mode.decides() { limits.clone() } else { json!({"maxParallelUpgrades": 4}) });
+        assert_eq!(found.seconds, 4 * 720 + OVERHEAD_SECONDS, "{mode:?}");
+    }
+    let slow = budget(Mode::Drive, json!({"maxParallelUpgrades": 4, "soak": "5m", "attempts": 9}));
+    assert_eq!(slow.seconds, 6 * 720 + 5 * 300 + OVERHEAD_SECONDS, "one may fail, and then three of four are left");
+    insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m a node, 5m between them, 15m for everything else");
+    let failing = budget(Mode::Steer, json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}));
+    assert_eq!(failing.seconds, 16 * 720 + OVERHEAD_SECONDS, "three that failed leave one at once");
+    let plan = planned(both(Mode::Drive, &json!({}))).unwrap();
+    assert_eq!(hook(&plan, "gpu-operator-pre").budget.seconds, OVERHEAD_SECONDS);
+    assert_eq!(hook(&plan, "network-operator-post").budget.seconds, 16 * 1200 + OVERHEAD_SECONDS);
+}
+
+#[test]
+fn values_that_contradict_the_mode_are_errors_and_others_stay() {
+    let with = |mode: Mode, driver: Value| {
+        planned(json!({"rollout": {"gpuDriver": {"mode": mode}}, "components": [{"name": "gpu-operator", "values": {"driver": driver}}]}))
+    };
+    let auto = |on: bool| json!({"upgradePolicy": {"autoUpgrade": on}});
+    for mode in Mode::ALL {
+        let (needed, wrong) = (mode != Mode::Drive, mode == Mode::Drive);
+        assert!(with(mode, auto(needed)).is_ok(), "{mode:?}");
+        match with(mode, auto(wrong)) {
+            Ok(plan) => {
+                assert_eq!(mode, Mode::Observe);
+                assert_eq!(upstream(&plan, "gpu-operator").values["driver"], auto(wrong), "untouched");
+            }
+            Err(error) => assert_eq!(
+                error.to_string(),
+                format!(
+                    "`values.driver.upgradePolicy.autoUpgrade` of component `gpu-operator` is {wrong}, and mode `{}` needs {needed}",
+                    mode.name()
+                )
+            ),
+        }
+    }
+    let env = |entries: Value| with(Mode::Drive, json!({"manager": {"env": entries}}));
+    let other = json!({"name": "DRAIN_USE_FORCE", "value": "false"});
+    let drain = |value: &str| json!({"name": "ENABLE_AUTO_DRAIN", "value": value});
+    let plan = env(json!([other, drain("false")])).unwrap();
+    assert_eq!(
+        upstream(&plan, "gpu-operator").values["driver"]["manager"]["env"],
+        json!([other, drain("false"), {"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}])
+    );
+    insta::assert_snapshot!(env(json!([drain("true")])).unwrap_err(), @r#"`values.driver.manager.env` of component `gpu-operator`: in mode `drive` the entry `ENABLE_AUTO_DRAIN` must have the value "false", found {"name":"ENABLE_AUTO_DRAIN","value":"true"}"#);
+    insta::assert_snapshot!(env(json!({})).unwrap_err(), @"`values.driver.manager.env` of component `gpu-operator`: expected a list of `{name: …, value: …}`");
+}
+
+/// The Job before the operator's release ends before the rollout begins: the budget that its preflight holds against the live fleet is that
+/// of the one that waits.
+#[test]
+fn the_preflight_knows_who_waits_and_how_strict_the_recipe_is() {
+    let recipe =
+        json!({"rollout": {"gpuDriver": {"mode": "drive", "preflight": {"empty-dir": "warn"}}}, "components": [{"name": "gpu-operator"}]});
+    let plan = planned(recipe).unwrap();
+    let (pre, post) = (hook(&plan, "gpu-operator-pre"), hook(&plan, "gpu-operator-post"));
+    assert_ne!(pre.budget.seconds, post.budget.seconds);
+    let waits = json!({"release": "gpu-operator-post", "budgetSeconds": post.budget.seconds});
+    assert_eq!(pre.settings["preflight"], json!({"waits": waits, "strictness": {"empty-dir": "warn"}}));
+    assert_eq!(post.settings.get("preflight"), None);
+}

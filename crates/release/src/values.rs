@@ -1,0 +1,273 @@
+//! The values of a component: what the recipe says in `values`, in `rollout` and in `nodeScheduling`, and what every bundle sets.
+
+use serde_json::{Map, Value, json};
+
+use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
+use super::{PlanError, device_plugin};
+use catalog::lookup;
+use catalog::model::{ComponentVersion, SchedulingPaths, ValuePaths};
+use contract::names::DRIVER_MANAGER_OFF;
+use contract::settings::Mode;
+use device_plugin_config::environment::PluginChart;
+use recipe::model::{PodScheduling, RecipeComponent, RecipeRollout};
+
+pub mod gpu;
+pub mod ofed;
+
+/// The one top-level key that the hook chart does not leave to the component.
+const OF_THE_HOOK: &str = "rollout";
+
+/// One setting of the recipe's `rollout`: its path there, its path where the vendor reads it, its value there.
+type MappedValue = (&'static str, &'static str, Value);
+/// One setting that the mode alone decides about: its path where the vendor reads it, its value.
+type FixedValue = (&'static str, Value);
+
+/// Puts `value` at a dotted path, making the maps on the way.
+///
+/// # Errors
+/// The part of the path at which something else than a map stands.
+pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
+    let mut map = values;
+    let mut keys: Vec<&str> = path.split('.').collect();
+    let Some(last) = keys.pop() else { return Ok(()) };
+    for (depth, key) in keys.iter().enumerate() {
+        let next = map.entry((*key).to_owned()).or_insert(Value::Null);
+        if next.is_null() {
+            *next = Value::Object(Map::new());
+        }
+        map = next.as_object_mut().ok_or_else(|| path.split('.').take(depth + 1).collect::<Vec<_>>().join("."))?;
+    }
+    map.insert(last.to_owned(), value);
+    Ok(())
+}
+
+/// A chart's default values with others on top, as Helm merges them: maps recurse, everything else replaces, null deletes.
+pub fn over(defaults: &Map<String, Value>, values: &Map<String, Value>) -> Map<String, Value> {
+    let mut merged = defaults.clone();
+    for (key, value) in values {
+        match (merged.get_mut(key), value) {
+            (_, Value::Null) => {
+                merged.remove(key);
+            }
+            (Some(Value::Object(below)), Value::Object(above)) => *below = over(below, above),
+            (Some(place), value) => *place = value.clone(),
+            (None, value) => {
+                merged.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    merged
+}
+
+/// The values of a component without its node scheduling. `details` is its version in the catalog, `like` the version that it works like.
+///
+/// # Errors
+/// A value that the recipe sets in two ways, or sets against what the bundle must set.
+pub(super) fn component_values(
+    component: &RecipeComponent,
+    details: Option<&ComponentVersion>,
+    like: &ComponentVersion,
+    rollout: &RecipeRollout,
+) -> Result<Map<String, Value>, PlanError> {
+    let mut values = component.values.clone();
+    if values.contains_key(OF_THE_HOOK) {
+        return Err(PlanError::Value {
+            component: component.name.clone(),
+            path: format!("values.{OF_THE_HOOK}"),
+            reason: "the hook shares these values and takes this key for its own settings".to_owned(),
+        });
+    }
+    // Names must stay as they are with versions that the catalog does not know, too.
+    let fixed = details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
+    for (path, expected) in fixed {
+        match lookup(&values, path) {
+            Some(found) if found != expected => {
+                return Err(PlanError::Reserved {
+                    component: component.name.clone(),
+                    path: path.clone(),
+                    expected: expected.to_string(),
+                    found: found.to_string(),
+                });
+            }
+            Some(_) => {}
+            None => set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?,
+        }
+    }
+    device_plugin_config(component, &mut values)?;
+    let written = |path: &str| format!("values.{path}");
+    match (&rollout.ofed_driver, component.name.as_str()) {
+        (_, GPU_OPERATOR) => {
+            let mode = gpu::mode(&rollout.gpu_driver, &values);
+            map_rows(component, ("gpuDriver", gpu::rows(&rollout.gpu_driver, mode)), &mut values, written)?;
+            fix(component, (mode, gpu::fixed(mode)), &mut values, written)?;
+            if mode == Mode::Drive {
+                manager_env(component, &mut values)?;
+            }
+        }
+        (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
+            map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut values, written)?;
+            fix(component, (driver.mode, ofed::fixed(driver.mode)), &mut values, written)?;
+        }
+        _ => {}
+    }
+    Ok(values)
+}
+
+/// Sets what the mode decides about; what stands there already must be the same.
+fn fix(
+    component: &RecipeComponent,
+    (mode, fixed): (Mode, Vec<FixedValue>),
+    values: &mut Map<String, Value>,
+    written: impl Fn(&str) -> String,
+) -> Result<(), PlanError> {
+    for (path, expected) in fixed {
+        match lookup(values, path) {
+            Some(found) if *found != expected => {
+                return Err(PlanError::AgainstMode {
+                    component: component.name.clone(),
+                    path: written(path),
+                    mode: mode.name(),
+                    expected: expected.to_string(),
+                    found: found.to_string(),
+                });
+            }
+            Some(_) => {}
+            None => set(values, path, expected).map_err(|path| no_map(component, path))?,
+        }
+    }
+    Ok(())
+}
+
+/// Switches off what the driver's init container would do beside us. Entries of the recipe stay, in their order.
+fn manager_env(component: &RecipeComponent, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+    let path = gpu::MANAGER_ENV;
+    let wrong = |reason: String| PlanError::Value { component: component.name.clone(), path: format!("values.{path}"), reason };
+    let mut entries = match lookup(values, path) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(entries)) => entries.clone(),
+        Some(_) => return Err(wrong("expected a list of `{name: …, value: …}`".to_owned())),
+    };
+    for name in DRIVER_MANAGER_OFF {
+        let wanted = json!({"name": name, "value": "false"});
+        match entries.iter().find(|entry| entry["name"] == name) {
+            Some(found) if *found != wanted => {
+                return Err(wrong(format!("in mode `drive` the entry `{name}` must have the value \"false\", found {found}")));
+            }
+            Some(_) => {}
+            None => entries.push(wanted),
+        }
+    }
+    set(values, path, Value::Array(entries)).map_err(|path| no_map(component, path))
+}
+
+/// The chart is told where its device plugin finds the configurations of the bundle.
+fn device_plugin_config(component: &RecipeComponent, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+    let Some(config) = &component.device_plugin_config else { return Ok(()) };
+    let Ok(chart) = component.name.parse::<PluginChart>() else {
+        return Err(PlanError::NoDevicePlugin(component.name.clone()));
+    };
+    let mut rows = vec![("name", device_plugin::release_name(&component.name))];
+    rows.extend(config.default.clone().map(|default| ("default", default)));
+    for (key, value) in rows {
+        let path = format!("{}.{key}", chart.config_path());
+        // Charts have an empty text where nothing is set.
+        if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
+            return Err(PlanError::SetTwice {
+                component: component.name.clone(),
+                first: "devicePluginConfig".to_owned(),
+                second: format!("values.{path}"),
+            });
+        }
+        set(values, &path, Value::String(value)).map_err(|path| no_map(component, path))?;
+    }
+    Ok(())
+}
+
+/// The spec of a custom resource of the component.
+///
+/// # Errors
+/// As for values.
+pub(super) fn spec(
+    component: &RecipeComponent,
+    kind: &str,
+    spec: &Map<String, Value>,
+    rollout: &RecipeRollout,
+) -> Result<Map<String, Value>, PlanError> {
+    let mut spec = spec.clone();
+    let Some(driver) = rollout.ofed_driver.as_ref().filter(|_| component.name == NETWORK_OPERATOR && spec.contains_key("ofedDriver"))
+    else {
+        return Ok(spec);
+    };
+    let written = |path: &str| format!("customResources.{kind}.{path}");
+    map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut spec, written)?;
+    fix(component, (driver.mode, ofed::fixed(driver.mode)), &mut spec, written)?;
+    // Without it the operator ignores the rest of the policy.
+    if lookup(&spec, ofed::AUTO_UPGRADE).is_none() {
+        set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true)).map_err(|path| no_map(component, path))?;
+    }
+    Ok(spec)
+}
+
+/// Sets what `rollout` says, unless it is set already.
+fn map_rows(
+    component: &RecipeComponent,
+    (driver, rows): (&str, Vec<MappedValue>),
+    values: &mut Map<String, Value>,
+    written: impl Fn(&str) -> String,
+) -> Result<(), PlanError> {
+    let already = values.clone();
+    for (rollout, path, value) in rows {
+        if lookup(&already, path).is_some() {
+            return Err(PlanError::SetTwice {
+                component: component.name.clone(),
+                first: format!("rollout.{driver}.{rollout}"),
+                second: written(path),
+            });
+        }
+        set(values, path, value).map_err(|path| no_map(component, path))?;
+    }
+    Ok(())
+}
+
+fn no_map(component: &RecipeComponent, path: String) -> PlanError {
+    PlanError::NoMap { component: component.name.clone(), path }
+}
+
+/// Writes node selectors and tolerations to the places that the chart has for them, sub-charts that are `off` left out.
+///
+/// # Errors
+/// No place for what the recipe says, or a value that stands there already.
+pub(super) fn schedule(
+    component: &RecipeComponent,
+    places: &SchedulingPaths,
+    off: &[&str],
+    values: &mut Map<String, Value>,
+) -> Result<(), PlanError> {
+    let asked = &component.node_scheduling;
+    let groups: [(&str, &PodScheduling, &ValuePaths); 2] =
+        [("system", &asked.system, &places.system), ("accelerated", &asked.accelerated, &places.accelerated)];
+    for (group, asked, places) in groups {
+        let parts = [
+            ("nodeSelector", asked.node_selector.is_empty(), json!(asked.node_selector), &places.node_selector),
+            ("tolerations", asked.tolerations.is_empty(), json!(asked.tolerations), &places.tolerations),
+        ];
+        for (part, _, value, paths) in parts.into_iter().filter(|(_, is_empty, ..)| !is_empty) {
+            let written = format!("nodeScheduling.{group}.{part}");
+            if paths.is_empty() {
+                return Err(PlanError::NoPlace { component: component.name.clone(), path: written });
+            }
+            let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
+            for path in paths.iter().filter(|path| !is_off(path)) {
+                if lookup(&component.values, path).is_some() {
+                    return Err(PlanError::SetTwice {
+                        component: component.name.clone(),
+                        first: written,
+                        second: format!("values.{path}"),
+                    });
+                }
+                set(values, path, value.clone()).map_err(|path| no_map(component, path))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Clocks that disagree: nodes are up to an hour off and are set now and then, API servers differ by seconds, and each process of the hook measures the
+//! server's time a little differently and drifts. None of it may change what a run comes to.
+
+use jiff::Timestamp;
+
+use super::objects::{second, timestamp};
+use super::random::SeededRandom;
+
+/// A node's clock is set this often, in milliseconds.
+const SET_EVERY: u64 = 600_000;
+/// Milliseconds that a node's clock is off at most.
+const NODE_SKEW: i64 = 3_600_000;
+/// Milliseconds that an API server's clock is off at most.
+const SERVER_SKEW: i64 = 5_000;
+/// Milliseconds by which measurements of the server's time differ at most.
+const MEASURED: i64 = 2_000;
+/// A process's clock gains or loses at most one part in so many.
+const DRIFT: i64 = 1_000;
+
+/// Which clocks show what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimulatedClocks {
+    /// Where the random numbers come from; `None`: all clocks agree.
+    pub seed: Option<u64>,
+}
+
+impl SimulatedClocks {
+    /// A number between `-most` and `most`.
+    fn draw(self, what: &str, number: u64, most: i64) -> i64 {
+        let Some(seed) = self.seed else { return 0 };
+        let range = most.unsigned_abs().saturating_mul(2).saturating_add(1);
+        i64::try_from(SeededRandom::stream(seed, what, number).below(range)).unwrap_or(0) - most
+    }
+
+    /// What the kubelet of a node writes for this moment.
+    pub(super) fn of_node(self, node: &str, now: u64) -> Timestamp {
+        moved(second(now), self.draw(node, now / SET_EVERY, NODE_SKEW))
+    }
+
+    /// What one of the API servers writes for this moment.
+    pub(super) fn of_server(self, now: u64) -> Timestamp {
+        let skew = self.draw("server", now, SERVER_SKEW);
+        second(now.saturating_add_signed(skew))
+    }
+
+    /// Milliseconds by which a process of the hook is ahead.
+    pub(super) fn ahead(self, process: u32, now: u64) -> i64 {
+        let drift = self.draw("drift", process.into(), DRIFT);
+        // Half of what is lost with whole milliseconds does not matter.
+        let drifted = i64::try_from(now).unwrap_or(i64::MAX).saturating_mul(drift) / DRIFT / DRIFT;
+        self.draw("hook", process.into(), MEASURED).saturating_add(drifted)
+    }
+
+    /// What a process of the hook takes for this moment.
+    pub(super) fn of_hook(self, process: u32, now: u64) -> Timestamp {
+        moved(timestamp(now), self.ahead(process, now))
+    }
+}
+
+fn moved(moment: Timestamp, milliseconds: i64) -> Timestamp {
+    moment.saturating_add(jiff::SignedDuration::from_millis(milliseconds)).unwrap_or(moment)
+}

@@ -1,0 +1,147 @@
+//! Random numbers that are the same on every machine: whole numbers only.
+
+/// A generator: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+#[derive(Clone, Debug)]
+pub struct SeededRandom(u64);
+
+impl SeededRandom {
+    /// One that follows from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One that follows from a seed, a name and a number: whatever else is drawn, it is the same.
+    pub fn stream(seed: u64, name: &str, number: u64) -> Self {
+        // FNV-1a with 64 bits.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let mut random = Self(seed ^ hash.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        random.number();
+        random
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which counts as 1 if it is 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        // Limits are small beside 2^64: the bias does not matter.
+        self.number() % limit.max(1)
+    }
+
+    /// True so many times of a hundred.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of the values; `None`: there is none.
+    pub fn choose<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
+        let length = u64::try_from(values.len()).unwrap_or(u64::MAX);
+        values.get(usize::try_from(self.below(length)).unwrap_or(0))
+    }
+}
+
+/// How a time is spread, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSpread {
+    /// Always the same.
+    Constant(u64),
+    /// Evenly between the two, both included.
+    Uniform(u64, u64),
+    /// One half evenly between the least and the middle, the other half evenly between that and the most.
+    Halves {
+        /// The least.
+        least: u64,
+        /// The median.
+        middle: u64,
+        /// The most.
+        most: u64,
+    },
+    /// A Pareto distribution with exponent 2, cut off: a quarter takes more than twice the least, one in a hundred more than ten times.
+    HeavyTail {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+}
+
+impl TimeSpread {
+    /// The least that may be drawn.
+    pub fn least(self) -> u64 {
+        match self {
+            Self::Constant(value) => value,
+            Self::Uniform(least, _) | Self::Halves { least, .. } | Self::HeavyTail { least, .. } => least,
+        }
+    }
+
+    /// The most.
+    pub fn most(self) -> u64 {
+        match self {
+            Self::Constant(value) => value,
+            Self::Uniform(_, most) | Self::Halves { most, .. } | Self::HeavyTail { most, .. } => most,
+        }
+    }
+
+    /// Draws one.
+    pub fn draw(self, random: &mut SeededRandom) -> u64 {
+        match self {
+            Self::Constant(value) => value,
+            Self::Uniform(least, most) => least + random.below(most.saturating_sub(least) + 1),
+            Self::Halves { least, middle, most } => {
+                let half = if random.below(2) == 0 { Self::Uniform(least, middle) } else { Self::Uniform(middle, most) };
+                half.draw(random)
+            }
+            Self::HeavyTail { least, most } => {
+                // least / sqrt(u) for an even u in (0, 1]: its inverse has sixteen bits behind the point, and so the root has eight.
+                let even = (random.number() >> 32) + 1;
+                let inverse = (1_u64 << 48) / even;
+                (least.saturating_mul(inverse.isqrt()) >> 8).clamp(least, most)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_published_algorithm() {
+        let mut random = SeededRandom::new(1_234_567);
+        assert_eq!([random.number(), random.number()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    }
+
+    #[test]
+    fn a_heavy_tail_has_the_shape_that_it_says() {
+        let mut random = SeededRandom::new(7);
+        let spread = TimeSpread::HeavyTail { least: 1000, most: 100_000 };
+        let drawn: Vec<u64> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
+        let above = |limit: u64| drawn.iter().filter(|value| **value > limit).count();
+        assert!(drawn.iter().all(|value| (1000..=100_000).contains(value)));
+        assert!((2200..2800).contains(&above(2000)), "{}", above(2000));
+        assert!((60..150).contains(&above(10_000)), "{}", above(10_000));
+    }
+
+    #[test]
+    fn halves_have_the_middle_in_the_middle() {
+        let mut random = SeededRandom::new(8);
+        let spread = TimeSpread::Halves { least: 0, middle: 100, most: 10_000 };
+        let drawn: Vec<u64> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
+        let below = |limit: u64| drawn.iter().filter(|value| **value < limit).count();
+        assert!((4700..5300).contains(&below(100)), "{}", below(100));
+        assert!((7000..8000).contains(&below(5_000)) && below(10_001) == 10_000, "{}", below(5_000));
+    }
+
+    #[test]
+    fn what_is_drawn_for_a_name_does_not_depend_on_what_was_drawn_before() {
+        let drawn = |name| TimeSpread::Uniform(0, 1_000_000).draw(&mut SeededRandom::stream(5, name, 0));
+        assert_eq!(drawn("gpu-1"), drawn("gpu-1"));
+        assert_ne!(drawn("gpu-1"), drawn("gpu-2"));
+    }
+}

@@ -1,0 +1,84 @@
+//! Nodes as the controller sees them, and what a pass makes of them.
+
+use contract::driver::Driver;
+use contract::policy::Policy;
+use jiff::Timestamp;
+use nvidia_upgrade::pass::{PassOptions, PassOutcome, PassWrite, pass};
+use nvidia_upgrade::snapshot::{NodeEntry, PodRevision, SnapshotDriverPod, UpgradeSnapshot};
+use nvidia_upgrade::throttle::{self, UpgradeSlots};
+use nvidia_upgrade::{ControllerGeneration, ControllerState, PolicyRules};
+
+/// The numbers for these nodes.
+pub(crate) fn slots(entries: &[NodeEntry<'_>], policy: &Policy) -> UpgradeSlots {
+    throttle::slots(&UpgradeSnapshot { entries: entries.to_vec(), ..UpgradeSnapshot::default() }, policy)
+}
+
+/// What time it is in all of these tests: so many Unix seconds.
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+/// A schedulable, Ready node with a driver pod of the newest revision that is up.
+pub(crate) fn node(name: &'static str, state: ControllerState) -> NodeEntry<'static> {
+    NodeEntry {
+        node: name,
+        state,
+        label: state.label(),
+        ready: Some(true),
+        pod: SnapshotDriverPod {
+            namespace: "gpu-operator",
+            name: "driver",
+            uid: "driver",
+            running: true,
+            containers_ready: true,
+            ..SnapshotDriverPod::default()
+        },
+        ..NodeEntry::default()
+    }
+}
+
+/// The same with a driver pod of an older revision.
+pub(crate) fn old(name: &'static str, state: ControllerState) -> NodeEntry<'static> {
+    with(node(name, state), |entry| entry.pod.revision = PodRevision::Older)
+}
+
+/// The same with a driver pod without owner.
+pub(crate) fn orphaned(name: &'static str, state: ControllerState) -> NodeEntry<'static> {
+    with(node(name, state), |entry| entry.pod.revision = PodRevision::Orphaned)
+}
+
+pub(crate) fn with(mut entry: NodeEntry<'static>, change: impl FnOnce(&mut NodeEntry<'static>)) -> NodeEntry<'static> {
+    change(&mut entry);
+    entry
+}
+
+pub(crate) fn cordoned(entry: NodeEntry<'static>) -> NodeEntry<'static> {
+    with(entry, |entry| entry.unschedulable = true)
+}
+
+pub(crate) fn snapshot(entries: impl IntoIterator<Item = NodeEntry<'static>>) -> UpgradeSnapshot<'static> {
+    UpgradeSnapshot { driver: Driver::Gpu, entries: entries.into_iter().collect(), ..UpgradeSnapshot::default() }
+}
+
+pub(crate) fn options() -> PassOptions {
+    PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::from_second(NOW).expect("a time"))
+}
+
+/// No limits; chart defaults otherwise.
+pub(crate) fn rules() -> PolicyRules {
+    PolicyRules::from_policy(Policy { max_parallel_upgrades: 0, max_unavailable: None, ..Policy::default() })
+}
+
+/// What a pass makes of these nodes.
+pub(crate) fn run(entries: impl IntoIterator<Item = NodeEntry<'static>>) -> PassOutcome {
+    pass(&snapshot(entries), &rules(), &options())
+}
+
+/// What a pass writes, as text.
+pub(crate) fn writes(outcome: &PassOutcome) -> Vec<String> {
+    assert_eq!(outcome.error, None);
+    outcome.writes.iter().map(PassWrite::to_string).collect()
+}
+
+/// What a pass writes about one node.
+pub(crate) fn one(entry: NodeEntry<'static>) -> Vec<String> {
+    writes(&run([entry]))
+}

@@ -1,0 +1,83 @@
+//! Lines 14 to 28: who needs an upgrade.
+
+use nvidia_upgrade::{ControllerState, PolicyRules, pass};
+
+use super::fixture::{cordoned, node, old, one, options, orphaned, rules, snapshot, with, writes};
+
+const INITIALLY: &str = "a: nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable=true";
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn line_014_and_015_without_a_policy_nothing_is_done() {
+    let outcome = pass(
+        &snapshot([old("a", ControllerState::Unknown), old("b", ControllerState::PodRestartRequired)]),
+        &PolicyRules::default(),
+        &options(),
+    );
+    assert_eq!(writes(&outcome), NOTHING);
+    let off = PolicyRules { auto_upgrade: false, ..rules() };
+    assert_eq!(writes(&pass(&snapshot([old("a", ControllerState::Unknown)]), &off, &options())), NOTHING);
+}
+
+#[test]
+fn line_016_a_new_node_in_sync_is_done() {
+    assert_eq!(one(node("a", ControllerState::Unknown)), ["a: upgrade-done"]);
+}
+
+#[test]
+fn line_017_a_new_node_out_of_sync_needs_an_upgrade() {
+    assert_eq!(one(old("a", ControllerState::Unknown)), ["a: upgrade-required"]);
+}
+
+#[test]
+fn line_018_and_028_a_node_that_is_done_and_in_sync_is_left_alone() {
+    assert_eq!(one(node("a", ControllerState::Done)), NOTHING);
+    assert_eq!(one(cordoned(node("a", ControllerState::Done))), NOTHING);
+}
+
+#[test]
+fn line_019_a_node_that_is_done_and_out_of_sync_needs_an_upgrade() {
+    assert_eq!(one(old("a", ControllerState::Done)), ["a: upgrade-required"]);
+}
+
+#[test]
+fn line_020_and_027_a_cordoned_node_is_noted_as_such_before_its_label() {
+    for state in [ControllerState::Unknown, ControllerState::Done] {
+        assert_eq!(one(cordoned(old("a", state))), [INITIALLY, "a: upgrade-required"]);
+    }
+}
+
+#[test]
+fn line_021_a_node_in_sync_is_not_noted_as_cordoned() {
+    assert_eq!(one(cordoned(node("a", ControllerState::Unknown))), ["a: upgrade-done"]);
+}
+
+#[test]
+fn line_022_a_driver_that_waits_to_load_needs_an_upgrade() {
+    assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some("true"))), ["a: upgrade-required"]);
+}
+
+#[test]
+fn line_023_an_orphaned_pod_alone_needs_nothing() {
+    assert_eq!(one(orphaned("a", ControllerState::Unknown)), ["a: upgrade-done"]);
+    assert_eq!(one(orphaned("a", ControllerState::Done)), NOTHING);
+}
+
+#[test]
+fn line_024_a_request_for_an_orphaned_pod_is_one() {
+    for state in [ControllerState::Unknown, ControllerState::Done] {
+        assert_eq!(one(with(orphaned("a", state), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
+    }
+}
+
+#[test]
+fn line_025_only_true_is_a_request() {
+    for value in ["True", "1", "yes", ""] {
+        assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some(value))), NOTHING, "{value}");
+    }
+}
+
+#[test]
+fn line_026_a_request_for_a_pod_in_sync_is_one() {
+    assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
+}

@@ -1,0 +1,113 @@
+//! Lines 111 to 125: validation, the end, and drivers that wait with loading.
+
+use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
+use nvidia_upgrade::snapshot::{NodeEntry, ValidatorPod};
+use nvidia_upgrade::{ControllerState, PassOptions, pass};
+
+use super::fixture::{NOW, cordoned, node, one, options, rules, snapshot, with, writes};
+
+const NOTHING: [&str; 0] = [];
+const STARTED: &str = "a: nvidia.com/gpu-driver-upgrade-validation-start-time";
+const GONE: &str = "a: nvidia.com/gpu-driver-upgrade-validation-start-time removed";
+const INITIALLY_GONE: &str = "a: nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable removed";
+const LOADS: &str = "a: nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load removed";
+
+fn validating(ready: &[bool], start: Option<&'static str>) -> NodeEntry<'static> {
+    with(cordoned(node("a", ControllerState::ValidationRequired)), |entry| {
+        entry.validators = ready.iter().map(|ready| ValidatorPod { name: "validator", ready: *ready }).collect();
+        entry.notes.validation_start = start;
+    })
+}
+
+#[test]
+fn line_111_without_a_selector_it_is_valid_at_once() {
+    let off = PassOptions { validation: false, ..options() };
+    assert_eq!(writes(&pass(&snapshot([validating(&[], None)]), &rules(), &off)), ["a: uncordon-required"]);
+}
+
+#[test]
+fn line_112_without_a_validator_no_time_runs() {
+    assert_eq!(one(validating(&[], None)), NOTHING);
+    assert_eq!(one(validating(&[], Some("1"))), NOTHING);
+}
+
+#[test]
+fn line_113_and_117_and_118_a_ready_validator_is_the_end() {
+    assert_eq!(one(validating(&[true], None)), [GONE, "a: uncordon-required"]);
+    assert_eq!(one(validating(&[true], Some("1799999990"))), [GONE, "a: uncordon-required"]);
+}
+
+#[test]
+fn line_114_and_115_one_that_is_not_ready_starts_the_time() {
+    assert_eq!(one(validating(&[false], None)), [format!("{STARTED}={NOW}")]);
+    assert_eq!(one(validating(&[false], Some("1799999990"))), NOTHING);
+}
+
+#[test]
+fn line_116_after_ten_minutes_the_node_is_given_up() {
+    assert_eq!(one(validating(&[false], Some("1799999395"))), ["a: upgrade-failed", GONE]);
+    assert_eq!(one(validating(&[false], Some("1799999400"))), NOTHING, "not at the limit");
+    // And the next pass takes it back, unvalidated: its driver is ready.
+    assert_eq!(one(cordoned(node("a", ControllerState::Failed))), ["a: uncordon-required"]);
+}
+
+#[test]
+fn line_119_a_node_that_was_cordoned_before_is_done() {
+    let entry = with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
+    assert_eq!(one(entry), [GONE, "a: upgrade-done", INITIALLY_GONE]);
+}
+
+/// World 1384 of `scenarios::agreement`: a node with an owned and an orphaned driver pod.
+#[test]
+fn a_node_that_is_there_twice_forgets_its_cordon_with_its_first_entry() {
+    let entry = || with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
+    let outcome = pass(&snapshot([entry(), entry()]), &rules(), &options());
+    let writes: Vec<String> = outcome.writes.iter().map(ToString::to_string).collect();
+    assert_eq!(writes, [GONE, "a: upgrade-done", INITIALLY_GONE, GONE, "a: uncordon-required"]);
+}
+
+#[test]
+fn line_120_a_driver_that_waits_to_load_may() {
+    let entry = with(validating(&[true], None), |entry| entry.notes.safe_load = Some("true"));
+    assert_eq!(one(entry), [LOADS, GONE, "a: uncordon-required"]);
+}
+
+#[test]
+fn a_ready_validator_before_another_takes_the_time_back() {
+    assert_eq!(one(validating(&[true, false], Some("1"))), [GONE.to_owned(), format!("{STARTED}={NOW}")]);
+    assert_eq!(one(validating(&[false, true], Some("1"))), ["a: upgrade-failed", GONE]);
+}
+
+#[test]
+fn a_start_that_is_no_time_ends_the_pass() {
+    let outcome = pass(&snapshot([validating(&[false], Some("soon"))]), &rules(), &options());
+    assert!(matches!(outcome.error, Some(PassError::StartTime { .. })));
+}
+
+#[test]
+fn line_121_the_last_step_is_the_uncordon() {
+    assert_eq!(one(cordoned(node("a", ControllerState::UncordonRequired))), ["a: uncordon", "a: upgrade-done"]);
+    assert_eq!(one(node("a", ControllerState::UncordonRequired)), ["a: upgrade-done"]);
+}
+
+#[test]
+fn line_122_a_refused_uncordon_ends_the_pass() {
+    let refused = PassWrite::Uncordon { node: "a".into() };
+    let outcome = pass_with(&snapshot([cordoned(node("a", ControllerState::UncordonRequired))]), &rules(), &options(), &mut |write| {
+        *write != refused
+    });
+    assert_eq!(outcome.error, Some(PassError::Refused { write: refused }));
+    assert_eq!(outcome.state_of("a"), None);
+}
+
+#[test]
+fn line_123_a_node_of_the_maintenance_operator_is_not_uncordoned() {
+    assert_eq!(one(with(cordoned(node("a", ControllerState::UncordonRequired)), |entry| entry.notes.requestor = true)), NOTHING);
+}
+
+#[test]
+fn line_124_and_125_an_empty_annotation_is_no_wait() {
+    assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some(""))), NOTHING);
+    let loaded = with(validating(&[true], None), |entry| entry.notes.safe_load = Some(""));
+    assert_eq!(one(loaded), [GONE, "a: uncordon-required"]);
+}

@@ -1,0 +1,112 @@
+//! Operands of a node that mode `drive` upgrades: what keeps it cordoned, and what is reported and does not.
+
+use contract::exit::ExitCode;
+use contract::operand::Operand;
+use contract::record::{NodeOutcome, Verdict};
+use contract::settings::MissingGpus;
+use observed::ObservedTaint;
+use planner::decide::Decision;
+use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
+
+use crate::drive::Driven;
+use crate::fleet::{Fleet, named, reason_of};
+use crate::operands::{change, crashes, equip, offers, one_gpu_less};
+
+/// Two nodes with all operands.
+fn driven() -> Driven {
+    let mut driven = Driven::new(2);
+    equip(&mut driven.fleet);
+    driven
+}
+
+/// Runs to its end; when the first driver has been replaced, something happens.
+fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (Verdict, Decision) {
+    let mut happened = false;
+    while driven.tick() {
+        assert!(driven.second < 10_000, "{}", driven.story.join("\n"));
+        if !happened && driven.story.iter().any(|line| line.ends_with("driver ready")) {
+            happened = true;
+            happens(&mut driven.fleet);
+        }
+    }
+    let last = driven.last.clone().expect("it has decided");
+    (last.verdict.clone().expect("it is over"), last)
+}
+
+/// With `settle.gpusMissing: report` the node failed at once, and stayed cordoned.
+#[test]
+fn gpu_that_died_in_an_upgrade_is_reported_or_fails() {
+    for (setting, code) in [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)] {
+        let mut driven = driven();
+        driven.fleet.settings.settle.gpus_missing = setting;
+        let (verdict, decision) = runs(&mut driven, |fleet| offers(fleet, "gpu-1", "7", "7"));
+        assert_eq!(verdict.code, code, "{}", verdict.message);
+        if let Reason::Upgrading(UpgradeReason::Failed { message, .. }) = reason_of(&decision, "gpu-1") {
+            assert_eq!(*message, one_gpu_less().to_string());
+        } else {
+            assert_eq!(*reason_of(&decision, "gpu-1"), one_gpu_less());
+        }
+        let reason = if setting == MissingGpus::Fail { "gpu-1:UpgradeFailed" } else { "gpu-1:GpusDegraded" };
+        assert_eq!(named(&verdict).last().map(String::as_str), Some(reason));
+        let cordoned = driven.fleet.node("gpu-1").unschedulable;
+        assert_eq!(cordoned, setting == MissingGpus::Fail, "{}", verdict.message);
+    }
+}
+
+/// The kubelet updates a node's status every 10 s: for a while a node offers fewer GPUs than it has.
+#[test]
+fn gpus_that_come_back_are_waited_for() {
+    let mut driven = driven();
+    driven.fleet.settings.settle.gpus_missing = MissingGpus::Fail;
+    let mut back = None;
+    while driven.tick() {
+        if back.is_none() && driven.story.iter().any(|line| line.ends_with("driver ready")) {
+            offers(&mut driven.fleet, "gpu-0", "2", "8");
+            offers(&mut driven.fleet, "gpu-1", "2", "8");
+            back = Some(driven.second + 20);
+        }
+        if back == Some(driven.second) {
+            offers(&mut driven.fleet, "gpu-0", "8", "8");
+            offers(&mut driven.fleet, "gpu-1", "8", "8");
+        }
+    }
+    let verdict = driven.last.and_then(|last| last.verdict).expect("it is over");
+    assert_eq!(named(&verdict), ["*:Settled"]);
+}
+
+/// A validator that failed before the run gets its time on the new driver; then the node is given back and reported.
+#[test]
+fn validator_that_was_broken_before_fails_no_upgrade() {
+    let mut driven = driven();
+    change(&mut driven.fleet, Operand::Validator, "gpu-1", crashes);
+    let pod = driven.fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
+    (pod.ready, pod.containers_ready) = (false, false);
+    let (verdict, _) = runs(&mut driven, |_| {});
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
+    assert!(!driven.fleet.node("gpu-1").unschedulable);
+}
+
+/// The same that fails only on the new driver is a failure.
+#[test]
+fn validator_that_fails_on_the_new_driver_keeps_its_node() {
+    let mut driven = driven();
+    let (verdict, _) = runs(&mut driven, |fleet| {
+        let pod = fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
+        (pod.ready, pod.containers_ready) = (false, false);
+        change(fleet, Operand::Validator, "gpu-1", crashes);
+    });
+    assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);
+    assert!(driven.fleet.node("gpu-1").unschedulable, "{}", verdict.message);
+}
+
+/// Its old driver pod was deleted, and no new one could come.
+#[test]
+fn node_whose_taint_keeps_drivers_off_is_not_touched() {
+    let mut driven = driven();
+    driven.fleet.node("gpu-1").taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+    let (verdict, decision) = runs(&mut driven, |_| {});
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:NodeTainted".to_owned()]));
+    assert_eq!((decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]), (NodeOutcome::Done, NodeOutcome::Deferred));
+    assert_eq!(driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(), [""; 0]);
+}

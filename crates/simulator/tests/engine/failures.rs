@@ -1,0 +1,235 @@
+//! Failures that others had, each test called after one ([`docs/failures.md`]); what can be told as a story stands in `scenarios/`.
+
+use contract::exit::ExitCode;
+use contract::names;
+use contract::policy::DrainPolicy;
+use observed::OptionalApi;
+use planner::decide::Action;
+use planner::memory::RunMemory;
+use planner::reason::Reason;
+
+use crate::drive::Driven;
+use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
+
+/// One failed node and five that wait, one at a time: the waits name the node that has the slot, and say that it does not come free by itself.
+#[test]
+fn gpu_operator_2509_nodes_that_wait_name_the_failed_one_that_has_the_slot() {
+    let mut fleet = Fleet::migrating(6);
+    fleet.is_assisted("v26.3.1");
+    fleet.observed.daemon_sets[0].desired = 6;
+    fleet.driver("gpu-0", "new", NEW, -50);
+    let pod = fleet.driver_pod("gpu-0");
+    (pod.ready, pod.containers_ready, pod.trouble) = (false, false, Some("nvidia-driver-ctr: CrashLoopBackOff".into()));
+    fleet.state("gpu-0", "upgrade-failed");
+    fleet.node("gpu-0").unschedulable = true;
+    let app = ("app".to_owned(), "nvidia-driver-daemonset".to_owned());
+    fleet.observed.daemon_sets[0].template_labels.extend([app.clone()]);
+    for node in 0..6 {
+        fleet.driver_pod(&format!("gpu-{node}")).labels.extend([app.clone()]);
+    }
+    let decision = fleet.decide(0);
+    for node in ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"] {
+        let reason = reason_of(&decision, node);
+        let Reason::DriverOutOfDate { why: Some(why), .. } = reason else { panic!("{node}: {reason}") };
+        let nvidia_upgrade::explain::ControllerWait::Parallel { holders, limit: 1, .. } = &**why else { panic!("{node}: {reason}") };
+        assert_eq!(holders.iter().map(|holder| holder.node.as_str()).collect::<Vec<_>>(), ["gpu-0"], "{node}");
+    }
+    fleet.pass(1000);
+    let verdict = fleet.decide(3555).verdict.expect("the time is over");
+    assert_ne!(verdict.code, ExitCode::Success);
+    assert_eq!(named(&verdict)[0], "gpu-0:UpgradeFailed", "{}", verdict.message);
+}
+
+/// The policy's state is ready after the first node, not ready, ready … : only the last node's end, and a quiet period after it, is the end.
+#[test]
+fn gpu_operator_1567_a_policy_that_flaps_is_not_believed() {
+    let mut fleet = Fleet::migrating(3);
+    for (node, second) in [("gpu-0", 100), ("gpu-1", 200), ("gpu-2", 300)] {
+        fleet.policy().state = Some("notReady".into());
+        fleet.pass(second - 50);
+        fleet.migrate(node, second);
+        fleet.toolkit(node, second + 5);
+        fleet.plugin(node, second + 10, NEW);
+        fleet.policy().state = Some("ready".into());
+        for later in [20, 30] {
+            assert!(fleet.decide(second + later).verdict.is_none(), "{node} after {later} s");
+        }
+        fleet.policy().state = Some("notReady".into());
+        assert!(fleet.decide(second + 32).verdict.is_none(), "{node}");
+        fleet.policy().state = Some("ready".into());
+    }
+    let verdict = fleet.decide(340).verdict.expect("settled");
+    assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
+}
+
+/// Driver pods that are killed and made anew for ever are never taken for the end; the run ends at its deadline and names the node.
+#[test]
+fn gpu_operator_1368_a_driver_that_is_replaced_again_and_again_is_never_settled() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.memory = RunMemory::new(at(0), at(600));
+    for second in (0..600).step_by(12) {
+        fleet.driver("gpu-1", "old", OLD, second);
+        for later in [0, 3, 6] {
+            let decision = fleet.decide(second + later);
+            assert!(decision.verdict.is_none(), "after {} s: {:?}", second + later, decision.verdict);
+            if !replaced(&decision).is_empty() {
+                fleet.plugin("gpu-1", second + later + 1, OLD);
+            }
+        }
+    }
+    let verdict = (600..800).find_map(|second| {
+        if second % 12 == 0 {
+            fleet.driver("gpu-1", "old", OLD, second);
+        }
+        fleet.decide(second).verdict
+    });
+    let verdict = verdict.expect("the time is over");
+    assert_eq!(verdict.code, ExitCode::Budget);
+    assert!(named(&verdict).iter().any(|one| one == "gpu-1:PluginsReplacedRepeatedly"), "{}", verdict.message);
+}
+
+/// Toolkit, plugin and validator restart before the driver does. None of that is the end, and what restarted too early is stale later.
+#[test]
+fn gpu_operator_2047_operands_that_restart_before_the_driver_are_not_the_end() {
+    let mut fleet = Fleet::migrating(1);
+    fleet.toolkit("gpu-0", 10);
+    fleet.plugin("gpu-0", 20, OLD);
+    assert_eq!(waits(&fleet.decide(40)), ["gpu-0:DriverOutOfDate"]);
+    fleet.driver("gpu-0", "new", NEW, 100);
+    fleet.state("gpu-0", "upgrade-done");
+    fleet.pass(100);
+    assert_eq!(replaced(&fleet.decide(102)), ["gpu-0"], "it is older than the driver that it serves");
+}
+
+/// The driver's own container is ready and the one for GPUDirect RDMA is not: the container is named.
+#[test]
+fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
+    let mut driven = Driven::new(1);
+    driven.driver_seconds = 100_000;
+    (driven.fleet.settings.upgrade.start_seconds, driven.fleet.settings.upgrade.attempts) = (120, 1);
+    driven.tick();
+    let pod = driven.fleet.driver_pod("gpu-0");
+    (pod.running, pod.unready_restarts, pod.trouble) = (true, 3, Some("nvidia-peermem-ctr: CrashLoopBackOff".into()));
+    let story = driven.run();
+    assert!(story.contains("NodesFailed: gpu-0: not ready within 120 s: nvidia-peermem-ctr: CrashLoopBackOff"), "{story}");
+    assert!(driven.fleet.node("gpu-0").unschedulable, "{story}");
+}
+
+/// A validator that hangs on the driver before it: the node fails by the container's name, and stays cordoned.
+#[test]
+fn gpu_operator_898_a_validator_that_hangs_fails_its_node_by_name() {
+    let mut driven = Driven::new(1);
+    (driven.fleet.settings.upgrade.validation_seconds, driven.fleet.settings.upgrade.attempts) = (120, 1);
+    let validator = &mut driven.fleet.observed.validators[0];
+    (validator.containers_ready, validator.trouble) = (false, Some("driver-validation: CrashLoopBackOff".into()));
+    let story = driven.run();
+    assert!(story.contains("NodesFailed: gpu-0: driver-validation: CrashLoopBackOff"), "{story}");
+    assert!(driven.fleet.node("gpu-0").unschedulable, "{story}");
+}
+
+/// A reboot installs the driver anew in the same pod. That is no upgrade: nothing is cordoned or evicted, and the plugin follows.
+#[test]
+fn gpu_operator_831_a_reboot_is_no_upgrade() {
+    let mut driven = Driven::new(2);
+    driven.run();
+    let second = driven.second;
+    driven.training("gpu-0");
+    driven.fleet.memory = RunMemory::new(at(second), at(second + 3555));
+    let pod = driven.fleet.driver_pod("gpu-0");
+    (pod.ready, pod.containers_ready, pod.unready_restarts) = (false, false, 1);
+    (pod.containers[0].restarts, pod.containers[0].started) = (1, Some(at(second)));
+    let decision = driven.fleet.decide(second + 10);
+    assert_eq!(waits(&decision), ["gpu-0:DriverNotReady"]);
+    assert_eq!(decision.actions, []);
+    let pod = driven.fleet.driver_pod("gpu-0");
+    (pod.ready, pod.containers_ready, pod.unready_restarts, pod.ready_since) = (true, true, 0, Some(at(second + 90)));
+    driven.fleet.pass(second + 90);
+    let decision = driven.fleet.decide(second + 92);
+    assert_eq!(replaced(&decision), ["gpu-0"]);
+    assert_eq!(decision.actions.len(), 1, "{:?}", decision.actions);
+}
+
+/// A driver pod that there is not holds up its own node, and is named; the others are upgraded.
+#[test]
+fn network_operator_387_a_missing_driver_pod_holds_up_its_own_node_alone() {
+    let mut driven = Driven::new(3);
+    driven.fleet.observed.daemon_sets[0].desired = 3;
+    driven.fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds"));
+    for _ in 0..120 {
+        driven.tick();
+    }
+    for node in ["gpu-1", "gpu-2"] {
+        assert_eq!(driven.fleet.driver_pod(node).revision.as_deref(), Some("new"), "{}", driven.story.join("\n"));
+        assert!(!driven.fleet.node(node).unschedulable);
+    }
+    assert_eq!(driven.last.as_ref().map(waits), Some(vec!["gpu-0:DriverPodMissing".to_owned()]));
+}
+
+/// The drain is switched off while a node is in it, and something on the node never leaves: the node goes on by the policy that counts now.
+#[test]
+fn sriov_network_operator_225_a_step_that_is_switched_off_midway_leaves_no_node_cordoned() {
+    for drained in [true, false] {
+        let mut driven = Driven::new(1);
+        if drained {
+            driven.fleet.settings.upgrade.policy.pod_deletion = None;
+            driven.fleet.settings.upgrade.policy.drain = Some(DrainPolicy { timeout_seconds: 0, ..DrainPolicy::default() });
+        }
+        driven.training("gpu-0").deleted_at = Some(at(100_000));
+        for _ in 0..5 {
+            driven.tick();
+        }
+        assert!(driven.fleet.node("gpu-0").unschedulable, "its pod is waited for");
+        (driven.fleet.settings.upgrade.policy.pod_deletion, driven.fleet.settings.upgrade.policy.drain) = (None, None);
+        driven.fleet.settings.digest = "another".into();
+        let story = driven.run();
+        assert!(story.ends_with("Success: settled: 1 of 1 nodes done; 1 DRA plugins replaced"), "{story}");
+        assert!(!driven.fleet.node("gpu-0").unschedulable, "{story}");
+    }
+}
+
+/// What was begun and is not wanted any more is given back: a deployment in another mode finds the cordon of a failed node, and takes it away.
+#[test]
+fn system_upgrade_controller_71_a_cordon_of_ours_goes_with_the_mode_that_made_it() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.is_assisted("v26.7.0");
+    let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
+    let node = fleet.node("gpu-0");
+    node.annotations.insert("gpu-rollout.dev/gpu-driver-upgrade".into(), record.into());
+    node.labels.insert("gpu-rollout.dev/gpu-driver-upgrade-state".into(), "upgrade-failed".into());
+    node.unschedulable = true;
+    let decision = fleet.decide(0);
+    let [Action::PatchNode(patch)] = &decision.actions[..] else { panic!("{:?}", decision.actions) };
+    assert_eq!(patch.unschedulable, Some(false));
+    assert_eq!(patch.annotations.get("gpu-rollout.dev/gpu-driver-upgrade"), Some(&None));
+    assert_eq!(patch.labels.get("gpu-rollout.dev/gpu-driver-upgrade-state"), Some(&None));
+}
+
+/// Nodes with a driver in their image: the version that is asked for reaches none of them, and the run says so.
+#[test]
+fn gpu_operator_542_a_version_that_reaches_no_node_is_said_to() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.operator_observes();
+    fleet.observed.pods.retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
+    for node in ["gpu-0", "gpu-1"] {
+        fleet.node(node).labels.insert(names::DEPLOY_DRIVER_LABEL.into(), "pre-installed".into());
+    }
+    fleet.pass(0);
+    let verdict = fleet.decide(15).verdict.expect("settled");
+    assert_eq!(verdict.code, ExitCode::Success);
+    assert_eq!(named(&verdict), ["*:Settled", "*:DriverOfImage"]);
+}
+
+/// What a restart of the plugin hides is in the record that is written before it.
+#[test]
+fn dra_1455_taints_that_a_restart_hides_are_recorded_first() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.driver("gpu-0", "old", OLD, -10);
+    let OptionalApi::Served(slices) = &mut fleet.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
+    slices[0].taints = vec!["gpu-3 gpu.nvidia.com/xid=48:NoSchedule".into()];
+    fleet.pass(0);
+    let decision = fleet.decide(2);
+    assert_eq!(replaced(&decision), ["gpu-0"]);
+    let causes: Vec<&str> = fleet.memory.nodes["gpu-0"].replaced.values().map(|one| one.cause.as_str()).collect();
+    assert!(matches!(causes[..], [cause] if cause.contains("gpu-3 gpu.nvidia.com/xid=48:NoSchedule")), "the taint is recorded: {causes:?}");
+}

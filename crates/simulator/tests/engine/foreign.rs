@@ -1,0 +1,22 @@
+//! What is not the device plugin's is left alone.
+
+use observed::ObservedRevision;
+
+use crate::fleet::replaced;
+use crate::restarts::{configure, daemon_set, pod, stand_alone};
+
+#[test]
+fn a_daemon_set_of_others_that_mounts_the_config_map_is_not_restarted() {
+    for owner in [None, Some("somebody".to_owned())] {
+        let mut fleet = stand_alone(1);
+        let mut exporter = daemon_set("exporter", "exporter");
+        exporter.owner = owner;
+        fleet.observed.device_plugin.daemon_sets = vec![exporter, daemon_set("plugin", "nvidia-device-plugin-ctr")];
+        fleet.observed.device_plugin.revisions.push(ObservedRevision { owner: "exporter".into(), revision: 1, hash: "1".into() });
+        pod(&mut fleet, "gpu-0", "exporter", -5000);
+        fleet.pass(0);
+        configure(&mut fleet, "default", "b", 90);
+        let decision = fleet.decide(100);
+        assert_eq!(replaced(&decision), ["gpu-0"], "only the plugin");
+    }
+}

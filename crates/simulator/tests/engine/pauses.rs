@@ -1,0 +1,82 @@
+//! Somebody pauses the fleet right after anything that happens in a story, in each mode: from a second later on no node is begun with, and when the fleet is
+//! resumed it comes to the end that it would have come to.
+
+use simulator::fault::{Fault, ScheduledFault};
+use simulator::report::SimulationReport;
+use simulator::setup::SimulationSetup;
+use simulator::simulate;
+
+use crate::kills::end;
+use crate::script::read;
+
+/// Longer than every limit of the stories.
+const PAUSE: u64 = 25 * 60_000;
+/// What design asks for: so long after the pause something may still begin that was decided before.
+const AT_ONCE: u64 = 1_000;
+
+const DRIVEN: &str = "nodes 3\ndriver 60s\nworkers train replicaset each 1";
+const JOBS: &str = "nodes 3\ndriver 60s\nupgrade {policy: {drain: {}, waitForCompletion: {podSelector: \"wait=yes\", timeoutSeconds: 600}}}\n\
+    workers train job on gpu-1 ends 60s label wait=yes\nworkers exporter daemonset each 1";
+
+/// One of each mode and kind of story; the operators' own controllers of two versions.
+const STORIES: [(&str, &str, &str); 7] = [
+    ("drive", DRIVEN, ""),
+    ("drive, jobs and a drain", JOBS, ""),
+    ("observe", DRIVEN, "operator observe v26.7.0"),
+    ("assist", DRIVEN, "operator assist v26.7.0"),
+    ("assist, jobs and a drain", JOBS, "operator assist v26.3.1"),
+    ("steer", DRIVEN, "operator steer v26.3.1"),
+    ("steer, jobs and a drain", JOBS, "operator steer v26.7.0"),
+];
+
+fn is_begun(state: Option<&str>) -> bool {
+    !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
+}
+
+/// When each node was begun with.
+fn begun(report: &SimulationReport) -> Vec<(u64, &str)> {
+    let mut begun = Vec::new();
+    for (node, states) in &report.states {
+        let mut before = false;
+        for (at, state, _) in states {
+            let now = is_begun(state.as_deref());
+            begun.extend((now && !before).then_some((*at, node.as_str())));
+            before = now;
+        }
+    }
+    begun
+}
+
+/// `step`: how many of the moments at which something happens lie between two pauses.
+fn pause_at(step: usize) {
+    for (name, story, operator) in STORIES {
+        let setup = read(&format!("{story}\nbudget 24h\n{operator}"));
+        let undisturbed = simulate(&setup);
+        assert_eq!(undisturbed.violations, Vec::<String>::new(), "{name}");
+        assert_eq!(begun(&undisturbed).len(), 3, "{name}: each node once\n{}", undisturbed.describe());
+        let mut moments: Vec<u64> = undisturbed.story.iter().map(|(at, _)| at + 1).collect();
+        moments.dedup();
+        assert!(moments.len() > 20, "{name}: {} moments", moments.len());
+        for at in moments.into_iter().step_by(step) {
+            let mut faults = setup.faults.clone();
+            faults.push(ScheduledFault { at, fault: Fault::Pause(PAUSE) });
+            let report = simulate(&SimulationSetup { faults, ..setup.clone() });
+            let place = format!("{name}, paused at {at} ms\n{}", report.describe());
+            assert_eq!(report.violations, Vec::<String>::new(), "{place}");
+            let late: Vec<_> = begun(&report).into_iter().filter(|(begun, _)| (at + AT_ONCE..at + PAUSE).contains(begun)).collect();
+            assert!(late.is_empty(), "{late:?}: {place}");
+            assert_eq!(end(&report), end(&undisturbed), "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_pause_right_after_anything_begins_with_nothing_more_and_changes_nothing_about_the_end() {
+    pause_at(3);
+}
+
+#[test]
+#[ignore = "soak: after everything that happens"]
+fn soak_a_pause_right_after_anything_begins_with_nothing_more_and_changes_nothing_about_the_end() {
+    pause_at(1);
+}

@@ -1,0 +1,132 @@
+//! Which worlds are the same: time goes on by making timestamps older, those older than any limit are equally old, and versions keep only their order.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use contract::record::RecordedReason;
+use jiff::{SignedDuration, Timestamp};
+use planner::decide::Action;
+use planner::upgrade::record::UpgradeRecord;
+
+use super::world::{World, index, now};
+
+/// Seconds of one step of time.
+pub(super) const STEP: i64 = 10;
+
+/// The same moment, so many seconds older, and at most `most` seconds ago.
+fn older(moment: Timestamp, seconds: i64, most: i64) -> Timestamp {
+    let earliest = now() - SignedDuration::from_secs(most);
+    (moment - SignedDuration::from_secs(seconds)).max(earliest)
+}
+
+/// What a record's text is after so many seconds; what decides nothing is left out.
+fn record(text: &str, seconds: i64) -> String {
+    let Ok(mut record) = serde_json::from_str::<UpgradeRecord>(text) else { return text.to_owned() };
+    record.since = older(record.since, seconds, 40);
+    record.started = older(record.started, seconds, 40);
+    record.steps.clear();
+    if let Some(failure) = &mut record.failure {
+        failure.message.clear();
+    }
+    record.text()
+}
+
+impl World {
+    /// Time goes on.
+    pub(super) fn ages(&mut self, seconds: i64) {
+        for host in self.hosts.iter_mut().chain(&mut self.seen).flatten() {
+            if !host.ready {
+                host.down = (host.down + seconds).min(40);
+            }
+            if seconds > 0 || host.fresh_record {
+                host.record = host.record.as_ref().map(|text| record(text, seconds));
+                host.fresh_record = false;
+            }
+        }
+        let memory = &mut self.memory;
+        for node in memory.nodes.values_mut() {
+            // Only a soak time asks for it.
+            node.since = node.since.map(|_| now());
+            // The kind of reason alone counts.
+            node.reason = node.reason.take().map(|reason| RecordedReason { text: String::new(), ..reason });
+            for replaced in node.replaced.values_mut() {
+                (replaced.at, replaced.back_at) = (now(), replaced.back_at.map(|_| now()));
+                replaced.cause.clear();
+            }
+        }
+        let waiting = memory.waiting.values_mut().chain(&mut memory.fleet_waiting);
+        waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
+        memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
+        memory.outdated.values_mut().for_each(|pods| pods.values_mut().for_each(|since| *since = older(*since, seconds, 40)));
+        memory.issued.values_mut().for_each(|at| *at = older(*at, seconds, 10));
+        memory.patched.values_mut().for_each(|patched| patched.at = older(patched.at, seconds, 10));
+        for history in memory.evictions.values_mut() {
+            (history.since, history.last) = (now(), older(history.last, seconds, 60));
+            history.attempts = history.attempts.min(3);
+        }
+        if let Some((_, since)) = &mut memory.well {
+            *since = older(*since, seconds, 10);
+        }
+        let uids: BTreeSet<String> = self
+            .hosts
+            .iter()
+            .chain(&self.seen)
+            .enumerate()
+            .flat_map(|(at, host)| {
+                let at = at % self.hosts.len();
+                let host = host.as_ref();
+                let driver = host.and_then(|host| host.driver).map(|driver| format!("driver-{at}-{}", driver.number));
+                let plugin = host.and_then(|host| host.plugin).map(|plugin| format!("plugin-{at}-{}", plugin.number));
+                let pod = host.and_then(|host| host.pod).map(|(number, _)| format!("pod-{number}"));
+                [driver, plugin, pod].into_iter().flatten()
+            })
+            .collect();
+        memory.issued.retain(|uid, _| uids.contains(uid));
+        memory.evictions.retain(|uid, _| uids.contains(uid));
+        self.rank_versions();
+    }
+
+    /// Versions are only compared with one another.
+    fn rank_versions(&mut self) {
+        for at in 0..self.hosts.len() {
+            let name = super::world::name(at);
+            let of = |host: &Option<super::world::Host>| host.as_ref().map(|host| host.version);
+            let mut versions: BTreeSet<u32> = of(&self.hosts[at]).into_iter().chain(of(&self.seen[at])).collect();
+            let patched: Option<u32> = self.memory.patched.get(&name).and_then(|patched| patched.version.parse().ok());
+            versions.extend(patched);
+            let pending = self.actions.iter().filter_map(|action| match action {
+                Action::PatchNode(patch) if index(&patch.node) == at => patch.version.parse::<u32>().ok(),
+                Action::PatchNode(_) | Action::Evict(_) | Action::DeleteDriver(_) | Action::ReplacePlugin { .. } => None,
+            });
+            versions.extend(pending);
+            let ranked: Vec<u32> = versions.into_iter().collect();
+            let rank =
+                |version: u32| u32::try_from(ranked.iter().position(|known| *known == version).expect("it is one of them")).expect("few");
+            for host in [&mut self.hosts[at], &mut self.seen[at]].into_iter().flatten() {
+                host.version = rank(host.version);
+            }
+            if let Some(patched) = self.memory.patched.get_mut(&name) {
+                patched.version = rank(patched.version.parse().expect("a number")).to_string();
+            }
+            for action in &mut self.actions {
+                if let Action::PatchNode(patch) = action
+                    && index(&patch.node) == at
+                {
+                    patch.version = rank(patch.version.parse().expect("a number")).to_string();
+                }
+            }
+        }
+    }
+
+    /// Two worlds with the same key behave alike (up to a collision of 128 bits).
+    pub(super) fn key(&self) -> u128 {
+        let text = if self.alive { format!("{:?}{:?}", self.memory, self.actions) } else { format!("{:?}", self.memory.nodes) };
+        let half = |seed: u64| {
+            let mut hasher = DefaultHasher::new();
+            seed.hash(&mut hasher);
+            (&self.hosts, &self.seen, self.alive, self.dirty, self.faults, self.over, &self.stale, &text).hash(&mut hasher);
+            hasher.finish()
+        };
+        u128::from(half(1)) << 64 | u128::from(half(2))
+    }
+}

@@ -1,0 +1,308 @@
+//! When is a rollout settled, and how does it end otherwise?
+
+use contract::count::Count;
+use contract::exit::ExitCode;
+use contract::names;
+use contract::record::NodeOutcome;
+use contract::settings::DraRequired;
+use observed::OptionalApi;
+use planner::note::DecisionNote;
+use planner::reason::Reason;
+
+use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
+
+#[test]
+fn a_fleet_at_rest_is_settled_after_the_quiet_period_and_nothing_is_touched() {
+    let mut fleet = Fleet::at_rest(3);
+    let first = fleet.decide(0);
+    assert!(first.well && first.verdict.is_none() && first.actions.is_empty());
+    assert_eq!(waits(&first), ["*:Quiet"]);
+    assert_eq!(first.wake_at, at(15));
+    let verdict = fleet.decide(15).verdict.expect("settled");
+    assert_eq!(verdict.code, ExitCode::Success);
+    assert_eq!(named(&verdict), ["*:Settled"]);
+    assert!(fleet.memory.nodes.is_empty(), "nodes that were never out of date are no news");
+}
+
+#[test]
+fn ready_in_the_status_is_not_believed_while_the_templates_carry_the_old_spec() {
+    let mut fleet = Fleet::at_rest(3);
+    fleet.bump();
+    let decision = fleet.decide(0);
+    assert_eq!(waits(&decision), ["*:SpecNotObserved"]);
+    assert!(fleet.decide(600).verdict.is_none(), "an operator that takes its time is waited for");
+    fleet.migration_begins();
+    assert_eq!(waits(&fleet.decide(601)), ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:DriverOutOfDate"]);
+}
+
+#[test]
+fn a_chart_bump_alone_is_seen_by_its_label() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.policy().labels.insert("helm.sh/chart".into(), "gpu-operator-v26.3.1".into());
+    let decision = fleet.decide(0);
+    assert_eq!(waits(&decision), ["*:SpecNotObserved"]);
+    assert_eq!(
+        decision.waits[0].reason.to_string(),
+        "the operator has not observed the newest spec: label helm.sh/chart of daemonset/nvidia-driver-daemonset is \
+         `gpu-operator-v25.10.1`, asked for is `gpu-operator-v26.3.1`"
+    );
+}
+
+#[test]
+fn a_node_is_done_only_when_the_vendors_controller_is() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.driver("gpu-0", "new", NEW, 50);
+    fleet.plugin("gpu-0", 60, NEW);
+    fleet.state("gpu-0", "uncordon-required");
+    assert_eq!(waits(&fleet.decide(100)), ["gpu-0:UpgradeUnfinished"]);
+    fleet.state("gpu-0", "upgrade-done");
+    assert!(fleet.decide(101).well);
+}
+
+#[test]
+fn a_change_of_the_fleet_starts_the_quiet_period_anew() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.pass(0);
+    fleet.observed.nodes.remove("gpu-1");
+    assert!(fleet.decide(14).verdict.is_none());
+    assert!(fleet.decide(15).verdict.is_none());
+    assert!(fleet.decide(29).verdict.is_some());
+}
+
+#[test]
+fn nodes_that_join_are_reported_and_nodes_that_vanish_are_gone() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.pass(0);
+    fleet.migrate("gpu-0", 50);
+    fleet.plugin("gpu-0", 60, NEW);
+    fleet.observed.nodes.remove("gpu-1");
+    fleet.join("gpu-9", 70);
+    fleet.pass(100);
+    let decision = fleet.decide(115);
+    assert_eq!(decision.outcomes.values().copied().collect::<Vec<_>>(), [NodeOutcome::Done, NodeOutcome::Gone]);
+    assert_eq!(decision.notes, [DecisionNote::NodesJoined { nodes: 1, device: "GPU" }]);
+    assert_eq!(named(&decision.verdict.expect("settled")), ["*:Settled", "*:NodesJoined"]);
+}
+
+#[test]
+fn a_node_that_came_back_under_its_name_is_another_node() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.pass(0);
+    fleet.join("gpu-1", 50);
+    fleet.pass(60);
+    assert_eq!(fleet.memory.nodes["gpu-1"].outcome, Some(NodeOutcome::Gone));
+}
+
+#[test]
+fn the_users_skip_label_defers_a_node_and_does_not_fail_the_run() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.node("gpu-1").labels.insert(names::UPGRADE_SKIP_LABEL.into(), "true".into());
+    fleet.pass(0);
+    fleet.migrate("gpu-0", 50);
+    fleet.plugin("gpu-0", 60, NEW);
+    fleet.pass(100);
+    let decision = fleet.decide(115);
+    assert_eq!(decision.verdict.as_ref().map(|verdict| verdict.code), Some(ExitCode::Success));
+    assert_eq!(decision.outcomes["gpu-1"], NodeOutcome::Deferred);
+}
+
+#[test]
+fn failed_nodes_fail_the_run_after_the_others_are_done() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.driver("gpu-1", "new", NEW, 10);
+    let pod = fleet.driver_pod("gpu-1");
+    pod.ready = false;
+    pod.trouble = Some("nvidia-driver-ctr: CrashLoopBackOff".into());
+    fleet.state("gpu-1", "upgrade-failed");
+    fleet.pass(20);
+    assert!(fleet.decide(700).verdict.is_none(), "gpu-0 still goes on");
+    fleet.migrate("gpu-0", 800);
+    fleet.plugin("gpu-0", 810, NEW);
+    fleet.pass(820);
+    let decision = fleet.decide(835);
+    let trouble = Some("nvidia-driver-ctr: CrashLoopBackOff".to_owned());
+    assert_eq!(*reason_of(&decision, "gpu-1"), Reason::UpgradeFailed { trouble });
+    let verdict = decision.verdict.expect("over");
+    assert_eq!((verdict.code, named(&verdict)), (ExitCode::NodesFailed, vec!["gpu-1:UpgradeFailed".to_owned()]));
+}
+
+#[test]
+fn the_deadline_names_node_state_and_reason() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.state("gpu-0", "pod-restart-required");
+    fleet.driver("gpu-0", "new", NEW, 10);
+    fleet.driver_pod("gpu-0").ready = false;
+    fleet.pass(0);
+    let verdict = fleet.decide(3555).verdict.expect("over");
+    assert_eq!(verdict.code, ExitCode::Budget);
+    assert_eq!(named(&verdict), ["gpu-0:DriverNotReady", "gpu-1:DriverOutOfDate"]);
+}
+
+#[test]
+fn a_powered_off_node_is_deferred_within_the_tolerance_and_never_all_of_them() {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.migrate("gpu-0", 50);
+    fleet.plugin("gpu-0", 60, NEW);
+    let node = fleet.node("gpu-1");
+    node.ready = false;
+    node.ready_since = Some(at(-4000));
+    assert_eq!(waits(&fleet.decide(100)), ["gpu-1:NodeNotReady"], "nothing is tolerated by default");
+    fleet.settings.tolerate_not_ready = Count::Percent(100);
+    assert_eq!(waits(&fleet.decide(101)), ["gpu-1:NodeNotReady"], "it was seen to be down for a second");
+    let decision = fleet.decide(700);
+    assert_eq!(decision.outcomes["gpu-1"], NodeOutcome::Deferred);
+    fleet.node("gpu-0").ready = false;
+    fleet.node("gpu-0").ready_since = Some(at(-4000));
+    fleet.driver_pod("gpu-0").ready = false;
+    assert_eq!(waits(&fleet.decide(702)), ["gpu-0:NodeNotReady"], "it was seen to be down only now");
+    assert_eq!(waits(&fleet.decide(1302)), ["gpu-1:NodeNotReady"], "a fleet without one good node is not settled");
+}
+
+#[test]
+fn without_gpu_nodes_the_operator_must_say_so_itself() {
+    let mut fleet = Fleet::at_rest(0);
+    assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"]);
+    fleet.join("cpu-0", -1000);
+    fleet.node("cpu-0").labels = [("feature.node.kubernetes.io/cpu-model.family".to_owned(), "6".to_owned())].into();
+    fleet.policy().ready_reason = Some("NFDLabelsMissing".into());
+    assert_eq!(waits(&fleet.decide(1)), ["*:NoGpuNodes"]);
+    assert_eq!(fleet.decide(125).verdict.expect("over").code, ExitCode::NoGpuNodes);
+    fleet.policy().ready_reason = Some("NoGPUNodes".into());
+    fleet.pass(130);
+    assert_eq!(fleet.decide(145).verdict.expect("settled").code, ExitCode::Success);
+}
+
+#[test]
+fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
+    type Change = fn(&mut Fleet);
+    let cases: [(&str, Change, ExitCode); 6] = [
+        ("no CRD", |fleet| fleet.observed.cluster_policy = OptionalApi::Absent, ExitCode::ApiMissing),
+        ("no object", |fleet| fleet.observed.cluster_policy = OptionalApi::Served(None), ExitCode::OperatorMissing),
+        ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing),
+        ("another driver", |fleet| fleet.settings.expected.driver_version = Some(NEW.into()), ExitCode::Precondition),
+        ("another operator", |fleet| chart_and_hook(fleet, "gpu-operator-v25.10.1", "v26.3.1"), ExitCode::Precondition),
+        (
+            "no DRA driver",
+            |fleet| {
+                fleet.observed.dra.daemon_sets.clear();
+                fleet.settings.dra.required = DraRequired::True;
+            },
+            ExitCode::DraMissing,
+        ),
+    ];
+    for (name, change, code) in cases {
+        let mut fleet = Fleet::at_rest(1);
+        change(&mut fleet);
+        assert!(fleet.decide(0).verdict.is_none(), "{name}");
+        assert!(fleet.decide(119).verdict.is_none(), "{name}");
+        assert_eq!(fleet.decide(120).verdict.map(|verdict| verdict.code), Some(code), "{name}");
+    }
+}
+
+/// The operator's chart that is installed, and the version that the hook is made for.
+fn chart_and_hook(fleet: &mut Fleet, installed: &str, version: &str) {
+    fleet.observed.operator.as_mut().expect("it is there").chart = Some(installed.to_owned());
+    fleet.settings.component_version = Some(version.to_owned());
+}
+
+/// A deployer without order had put the new values on the old chart: all at rest, and half a minute later the drivers rolled again.
+#[test]
+fn new_values_on_the_old_chart_were_called_settled() {
+    let mut fleet = Fleet::at_rest(1);
+    chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "v26.3.1");
+    let reason = fleet.decide(0).waits[0].reason.to_string();
+    assert_eq!(reason, "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, and this hook is made for version `v26.3.1` of it");
+    chart_and_hook(&mut fleet, "gpu-operator-v26.3.1", "v26.3.1");
+    fleet.pass(10);
+    assert_eq!(fleet.decide(45).verdict.expect("settled").code, ExitCode::Success);
+}
+
+/// An operator that no chart has installed (by its own manifests, by OLM) and a hook that is told no version have nothing to compare.
+#[test]
+fn an_operator_from_no_chart_is_taken_as_it_is() {
+    for change in [
+        |fleet: &mut Fleet| fleet.settings.component_version = Some("v26.3.1".into()),
+        |fleet: &mut Fleet| fleet.observed.operator.as_mut().expect("it is there").chart = Some("gpu-operator-v25.10.1".into()),
+    ] {
+        let mut fleet = Fleet::at_rest(1);
+        change(&mut fleet);
+        fleet.pass(0);
+        assert_eq!(fleet.decide(35).verdict.expect("settled").code, ExitCode::Success);
+    }
+}
+
+/// The DRA driver's own hook does not end on its old chart, and does not ask which one the operator is from.
+#[test]
+fn the_hook_of_the_dra_driver_waits_for_its_own_chart() {
+    let mut fleet = Fleet::at_rest(1);
+    chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "25.12.0");
+    fleet.settings.component = "nvidia-dra-driver-gpu".into();
+    fleet.settings.namespace = "nvidia-dra-driver-gpu".into();
+    fleet.observed.dra.daemon_sets[0].chart = Some("nvidia-dra-driver-gpu-25.8.1".into());
+    assert_eq!(waits(&fleet.decide(0)), ["*:OtherChart"]);
+    assert_eq!(fleet.decide(120).verdict.expect("over").code, ExitCode::Precondition);
+
+    let mut fleet = Fleet::at_rest(1);
+    chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "25.12.0");
+    fleet.settings.component = "nvidia-dra-driver-gpu".into();
+    fleet.settings.namespace = "nvidia-dra-driver-gpu".into();
+    fleet.observed.dra.daemon_sets[0].chart = Some("nvidia-dra-driver-gpu-25.12.0".into());
+    fleet.pass(0);
+    assert_eq!(fleet.decide(35).verdict.expect("settled").code, ExitCode::Success);
+}
+
+#[test]
+fn a_mismatch_names_field_expected_found_and_manager() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.settings.expected.driver_version = Some(NEW.into());
+    fleet.policy().driver_field_manager = Some("kubectl-edit".into());
+    let reason = fleet.decide(0).waits[0].reason.to_string();
+    assert_eq!(
+        reason,
+        format!("spec.driver.version of ClusterPolicy `cluster-policy` is `{OLD}`, and must be `{NEW}` (field manager `kubectl-edit`)")
+    );
+}
+
+#[test]
+fn no_dra_driver_is_fine_and_said() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.observed.dra.daemon_sets.clear();
+    fleet.observed.dra.pods.clear();
+    fleet.pass(0);
+    let decision = fleet.decide(15);
+    assert!(replaced(&decision).is_empty());
+    let namespaces = vec!["nvidia-dra-driver-gpu".to_owned(), "nvidia-dra-driver".to_owned()];
+    assert_eq!(decision.notes, [DecisionNote::NoDraDriver { namespaces }]);
+    assert_eq!(named(&decision.verdict.expect("settled")), ["*:Settled", "*:NoDraDriver"]);
+}
+
+#[test]
+fn nodes_whose_driver_is_not_the_operators_business_are_not_waited_for() {
+    for (key, value) in [
+        (names::DEPLOY_DRIVER_LABEL, "pre-installed"),
+        (names::DEPLOY_DRIVER_LABEL, "false"),
+        (names::WORKLOAD_CONFIG_LABEL, "vm-passthrough"),
+    ] {
+        let mut fleet = Fleet::at_rest(2);
+        fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds"));
+        fleet.node("gpu-1").labels.remove(names::DEPLOY_DRIVER_LABEL);
+        fleet.node("gpu-1").labels.remove(names::DEPLOY_TOOLKIT_LABEL);
+        assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabeled"]);
+        fleet.node("gpu-1").labels.insert(key.into(), value.into());
+        assert!(fleet.decide(1).well, "{key}={value}");
+    }
+}

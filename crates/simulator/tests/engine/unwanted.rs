@@ -1,0 +1,135 @@
+//! A node in the middle of its upgrade, without a driver pod: does a DaemonSet still want one there? Where it has an affinity, only its numbers tell.
+
+use contract::driver::Driver;
+use contract::settings::Mode;
+use contract::task::Task;
+use planner::action::NodePatch;
+use planner::decide::{Action, Decision};
+
+use crate::fleet::{Fleet, at, waits};
+use crate::ofed::{network, policy};
+
+/// `nic-0`, `nic-1` and `nic-2` with their driver; the pod of `nic-0` has been deleted a moment ago and is gone.
+fn begun(driver: Driver) -> Fleet {
+    left(driver, "pod-restart-required", "")
+}
+
+/// The same with `nic-0` in this state; `more`: the rest of its record.
+fn left(driver: Driver, state: &str, more: &str) -> Fleet {
+    let mut fleet = network(3);
+    policy(&mut fleet).upgrade_policy.auto_upgrade = false;
+    fleet.settings.driver = driver;
+    fleet.settings.mode = Mode::Drive;
+    fleet.settings.tasks = vec![Task::Settle, Task::Drive];
+    fleet.settings.daemon_set = (driver == Driver::DaemonSet).then(|| fleet.observed.daemon_sets[0].name.clone());
+    let (traits, digest, since) = (driver.traits(), fleet.settings.digest.clone(), at(0));
+    let record =
+        format!(r#"{{"version":1,"state":"{state}","since":"{since}","started":"{since}","digest":"{digest}","cordoned":true{more}}}"#);
+    let node = fleet.node("nic-0");
+    node.annotations.insert(traits.own_record.into(), record);
+    node.labels.insert(traits.own_state_label.into(), state.into());
+    node.unschedulable = true;
+    loses(&mut fleet, "nic-0");
+    fleet
+}
+
+fn loses(fleet: &mut Fleet, node: &str) {
+    fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some(node));
+}
+
+fn wants(fleet: &mut Fleet, desired: i32, misscheduled: i32) {
+    let set = &mut fleet.observed.daemon_sets[0];
+    (set.desired, set.misscheduled) = (desired, misscheduled);
+}
+
+/// What `nic-0` waits for, and whether it is given back.
+fn stands(decision: &Decision) -> (String, bool) {
+    let given_back = |patch: &NodePatch| patch.node == "nic-0" && patch.unschedulable == Some(false);
+    let waits = waits(decision).into_iter().find_map(|wait| Some(wait.strip_prefix("nic-0:")?.to_owned()));
+    let back = decision.actions.iter().any(|action| matches!(action, Action::PatchNode(patch) if given_back(patch)));
+    (waits.unwrap_or_default(), back)
+}
+
+/// What happens, in words and in deed.
+type Change = (&'static str, fn(&mut Fleet));
+
+const BOTH: [Driver; 2] = [Driver::Ofed, Driver::DaemonSet];
+
+/// The pod of a node that left stays for a minute, and one that may not stay where it is goes slowly: both were counted as if the DaemonSet had
+/// all that it wants.
+#[test]
+fn what_happens_on_other_nodes_does_not_make_a_node_unwanted_in_the_middle_of_its_upgrade() {
+    for driver in BOTH {
+        let changes: [Change; 5] = [
+            ("nothing", |_| {}),
+            ("a node leaves, and its pod is still there", |fleet| {
+                fleet.observed.nodes.remove("nic-1");
+                wants(fleet, 2, 0);
+            }),
+            ("the affinity leaves another one out", |fleet| wants(fleet, 2, 1)),
+            ("the same, and its pod is on its way", |fleet| {
+                wants(fleet, 2, 0);
+                let mut pods: Vec<_> = fleet.observed.pods.iter().cloned().collect();
+                pods[1].deleting = true;
+                fleet.observed.pods = pods.into_iter().collect();
+            }),
+            ("another one is replaced as well", |fleet| {
+                let mut pods: Vec<_> = fleet.observed.pods.iter().cloned().collect();
+                let double = observed::ObservedPod { uid: "double".into(), ..pods[1].clone() };
+                pods[1].deleting = true;
+                pods.push(double);
+                fleet.observed.pods = pods.into_iter().collect();
+            }),
+        ];
+        for (what, change) in changes {
+            let mut fleet = begun(driver);
+            change(&mut fleet);
+            for second in [0, 30, 61, 120] {
+                assert_eq!(stands(&fleet.decide(second)), ("DriverComing".into(), false), "{driver:?} {second}: {what}");
+            }
+        }
+    }
+}
+
+/// A DaemonSet of one's own was waited for until the node had failed, and one of the operator's for no moment at all.
+#[test]
+fn a_node_that_no_daemon_set_wants_any_more_is_given_back_when_that_has_been_so_for_a_minute() {
+    for driver in BOTH {
+        let mut fleet = begun(driver);
+        wants(&mut fleet, 2, 0);
+        for second in [0, 30] {
+            assert_eq!(stands(&fleet.decide(second)), ("DriverNotWanted".into(), false), "{driver:?} {second}");
+        }
+        wants(&mut fleet, 3, 0);
+        assert_eq!(stands(&fleet.decide(40)), ("DriverComing".into(), false), "{driver:?}: it was a moment's");
+        wants(&mut fleet, 2, 0);
+        for second in [50, 80, 109] {
+            assert_eq!(stands(&fleet.decide(second)), ("DriverNotWanted".into(), false), "{driver:?} {second}");
+        }
+        fleet.node("nic-0").ready = false;
+        assert!(!stands(&fleet.decide(110)).1, "{driver:?}: a node that starts anew may have taints that keep pods away");
+        fleet.node("nic-0").ready = true;
+        assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute begins anew");
+        assert_eq!(stands(&fleet.decide(180)), ("DriverNotWanted".into(), true), "{driver:?}");
+        assert_eq!(
+            stands(&fleet.decide(191)),
+            ("DriverNotWanted".into(), true),
+            "{driver:?}: a patch that was not taken is asked for again"
+        );
+    }
+}
+
+/// It was called failed, and kept its cordon, for as long as its record was there.
+#[test]
+fn a_failed_node_that_no_daemon_set_wants_any_more_does_not_stay_failed() {
+    for driver in BOTH {
+        let failure =
+            r#","attempts":{"driver-timeout":3},"failure":{"cause":"driver-timeout","message":"no driver pod came within 600 s"}"#;
+        let mut fleet = left(driver, "upgrade-failed", failure);
+        fleet.settings.upgrade.attempts = 1;
+        assert_eq!(stands(&fleet.decide(0)), (String::new(), false), "{driver:?}: it has failed");
+        wants(&mut fleet, 2, 0);
+        assert_eq!(stands(&fleet.decide(10)), ("DriverNotWanted".into(), false), "{driver:?}");
+        assert_eq!(stands(&fleet.decide(70)), ("DriverNotWanted".into(), true), "{driver:?}");
+    }
+}

@@ -1,0 +1,175 @@
+//! `gpu-rollout hook`: what the Job of a bundle runs inside the cluster.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use contract::exit::ExitCode;
+use contract::names::{METRICS_ENV, SETTINGS_ENV, TERMINATION_LOG};
+use contract::settings::{FORMAT_VERSION, Settings};
+use hook::{EndReason, HookProcess, PodIdentity, RunClock, RunEnd, Shutdown, listen, serve};
+use kube_io::client::connect;
+use kube_io::events::shortened;
+
+use crate::printer::Printer;
+
+/// The kubelet reads at most so many bytes of a termination message (Kubernetes API, `terminationMessagePath`).
+const LONGEST_MESSAGE: usize = 4096;
+
+/// Arguments of `gpu-rollout hook`.
+#[derive(Debug, Args)]
+pub struct HookArguments {
+    #[command(subcommand)]
+    command: HookCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum HookCommand {
+    /// Perform the tasks of the hook Job that this pod belongs to.
+    ///
+    /// The hook chart sets everything that is needed; by hand there is nothing to run here.
+    Run(HookRunArguments),
+}
+
+#[derive(Debug, Args)]
+struct HookRunArguments {
+    /// The settings as JSON; the hook chart makes them from its values.
+    #[arg(long, env = SETTINGS_ENV, hide_env_values = true, value_name = "JSON")]
+    settings: String,
+    /// UID of the Job that owns the pod.
+    #[arg(long, env = "JOB_UID", value_name = "UID")]
+    job_uid: String,
+    /// Name of the pod.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pod_name: String,
+    /// Where the last words go that `kubectl describe pod` shows.
+    #[arg(long, default_value = TERMINATION_LOG, value_name = "FILE")]
+    termination_log: PathBuf,
+    /// Serve metrics at this port while the run goes on (`/metrics`); default: none are served.
+    #[arg(long, env = METRICS_ENV, value_name = "PORT")]
+    metrics_port: Option<u16>,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t, env = "GPU_ROLLOUT_LOG_FORMAT")]
+    log_format: LogFormat,
+    /// What is logged, such as `info` or `kube_io=debug`.
+    #[arg(long, default_value = "info", env = "GPU_ROLLOUT_LOG", value_name = "FILTER")]
+    log: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LogFormat {
+    /// One line of words and `key=value` pairs each.
+    #[default]
+    Text,
+    /// One JSON object each.
+    Json,
+}
+
+impl HookArguments {
+    /// Runs the command.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        let HookCommand::Run(arguments) = self.command;
+        arguments.run(printer)
+    }
+}
+
+impl HookRunArguments {
+    fn run(self, printer: &mut Printer) -> ExitCode {
+        let Self { settings, job_uid, pod_name, termination_log, metrics_port, log_format, log } = self;
+        if let Err(error) = start_logging(log_format, &log) {
+            printer.error(&format!("`{log}` is no log filter: {error}"), Some("write for example `info` or `kube_io=debug`"));
+            return ExitCode::Usage;
+        }
+        let ended = match read(&settings) {
+            Ok(settings) => in_cluster(settings, PodIdentity { job: job_uid, pod: pod_name }, metrics_port),
+            Err(ended) => ended,
+        };
+        if ended.code == ExitCode::Success {
+            printer.note(&ended.message);
+        } else {
+            printer.error(&format!("{} (exit code {}): {}", ended.code.name(), ended.code.number(), ended.message), None);
+        }
+        let text = format!("{}: {}", ended.code.name(), ended.message);
+        // Not created: outside a pod a file of that name would only lie about.
+        let written = std::fs::OpenOptions::new().write(true).truncate(true).open(&termination_log);
+        if let Err(error) = written.and_then(|mut file| file.write_all(shortened(&text, LONGEST_MESSAGE).as_bytes())) {
+            // Outside a pod there is no such file, and the message is on standard error as well.
+            tracing::debug!(%error, "no termination message");
+        }
+        ended.code
+    }
+}
+
+/// Reads the settings. What a newer chart wrote is told from what is merely wrong: its new keys are unknown here.
+fn read(text: &str) -> Result<Settings, RunEnd> {
+    let newer = |error: serde_json::Error| {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        let found = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
+        match found {
+            Some(found) => RunEnd::new(
+                EndReason::SettingsNewer,
+                format!("the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"),
+            ),
+            None => RunEnd::new(
+                EndReason::SettingsUnreadable,
+                format!("unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"),
+            ),
+        }
+    };
+    serde_json::from_str(text).map_err(newer)
+}
+
+/// Runs the hook on a runtime of its own.
+fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u16>) -> RunEnd {
+    let internal = |message: String| RunEnd::new(EndReason::StartFailed, message);
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return internal(format!("unable to start: {error}")),
+    };
+    runtime.block_on(async {
+        let shutdown = match Shutdown::on_signals() {
+            Ok(shutdown) => shutdown,
+            Err(error) => return internal(format!("unable to listen to signals: {error}")),
+        };
+        match connect().await {
+            Ok(client) => {
+                let clock = RunClock::system();
+                let hook = HookProcess::new(client, settings, identity, clock.clone(), shutdown);
+                if let Some(port) = metrics_port {
+                    match listen(port).await {
+                        // It ends with the runtime.
+                        Ok(listener) => drop(tokio::spawn(serve(listener, hook.metrics(), clock))),
+                        Err(error) => tracing::warn!(port, %error, "unable to listen: there are no metrics, and the run goes on without"),
+                    }
+                }
+                hook.run().await
+            }
+            Err(error) => RunEnd::new(EndReason::ApiServerUnreachable, error.with_causes()),
+        }
+    })
+}
+
+fn start_logging(format: LogFormat, filter: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
+    let builder = tracing_subscriber::fmt().with_env_filter(EnvFilter::try_new(filter)?).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => builder.with_ansi(false).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_newer_chart_are_told_from_wrong_ones() {
+        let code = |text: &str| read(text).map_err(|ended| ended.code);
+        assert_eq!(code(r#"{"formatVersion": 2, "digest": "d", "news": []}"#), Err(ExitCode::NewerFormat));
+        for wrong in ["", "{", "[]", "7", "{}", r#"{"formatVersion": 1, "news": []}"#, r#"{"formatVersion": "2"}"#] {
+            assert_eq!(code(wrong), Err(ExitCode::Input), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `ARCHITECTURE.md` has the crates as their manifests say them, and the source files that pages name exist.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::links::pages;
+use crate::{cells, root};
+
+/// The crates of the repository, by the names of their folders.
+fn crates() -> BTreeSet<String> {
+    std::fs::read_dir(root("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// What a crate depends on of ours, from its manifest.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = std::fs::read_to_string(root("crates").join(name).join("Cargo.toml")).unwrap();
+    let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();
+    let section = rest.split("\n[").next().unwrap();
+    let keys = section.lines().filter_map(|line| line.split(['.', ' ']).next());
+    let ours = crates();
+    keys.filter(|key| ours.contains(*key)).map(str::to_owned).collect()
+}
+
+#[test]
+fn architecture_shows_each_crate_with_its_dependencies() {
+    let page = std::fs::read_to_string(root("ARCHITECTURE.md")).unwrap();
+    let mut missing = crates();
+    for row in page.lines().filter(|line| line.starts_with("| `")).map(cells).filter(|row| row.len() == 3) {
+        let name = row[0].trim_matches('`');
+        if !missing.remove(name) {
+            continue;
+        }
+        let shown: Vec<&str> = row[2].split(", ").filter(|word| *word != "nothing").collect();
+        assert_eq!(shown, dependencies(name), "ARCHITECTURE.md: `{name}`");
+    }
+    assert!(missing.is_empty(), "ARCHITECTURE.md does not show {missing:?}");
+}
+
+/// A path as pages write it: from the root, or from `crates/` with `src/` left out.
+fn exists(path: &str) -> bool {
+    let in_crate = path.split_once('/').is_some_and(|(name, rest)| root("crates").join(name).join("src").join(rest).exists());
+    in_crate || root(path).exists() || root("src").join(path).exists()
+}
+
+#[test]
+fn source_files_that_pages_name_exist() {
+    let mut findings = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(root(&page)).unwrap();
+        for word in text.split('`').skip(1).step_by(2) {
+            let is_source = Path::new(word).extension().is_some_and(|ending| ending == "rs") && word.contains('/');
+            // Another project's source is named by its repository, or by its place in it.
+            if is_source && !(word.contains(['<', ' ', '*']) || word.contains("NAME") || word.starts_with("foo/")) && !exists(word) {
+                findings.push(format!("{page}: there is no `{word}`"));
+            }
+        }
+    }
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
