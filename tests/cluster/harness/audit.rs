@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// The audit log of a run.
 pub(crate) struct AuditLog {
@@ -43,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) time: Timestamp,
     /// Who asked.
     pub(crate) user: String,
+    /// Whether the pod is to be ready from now on, where the request says so.
+    pub(crate) makes_ready: Option<bool>,
 }
 
 impl Request {
@@ -96,6 +99,8 @@ struct Event {
     object_ref: Option<ObjectReference>,
     #[serde(default)]
     response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    request_object: Value,
     request_received_timestamp: Timestamp,
     #[serde(default, rename = "requestURI")]
     request_uri: String,
@@ -140,7 +145,10 @@ impl Event {
             return None;
         }
         let resource = if object.subresource.is_empty() { object.resource } else { format!("{}/{}", object.resource, object.subresource) };
+        let conditions = self.request_object["status"]["conditions"].as_array();
+        let ready = conditions.and_then(|conditions| conditions.iter().find(|condition| condition["type"] == "Ready"));
         Some(Request {
+            makes_ready: ready.map(|ready| ready["status"] == "True"),
             verb: self.verb,
             group: object.api_group,
             resource,

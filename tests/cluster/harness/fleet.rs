@@ -210,23 +210,25 @@ impl Stack {
         Ok(pods.into_iter().filter_map(|pod| Some((node(&pod)?, pod))).collect())
     }
 
-    /// When kwok said last that a pod is ready: to the microsecond, which pod statuses are not.
+    /// Since when kwok says that a pod is ready: to the microsecond, which pod statuses are not.
     fn ready_at(&self, pod: &Pod) -> Result<Timestamp> {
         self.ready_times([pod])?.pop().context("one time")
     }
 
-    /// The same of many, in their order.
+    /// The same of many, in their order. kwok may say it again while it has not yet seen what it wrote.
     pub(crate) fn ready_times<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>) -> Result<Vec<Timestamp>> {
-        let mut last = HashMap::new();
-        for request in self.audit.by_user("admin")? {
-            if request.verb == "patch" && request.resource == "pods/status" {
-                last.insert(request.name, request.time);
+        let mut since = HashMap::new();
+        for request in self.audit.by_user("admin")?.into_iter().filter(|request| request.code == 200) {
+            match request.makes_ready {
+                Some(true) => _ = since.entry(request.name).or_insert(request.time),
+                Some(false) => _ = since.remove(&request.name),
+                None => {}
             }
         }
         let time = |pod: &Pod| {
             let name = pod.name_any();
             ensure!(is_ready(pod), "{name} is not ready");
-            last.get(&name).copied().with_context(|| format!("nobody has made {name} ready"))
+            since.get(&name).copied().with_context(|| format!("nobody has made {name} ready"))
         };
         pods.into_iter().map(time).collect()
     }
