@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube_io::watches::{CacheState, Watches};
 use observed::{Labels, Observed, ObservedNode, ObservedPod, OptionalApi};
 use planner::action::NodePatch;
-use planner::decide::{Action, decide};
+use planner::decide::{Action, Planner};
 use planner::memory::RunMemory;
 
 use fixture::{operator, settings};
@@ -157,9 +157,10 @@ fn measure(what: &str, mut observed: Observed, settings: &Settings, change: fn(&
     let begin: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let mut now = begin;
     let mut memory = RunMemory::new(begin, begin + Duration::from_hours(10));
+    let mut planner = Planner::default();
     loop {
         operator::is_quiet(&mut observed, &mut memory, now);
-        let decision = decide(&observed, settings, &memory, now);
+        let decision = planner.decide(&observed, settings, &memory, now);
         memory = decision.memory;
         let mut patched = false;
         for action in &decision.actions {
@@ -179,7 +180,7 @@ fn measure(what: &str, mut observed: Observed, settings: &Settings, change: fn(&
         change(&mut observed, 4_000 + round / 2 * 2);
         operator::is_quiet(&mut observed, &mut memory, now);
         let started = Instant::now();
-        let decision = decide(&observed, settings, &memory, now);
+        let decision = planner.decide(&observed, settings, &memory, now);
         times.push(started.elapsed());
         memory = decision.memory;
     }

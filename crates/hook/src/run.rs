@@ -16,7 +16,7 @@ use kube_io::lease::{FreeLease, HeldLease, LeaseCandidate};
 use kube_io::record::{RecordError, RecordStore};
 use kube_io::watches::{CacheState, Watches};
 use observed::Observed;
-use planner::decide::{Action, Decision, decide};
+use planner::decide::{Action, Decision, Planner};
 use planner::estimate;
 use planner::hold::operator_version;
 use planner::memory::RunMemory;
@@ -62,6 +62,7 @@ struct RunLoop<'a> {
     recorder: EventRecorder,
     run: RunRecord,
     memory: RunMemory,
+    planner: Planner,
     /// The kinds of wait that were last told, the fleet's first, then by node.
     told: Vec<(Option<Arc<str>>, &'static str)>,
     /// Since when the server has been refusing to be watched.
@@ -202,6 +203,7 @@ impl<'a> RunLoop<'a> {
                 verdict: None,
             },
             memory: RunMemory::new(now, start.deadline),
+            planner: Planner::default(),
             told: Vec::new(),
             unwatched_since: None,
             unwritten_since: BTreeMap::new(),
@@ -359,7 +361,7 @@ impl<'a> RunLoop<'a> {
         let now = self.now();
         let observed = self.watches.observed(now);
         self.gather = gather(observed.nodes.len());
-        let decision = decide(&observed, &self.hook.settings, &self.memory, now);
+        let decision = self.planner.decide(&observed, &self.hook.settings, &self.memory, now);
         let metrics = &self.hook.metrics;
         metrics.decided(self.now().duration_since(now).unsigned_abs());
         metrics.show(|| Seen::of(observed.clone(), &decision, now));

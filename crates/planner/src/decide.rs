@@ -1,49 +1,61 @@
 //! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
 //! Total and deterministic; the caller performs the actions without deciding anything.
+//!
+//! It is made in stages, each from what the one before has found: which nodes it is about ([`run_nodes`]); what each of them needs by itself
+//! ([`assess`]); which stale plugins are replaced ([`replacements`]); which upgrades go on and which begin ([`upgrades`], [`schedule`]); what becomes of each
+//! node ([`end`]); and what is done, waited for and remembered ([`emit`], [`verdict`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use contract::driver::Driver;
 use contract::record::cohort::Cohort;
 use contract::record::{NodeOutcome, ReplacedPodKind, Verdict};
-use contract::settings::{DraRequired, Settings};
+use contract::settings::Settings;
 use contract::task::Task;
 
 use super::action::{NodePatch, PodDeletion, PodEviction};
 use super::device_plugin::DevicePlugins;
 use super::memory::RunMemory;
-use super::node::DriverOperands;
 use super::note::DecisionNote;
-use super::operands::OperandSets;
 use super::plugin::DraPlugins;
-use super::pods::pace::EvictionHistory;
-use super::reason::{Reason, Wait};
-use super::spec::leadership::ObservationAge;
-use super::spec::observed_spec;
-use nvidia_upgrade::snapshot::Roll;
+use super::reason::Wait;
+use observed::Observed;
 use observed::named::Named;
-use observed::{Observed, ObservedNode};
 
+mod alarm;
+mod assess;
 mod assist;
+mod controller;
+mod departed;
 mod drive;
+mod emit;
+mod end;
 mod fleet;
-mod judge;
-mod nodes;
+mod inputs;
+mod memo;
+mod node_draft;
+mod node_memory;
 mod operands;
-mod pause;
-mod refused;
-mod replace;
-mod rest;
-mod restart;
+mod others;
+mod plugins;
+mod refusals;
+mod replacements;
+mod run_nodes;
+mod schedule;
 mod steer;
-mod sweep;
-mod vendor;
+mod upgrades;
+mod verdict;
+
+use fleet::FleetDraft;
+use inputs::FleetInputs;
+use memo::Memo;
+use replacements::ReplacementLimits;
+use run_nodes::{Census, RunNodes};
 
 pub use assist::WAKE_VALUE;
-pub use rest::Rest;
 
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,176 +126,85 @@ pub struct Decision {
     pub wake_at: Timestamp,
 }
 
-/// The state of one decision.
-struct Deciding<'a> {
-    observed: &'a Observed,
-    settings: &'a Settings,
-    now: Timestamp,
-    memory: RunMemory,
-    actions: Vec<Action>,
-    focus: BTreeSet<String>,
-    /// The time is over, and nodes that were not touched are on their way back.
-    handing_back: bool,
-    /// A node that the vendor's controller gave up is tried again with this decision: one at a time.
-    retried: bool,
-    /// Pods that have to go, before it is chosen which are asked for now.
-    evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
-    waits: Vec<Wait>,
-    outcomes: Named<NodeOutcome>,
-    failures: Vec<Wait>,
-    /// Nodes that are left as they are, for a reason that the policy tolerates.
-    deferred: Vec<Wait>,
-    notes: Vec<DecisionNote>,
-    /// Nodes that ask for a configuration of the device plugin that is missing, each with its key.
-    unconfigured: Vec<(String, String)>,
-    wake_at: Timestamp,
-    /// The same of the node that is being judged.
-    moment: Timestamp,
-    /// Nodes that have to be judged again whatever changes: what they come to depends on others, or is told anew each time.
-    restless: BTreeSet<Arc<str>>,
-    /// Nodes whose plugin is away because of us, and those of them that have failed.
-    away: usize,
-    away_for_good: usize,
-    /// What the vendor's controller sees of the nodes, where it was asked for.
-    roll: Option<Roll>,
-    /// Whether pods of a DaemonSet get past the taints of any node, as far as it was asked.
-    gets_somewhere: BTreeMap<String, bool>,
+/// Decides once.
+pub fn decide(observed: &Observed, settings: &Settings, memory: &RunMemory, now: Timestamp) -> Decision {
+    Planner::default().decide(observed, settings, memory, now)
 }
 
-/// Decides. `observed` must come from caches that are all in step with the API server.
-pub fn decide(observed: &Observed, settings: &Settings, memory: &RunMemory, now: Timestamp) -> Decision {
-    let mut deciding = Deciding {
-        observed,
-        settings,
-        now,
-        memory: RunMemory { rest: Rest::default(), ..memory.clone() },
-        actions: Vec::new(),
-        focus: BTreeSet::new(),
-        handing_back: false,
-        retried: false,
-        evictions: Vec::new(),
-        waits: Vec::new(),
-        outcomes: Named::new(),
-        failures: Vec::new(),
-        deferred: Vec::new(),
-        notes: Vec::new(),
-        unconfigured: Vec::new(),
-        wake_at: memory.deadline,
-        moment: Timestamp::MAX,
-        restless: BTreeSet::new(),
-        away: 0,
-        away_for_good: 0,
-        roll: None,
-        gets_somewhere: BTreeMap::new(),
+/// Decides again and again. What it keeps from one decision to the next changes what a decision costs, and nothing of what it says.
+#[derive(Clone, Default)]
+pub struct Planner {
+    memo: Option<Arc<Memo>>,
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Planner").finish_non_exhaustive()
+    }
+}
+
+impl Planner {
+    /// Decides. `observed` must come from caches that are all in step with the API server; `memory` is that of the decision before, with what came of
+    /// its actions.
+    pub fn decide(&mut self, observed: &Observed, settings: &Settings, memory: &RunMemory, now: Timestamp) -> Decision {
+        let memo = self.memo.take();
+        let (decision, memo) = stages(memo.as_deref(), observed, settings, memory, now);
+        self.memo = memo.map(Arc::new);
+        decision
+    }
+}
+
+/// The decision, stage by stage, and what is kept of it for the next one.
+fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before: &RunMemory, now: Timestamp) -> (Decision, Option<Memo>) {
+    let mut draft = FleetDraft::new(observed, settings, before.clone(), now);
+    begin(&mut draft);
+    let devices = DevicePlugins::new(observed, &settings.device_plugin);
+    let mut unchanged = memo.and_then(|memo| memo.unchanged(observed, settings, &draft.memory, now));
+    let mut census = Census::new(observed, settings, &draft.memory, &devices, unchanged.as_ref());
+    let drivers = census.drivers;
+    if let Err(reason) = draft.settles(drivers) {
+        // Nodes are not assessed while the operator has not acted on the newest spec: they would look current.
+        let remembered = draft.memory.clone();
+        let fleet = FleetInputs::new(observed, settings, &remembered, now, devices, false);
+        draft.waits_for(Some(reason));
+        return (emit::of_fleet(draft, &fleet, &census), None);
+    }
+    let config = draft.configs(&devices);
+    let restarts = settings.has(Task::RestartPlugins) && config.is_none();
+    if unchanged.as_ref().is_some_and(|unchanged| unchanged.memo.restarts != restarts) {
+        unchanged = None;
+        census = Census::new(observed, settings, &draft.memory, &devices, None);
+    }
+    let changed = unchanged.as_ref().map(|unchanged| &unchanged.changed);
+    let plugins = DraPlugins::new(observed);
+    let departed = departed::note(&mut draft.memory, observed, changed, now);
+    let closed = replacements::close(&mut draft.memory, observed, &plugins, &devices, now);
+    departed.iter().chain(&closed).for_each(|name| census.forget(name));
+
+    let remembered = draft.memory.clone();
+    let fleet = FleetInputs::new(observed, settings, &remembered, now, devices, restarts);
+    let limits = ReplacementLimits {
+        dra: settings.dra.max_unavailable.resolve(drivers).max(1),
+        device: settings.device_plugin.max_unavailable.resolve(census.listed.len()).max(1),
     };
-    if deciding.memory.cohort.is_none() {
+    let mut nodes = RunNodes::assessed(census, &fleet);
+    replacements::replace(&mut nodes.listed, &fleet, limits);
+    let roll = upgrades::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
+    end::end_all(&mut nodes);
+    emit::of_nodes(draft, nodes, unchanged.as_ref(), roll, |draft: &mut FleetDraft<'_>| draft.required_driver(&plugins, drivers).or(config))
+}
+
+/// What comes before any node is looked at.
+fn begin(draft: &mut FleetDraft<'_>) {
+    let (observed, settings) = (draft.observed, draft.settings);
+    let memory = &mut draft.memory;
+    if memory.cohort.is_none() {
         // Labels come later: whether a node needs the driver is judged each time.
         let uids = observed.nodes.values().map(|node| node.uid.as_str());
-        deciding.memory.cohort = Some(Cohort::from_uids(uids).into());
+        memory.cohort = Some(Cohort::from_uids(uids).into());
     }
-    deciding.judge_refusals();
-    let devices = DevicePlugins::new(observed, &settings.device_plugin);
-    if settings.has(Task::Settle) {
-        deciding.record_baseline();
-    }
-    let since = memory.rest.since(observed, settings, memory, now);
-    let mut sweep = deciding.sweep(&devices, since.as_ref());
-    if let Err(reason) = deciding.settles(sweep.drivers) {
-        // Nodes are not judged while the operator has not acted on the newest spec: they would look current.
-        deciding.hand_all_back(&sweep, &DriverOperands::new(observed, settings.driver));
-        deciding.fleet_waits(reason);
-        return deciding.finish(&sweep);
-    }
-    let config = deciding.configs(&devices);
-    let fleet = FleetInputs {
-        operands: settings.has(Task::Settle).then(|| DriverOperands::new(observed, settings.driver)),
-        operand_sets: (settings.has(Task::Settle) && settings.driver == Driver::Gpu).then(|| OperandSets::new(observed, settings)),
-        plugins: DraPlugins::new(observed),
-        devices,
-        restarts: settings.has(Task::RestartPlugins) && config.is_none(),
-        replacement_limit: deciding.replacement_limit(sweep.drivers),
-        restart_limit: deciding.restart_limit(sweep.listed.len()),
-    };
-    if since.as_ref().is_some_and(|since| since.last.restarts != fleet.restarts) {
-        sweep = deciding.sweep(&fleet.devices, None);
-    }
-    let standings = deciding.each_node(&mut sweep, &fleet);
-    let reason = deciding.required_driver(&fleet.plugins, sweep.drivers).or(config);
-    match reason {
-        Some(reason) => deciding.fleet_waits(reason),
-        None => deciding.memory.fleet_waiting = None,
-    }
-    let mut decision = deciding.finish(&sweep);
-    decision.memory.rest = standings.rest(&decision, memory, (observed, settings, now), fleet.restarts);
-    decision
-}
-
-/// What the nodes are judged by.
-struct FleetInputs<'a> {
-    /// `None`: no task settles drivers.
-    operands: Option<DriverOperands<'a>>,
-    /// What the operator brings beside driver and toolkit.
-    operand_sets: Option<OperandSets<'a>>,
-    plugins: DraPlugins<'a>,
-    devices: DevicePlugins<'a>,
-    /// Stale pods of the device plugin are restarted.
-    restarts: bool,
-    replacement_limit: usize,
-    restart_limit: usize,
-}
-
-fn after(since: Timestamp, seconds: u64) -> Timestamp {
-    since.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))).unwrap_or(Timestamp::MAX)
-}
-
-impl Deciding<'_> {
-    /// Whether `seconds` have passed since then; if not, the decision is made again when they have.
-    fn passed(&mut self, since: Timestamp, seconds: u64) -> bool {
-        let at = after(since, seconds);
-        if at > self.now {
-            self.wakes(at);
-        }
-        at <= self.now
-    }
-
-    /// Decides again then, at the latest.
-    fn wakes(&mut self, at: Timestamp) {
-        self.wake_at = self.wake_at.min(at);
-        self.moment = self.moment.min(at);
-    }
-
-    /// The node has to be judged again whatever changes.
-    fn judge_again(&mut self, node: &ObservedNode) {
-        self.restless.insert(node.name.as_str().into());
-    }
-
-    /// Whether the operator has observed the live spec, where a task settles drivers.
-    fn settles(&mut self, drivers: usize) -> Result<(), Reason> {
-        if !self.settings.has(Task::Settle) {
-            return Ok(());
-        }
-        let quiet = self.operator_is_quiet();
-        let led = observed_spec(self.observed, self.settings, drivers > 0, ObservationAge { since: self.memory.taken_up, now: self.now });
-        if let Some(lease) = &self.observed.operator_lease
-            && let Some(renewed) = lease.renewed
-        {
-            // A leader that falls silent is noticed though nothing changes.
-            self.wakes(after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)));
-        }
-        led.and_then(|()| self.without_nodes(drivers)).and(quiet)
-    }
-
-    fn rerolls(&self) -> bool {
-        self.settings.has(Task::Reroll)
-    }
-
-    fn requires_plugin(&self) -> bool {
-        self.rerolls() && self.settings.dra.required == DraRequired::True
-    }
-
-    fn wait(&mut self, node: Option<&str>, reason: Reason) -> Timestamp {
-        let since = self.memory.waits(node, &reason, self.now);
-        self.waits.push(Wait { node: node.map(Arc::from), reason: reason.into(), since });
-        since
-    }
+    refusals::judge(memory, observed, settings, draft.now);
+    operands::record_baseline(memory, observed, settings);
+    // A patch is over when the node has been seen at another version, or is gone.
+    memory.patched.retain(|name, patched| observed.nodes.get(name).is_some_and(|node| node.version == patched.version));
 }

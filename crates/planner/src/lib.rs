@@ -26,3 +26,4 @@ pub mod retain;
 pub mod spec;
 pub mod stale;
 pub mod upgrade;
+mod watched;

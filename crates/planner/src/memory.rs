@@ -10,7 +10,6 @@ use contract::record::baseline::Baseline;
 use contract::record::cohort::Cohort;
 use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, RecordedPluginConfig, ReplacedPodKind};
 
-use super::decide::Rest;
 use super::pods::filter::OwnPods;
 use super::pods::pace::{BusyServer, EvictionHistory};
 use super::reason::Reason;
@@ -42,6 +41,8 @@ pub struct RunMemory {
     pub fleet_waiting: Option<(&'static str, Timestamp)>,
     /// The same of each node.
     pub waiting: Named<(&'static str, Timestamp)>,
+    /// The same of what failed nodes wait for apart from their upgrade.
+    pub waiting_apart: Named<(&'static str, Timestamp)>,
     /// Since when driver and toolkit of a node have been seen ready, with their identity.
     pub ready: Named<(String, Timestamp)>,
     /// Since when ready plugin pods of a node have been seen to publish another driver version than is loaded, by their UIDs.
@@ -78,8 +79,6 @@ pub struct RunMemory {
     pub own: OwnPods,
     /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
     pub well: Option<(Arc<[String]>, Timestamp)>,
-    /// What the last decision found, so that this one need not look at what has not changed. Memories are equal whatever is in it.
-    pub rest: Rest,
 }
 
 /// A patch of a node that has been asked for.
@@ -105,6 +104,7 @@ impl RunMemory {
             configs: BTreeMap::new(),
             fleet_waiting: None,
             waiting: Named::new(),
+            waiting_apart: Named::new(),
             ready: Named::new(),
             outdated: Named::new(),
             issued: BTreeMap::new(),
@@ -123,14 +123,7 @@ impl RunMemory {
             recovering: BTreeMap::new(),
             own: OwnPods::default(),
             well: None,
-            rest: Rest::default(),
         }
-    }
-
-    /// The same, without what the last decision found: the next one looks at everything.
-    #[must_use]
-    pub fn without_rest(&self) -> Self {
-        Self { rest: Rest::default(), ..self.clone() }
     }
 
     /// The nodes of which the two remember something else.
@@ -138,6 +131,7 @@ impl RunMemory {
         let names = [
             self.nodes.differing(&other.nodes),
             self.waiting.differing(&other.waiting),
+            self.waiting_apart.differing(&other.waiting_apart),
             self.ready.differing(&other.ready),
             self.outdated.differing(&other.outdated),
             self.patched.differing(&other.patched),
@@ -151,26 +145,6 @@ impl RunMemory {
     /// Whether the run waits for the node with this UID.
     pub fn is_in_cohort(&self, uid: &str) -> bool {
         self.cohort.as_ref().is_some_and(|cohort| cohort.contains(uid))
-    }
-
-    /// Notes that a plugin pod publishes another driver version than is loaded, and answers since when it has been seen to. `false`: it does not.
-    pub fn outdated_since(&mut self, node: &str, uid: &str, outdated: bool, now: Timestamp) -> Option<Timestamp> {
-        let known = self.outdated.get(node).and_then(|pods| pods.get(uid)).copied();
-        if outdated == known.is_some() {
-            return known;
-        }
-        let mut pods = self.outdated.get(node).cloned().unwrap_or_default();
-        if outdated {
-            pods.insert(uid.to_owned(), now);
-        } else {
-            pods.remove(uid);
-        }
-        if pods.is_empty() {
-            self.outdated.remove(node);
-        } else {
-            self.outdated.insert(node, pods);
-        }
-        outdated.then_some(now)
     }
 
     /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
@@ -200,25 +174,15 @@ impl RunMemory {
         self.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.replaced.values().any(away))
     }
 
-    /// Notes what a node or the fleet waits for, and answers since when it has been that kind of reason.
-    pub fn waits(&mut self, node: Option<&str>, reason: &Reason, now: Timestamp) -> Timestamp {
-        let known = node.map_or(self.fleet_waiting.as_ref(), |node| self.waiting.get(node));
-        if let Some((name, since)) = known
-            && *name == reason.name()
-        {
-            return *since;
+    /// Notes what the fleet waits for, and answers since when it has been that kind of reason.
+    pub(crate) fn fleet_waits(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
+        match self.fleet_waiting {
+            Some((name, since)) if name == reason.name() => since,
+            Some(_) | None => {
+                self.fleet_waiting = Some((reason.name(), now));
+                now
+            }
         }
-        let entry = (reason.name(), now);
-        match node {
-            Some(node) => self.waiting.insert(node, entry),
-            None => self.fleet_waiting = Some(entry),
-        }
-        now
-    }
-
-    /// Forgets that a node waited.
-    pub fn goes_on(&mut self, node: &str) {
-        self.waiting.remove(node);
     }
 
     /// Forgets what was asked of pods so long ago that it changes nothing any more, as UIDs never come back. `here`: pods that are still there.
@@ -226,17 +190,6 @@ impl RunMemory {
         let old = |at: Timestamp| now.duration_since(at) > FORGOTTEN;
         self.issued.retain(|_, at| !old(*at));
         self.evictions.retain(|uid, history| !old(history.last) || here(uid));
-    }
-
-    /// Notes that driver and toolkit of a node are ready, and answers since when they have been seen so under this identity.
-    pub fn ready_since(&mut self, node: &str, identity: &str, now: Timestamp) -> Timestamp {
-        if let Some((known, since)) = self.ready.get(node)
-            && known == identity
-        {
-            return *since;
-        }
-        self.ready.insert(node, (identity.to_owned(), now));
-        now
     }
 }
 

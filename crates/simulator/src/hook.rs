@@ -9,11 +9,12 @@ use contract::policy::UpgradeSettings;
 use contract::selector::Selector;
 use contract::settings::Settings;
 use contract::task::Task;
-use planner::decide::{Action, decide};
+use planner::decide::{Action, Planner, decide};
 use planner::hold;
 use planner::memory::RunMemory;
 use planner::pods::filter::OwnPods;
 
+use super::model_check;
 use super::objects::{SimulatedOperand, milliseconds, timestamp};
 use super::setup::SimulationSetup;
 use super::view::{HookCaches, WorldChange};
@@ -37,6 +38,7 @@ pub(super) struct SimulatedHook {
     job: u32,
     pub(super) settings: Settings,
     pub(super) memory: RunMemory,
+    pub(super) planner: Planner,
     pub(super) view: HookCaches,
     /// Which pods `waitForCompletion` is about.
     jobs: Option<Selector>,
@@ -77,6 +79,7 @@ impl SimulatedHook {
             running: false,
             job: 0,
             memory: RunMemory::new(timestamp(0), deadline(&settings, 0)),
+            planner: Planner::default(),
             view: HookCaches::default(),
             jobs: wait.and_then(|wait| wait.pod_selector.parse().ok()),
             appointment: 0,
@@ -139,6 +142,7 @@ impl World<'_> {
         hook.settings.digest = digest(hook.job);
         hook.settings.upgrade.policy.max_unavailable = Some(max_unavailable);
         let nodes = std::mem::take(&mut hook.memory.nodes);
+        hook.planner = Planner::default();
         hook.memory = RunMemory::following(&nodes, timestamp(now), deadline(&hook.settings, now));
         self.hold_nodes();
     }
@@ -162,6 +166,7 @@ impl World<'_> {
         hook.running = true;
         let nodes = std::mem::take(&mut hook.memory.nodes);
         let (own, cohort, baseline) = (hook.own(), hook.memory.cohort.take(), hook.memory.baseline.take());
+        hook.planner = Planner::default();
         hook.memory = RunMemory { cohort, nodes, baseline, own, ..RunMemory::new(hook.memory.started_at, hook.memory.deadline) };
         hook.view = HookCaches::default();
         if process > 0 {
@@ -260,13 +265,16 @@ impl World<'_> {
             // The leader renews all the time.
             lease.renewed = Some(now);
         }
-        let mut decision = decide(&hook.view.observed, &hook.settings, &hook.memory, now);
+        let mut decision = hook.planner.decide(&hook.view.observed, &hook.settings, &hook.memory, now);
         if self.setup.thorough {
-            let anew = decide(&hook.view.observed, &hook.settings, &hook.memory.without_rest(), now);
+            let anew = decide(&hook.view.observed, &hook.settings, &hook.memory, now);
             if decision != anew {
                 let (ours, theirs) = where_they_differ(&format!("{decision:?}"), &format!("{anew:?}"));
                 let text = format!("what builds on the last decision says `…{ours}…`, what looks at everything `…{theirs}…`");
                 self.report.violation(self.now, &text);
+            }
+            if let Some(text) = model_check::difference(&hook.view.observed, hook.settings.driver, now) {
+                self.report.violation(self.now, &format!("of NVIDIA's controller: {text}"));
             }
         }
         if let Some(mutate) = self.setup.mutation {

@@ -17,6 +17,7 @@ pub mod timeline;
 mod budgets;
 mod check;
 mod hook;
+mod model_check;
 mod objects;
 mod operand_pods;
 mod operands;

@@ -1,25 +1,90 @@
-//! What concerns the fleet as a whole: the operator, a cluster without nodes for the driver, a DRA driver that must be there.
+//! What concerns the fleet as a whole: the operator, a cluster without nodes for the driver, a DRA driver that must be there, the configurations of the
+//! device plugin.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::device_plugin::DevicePlugins;
+use crate::hold::is_expected_to_render;
+use crate::memory::RunMemory;
 use crate::note::DecisionNote;
 use crate::plugin::DraPlugins;
 use crate::reason::{Reason, Wait};
-use crate::spec::{chart, driver_daemon_sets};
+use crate::spec::leadership::{ObservationAge, OperatorActivity, quiet_seconds};
+use crate::spec::{chart, driver_daemon_sets, observed_spec};
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
-use contract::settings::DraRequired;
+use contract::record::RecordedPluginConfig;
+use contract::settings::{DraRequired, Settings};
 use contract::task::Task;
-use observed::ObservedNode;
+use observed::{Observed, ObservedConfigMap, ObservedNode};
 
-use super::Deciding;
+use super::alarm::{Alarm, after};
 
-/// The quiet period at the least where the operator does not tell which generation it has acted on.
-const SILENT_QUIET_SECONDS: u64 = 60;
+/// The fleet while a decision is made.
+pub(super) struct FleetDraft<'a> {
+    pub(super) observed: &'a Observed,
+    pub(super) settings: &'a Settings,
+    pub(super) now: Timestamp,
+    pub(super) memory: RunMemory,
+    pub(super) alarm: Alarm,
+    pub(super) notes: Vec<DecisionNote>,
+    pub(super) waits: Vec<Wait>,
+    pub(super) failures: Vec<Wait>,
+}
 
-impl Deciding<'_> {
+impl<'a> FleetDraft<'a> {
+    pub(super) fn new(observed: &'a Observed, settings: &'a Settings, memory: RunMemory, now: Timestamp) -> Self {
+        let alarm = Alarm::new(now, memory.deadline);
+        Self { observed, settings, now, memory, alarm, notes: Vec::new(), waits: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Whether the operator has observed the live spec, where a task settles drivers. `drivers`: how many nodes need the driver.
+    ///
+    /// # Errors
+    /// What is waited for.
+    pub(super) fn settles(&mut self, drivers: usize) -> Result<(), Reason> {
+        if !self.settings.has(Task::Settle) {
+            return Ok(());
+        }
+        let quiet = self.operator_is_quiet();
+        let age = ObservationAge { since: self.memory.taken_up, now: self.now };
+        let led = observed_spec(self.observed, self.settings, drivers > 0, age);
+        if let Some(lease) = &self.observed.operator_lease
+            && let Some(renewed) = lease.renewed
+        {
+            // A leader that falls silent is noticed though nothing changes.
+            self.alarm.set(after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)));
+        }
+        led.and_then(|()| self.without_nodes(drivers)).and(quiet)
+    }
+
+    /// The operator has led, and left its DaemonSets and its spec alone, for a while.
+    fn operator_is_quiet(&mut self) -> Result<(), Reason> {
+        if self.settings.driver != Driver::Gpu {
+            return Ok(());
+        }
+        let activity = OperatorActivity::updated(self.memory.operator.as_ref(), self.observed, self.now);
+        let since = activity.since;
+        let settled = self.memory.settled_version.as_deref();
+        let renders_until = activity.expected_until(self.now).filter(|_| is_expected_to_render(self.observed, self.settings, settled));
+        self.memory.operator = Some(activity);
+        if let Some(until) = renders_until {
+            self.alarm.set(until);
+            return Err(Reason::OperatorActing { until });
+        }
+        let quiet = quiet_seconds(self.observed);
+        if self.alarm.passed(since, quiet) {
+            return Ok(());
+        }
+        Err(Reason::OperatorActing { until: after(since, quiet) })
+    }
+
     /// No nodes for the driver is fine only when node-feature-discovery has run. The GPU operator must also say so itself; the network
     /// operator has no word for it.
-    pub(super) fn without_nodes(&mut self, nodes: usize) -> Result<(), Reason> {
+    fn without_nodes(&mut self, nodes: usize) -> Result<(), Reason> {
         if self.settings.driver == Driver::Ofed && self.ofed_is_the_hosts() {
             return Ok(());
         }
@@ -37,7 +102,7 @@ impl Deciding<'_> {
         }
         // On a first install node-feature-discovery comes to one node after the other. Some nodes (virtual ones) it never labels.
         let undiscovered = self.observed.nodes.values().filter(|node| node.ready && !discovered(node)).count();
-        if undiscovered > 0 && !self.passed(self.memory.started_at, self.settings.grace_seconds) {
+        if undiscovered > 0 && !self.alarm.passed(self.memory.started_at, self.settings.grace_seconds) {
             return Err(Reason::NodesUndiscovered { device, count: undiscovered });
         }
         if self.settings.driver == Driver::Ofed {
@@ -63,23 +128,60 @@ impl Deciding<'_> {
         true
     }
 
-    /// For how long all must have been well. Before 26.7 the network operator does not tell whether it has acted on an edit that changes
-    /// no image tag.
-    pub(super) fn quiet_seconds(&self) -> u64 {
-        let policy = self.observed.nic_cluster_policy.served().and_then(Option::as_ref);
-        let silent = policy.is_some_and(|policy| policy.ofed.is_some() && policy.observed_generation.is_none());
-        let settles = self.settings.has(Task::Settle) && self.settings.driver == Driver::Ofed;
-        if settles && silent { self.settings.quiet_seconds.max(SILENT_QUIET_SECONDS) } else { self.settings.quiet_seconds }
+    /// The configurations must be those of the values before anything is restarted. Notes since when each one is as it is.
+    pub(super) fn configs(&mut self, devices: &DevicePlugins<'_>) -> Option<Reason> {
+        if !self.settings.has(Task::RestartPlugins) {
+            return None;
+        }
+        let Some(name) = &self.settings.device_plugin.config_map else {
+            self.notes.push(DecisionNote::NoConfigNamed);
+            return None;
+        };
+        let Some(config) = devices.config() else {
+            // A name that is left over from a device plugin that is switched off. GPU feature discovery uses the ConfigMap too.
+            if !devices.use_config() && self.alarm.passed(self.memory.started_at, self.settings.grace_seconds) {
+                self.notes.push(DecisionNote::ConfigNotUsed { config_map: name.clone() });
+                return None;
+            }
+            return Some(Reason::ConfigMissing { config_map: name.clone(), namespace: self.settings.device_plugin.namespace.clone() });
+        };
+        let expected = self.settings.device_plugin.digests.iter().flatten();
+        if let Some((key, _)) = expected.into_iter().find(|(key, digest)| config.digests.get(*key) != Some(digest)) {
+            return Some(Reason::ConfigNotApplied {
+                config_map: name.clone(),
+                key: key.clone(),
+                found: if config.digests.contains_key(key) { "another text" } else { "nothing" },
+            });
+        }
+        if !devices.use_config() {
+            let namespace = self.settings.device_plugin.namespace.clone();
+            self.notes.push(DecisionNote::ConfigWithoutDaemonSet { config_map: name.clone(), namespace });
+        }
+        self.memory.configs = self.seen(config);
+        None
     }
 
-    /// A DRA driver that the settings require, and one that runs nowhere.
-    pub(super) fn required_driver(&mut self, plugins: &DraPlugins<'_>, gpu_nodes: usize) -> Option<Reason> {
-        if !self.rerolls() {
+    /// Since when each configuration is as it is. A text that was seen before is no newer than then; a new one changed when the
+    /// ConfigMap did, or, if the server tells no time that fits, just now.
+    fn seen(&self, config: &ObservedConfigMap) -> BTreeMap<String, RecordedPluginConfig> {
+        let since = |key: &String, digest: &String| match self.memory.configs.get(key) {
+            Some(before) if before.digest == *digest => before.since,
+            Some(before) => config.changed.filter(|changed| *changed > before.since).unwrap_or(self.now),
+            None => config.changed.unwrap_or(config.created),
+        };
+        let config = config.digests.iter();
+        config.map(|(key, digest)| (key.clone(), RecordedPluginConfig { digest: digest.clone(), since: since(key, digest) })).collect()
+    }
+
+    /// A DRA driver that the settings require, and one that runs nowhere. `drivers`: how many nodes need the driver.
+    pub(super) fn required_driver(&mut self, plugins: &DraPlugins<'_>, drivers: usize) -> Option<Reason> {
+        if !self.settings.has(Task::Reroll) {
             return None;
         }
         let namespaces = &self.settings.dra.namespaces;
+        let is_required = self.settings.dra.required == DraRequired::True;
         if plugins.is_empty() {
-            if self.settings.dra.required == DraRequired::True {
+            if is_required {
                 return Some(Reason::DraMissing { namespaces: namespaces.clone() });
             }
             self.notes.push(DecisionNote::NoDraDriver { namespaces: namespaces.clone() });
@@ -91,46 +193,51 @@ impl Deciding<'_> {
         let wanted = plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
         // A plugin may be sent away from a node while its driver migrates.
         let migrating = self.waits.iter().any(|wait| wait.node.is_some());
-        let nowhere = plugins.daemon_sets().next().filter(|_| !wanted && !migrating && gpu_nodes > 0)?;
+        let nowhere = plugins.daemon_sets().next().filter(|_| !wanted && !migrating && drivers > 0)?;
         let reason = Reason::DraScheduledNowhere { daemon_set: format!("{}/{}", nowhere.namespace, nowhere.name) };
-        if self.settings.dra.required == DraRequired::True {
+        if is_required {
             return Some(reason);
         }
         self.notes.push(DecisionNote::Tolerated { node: None, reason: reason.into() });
         None
     }
 
-    /// Whether a node waits for more than its device plugin.
-    fn sees_to_drivers(&self) -> bool {
-        self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins())
-    }
-
-    /// The fleet waits for something; what does not come within the grace time ends the run with its own code.
-    pub(super) fn fleet_waits(&mut self, reason: Reason) {
-        let since = self.wait(None, reason.clone());
-        let ends = match reason.exit_code() {
-            ExitCode::ApiMissing | ExitCode::OperatorMissing | ExitCode::Precondition | ExitCode::NoGpuNodes | ExitCode::DraMissing => true,
-            ExitCode::Success
-            | ExitCode::Input
-            | ExitCode::Usage
-            | ExitCode::Different
-            | ExitCode::Rights
-            | ExitCode::Preflight
-            | ExitCode::Budget
-            | ExitCode::NodesFailed
-            | ExitCode::DraNotServing
-            | ExitCode::PluginsNotServing
-            | ExitCode::LeaseHeld
-            | ExitCode::ApiUnreachable
-            | ExitCode::NewerFormat
-            | ExitCode::Interrupted
-            | ExitCode::Record
-            | ExitCode::Internal => false,
+    /// The fleet waits for something, or for nothing; what does not come within the grace time ends the run with its own code.
+    pub(super) fn waits_for(&mut self, reason: Option<Reason>) {
+        let Some(reason) = reason else {
+            self.memory.fleet_waiting = None;
+            return;
         };
+        let since = self.memory.fleet_waits(&reason, self.now);
         // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.
-        let held_back = matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. }) && self.sees_to_drivers();
-        if ends && !held_back && self.passed(since, self.settings.grace_seconds) {
-            self.failures.push(Wait { node: None, reason: reason.into(), since });
-        }
+        let sees_to_drivers = self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins());
+        let held_back = matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. }) && sees_to_drivers;
+        let ends = ends_the_run(reason.exit_code()) && !held_back && self.alarm.passed(since, self.settings.grace_seconds);
+        let wait = Wait { node: None, reason: reason.into(), since };
+        self.failures.extend(ends.then(|| wait.clone()));
+        self.waits.push(wait);
+    }
+}
+
+/// Whether what the fleet waits for in vain ends the run with this code, and not at its deadline.
+fn ends_the_run(code: ExitCode) -> bool {
+    match code {
+        ExitCode::ApiMissing | ExitCode::OperatorMissing | ExitCode::Precondition | ExitCode::NoGpuNodes | ExitCode::DraMissing => true,
+        ExitCode::Success
+        | ExitCode::Input
+        | ExitCode::Usage
+        | ExitCode::Different
+        | ExitCode::Rights
+        | ExitCode::Preflight
+        | ExitCode::Budget
+        | ExitCode::NodesFailed
+        | ExitCode::DraNotServing
+        | ExitCode::PluginsNotServing
+        | ExitCode::LeaseHeld
+        | ExitCode::ApiUnreachable
+        | ExitCode::NewerFormat
+        | ExitCode::Interrupted
+        | ExitCode::Record
+        | ExitCode::Internal => false,
     }
 }

@@ -12,7 +12,7 @@ use observed::{
     ObservedPod, ObservedRevision, ObservedSlice, OptionalApi, Views,
 };
 use planner::action::NodePatch;
-use planner::decide::{Action, Decision, decide};
+use planner::decide::{Action, Decision, Planner, decide};
 use planner::memory::RunMemory;
 use planner::note::DecisionNote;
 use planner::reason::Reason;
@@ -36,6 +36,7 @@ pub(crate) struct Fleet {
     pub(crate) observed: Observed,
     pub(crate) settings: Settings,
     pub(crate) memory: RunMemory,
+    pub(crate) planner: Planner,
     /// The operator leads, and has long done all that it had to do.
     pub(crate) operator_is_quiet: bool,
     uids: u32,
@@ -49,6 +50,7 @@ impl Fleet {
             observed: Observed::default(),
             settings: settings(),
             memory: RunMemory::new(at(0), deadline),
+            planner: Planner::default(),
             operator_is_quiet: true,
             uids: 0,
         };
@@ -299,8 +301,8 @@ impl Fleet {
         if self.operator_is_quiet {
             crate::operator::is_quiet(&mut self.observed, &mut self.memory, at(second));
         }
-        let decision = decide(&self.observed, &self.settings, &self.memory, at(second));
-        let anew = decide(&self.observed, &self.settings, &self.memory.without_rest(), at(second));
+        let decision = self.planner.decide(&self.observed, &self.settings, &self.memory, at(second));
+        let anew = decide(&self.observed, &self.settings, &self.memory, at(second));
         assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
         self.memory = decision.memory.clone();
         decision
@@ -315,6 +317,7 @@ impl Fleet {
     pub(crate) fn restart(&mut self) {
         let nodes = std::mem::take(&mut self.memory.nodes);
         let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
+        self.planner = Planner::default();
         self.memory = RunMemory { nodes, cohort, baseline, ..RunMemory::new(self.memory.started_at, self.memory.deadline) };
     }
 }

@@ -15,17 +15,20 @@ use explore::{Found, explore};
 use world::Model;
 
 use crate::parameters::{number, show};
+use planner::decide::{Planner, decide};
 
 /// The engine as it is, or one with a broken rule.
-pub(crate) type Engine = fn(&observed::Observed, &contract::settings::Settings, &planner::memory::RunMemory) -> planner::decide::Decision;
+pub(crate) type Engine =
+    fn(&mut Planner, &observed::Observed, &contract::settings::Settings, &planner::memory::RunMemory) -> planner::decide::Decision;
 
 fn sound(
+    planner: &mut Planner,
     observed: &observed::Observed,
     settings: &contract::settings::Settings,
     memory: &planner::memory::RunMemory,
 ) -> planner::decide::Decision {
-    let decision = planner::decide::decide(observed, settings, memory, world::now());
-    let anew = planner::decide::decide(observed, settings, &memory.without_rest(), world::now());
+    let decision = planner.decide(observed, settings, memory, world::now());
+    let anew = decide(observed, settings, memory, world::now());
     assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
     decision
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use planner::decide::decide;
+use planner::decide::{Planner, decide};
 use simulator::setup::DecisionMutation;
 
 use super::Engine;
@@ -33,7 +33,7 @@ struct Reached {
 
 pub(super) fn explore(model: &Model, engine: Engine, most: usize) -> Found {
     let settings = settings(model);
-    search(model, &mut |observed, memory| engine(observed, &settings, memory), most)
+    search(model, &mut |planner, observed, memory| engine(planner, observed, &settings, memory), most)
 }
 
 /// The same with a broken rule.
@@ -41,7 +41,7 @@ pub(super) fn explore_mutated(model: &Model, mutation: DecisionMutation, most: u
     let settings = settings(model);
     search(
         model,
-        &mut |observed, memory| {
+        &mut |_, observed, memory| {
             let mut decision = decide(observed, &settings, memory, now());
             mutation(&mut decision, observed);
             decision
@@ -50,7 +50,7 @@ pub(super) fn explore_mutated(model: &Model, mutation: DecisionMutation, most: u
     )
 }
 
-type Decide<'a> = dyn FnMut(&observed::Observed, &planner::memory::RunMemory) -> planner::decide::Decision + 'a;
+type Decide<'a> = dyn FnMut(&mut Planner, &observed::Observed, &planner::memory::RunMemory) -> planner::decide::Decision + 'a;
 
 fn search(model: &Model, decide: &mut Decide<'_>, most: usize) -> Found {
     let began = Instant::now();

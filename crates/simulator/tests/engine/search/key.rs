@@ -54,7 +54,8 @@ impl World {
                 replaced.cause.clear();
             }
         }
-        let waiting = memory.waiting.values_mut().chain(&mut memory.fleet_waiting);
+        let apart = memory.waiting_apart.values_mut();
+        let waiting = memory.waiting.values_mut().chain(apart).chain(&mut memory.fleet_waiting);
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
         memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
         memory.outdated.values_mut().for_each(|pods| pods.values_mut().for_each(|since| *since = older(*since, seconds, 40)));

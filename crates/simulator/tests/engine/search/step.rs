@@ -5,7 +5,7 @@ use contract::exit::ExitCode;
 use contract::record::NodeOutcome;
 use observed::Observed;
 use planner::action::NodePatch;
-use planner::decide::{Action, Decision};
+use planner::decide::{Action, Decision, Planner};
 use planner::memory::RunMemory;
 use planner::pods::pace::{EvictionHistory, EvictionReply};
 use planner::upgrade::record::UpgradeRecord;
@@ -153,7 +153,7 @@ impl World {
         &mut self,
         event: Event,
         model: &Model,
-        decide: &mut dyn FnMut(&Observed, &RunMemory) -> Decision,
+        decide: &mut dyn FnMut(&mut Planner, &Observed, &RunMemory) -> Decision,
     ) -> Result<(), String> {
         self.faults -= u8::from(event.is_fault());
         let before = (!self.actions.is_empty()).then(|| self.hosts.clone());
@@ -211,6 +211,7 @@ impl World {
                 let nodes = std::mem::take(&mut self.memory.nodes);
                 let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
                 self.memory = RunMemory { nodes, cohort, baseline, ..RunMemory::new(self.memory.started_at, self.memory.deadline) };
+                self.planner = Planner::default();
                 (self.alive, self.dirty) = (true, true);
                 self.seen.clone_from(&self.hosts);
             }
@@ -237,10 +238,10 @@ impl World {
         Ok(())
     }
 
-    fn decides(&mut self, decide: &mut dyn FnMut(&Observed, &RunMemory) -> Decision) -> Result<(), String> {
+    fn decides(&mut self, decide: &mut dyn FnMut(&mut Planner, &Observed, &RunMemory) -> Decision) -> Result<(), String> {
         let mut observed = self.observed();
         crate::operator::is_quiet(&mut observed, &mut self.memory, now());
-        let decision = decide(&observed, &self.memory);
+        let decision = decide(&mut self.planner, &observed, &self.memory);
         self.dirty = decision.wake_at <= now();
         if decision.verdict.is_none() && decision.waits.iter().all(|wait| wait.node.is_some()) {
             let known =

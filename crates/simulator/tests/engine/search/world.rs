@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use observed::workload::{PodController, PodPhase, Workload};
 use observed::{LiveUpgradePolicy, Observed, ObservedContainer, ObservedNode, ObservedPod, ObservedRevision, ObservedSlice};
 use planner::decide::Action;
+use planner::decide::Planner;
 use planner::memory::RunMemory;
 
 use crate::fleet::{Fleet, NEW, OLD, at};
@@ -90,6 +91,7 @@ pub(crate) struct World {
     pub(crate) seen: Vec<Option<Host>>,
     pub(crate) alive: bool,
     pub(crate) memory: RunMemory,
+    pub(crate) planner: Planner,
     /// What has been decided and not been done.
     pub(crate) actions: Vec<Action>,
     /// Something has changed since the last decision.
@@ -156,6 +158,7 @@ impl World {
             hosts,
             alive: true,
             memory: RunMemory::new(at(-100_000), at(1_000_000)),
+            planner: Planner::default(),
             actions: Vec::new(),
             dirty: true,
             faults: model.faults,

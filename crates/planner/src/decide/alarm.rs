@@ -1,0 +1,36 @@
+//! When to decide again though nothing was observed to change.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// The earliest moment at which something that a decision has looked at comes to its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alarm {
+    pub(super) now: Timestamp,
+    pub(super) at: Timestamp,
+}
+
+impl Alarm {
+    /// `latest`: what is not asked for earlier comes then.
+    pub(super) fn new(now: Timestamp, latest: Timestamp) -> Self {
+        Self { now, at: latest }
+    }
+
+    /// Decides again then, at the latest.
+    pub(super) fn set(&mut self, at: Timestamp) {
+        self.at = self.at.min(at);
+    }
+
+    /// Whether `seconds` have passed since then; if not, the decision is made again when they have.
+    pub(super) fn passed(&mut self, since: Timestamp, seconds: u64) -> bool {
+        let at = after(since, seconds);
+        if at > self.now {
+            self.set(at);
+        }
+        at <= self.now
+    }
+}
+
+/// So many seconds later.
+pub(super) fn after(since: Timestamp, seconds: u64) -> Timestamp {
+    since.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,140 @@
+//! What NVIDIA's controller would do now, and why it does not move the nodes.
+
+use std::collections::{BTreeMap, btree_map};
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::memory::RunMemory;
+use crate::reason::Reason;
+use contract::driver::Driver;
+use nvidia_upgrade::explain::{ControllerWait, looked_through};
+use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::operator::policies;
+use nvidia_upgrade::pass::PassOptions;
+use nvidia_upgrade::predict::PredictedMove;
+use nvidia_upgrade::snapshot::{Roll, SnapshotInputs};
+use nvidia_upgrade::state::ControllerState;
+
+use super::inputs::FleetInputs;
+use super::memo::Unchanged;
+
+/// What the controller would do in all of its passes, and what nodes wait for.
+#[derive(Default)]
+pub(super) struct ControllerOutlook<'r> {
+    /// What it would move now.
+    pub(super) moves: Vec<PredictedMove>,
+    /// What nodes wait for that it was looked at one by one, by name.
+    own: BTreeMap<String, ControllerWait>,
+    /// Nodes that wait for a slot and nothing else, in the order of their names, each with its place in `common`.
+    line: Vec<(&'r str, usize)>,
+    /// What those wait for.
+    common: Vec<ControllerWait>,
+    /// What every node waits for, where the controller is switched off by what the fleet is for.
+    off: Option<ControllerWait>,
+}
+
+/// Puts into reasons why the controller does not move the nodes. The nodes have to come in the order of their names.
+pub(super) struct ControllerReasons<'o> {
+    own: Peekable<btree_map::Iter<'o, String, ControllerWait>>,
+    line: Peekable<std::slice::Iter<'o, (&'o str, usize)>>,
+    common: &'o [ControllerWait],
+    off: Option<&'o ControllerWait>,
+    /// What the last node of the line waited for, first without why: the next one mostly waits for the same.
+    last: Option<(usize, Arc<Reason>, Arc<Reason>)>,
+}
+
+impl ControllerOutlook<'_> {
+    pub(super) fn whys(&self) -> ControllerReasons<'_> {
+        let (own, line) = (self.own.iter().peekable(), self.line.iter().peekable());
+        ControllerReasons { own, line, common: &self.common, off: self.off.as_ref(), last: None }
+    }
+}
+
+impl ControllerReasons<'_> {
+    /// What the node waits for, with why the controller does not move it.
+    pub(super) fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
+        while self.own.next_if(|(name, _)| name.as_str() < node).is_some() {}
+        while self.line.next_if(|(name, _)| *name < node).is_some() {}
+        let own = self.own.next_if(|(name, _)| *name == node).map(|(_, wait)| wait).or(self.off);
+        let line = self.line.next_if(|(name, _)| *name == node).map(|(_, place)| *place);
+        let reason = reason?;
+        if !reason.asks_why() {
+            return Some(reason);
+        }
+        let Some(place) = line.filter(|_| own.is_none()) else {
+            return Some(own.map_or_else(|| Arc::clone(&reason), |wait| Arc::new(Reason::clone(&reason).with_why(Some(wait)))));
+        };
+        if let Some((known, without, with)) = &self.last
+            && *known == place
+            && *without == reason
+        {
+            return Some(Arc::clone(with));
+        }
+        let with = Arc::new(Reason::clone(&reason).with_why(self.common.get(place)));
+        self.last = Some((place, reason, Arc::clone(&with)));
+        Some(with)
+    }
+}
+
+/// What the controller sees of the nodes.
+pub(super) fn roll(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Roll {
+    let inputs = SnapshotInputs::from_observed(fleet.observed, fleet.settings.driver);
+    match unchanged.and_then(|unchanged| Some((unchanged.memo.roll.clone()?, &unchanged.changed))) {
+        Some((mut roll, changed)) => {
+            roll.look_again(fleet.observed, &inputs, changed.iter().map(String::as_str));
+            roll
+        }
+        None => Roll::new(fleet.observed, &inputs),
+    }
+}
+
+/// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it.
+pub(super) fn outlook<'r>(
+    fleet: &FleetInputs<'r>,
+    generation: ControllerGeneration,
+    roll: &'r Roll,
+    asleep_since: Timestamp,
+) -> ControllerOutlook<'r> {
+    let (observed, driver) = (fleet.observed, fleet.settings.driver);
+    let inputs = SnapshotInputs::from_observed(observed, driver);
+    let passes = policies(observed, driver, generation);
+    let is_sandboxed = observed.cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.sandbox_workloads);
+    let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed).then_some(ControllerWait::SandboxWorkloads);
+    let mut outlook = ControllerOutlook { off, ..ControllerOutlook::default() };
+    for (owner, rules) in passes {
+        let snapshot = roll.snapshot(observed, &inputs, owner, &rules.policy);
+        let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
+        // Where the jobs are not watched, nobody can tell whether they have ended.
+        let blind = rules.policy.wait_for_completion.is_some();
+        let may = |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
+        let looked = looked_through(&snapshot, &rules, &options, Some(asleep_since));
+        outlook.moves.extend(looked.moves.into_iter().filter(may));
+        outlook.own.extend(looked.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
+        if let Some(wait) = looked.in_line {
+            let place = outlook.common.len();
+            outlook.line.extend(snapshot.quiet.line.into_iter().map(|name| (name, place)));
+            outlook.common.push(wait);
+        }
+    }
+    outlook.line.sort_unstable();
+    outlook
+}
+
+/// Notes what every release of the controller watches, and answers since when nothing of that has happened.
+pub(super) fn asleep_since(memory: &mut RunMemory, fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Timestamp {
+    let before = memory.vendor_seen;
+    let seen = crate::watched::watched(
+        fleet.observed,
+        fleet.settings.driver,
+        before.zip(unchanged).map(|((mark, _), unchanged)| (mark, &unchanged.memo.observed, &unchanged.changed)),
+    );
+    match before {
+        Some((before, since)) if before == seen => since,
+        Some(_) | None => {
+            memory.vendor_seen = Some((seen, fleet.now));
+            fleet.now
+        }
+    }
+}

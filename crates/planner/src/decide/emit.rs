@@ -1,0 +1,264 @@
+//! Puts a decision together: actions, waits, outcomes, what is remembered and what is kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::action::PodEviction;
+use crate::note::DecisionNote;
+use crate::pods::pace::{self, EvictionHistory};
+use crate::reason::{Reason, Wait};
+use contract::record::NodeOutcome;
+use nvidia_upgrade::snapshot::Roll;
+use observed::ObservedNode;
+use observed::named::Named;
+
+use super::drive::hand_all_back;
+use super::end::NodeEnding;
+use super::fleet::FleetDraft;
+use super::inputs::FleetInputs;
+use super::memo::{KnownNode, Memo, Unchanged, thin};
+use super::node_draft::{NodeDraft, NodeEffects};
+use super::run_nodes::{Census, RunNode, RunNodes};
+use super::verdict::RunState;
+use super::{Action, Decision};
+use contract::task::Task;
+
+/// What is done for all nodes.
+#[derive(Default)]
+struct FleetEffects {
+    replacements: Vec<Action>,
+    actions: Vec<Action>,
+    starts: Vec<Action>,
+    evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
+    focus: BTreeSet<String>,
+    is_handing_back: bool,
+    /// What is told of nodes.
+    notes: Vec<DecisionNote>,
+}
+
+impl FleetEffects {
+    /// Does and remembers what was decided for a node.
+    fn take(&mut self, fleet: &mut FleetDraft<'_>, draft: NodeDraft<'_>) {
+        let node = draft.node;
+        let (before, memory, effects, alarm) = draft.into_parts();
+        memory.put(&before, &mut fleet.memory, node);
+        fleet.alarm.set(alarm.at);
+        let NodeEffects { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, looks_at_others: _ } =
+            effects;
+        fleet.memory.issued.extend(issued.into_iter().map(|uid| (uid, fleet.now)));
+        for uid in unasked {
+            fleet.memory.evictions.remove(&uid);
+        }
+        if handed_back {
+            fleet.memory.handed_back.insert(node.name.clone());
+            self.is_handing_back = true;
+        }
+        if focus {
+            self.focus.insert(node.name.clone());
+        }
+        self.replacements.extend(replacements);
+        self.actions.extend(actions);
+        self.starts.extend(starts);
+        self.evictions.extend(evictions);
+        self.notes.extend(notes);
+    }
+
+    /// All that is to be done, the pods that have to go at last: of those, whose turn it is.
+    fn into_actions(mut self, fleet: &mut FleetDraft<'_>) -> Vec<Action> {
+        let mut actions = std::mem::take(&mut self.replacements);
+        actions.append(&mut self.actions);
+        actions.append(&mut self.starts);
+        let asked = self.evictions.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref()));
+        let turn = pace::turn(asked, fleet.memory.busy.as_ref(), fleet.now);
+        if let Some(next) = turn.next {
+            fleet.alarm.set(next);
+        }
+        let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
+        if !chosen.is_empty() {
+            // A refusal changes nothing that is watched: when each one's turn comes again depends on the answer.
+            fleet.alarm.passed(fleet.now, pace::FIRST_SECONDS);
+        }
+        let evictions = self.evictions.iter().map(|(eviction, _)| eviction).filter(|eviction| chosen.contains(eviction.uid.as_str()));
+        actions.extend(evictions.cloned().map(Action::Evict));
+        actions
+    }
+}
+
+/// The decision where the fleet as a whole waits, and no node was looked at.
+pub(super) fn of_fleet(mut draft: FleetDraft<'_>, fleet: &FleetInputs<'_>, census: &Census<'_>) -> Decision {
+    let mut effects = FleetEffects::default();
+    if fleet.has(Task::Drive) && fleet.is_over() {
+        for node in hand_all_back(fleet, census.nodes()) {
+            effects.take(&mut draft, node);
+        }
+    }
+    finish(draft, effects, Named::new(), Vec::new(), &census.nodes())
+}
+
+/// The decision, and what is kept of it. `of_fleet`: what the fleet as a whole waits for.
+pub(super) fn of_nodes<'a>(
+    mut draft: FleetDraft<'a>,
+    nodes: RunNodes<'a>,
+    unchanged: Option<&Unchanged<'_>>,
+    roll: Option<Roll>,
+    of_fleet: impl FnOnce(&mut FleetDraft<'_>) -> Option<Reason>,
+) -> (Decision, Option<Memo>) {
+    let fleet = nodes.fleet;
+    let mut known = unchanged.map(|unchanged| unchanged.memo.nodes.clone()).unwrap_or_default();
+    let mut outcomes = unchanged.map(|unchanged| unchanged.memo.outcomes.clone()).unwrap_or_default();
+    for name in unchanged.iter().flat_map(|unchanged| &unchanged.changed).filter(|name| !fleet.observed.nodes.contains_key(name)) {
+        known.remove(name);
+        outcomes.remove(name);
+    }
+    let mut effects = FleetEffects::default();
+    draft.alarm.set(nodes.alarm.at);
+    let told = told_of_nodes(&nodes);
+    if stalls_are_over(&nodes) {
+        draft.alarm.set(draft.now);
+    }
+    let mut deferred = Vec::new();
+    let listed: Vec<&ObservedNode> = nodes.listed.iter().map(|node| node.node).collect();
+    let mut bystanders = nodes.bystanders;
+    for (name, node, needs_driver) in nodes.others {
+        let unsettled = bystanders.get(&*node.name).is_some_and(|draft| !draft.is_settled());
+        let other = KnownNode { needs_driver, found: None, left: None, until: Timestamp::MAX };
+        keep(&mut known, name, (!unsettled).then_some(other));
+        set(&mut outcomes, name, None);
+    }
+    for (name, bystander) in std::mem::take(&mut bystanders) {
+        if !bystander.is_settled() {
+            known.remove(name);
+        }
+        effects.take(&mut draft, bystander);
+    }
+    for mut node in nodes.listed {
+        waits(&node, &mut draft, &mut deferred);
+        set(&mut outcomes, node.name, node.ending.outcome);
+        if let Some(drafted) = node.draft.take() {
+            let settled = drafted.is_settled().then_some(drafted.alarm.at);
+            keep(&mut known, node.name, settled.map(|until| known_node(&node, until, fleet)));
+            effects.take(&mut draft, drafted);
+        }
+    }
+    for (name, _) in draft.memory.nodes.iter().filter(|(_, record)| record.outcome == Some(NodeOutcome::Gone)) {
+        set(&mut outcomes, name, Some(NodeOutcome::Gone));
+    }
+    draft.notes.append(&mut effects.notes);
+    draft.notes.extend(told);
+    let reason = of_fleet(&mut draft);
+    draft.waits_for(reason);
+    let decision = finish(draft, effects, outcomes, deferred, &listed.into_iter());
+    let settings = unchanged.map_or_else(|| Arc::new(fleet.settings.clone()), |unchanged| Arc::clone(&unchanged.memo.settings));
+    let memo = Memo {
+        settings,
+        observed: thin(fleet.observed),
+        memory: decision.memory.clone(),
+        is_over: fleet.is_over(),
+        restarts: fleet.restarts,
+        nodes: known,
+        outcomes: decision.outcomes.clone(),
+        roll,
+    };
+    (decision, Some(memo))
+}
+
+/// What is kept of a node.
+fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> KnownNode {
+    // Why it is not moved is told anew each time: kept, it would hold on to who was in its way at this moment.
+    let lasting = |reason: Arc<Reason>| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason };
+    let ending = NodeEnding { reason: node.ending.reason.clone().map(lasting), ..node.ending.clone() };
+    let left = node.assessment.needs.first(fleet);
+    KnownNode { needs_driver: node.needs_driver, found: Some((Arc::clone(&node.assessment), ending)), left, until }
+}
+
+/// What of nodes is told in one sentence.
+fn told_of_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
+    let listed = || nodes.listed.iter();
+    let missing: Vec<(String, String)> =
+        listed().filter_map(|node| Some((node.node.name.clone(), node.assessment.missing_config.clone()?))).collect();
+    let own = listed().filter(|node| node.assessment.has_own_driver).count();
+    let joined = listed().filter(|node| !node.assessment.is_member).count();
+    let missing = (!missing.is_empty()).then_some(DecisionNote::ConfigKeyMissing { nodes: missing });
+    let own = (own > 0).then_some(DecisionNote::DriverOfImage { nodes: own });
+    let joined = (joined > 0).then_some(DecisionNote::NodesJoined { nodes: joined, device: nodes.fleet.traits.device });
+    missing.into_iter().chain(own).chain(joined).collect()
+}
+
+/// Whether a node that stalls an operand's update is left as it is from now on: those that it stalls are, too.
+fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
+    let before = |name: &str| nodes.fleet.memory.nodes.get(name).and_then(|record| record.outcome);
+    let is_left = |name: &str| {
+        let node = nodes.place(name).map(|place| &nodes.listed[place]);
+        node.is_some_and(|node| node.ending.outcome == Some(NodeOutcome::Deferred)) && before(name) != Some(NodeOutcome::Deferred)
+    };
+    nodes.listed.iter().any(|node| match node.ending.reason.as_deref() {
+        Some(Reason::OperandOutdated { stalled_by: Some(name), .. }) => is_left(name),
+        Some(_) | None => false,
+    })
+}
+
+/// What is waited for, and what has ended.
+fn waits(node: &RunNode<'_>, draft: &mut FleetDraft<'_>, deferred: &mut Vec<Wait>) {
+    let NodeEnding { outcome, reason: Some(reason), since: Some(since) } = &node.ending else { return };
+    let wait = Wait { node: Some(Arc::clone(node.name)), reason: Arc::clone(reason), since: *since };
+    match outcome {
+        None => draft.waits.push(wait),
+        Some(NodeOutcome::Failed) => draft.failures.push(wait),
+        Some(NodeOutcome::Deferred) => deferred.push(wait),
+        Some(NodeOutcome::Done | NodeOutcome::Gone) => {}
+    }
+}
+
+fn set(outcomes: &mut Named<NodeOutcome>, name: &Arc<str>, outcome: Option<NodeOutcome>) {
+    if outcomes.get(name).copied() == outcome {
+        return;
+    }
+    match outcome {
+        Some(outcome) => outcomes.insert(Arc::clone(name), outcome),
+        None => drop(outcomes.remove(name)),
+    }
+}
+
+fn keep(known: &mut Named<KnownNode>, name: &Arc<str>, node: Option<KnownNode>) {
+    match node {
+        Some(node) => known.insert(Arc::clone(name), node),
+        None => drop(known.remove(name)),
+    }
+}
+
+fn finish<'n>(
+    mut draft: FleetDraft<'_>,
+    effects: FleetEffects,
+    outcomes: Named<NodeOutcome>,
+    deferred: Vec<Wait>,
+    nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
+) -> Decision {
+    let (focus, is_handing_back) = (effects.focus.clone(), effects.is_handing_back);
+    let actions = effects.into_actions(&mut draft);
+    if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
+        let pods: BTreeSet<&str> = draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
+        draft.memory.prune(|uid| pods.contains(uid), draft.now);
+    }
+    // What is tried again on a node that has failed does not keep the run from ending.
+    let failed: BTreeSet<&str> = draft.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
+    let tried_again = |action: &Action| !matches!(action, Action::PatchNode(_)) && failed.contains(action.node());
+    let pending = actions.iter().any(|action| !tried_again(action));
+    let mut state = RunState { fleet: draft, outcomes, is_handing_back };
+    let (well, verdict) = state.judge(pending, nodes);
+    let RunState { fleet, outcomes, .. } = state;
+    Decision {
+        well,
+        memory: fleet.memory,
+        // With the last word nothing is begun; what gives nodes back, or says what became of them, is still written.
+        actions: if verdict.is_some() { actions.into_iter().filter(Action::is_last).collect() } else { actions },
+        focus,
+        waits: fleet.waits,
+        outcomes,
+        ended: fleet.failures.into_iter().chain(deferred).collect(),
+        notes: fleet.notes,
+        verdict,
+        wake_at: fleet.alarm.at,
+    }
+}

@@ -1,0 +1,170 @@
+//! What becomes of a node: it waits, or has come to its end.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::reason::Reason;
+use crate::reason::upgrade::UpgradeReason;
+use contract::exit::ExitCode;
+use contract::record::{NodeOutcome, RecordedReason};
+use contract::task::Task;
+
+use super::inputs::FleetInputs;
+use super::node_draft::NodeDraft;
+use super::operands;
+use super::run_nodes::{RunNode, RunNodes};
+
+/// What has become of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeEnding {
+    /// How it ended. `None`: it has not, or the run is not about it.
+    pub(super) outcome: Option<NodeOutcome>,
+    /// What it waits for, or why it ended so.
+    pub(super) reason: Option<Arc<Reason>>,
+    /// Since when it has been this kind of reason.
+    pub(super) since: Option<Timestamp>,
+}
+
+impl NodeEnding {
+    /// Whether the node comes to the same with this reason. What it waits for while we drive it stands on the node, and why NVIDIA's controller
+    /// does not move it is only told.
+    fn holds_for(&self, reason: Option<&Arc<Reason>>, fleet: &FleetInputs<'_>) -> bool {
+        match (reason, &self.reason) {
+            (Some(reason), Some(known)) => {
+                let only_told = self.outcome.is_none() && (fleet.has(Task::Drive) || reason.asks_why());
+                reason == known || only_told && reason.name() == known.name()
+            }
+            (reason, known) => reason.is_none() && known.is_none(),
+        }
+    }
+}
+
+/// Finds out what becomes of every node.
+pub(super) fn end_all(nodes: &mut RunNodes<'_>) {
+    let fleet = nodes.fleet;
+    let members = nodes.listed.iter().filter(|node| node.assessment.is_member).count();
+    let tolerated = fleet.settings.tolerate_not_ready.resolve(members).min(members.saturating_sub(1));
+    let mut not_ready = NotReadyNodes { found: 0, tolerated };
+    for node in &mut nodes.listed {
+        let known = node.known.and_then(|known| known.found.as_ref()).map(|(_, ending)| ending);
+        node.ending = match known.filter(|_| node.draft.is_none()) {
+            Some(known) if known.holds_for(node.reason.as_ref(), fleet) => NodeEnding { reason: node.reason.clone(), ..known.clone() },
+            Some(_) | None => end(node, fleet, &mut not_ready),
+        };
+    }
+}
+
+/// Nodes that have not been Ready for so long that they count.
+struct NotReadyNodes {
+    found: usize,
+    /// How many of them are left as they are.
+    tolerated: usize,
+}
+
+fn end<'a>(node: &mut RunNode<'a>, fleet: &'a FleetInputs<'a>, not_ready: &mut NotReadyNodes) -> NodeEnding {
+    let (is_member, reason) = (node.assessment.is_member, node.reason.clone());
+    let draft = node.draft(fleet);
+    if !(is_member || draft.is_member()) {
+        return NodeEnding { reason, ..NodeEnding::default() };
+    }
+    let Some(reason) = reason else {
+        draft.memory.waiting = None;
+        // A node that was never out of date is no news and gets no record.
+        if draft.memory.record.is_some() {
+            note(draft, Some(NodeOutcome::Done), None);
+        }
+        return NodeEnding { outcome: Some(NodeOutcome::Done), reason: None, since: None };
+    };
+    let since = draft.waits(&reason);
+    let outcome = outcome(draft, &reason, since, not_ready);
+    if outcome.is_some() || !fleet.has(Task::Drive) {
+        let kept = outcome != Some(NodeOutcome::Done) || draft.memory.record.is_some();
+        if kept {
+            note(draft, outcome, Some(&reason));
+        }
+    } else if draft.memory.record.is_some() {
+        // How far it is stands on the node itself; the run record has what came of it.
+        note(draft, None, None);
+    }
+    NodeEnding { outcome, reason: Some(reason), since: Some(since) }
+}
+
+/// What a reason has become after so long; `None`: it is still waited for.
+fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timestamp, not_ready: &mut NotReadyNodes) -> Option<NodeOutcome> {
+    let (fleet, settings) = (draft.fleet, draft.settings());
+    let per_node = settings.per_node_seconds;
+    if let Some(outcome) = outcome_at_once(reason) {
+        return Some(outcome);
+    }
+    if let Reason::UpgradeFailed { .. } = reason {
+        // The time that a healthy node would have taken is over.
+        return draft.alarm.passed(since, per_node).then_some(NodeOutcome::Failed);
+    }
+    if let Reason::NodeNotReady { .. } = reason {
+        if draft.node.annotations.contains_key(fleet.traits.own_record) {
+            // What our upgrade took down is not tolerated: it comes back, or it has failed.
+            return None;
+        }
+        // How many are tolerated depends on the others.
+        draft.effects.looks_at_others = true;
+        // Since when it has been down by its condition is told by another clock: what we have seen counts.
+        let long = draft.alarm.passed(since, per_node);
+        not_ready.found += usize::from(long);
+        return (long && not_ready.found <= not_ready.tolerated).then_some(NodeOutcome::Deferred);
+    }
+    if reason.follows_operand_rule() {
+        return operands::outcome(draft, reason, since);
+    }
+    if reason.exit_code() == ExitCode::PluginsNotServing {
+        let limit = settings.device_plugin.replacement_seconds;
+        let over = matches!(reason, Reason::RestartHeldUp { .. }) || draft.alarm.passed(since, limit);
+        return over.then_some(NodeOutcome::Failed);
+    }
+    if reason.exit_code() != ExitCode::DraNotServing {
+        return None;
+    }
+    if fleet.tolerates(reason) {
+        operands::note_tolerated(draft, reason);
+        return Some(NodeOutcome::Deferred);
+    }
+    let over = matches!(reason, Reason::PluginHeldUp { .. })
+        || !reason.resolves_itself()
+        || draft.alarm.passed(since, settings.dra.replacement_seconds);
+    over.then_some(NodeOutcome::Failed)
+}
+
+/// What a reason is the end of, however long it has been the reason.
+fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
+    // While we hold the one Lease nobody works on the other driver: waiting would not help.
+    let left_alone = matches!(
+        reason,
+        Reason::Skipped { .. }
+            | Reason::Upgrading(
+                UpgradeReason::OtherDriver { ours: true, .. } | UpgradeReason::ForeignCordon | UpgradeReason::FailureBudget { .. }
+            )
+    );
+    let failed = matches!(
+        reason,
+        Reason::WriteRefused { .. }
+            | Reason::Upgrading(UpgradeReason::Failed { .. } | UpgradeReason::NewerRecord { .. } | UpgradeReason::NoTime { .. })
+    );
+    if left_alone {
+        return Some(NodeOutcome::Deferred);
+    }
+    failed.then_some(NodeOutcome::Failed)
+}
+
+/// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
+fn note(draft: &mut NodeDraft<'_>, outcome: Option<NodeOutcome>, reason: Option<&Reason>) {
+    let now = draft.now();
+    let reason = reason.map(|reason| RecordedReason::new(reason.name(), reason.lasting()));
+    draft.change_record(|record| {
+        let name = |reason: &Option<RecordedReason>| reason.as_ref().map(|reason| reason.name.clone());
+        if record.since.is_none() || record.outcome != outcome || name(&record.reason) != name(&reason) {
+            record.outcome = outcome;
+            record.since = Some(now);
+        }
+        record.reason = reason;
+    });
+}

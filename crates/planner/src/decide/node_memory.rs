@@ -1,0 +1,116 @@
+//! What is remembered of one node: taken out of the run's memory, changed while the node is decided on, and put back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::memory::{PendingPatch, RunMemory};
+use crate::reason::Reason;
+use contract::record::NodeRecord;
+use contract::record::baseline::NodeBaseline;
+use observed::ObservedNode;
+use observed::named::Named;
+
+/// One node's part of [`RunMemory`]; the fields are described there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeMemory {
+    pub(super) record: Option<NodeRecord>,
+    pub(super) waiting: Option<(&'static str, Timestamp)>,
+    pub(super) waiting_apart: Option<(&'static str, Timestamp)>,
+    pub(super) ready: Option<(String, Timestamp)>,
+    pub(super) outdated: BTreeMap<String, Timestamp>,
+    pub(super) patched: Option<PendingPatch>,
+    pub(super) recovering: BTreeMap<String, Timestamp>,
+    pub(super) baseline: Option<Arc<NodeBaseline>>,
+}
+
+impl NodeMemory {
+    pub(super) fn of(memory: &RunMemory, node: &ObservedNode) -> Self {
+        let name = &node.name;
+        Self {
+            record: memory.nodes.get(name).cloned(),
+            waiting: memory.waiting.get(name).copied(),
+            waiting_apart: memory.waiting_apart.get(name).copied(),
+            ready: memory.ready.get(name).cloned(),
+            outdated: memory.outdated.get(name).cloned().unwrap_or_default(),
+            patched: memory.patched.get(name).cloned(),
+            recovering: memory.recovering.get(name).cloned().unwrap_or_default(),
+            baseline: memory.baseline.as_ref().and_then(|baseline| baseline.get(&node.uid)).cloned(),
+        }
+    }
+
+    /// Puts it back, as far as it differs from what it was.
+    pub(super) fn put(self, before: &Self, memory: &mut RunMemory, node: &ObservedNode) {
+        let name = &node.name;
+        put(&mut memory.nodes, name, before.record.as_ref(), self.record);
+        put(&mut memory.waiting, name, before.waiting.as_ref(), self.waiting);
+        put(&mut memory.waiting_apart, name, before.waiting_apart.as_ref(), self.waiting_apart);
+        put(&mut memory.ready, name, before.ready.as_ref(), self.ready);
+        let some = |pods: &BTreeMap<String, Timestamp>| (!pods.is_empty()).then(|| pods.clone());
+        put(&mut memory.outdated, name, some(&before.outdated).as_ref(), some(&self.outdated));
+        put(&mut memory.patched, name, before.patched.as_ref(), self.patched);
+        if self.recovering != before.recovering {
+            if self.recovering.is_empty() {
+                memory.recovering.remove(name);
+            } else {
+                memory.recovering.insert(name.clone(), self.recovering);
+            }
+        }
+        if self.baseline != before.baseline
+            && let (Some(baseline), Some(entry)) = (&mut memory.baseline, self.baseline)
+        {
+            Arc::make_mut(baseline).insert(&node.uid, entry);
+        }
+    }
+
+    /// The record, if it is the one of this very node and not of one that had its name.
+    pub(super) fn record_of(&self, node: &ObservedNode) -> Option<&NodeRecord> {
+        self.record.as_ref().filter(|record| record.uid == node.uid)
+    }
+
+    /// Notes what the node waits for, and answers since when it has been that kind of reason.
+    pub(super) fn waits(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
+        since(&mut self.waiting, reason, now)
+    }
+
+    /// The same of what a failed node waits for apart from its upgrade.
+    pub(super) fn waits_apart(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
+        since(&mut self.waiting_apart, reason, now)
+    }
+
+    /// Notes that driver and toolkit are ready, and answers since when they have been seen so under this identity.
+    pub(super) fn ready_since(&mut self, identity: &str, now: Timestamp) -> Timestamp {
+        match &self.ready {
+            Some((known, since)) if known == identity => *since,
+            Some(_) | None => {
+                self.ready = Some((identity.to_owned(), now));
+                now
+            }
+        }
+    }
+
+    /// Notes whether a plugin pod publishes another driver version than is loaded, and answers since when it has been seen to. `None`: it does not.
+    pub(super) fn outdated_since(&mut self, uid: &str, outdated: bool, now: Timestamp) -> Option<Timestamp> {
+        if outdated {
+            return Some(*self.outdated.entry(uid.to_owned()).or_insert(now));
+        }
+        self.outdated.remove(uid);
+        None
+    }
+}
+
+fn since(waiting: &mut Option<(&'static str, Timestamp)>, reason: &Reason, now: Timestamp) -> Timestamp {
+    let known = waiting.filter(|(name, _)| *name == reason.name());
+    waiting.insert(known.unwrap_or((reason.name(), now))).1
+}
+
+fn put<T: Clone + PartialEq>(all: &mut Named<T>, name: &str, before: Option<&T>, now: Option<T>) {
+    if before == now.as_ref() {
+        return;
+    }
+    match now {
+        Some(value) => all.insert(name, value),
+        None => drop(all.remove(name)),
+    }
+}

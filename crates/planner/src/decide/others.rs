@@ -1,0 +1,105 @@
+//! What others do to a node: it is theirs until they are done. And pauses: nothing is begun with a paused node, and what was begun and has not
+//! touched its driver stands still.
+
+use jiff::SignedDuration;
+
+use crate::action::NodePatch;
+use crate::hold;
+use crate::reason::Reason;
+use crate::reason::upgrade::UpgradeReason;
+use crate::upgrade::record::{UpgradeRecord, is_anothers};
+use contract::driver::Driver;
+use observed::pause;
+use observed::{Observed, ObservedNode};
+
+use super::drive::patch::put;
+use super::inputs::FleetInputs;
+use super::node_draft::NodeDraft;
+
+/// What a paused node waits for. `None`: it is not paused.
+pub(super) fn paused(observed: &Observed, node: &ObservedNode) -> Option<Reason> {
+    let pause = pause::find_pause(observed, node)?;
+    let (by, why) = (pause.by.clone(), pause.reason.clone());
+    Some(Reason::Upgrading(UpgradeReason::Paused { by, why, at: pause.at }))
+}
+
+/// The same for a node with which NVIDIA's controller has not begun.
+pub(super) fn paused_before(observed: &Observed, node: &ObservedNode, reason: Reason) -> Reason {
+    let waits = matches!(&reason, Reason::DriverOutOfDate { .. }) && reason.waits_for_others();
+    if waits { paused(observed, node).unwrap_or(reason) } else { reason }
+}
+
+/// Stops the clock of a node in progress: the time of the pause counts for none of its limits.
+pub(super) fn freeze(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
+    if record.paused.is_some() {
+        return;
+    }
+    let stopped = UpgradeRecord { paused: Some(draft.now()), ..record.clone() };
+    let mut patch = NodePatch::for_node(draft.node);
+    put(&mut patch, &stopped, draft.traits());
+    draft.issue(patch);
+}
+
+/// Lets the clock of a node go on that was stopped. Whether it was.
+pub(super) fn thaw(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
+    let Some(stopped) = record.paused else { return false };
+    let pause = draft.now().duration_since(stopped).max(SignedDuration::ZERO);
+    let since = record.since.saturating_add(pause).unwrap_or(draft.now());
+    let mut patch = NodePatch::for_node(draft.node);
+    put(&mut patch, &UpgradeRecord { paused: None, since, ..record.clone() }, draft.traits());
+    draft.issue(patch);
+    true
+}
+
+/// Has NVIDIA's controller leave a paused node alone, where we may: whoever paused it may have had no right to, and nodes join.
+pub(super) fn hold_paused(draft: &mut NodeDraft<'_>) {
+    let driver = draft.settings().driver;
+    // The hold of an operator's upgrade becomes the pause's, so that `resume` releases it.
+    let taken_over = matches!(hold::HoldPurpose::from_node(draft.node, driver), Some(hold::HoldPurpose::OperatorUpgrade(_)));
+    if taken_over || hold::can_be_held(draft.node, driver) {
+        draft.issue(hold::hold_as(draft.node, driver, pause::HOLD));
+    }
+}
+
+/// Whoever else has the node.
+pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Option<Reason> {
+    let traits = fleet.traits;
+    if node.annotations.contains_key(traits.requestor) {
+        return Some(Reason::Upgrading(UpgradeReason::Requestor));
+    }
+    let maintenances = fleet.observed.workloads.maintenances.served().into_iter().flatten();
+    if let Some(theirs) = maintenances.into_iter().find(|maintenance| maintenance.node == node.name) {
+        return Some(Reason::Upgrading(UpgradeReason::Maintenance { name: theirs.name.clone(), requestor: theirs.requestor.clone() }));
+    }
+    // NVIDIA's controller may have been switched off a moment ago: what it was doing goes on until it has taken its label away.
+    let state = node.labels.get(traits.state_label).map(String::as_str).unwrap_or_default();
+    if is_active(state) {
+        return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
+    }
+    let driver = fleet.settings.driver;
+    if is_anothers(node, traits, fleet.identity.as_deref()) {
+        let state = node.labels.get(traits.own_state_label).cloned().unwrap_or_default();
+        return Some(Reason::Upgrading(UpgradeReason::OtherDriver { driver, state, ours: true }));
+    }
+    other_driver(node, driver)
+        .map(|(driver, state, ours)| Reason::Upgrading(UpgradeReason::OtherDriver { driver, state: state.to_owned(), ours }))
+}
+
+/// Another driver of the node that is being upgraded, or has to be before this one: network before GPU. And whether its record is ours.
+pub(super) fn other_driver(node: &ObservedNode, this: Driver) -> Option<(Driver, &str, bool)> {
+    Driver::ALL.into_iter().filter(|driver| *driver != this).find_map(|driver| {
+        let traits = driver.traits();
+        let state = |label: &str| node.labels.get(label).map(String::as_str).filter(|state| !state.is_empty());
+        if let Some(own) = state(traits.own_state_label) {
+            return Some((driver, own, true));
+        }
+        let theirs = state(traits.state_label)?;
+        let first = driver == Driver::Ofed && theirs == "upgrade-required";
+        (is_active(theirs) || first).then_some((driver, theirs, false))
+    })
+}
+
+/// Whether a state of NVIDIA's means that its controller is at work on the node.
+fn is_active(state: &str) -> bool {
+    !matches!(state, "" | "upgrade-done" | "upgrade-required" | "upgrade-failed")
+}

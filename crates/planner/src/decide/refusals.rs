@@ -1,0 +1,125 @@
+//! Refused writes: the node that a write was refused for fails, its slot is free, and the other nodes go on.
+//!
+//! The caller only notes what the server answered. Here it is judged: a refusal that is final goes into the node's record, so that it
+//! survives the process. A node that still takes patches is then marked as failed, and uncordoned if its driver was not touched. One that
+//! does not stays as it is. Either way nothing more is asked for in this run, unless a person asks for the node.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::memory::RunMemory;
+use crate::reason::Reason;
+use crate::refusal::RefusalKind;
+use crate::upgrade::record::{NodeRecordState, read};
+use contract::driver::DriverTraits;
+use contract::record::{NodeRecord, RefusedWrite, WriteKind};
+use contract::settings::Settings;
+use nvidia_upgrade::state::ControllerState;
+use observed::{Observed, ObservedNode};
+
+use super::drive::is_requested;
+use super::node_draft::NodeDraft;
+
+/// Judges the refusals that were noted since the last decision.
+pub(super) fn judge(memory: &mut RunMemory, observed: &Observed, settings: &Settings, now: Timestamp) {
+    if memory.refusals.is_empty() {
+        return;
+    }
+    let nodes = &observed.nodes;
+    memory.refusals.retain(|(node, _), refusal| nodes.contains_key(node) && !refusal.is_forgotten(now));
+    let is_final = memory.refusals.iter().filter(|(_, refusal)| refusal.is_final());
+    let given_up: Vec<_> = is_final.map(|(object, _)| object.clone()).collect();
+    for object in given_up {
+        let Some(refusal) = memory.refusals.remove(&object) else { continue };
+        let (name, pod) = object;
+        let Some(node) = nodes.get(&name) else { continue };
+        match refusal.write {
+            // Part of it may have taken effect, which is to be seen first.
+            WriteKind::Node if refusal.kind == RefusalKind::Changed => {}
+            // It counted as if it had taken effect.
+            WriteKind::Node => drop(memory.patched.remove(&name)),
+            WriteKind::PodDeletion => drop(memory.issued.remove(&pod)),
+            WriteKind::Eviction => {}
+        }
+        let traits = settings.driver.traits();
+        let changed = refusal.kind == RefusalKind::Changed;
+        let is_ours = settings.mode.decides() && (changed || is_in_progress(node, traits));
+        let mut record = memory.nodes.get(&name).filter(|record| record.uid == node.uid).cloned().unwrap_or_default();
+        record.uid.clone_from(&node.uid);
+        // A plugin that is still there holds no slot.
+        record.replaced.remove(&pod);
+        let is_patch = refusal.write == WriteKind::Node;
+        if let Some(before) = &mut record.refused {
+            // What was to give it back is refused too. The first refusal is the cause.
+            before.stays |= is_patch;
+        } else {
+            let (write, message, cordon) = (refusal.write, refusal.message, refusal.cordon);
+            let (stays, requested) = (is_patch && !is_ours, is_requested(node, traits));
+            record.refused = Some(RefusedWrite { write, message, stays, cordon, requested });
+        }
+        memory.nodes.insert(name, record);
+    }
+}
+
+/// Why the node's plugin pods are not deleted: that was refused before.
+pub(super) fn keeps_its_pods(draft: &NodeDraft<'_>) -> Option<Reason> {
+    let refused = draft.refused_write().filter(|refused| refused.write == WriteKind::PodDeletion)?;
+    Some(write_refused(draft, refused))
+}
+
+/// A person who asks for a node that was given up has removed what refused its write: it is tried again, once for each request.
+pub(super) fn heed_request(draft: &mut NodeDraft<'_>) {
+    let Some(refused) = draft.refused_write() else { return };
+    let (requested, before) = (is_requested(draft.node, draft.traits()), refused.requested);
+    if requested == before {
+        return;
+    }
+    draft.change_record(|record: &mut NodeRecord| match &mut record.refused {
+        Some(refused) if !requested => refused.requested = false,
+        refused => *refused = None,
+    });
+}
+
+/// What the node waits for while a write of it is tried again. `None`: nothing, or its time has come.
+pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
+    let refusals = &draft.fleet.memory.refusals;
+    if refusals.is_empty() {
+        return None;
+    }
+    let first = (draft.node.name.clone(), String::new());
+    let of_node = refusals.range(first..).take_while(|((name, _), _)| *name == draft.node.name);
+    // Evictions have their own pauses, each pod its own.
+    let now = draft.now();
+    let waits = of_node.map(|(_, refusal)| refusal).filter(|refusal| refusal.write != WriteKind::Eviction && refusal.due() > now);
+    let refusal = waits.max_by_key(|refusal| refusal.due())?;
+    draft.alarm.set(refusal.due());
+    Some(Reason::WriteRetried { write: refusal.write, message: refusal.message.clone(), attempts: refusal.times, limit: refusal.limit() })
+}
+
+/// What the node waits for, where NVIDIA's controller acts: the refusal, unless that one is at work on the node and may finish it.
+pub(super) fn instead(draft: &mut NodeDraft<'_>) -> Option<Arc<Reason>> {
+    let label = draft.node.labels.get(draft.traits().state_label).map(String::as_str);
+    if ControllerState::from_label(label).is_busy() {
+        return None;
+    }
+    let refused = draft.refused_write().map(|refused| write_refused(draft, refused));
+    refused.or_else(|| tried_again(draft)).map(Arc::new)
+}
+
+pub(super) fn write_refused(draft: &NodeDraft<'_>, refused: &RefusedWrite) -> Reason {
+    let ours = match read(draft.node, draft.traits()) {
+        NodeRecordState::Record(record) => record.cordoned,
+        NodeRecordState::Nothing | NodeRecordState::Broken => refused.cordon,
+        NodeRecordState::Newer(_) => false,
+    };
+    Reason::WriteRefused { write: refused.write, message: refused.message.clone(), cordoned: ours && draft.node.unschedulable }
+}
+
+/// Whether our upgrade of the node is under way.
+fn is_in_progress(node: &ObservedNode, traits: &DriverTraits) -> bool {
+    match read(node, traits) {
+        NodeRecordState::Record(record) => record.state.is_in_progress(),
+        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => false,
+    }
+}

@@ -1,0 +1,142 @@
+//! Which stale plugin pods are replaced now: a few nodes at a time.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::device_plugin::DevicePlugins;
+use crate::memory::RunMemory;
+use crate::plugin::DraPlugins;
+use crate::reason::Reason;
+use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind};
+use observed::Observed;
+
+use super::inputs::FleetInputs;
+use super::node_draft::NodeDraft;
+use super::plugins::{PluginNeed, StalePlugin, delete};
+use super::run_nodes::RunNode;
+
+/// On how many nodes plugins may be away.
+#[derive(Clone, Copy)]
+pub(super) struct ReplacementLimits {
+    pub(super) dra: usize,
+    pub(super) device: usize,
+}
+
+impl ReplacementLimits {
+    fn of(self, plugin: ReplacedPodKind) -> usize {
+        match plugin {
+            ReplacedPodKind::Dra => self.dra,
+            ReplacedPodKind::Device => self.device,
+        }
+    }
+}
+
+/// The nodes with plugins that are away because of us.
+struct AwayPlugins {
+    nodes: usize,
+    /// Those of them that have failed.
+    for_good: usize,
+}
+
+/// Replaces what may be replaced. The answer: for the nodes with stale plugins what they wait for instead, first of the DRA driver, then of the
+/// device plugin.
+pub(super) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a FleetInputs<'a>, limits: ReplacementLimits) {
+    if !nodes.iter().any(|node| node.assessment.needs.is_stale()) {
+        return;
+    }
+    let mut away = AwayPlugins::count(nodes, fleet);
+    for node in nodes.iter_mut().filter(|node| node.assessment.needs.is_stale()) {
+        let assessment = std::sync::Arc::clone(&node.assessment);
+        let mut first = |needs: &[PluginNeed]| {
+            let reasons: Vec<Reason> = needs.iter().map(|need| away.reason(need, node.draft(fleet), limits)).collect();
+            reasons.into_iter().next()
+        };
+        let (dra, device) = (first(&assessment.needs.dra), first(&assessment.needs.device));
+        node.reason = assessment.needs.reason(dra, device, fleet).map(Into::into);
+    }
+}
+
+impl AwayPlugins {
+    fn count(nodes: &[RunNode<'_>], fleet: &FleetInputs<'_>) -> Self {
+        let drafts = || nodes.iter().filter_map(|node| Some((&node.node.name, node.draft.as_ref()?)));
+        let drafted: BTreeSet<&str> = drafts().map(|(name, _)| name.as_str()).collect();
+        let ready = |name: &str| fleet.observed.nodes.get(name).is_some_and(|node| node.ready);
+        let remembered = fleet.memory.nodes.iter().filter(|(name, record)| is_open(record) && !drafted.contains(&***name));
+        let remembered = remembered.map(|(name, record)| (&**name, record));
+        let changed = drafts().filter_map(|(name, draft)| Some((name.as_str(), draft.memory.record.as_ref()?)));
+        let holders: Vec<&NodeRecord> =
+            remembered.chain(changed).filter(|(name, record)| holds_slot(record, ready(name))).map(|(_, record)| record).collect();
+        let failed = holders.iter().filter(|record| record.outcome == Some(NodeOutcome::Failed)).count();
+        Self { nodes: holders.len(), for_good: failed }
+    }
+
+    /// What a node waits for of a DaemonSet, whose stale pod is replaced if there is room. With all slots held by nodes that have failed there
+    /// will be none.
+    fn reason(&mut self, need: &PluginNeed, draft: &mut NodeDraft<'_>, limits: ReplacementLimits) -> Reason {
+        let stale = match need {
+            PluginNeed::Waits(reason) => return reason.clone(),
+            PluginNeed::Stale(stale) => stale,
+        };
+        let limit = limits.of(stale.plugin);
+        let held = draft.record().is_some_and(|record| holds_slot(record, draft.node.ready));
+        if stale.ready && (held || self.nodes < limit) {
+            replaced(draft, stale);
+            self.nodes += usize::from(!held);
+            return stale.being_replaced();
+        }
+        if stale.ready && self.for_good >= limit { stale.held_up(self.for_good) } else { stale.queued(self.nodes, limit) }
+    }
+}
+
+/// Decides the replacement of one pod; the record of it is written before the pod is deleted.
+fn replaced(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
+    let replacement = PluginReplacement {
+        plugin: stale.plugin,
+        pod: stale.pod.clone(),
+        daemon_set: stale.daemon_set.clone(),
+        under: stale.under.clone(),
+        cause: stale.cause.clone(),
+        at: draft.now(),
+        back_at: None,
+    };
+    draft.change_record(|record| drop(record.replaced.insert(stale.uid.clone(), replacement)));
+    delete(draft, stale);
+}
+
+/// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever. The answer: the nodes of which something was
+/// closed.
+pub(super) fn close(
+    memory: &mut RunMemory,
+    observed: &Observed,
+    plugins: &DraPlugins<'_>,
+    devices: &DevicePlugins<'_>,
+    now: Timestamp,
+) -> Vec<String> {
+    let known: BTreeSet<&String> = plugins.daemon_sets().chain(devices.daemon_sets()).map(|daemon_set| &daemon_set.uid).collect();
+    let is_lost = |replacement: &PluginReplacement| replacement.back_at.is_none() && !known.contains(&replacement.daemon_set);
+    let lost = memory.nodes.iter().filter(|(_, record)| record.replaced.values().any(is_lost));
+    let lost: Vec<String> = lost.map(|(name, _)| name.to_string()).collect();
+    for name in &lost {
+        let record = memory.nodes.get_mut(name);
+        let replaced = record.into_iter().flat_map(|record| record.replaced.values_mut());
+        replaced.filter(|replacement| is_lost(replacement)).for_each(|replacement| replacement.back_at = Some(now));
+    }
+    lost.into_iter().filter(|name| observed.nodes.contains_key(name)).collect()
+}
+
+/// Whether a plugin of the node that was replaced is not back.
+fn is_open(record: &NodeRecord) -> bool {
+    record.replaced.values().any(|replacement| replacement.back_at.is_none())
+}
+
+/// Whether a node's plugin is away because of us. Nodes that are gone, or left because they are not ready, keep nobody waiting; one that is
+/// left for its DRA driver does until its device plugin is back.
+fn holds_slot(record: &NodeRecord, ready: bool) -> bool {
+    let counts = |replacement: &PluginReplacement| match record.outcome {
+        Some(NodeOutcome::Gone) => false,
+        Some(NodeOutcome::Deferred) => ready && replacement.plugin == ReplacedPodKind::Device,
+        Some(NodeOutcome::Done | NodeOutcome::Failed) | None => true,
+    };
+    record.replaced.values().any(|replacement| replacement.back_at.is_none() && counts(replacement))
+}

@@ -1,0 +1,174 @@
+//! The nodes that a decision is about.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::device_plugin::DevicePlugins;
+use crate::memory::RunMemory;
+use crate::node::DriverNodes;
+use crate::reason::Reason;
+use crate::upgrade::record::is_anothers;
+use contract::driver::DriverTraits;
+use contract::settings::Settings;
+use contract::task::Task;
+use observed::{Observed, ObservedNode};
+
+use super::alarm::Alarm;
+use super::assess::{NodeAssessment, assess};
+use super::end::NodeEnding;
+use super::inputs::FleetInputs;
+use super::memo::{KnownNode, Unchanged};
+use super::node_draft::NodeDraft;
+
+/// What a decision is about in the first place.
+pub(super) struct Census<'a> {
+    /// In the order of their names.
+    pub(super) listed: Vec<ListedNode<'a>>,
+    /// Nodes that were looked at and are none of them, and whether they need the driver.
+    pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
+    /// How many nodes need the driver.
+    pub(super) drivers: usize,
+}
+
+/// A node that the decision is about.
+pub(super) struct ListedNode<'a> {
+    pub(super) name: &'a Arc<str>,
+    pub(super) node: &'a ObservedNode,
+    pub(super) needs_driver: bool,
+    /// What was found of it, where nothing has changed.
+    pub(super) known: Option<&'a KnownNode>,
+}
+
+impl<'a> Census<'a> {
+    /// Looks which nodes the decision is about.
+    pub(super) fn new(
+        observed: &'a Observed,
+        settings: &Settings,
+        memory: &RunMemory,
+        devices: &DevicePlugins<'_>,
+        unchanged: Option<&Unchanged<'a>>,
+    ) -> Self {
+        let drivers = DriverNodes::new(observed, settings.driver);
+        let settles = settings.has(Task::Settle);
+        let traits = settings.driver.traits();
+        let identity = settings.own_daemon_set();
+        let has_plugin = |node: &ObservedNode| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);
+        let mut census = Self { listed: Vec::with_capacity(observed.nodes.len()), others: Vec::new(), drivers: 0 };
+        let mut known = unchanged.map(Unchanged::nodes).into_iter().flatten().peekable();
+        for (name, node) in &observed.nodes {
+            while known.next_if(|(known, _)| *known < name).is_some() {}
+            let known = known.next_if(|(known, _)| *known == name).map(|(_, node)| node);
+            let (needs_driver, is_listed) = known.map_or_else(
+                || {
+                    let needs_driver = settles && drivers.contains(node);
+                    (needs_driver, needs_driver || has_plugin(node) || is_begun(node, traits, identity.as_deref()))
+                },
+                |known| (known.needs_driver, known.found.is_some()),
+            );
+            census.drivers += usize::from(needs_driver);
+            if is_listed {
+                census.listed.push(ListedNode { name, node, needs_driver, known });
+            } else if known.is_none() {
+                census.others.push((name, node, needs_driver));
+            }
+        }
+        census
+    }
+
+    /// Nothing that was found of this node holds any more.
+    pub(super) fn forget(&mut self, name: &str) {
+        if let Ok(place) = self.listed.binary_search_by(|node| (**node.name).cmp(name)) {
+            self.listed[place].known = None;
+        }
+    }
+
+    /// The nodes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a ObservedNode> + Clone {
+        self.listed.iter().map(|node| node.node)
+    }
+}
+
+/// Whether our upgrade of the node has begun: one that lost its device in the middle of it is to be given back.
+fn is_begun(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
+    let begun = node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);
+    begun && !is_anothers(node, traits, identity)
+}
+
+/// A node, from its assessment to what becomes of it.
+pub(super) struct RunNode<'a> {
+    pub(super) name: &'a Arc<str>,
+    pub(super) node: &'a ObservedNode,
+    pub(super) needs_driver: bool,
+    pub(super) known: Option<&'a KnownNode>,
+    /// Made when something of it is looked at or done.
+    pub(super) draft: Option<NodeDraft<'a>>,
+    pub(super) assessment: Arc<NodeAssessment>,
+    /// What it waits for, as far as that is known by now.
+    pub(super) reason: Option<Arc<Reason>>,
+    pub(super) ending: NodeEnding,
+}
+
+impl<'a> RunNode<'a> {
+    pub(super) fn draft(&mut self, fleet: &'a FleetInputs<'a>) -> &mut NodeDraft<'a> {
+        self.draft.get_or_insert_with(|| {
+            let mut draft = NodeDraft::new(fleet, self.node);
+            // What is known of it still holds until then.
+            draft.alarm.set(self.known.map_or(jiff::Timestamp::MAX, |known| known.until));
+            draft
+        })
+    }
+}
+
+/// All of them.
+pub(super) struct RunNodes<'a> {
+    pub(super) fleet: &'a FleetInputs<'a>,
+    /// In the order of their names.
+    pub(super) listed: Vec<RunNode<'a>>,
+    /// Nodes that were looked at and are none of them, and whether they need the driver.
+    pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
+    /// Those of all the other nodes for which something is done.
+    pub(super) bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
+    pub(super) alarm: Alarm,
+}
+
+impl<'a> RunNodes<'a> {
+    /// Assesses the nodes of which something has changed.
+    pub(super) fn assessed(census: Census<'a>, fleet: &'a FleetInputs<'a>) -> Self {
+        let mut alarm = Alarm::new(fleet.now, jiff::Timestamp::MAX);
+        let listed = census.listed.into_iter().map(|ListedNode { name, node, needs_driver, known }| {
+            let (draft, assessment) = if let Some((assessment, _)) = known.and_then(|known| known.found.as_ref()) {
+                (None, Arc::clone(assessment))
+            } else {
+                let mut draft = NodeDraft::new(fleet, node);
+                let assessment = Arc::new(assess(&mut draft));
+                (Some(draft), assessment)
+            };
+            let known = known.filter(|known| known.found.is_some());
+            if let Some(known) = known {
+                alarm.set(known.until);
+            }
+            let reason = match known {
+                // Once more the very same, which is quickly compared.
+                Some(known) if !assessment.needs.is_stale() => known.left.clone(),
+                Some(_) | None => assessment.needs.first(fleet),
+            };
+            RunNode { name, node, needs_driver, known, draft, assessment, reason, ending: NodeEnding::default() }
+        });
+        let listed = listed.collect();
+        Self { fleet, listed, others: census.others, bystanders: BTreeMap::new(), alarm }
+    }
+
+    /// Where the node of this name is among those that the decision is about.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.listed.binary_search_by(|node| (**node.name).cmp(name)).ok()
+    }
+
+    /// The draft of any node.
+    pub(super) fn draft(&mut self, node: &'a ObservedNode) -> &mut NodeDraft<'a> {
+        let fleet = self.fleet;
+        match self.place(&node.name) {
+            Some(place) => self.listed[place].draft(fleet),
+            None => self.bystanders.entry(&node.name).or_insert_with(|| NodeDraft::new(fleet, node)),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! When a run is over, and how.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::reason::{Reason, Wait};
+use contract::budget::MARGIN_SECONDS;
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind, Verdict, VerdictReason};
+use contract::task::Task;
+use observed::ObservedNode;
+use observed::named::Named;
+
+use super::alarm::after;
+use super::drive::told_handed_back;
+use super::fleet::FleetDraft;
+use super::operands;
+
+/// How many waits a message names before it only counts the rest.
+const NAMED: usize = 5;
+/// More replacements of plugins on one node in one run than a driver, a toolkit and the attempts at both come to.
+const RESTLESS: usize = 5;
+
+/// How soon it is looked at again whether nodes have been given back after the deadline.
+const HANDING_BACK_SECONDS: u64 = 10;
+
+/// A leader that has not renewed its Lease for longer may have ended: it gives up by itself then (`renewDeadline` of controller-runtime).
+const RENEWED_SECONDS: u64 = 10;
+/// How soon it is looked again whether the operator's leader lives; it renews its Lease every two seconds.
+const LEADER_SECONDS: u64 = 2;
+
+/// The quiet period at the least where the operator does not tell which generation it has acted on.
+const SILENT_QUIET_SECONDS: u64 = 60;
+
+/// How the run stands at the end of a decision.
+pub(super) struct RunState<'a> {
+    pub(super) fleet: FleetDraft<'a>,
+    pub(super) outcomes: Named<NodeOutcome>,
+    /// The time is over, and nodes that were not touched are on their way back.
+    pub(super) is_handing_back: bool,
+}
+
+impl RunState<'_> {
+    /// Quiet period, deadline, verdict. `pending`: something is to be done that keeps the run from ending; `nodes`: those that the run is about. The answer: whether
+    /// all is well, the quiet period aside, and the verdict.
+    pub(super) fn judge<'n>(&mut self, pending: bool, nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone)) -> (bool, Option<Verdict>) {
+        let well = self.fleet.waits.is_empty() && !pending;
+        let quiet = self.quiet_seconds();
+        let mut verdict = None;
+        if well {
+            let uids = || nodes.clone().map(|node| &node.uid);
+            let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
+            let (fleet, since) = self.fleet.memory.well.take().filter(same).unwrap_or_else(|| (uids().cloned().collect(), self.fleet.now));
+            self.fleet.memory.well = Some((fleet, since));
+            if self.fleet.alarm.passed(since, quiet) && self.leader_was_seen(since) {
+                verdict = Some(self.settled());
+            } else {
+                let until = after(since, quiet);
+                self.fleet.waits.push(Wait { node: None, reason: Reason::Quiet { until }.into(), since });
+            }
+        } else {
+            self.fleet.memory.well = None;
+            // What the whole fleet waits for in vain ends the run; failed nodes do not keep the others from finishing.
+            if let Some(failure) = self.fleet.failures.iter().find(|failure| failure.node.is_none()).cloned() {
+                verdict = Some(self.failed(failure.reason.exit_code(), &[failure]));
+            }
+        }
+        let deadline = self.fleet.memory.deadline;
+        let last_moment = after(deadline, MARGIN_SECONDS / 2);
+        // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
+        let well_at = self.fleet.memory.well.as_ref().map(|(_, since)| after(*since, quiet)).filter(|at| well && *at <= last_moment);
+        // Nodes that were not touched are given back first: the verdict is the last word, and nobody would come back for them.
+        let is_handing_back = self.is_handing_back && self.fleet.now < last_moment;
+        if is_handing_back {
+            // The deadline is behind us; a patch that was not taken is asked for again.
+            self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(last_moment);
+        }
+        if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_handing_back {
+            verdict = Some(self.out_of_time());
+        }
+        if let Some(at) = well_at.filter(|_| self.fleet.now >= deadline) {
+            // The deadline is behind us: what is left to wait for is the end of the quiet period.
+            self.fleet.alarm.at = at;
+        }
+        (well && self.fleet.failures.is_empty(), verdict)
+    }
+
+    /// For how long all must have been well. Before 26.7 the network operator does not tell whether it has acted on an edit that changes
+    /// no image tag.
+    fn quiet_seconds(&self) -> u64 {
+        let policy = self.fleet.observed.nic_cluster_policy.served().and_then(Option::as_ref);
+        let silent = policy.is_some_and(|policy| policy.ofed.is_some() && policy.observed_generation.is_none());
+        let settles = self.fleet.settings.has(Task::Settle) && self.fleet.settings.driver == Driver::Ofed;
+        if settles && silent { self.fleet.settings.quiet_seconds.max(SILENT_QUIET_SECONDS) } else { self.fleet.settings.quiet_seconds }
+    }
+
+    /// Whether the operator's leader was seen to renew its Lease since then; if not, it is looked again in a moment.
+    fn leader_was_seen(&mut self, since: Timestamp) -> bool {
+        if self.fleet.settings.driver != Driver::Gpu || !self.fleet.settings.has(Task::Settle) {
+            return true;
+        }
+        let renewed = self.fleet.observed.operator_lease.as_ref().and_then(|lease| lease.renewed);
+        let seen = renewed.is_some_and(|renewed| renewed >= since && after(renewed, RENEWED_SECONDS) >= self.fleet.now);
+        if !seen {
+            self.fleet.alarm.set(after(self.fleet.now, LEADER_SECONDS));
+        }
+        seen
+    }
+
+    fn settled(&self) -> Verdict {
+        // Nodes that have failed weigh more than plugins that did not come back; within a code the order is that of the nodes.
+        let mut failures = self.fleet.failures.clone();
+        failures.sort_by_key(|failure| (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others()));
+        if let Some(first) = failures.first() {
+            return self.failed(first.reason.exit_code(), &failures);
+        }
+        let count = |outcome| self.outcomes.values().filter(|found| **found == outcome).count();
+        let replaced = |plugin: ReplacedPodKind| -> usize {
+            let ours = |one: &&PluginReplacement| one.at >= self.fleet.memory.started_at && one.plugin == plugin;
+            self.fleet.memory.nodes.values().map(|record| record.replaced.values().filter(ours).count()).sum()
+        };
+        let mut message = format!("settled: {} of {} nodes done", count(NodeOutcome::Done), self.outcomes.len());
+        for (outcome, word) in [(NodeOutcome::Deferred, "deferred"), (NodeOutcome::Gone, "gone")] {
+            if count(outcome) > 0 {
+                // Writing to a String cannot fail.
+                let _ = write!(message, ", {} {word}", count(outcome));
+            }
+        }
+        if self.fleet.settings.has(Task::Reroll) {
+            let _ = write!(message, "; {} DRA plugins replaced", replaced(ReplacedPodKind::Dra));
+        }
+        if self.fleet.settings.has(Task::RestartPlugins) {
+            let _ = write!(message, "; {} pods of the device plugin restarted", replaced(ReplacedPodKind::Device));
+        }
+        let mut reasons = vec![VerdictReason::new(None, "Settled")];
+        let mut of_nodes = 0;
+        for note in self.fleet.notes.iter().chain(&operands::reported(self.fleet.observed, self.fleet.settings, self.fleet.now)) {
+            of_nodes += usize::from(note.node().is_some());
+            if note.node().is_none() || of_nodes <= NAMED {
+                let _ = write!(message, "; {note}");
+                reasons.push(note.verdict_reason());
+            }
+        }
+        if of_nodes > NAMED {
+            let _ = write!(message, "; and {} more nodes", of_nodes - NAMED);
+        }
+        Verdict { code: ExitCode::Success, message, reasons, at: self.fleet.now }
+    }
+
+    fn out_of_time(&self) -> Verdict {
+        let mut waits: Vec<Wait> = self.fleet.failures.iter().chain(&self.fleet.waits).cloned().collect();
+        waits.sort_by_key(|wait| wait.reason.waits_for_others());
+        let codes: Vec<ExitCode> = waits.iter().map(|wait| wait.reason.exit_code()).collect();
+        let code = match codes.first() {
+            Some(first) if codes.iter().all(|code| code == first) => *first,
+            Some(_) | None => ExitCode::Budget,
+        };
+        let mut verdict = self.failed(code, &waits);
+        let (told, reasons) = self.restless();
+        verdict.message = format!("the time budget of {} s is over: {}{told}", self.fleet.settings.budget_seconds, verdict.message);
+        verdict.reasons.extend(reasons);
+        verdict
+    }
+
+    /// Nodes whose driver was started again and again: what the last look found of them may be that all is well.
+    fn restless(&self) -> (String, Vec<VerdictReason>) {
+        let replaced = |record: &NodeRecord| record.replaced.values().filter(|one| one.at >= self.fleet.memory.started_at).count();
+        let counts = self.fleet.memory.nodes.iter().map(|(name, record)| (name, replaced(record))).filter(|(_, count)| *count > RESTLESS);
+        let told = counts.take(NAMED).map(|(name, count)| {
+            let text = format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit");
+            (text, VerdictReason::new(Some(name), "PluginsReplacedRepeatedly"))
+        });
+        told.unzip()
+    }
+
+    fn failed(&self, code: ExitCode, waits: &[Wait]) -> Verdict {
+        let mut named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
+        if waits.len() > NAMED {
+            named.push(format!("and {} more", waits.len() - NAMED));
+        }
+        let advice =
+            waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.fleet.settings.driver))).unwrap_or_default();
+        let (handed_back, more) = told_handed_back(&self.fleet.memory, self.fleet.observed, self.fleet.settings.driver.traits());
+        let reasons = waits.iter().take(NAMED).map(Wait::verdict_reason).chain(more).collect();
+        Verdict { code, message: format!("{}{advice}{handed_back}", named.join("; ")), reasons, at: self.fleet.now }
+    }
+}

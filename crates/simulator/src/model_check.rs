@@ -1,0 +1,44 @@
+//! NVIDIA's controller as the planner asks for it, where most nodes are only counted, against the model of it that has an entry for each node.
+
+use jiff::Timestamp;
+
+use contract::driver::Driver;
+use nvidia_upgrade::explain::{ControllerWait, PassOutlook, looked_through};
+use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::operator::{PartialPass, work};
+use nvidia_upgrade::pass::PassOptions;
+use nvidia_upgrade::predict::PredictedMove;
+use nvidia_upgrade::snapshot::{Roll, SnapshotInputs, UpgradeSnapshot};
+use observed::Observed;
+
+/// Where the two differ in what they would move, or in what nodes wait for.
+pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) -> Option<String> {
+    let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
+    let generation = ControllerGeneration::from_version(driver, version)?;
+    let inputs = SnapshotInputs::from_observed(observed, driver);
+    let roll = Roll::new(observed, &inputs);
+    let passes = work(observed, driver, generation, None).parts;
+    passes.iter().filter(|pass| pass.rules.auto_upgrade).find_map(|pass| {
+        let counted = roll.snapshot(observed, &inputs, pass.owner, &pass.rules.policy);
+        compared(pass, &counted, &PassOptions::new(generation, now))
+    })
+}
+
+fn compared(pass: &PartialPass<'_>, counted: &UpgradeSnapshot<'_>, options: &PassOptions) -> Option<String> {
+    let look = |snapshot: &UpgradeSnapshot<'_>| looked_through(snapshot, &pass.rules, &options.clone().seen_from_outside(snapshot), None);
+    let (each, some) = (look(&pass.snapshot), look(counted));
+    let moves = |outlook: &PassOutlook| {
+        let mut moves: Vec<PredictedMove> = outlook.moves.clone();
+        moves.sort_by(|one, other| one.node.cmp(&other.node));
+        format!("{moves:?}")
+    };
+    if moves(&each) != moves(&some) {
+        return Some(format!("it would move {} or {}", moves(&each), moves(&some)));
+    }
+    let waits = |node: &str| -> Option<&ControllerWait> {
+        let own = some.waits.iter().find(|waiting| waiting.node == node).map(|waiting| &waiting.wait);
+        own.or_else(|| some.in_line.as_ref().filter(|_| counted.quiet.line.contains(&node)))
+    };
+    let differing = each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;
+    Some(format!("{} waits for {:?} or {:?}", differing.node, differing.wait, waits(&differing.node)))
+}
