@@ -269,7 +269,6 @@ fn is_back(draft: &mut NodeDraft<'_>, daemon_set: &ObservedDaemonSet, serving: &
     for (uid, replacement) in draft.memory.record.iter_mut().flat_map(|record| &mut record.replaced) {
         if comes_back(uid, replacement) {
             replacement.back_at = Some(now);
-            draft.alarm.set(now);
         }
     }
 }

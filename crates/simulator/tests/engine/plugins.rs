@@ -129,7 +129,13 @@ fn dra_616_only_so_many_plugins_are_away_at_once() {
     fleet.plugin("gpu-0", 61, NEW);
     assert_eq!(replaced(&fleet.decide(62)), ["gpu-1"]);
     fleet.plugin("gpu-1", 63, NEW);
-    assert_eq!(fleet.decide(64).wake_at, at(64), "a free slot is used at once, whatever the order of the nodes");
+    assert_eq!(replaced(&fleet.decide(64)), ["gpu-2"]);
+    fleet.plugin("gpu-2", 65, NEW);
+    assert_eq!(replaced(&fleet.decide(66)), ["gpu-3"]);
+    fleet.migrate("gpu-0", 70);
+    fleet.pass(70);
+    fleet.plugin("gpu-3", 72, NEW);
+    assert_eq!(replaced(&fleet.decide(72)), ["gpu-0"], "a free slot is used at once, whatever the order of the nodes");
 }
 
 #[test]
