@@ -1,5 +1,7 @@
 //! "Did you mean": the known word that is nearest to a mistyped one.
 
+use strsim::osa_distance;
+
 /// Nobody mistypes anything longer.
 const LONGEST_WORD: usize = 100;
 
@@ -10,7 +12,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     }
     let limit = (word.chars().count() / 3).max(1);
     let scored = candidates.into_iter().filter_map(|candidate| {
-        let distance = distance(&word.to_lowercase(), &candidate.to_lowercase());
+        // Insertions, deletions, replacements, and swaps of neighbors.
+        let distance = osa_distance(&word.to_lowercase(), &candidate.to_lowercase());
         ((distance <= limit && distance < word.chars().count()) || is_part(word, candidate) || starts_alike(word, candidate))
             .then_some((distance, candidate))
     });
@@ -28,26 +31,6 @@ fn starts_alike(word: &str, candidate: &str) -> bool {
 fn is_part(word: &str, candidate: &str) -> bool {
     let (word, candidate) = (word.to_lowercase(), candidate.to_lowercase());
     (word.len() >= 4 && candidate.contains(&word)) || (candidate.len() >= 4 && word.contains(&candidate))
-}
-
-/// Insertions, deletions, replacements and swaps of neighbors between two words (optimal string alignment).
-fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let mut before_previous = vec![0; right.len() + 1];
-    let mut previous: Vec<usize> = (0..=right.len()).collect();
-    for (row, &letter) in left.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, &other) in right.iter().enumerate() {
-            let replaced = previous[column] + usize::from(letter != other);
-            let mut best = replaced.min(previous[column + 1] + 1).min(current[column] + 1);
-            if row > 0 && column > 0 && letter == right[column - 1] && left[row - 1] == other {
-                best = best.min(before_previous[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        before_previous = std::mem::replace(&mut previous, current);
-    }
-    previous[right.len()]
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use contract::driver::Driver;
+use contract::driver::DriverTraits;
 
 use super::generation::ControllerGeneration;
 use super::rules::PolicyRules;
@@ -295,7 +295,7 @@ pub fn pass_with(
     options: &PassOptions,
     accept: &mut dyn FnMut(&PassWrite) -> bool,
 ) -> PassOutcome {
-    let mut run = PassRun { snapshot, rules, options, accept, outcome: PassOutcome::default() };
+    let mut run = PassRun { snapshot, rules, options, accept, outcome: PassOutcome::default(), traits: snapshot.driver.traits() };
     if let Err(error) = run.stages() {
         run.outcome.error = Some(error);
     }
@@ -309,6 +309,8 @@ struct PassRun<'r, 'a> {
     options: &'r PassOptions,
     accept: &'r mut dyn FnMut(&PassWrite) -> bool,
     outcome: PassOutcome,
+    /// Whose names are on the nodes.
+    traits: &'static DriverTraits,
 }
 
 impl<'r, 'a> PassRun<'r, 'a> {
@@ -378,10 +380,6 @@ impl<'r, 'a> PassRun<'r, 'a> {
         if let Err(error) = result {
             self.outcome.swallowed.push(error);
         }
-    }
-
-    fn driver(&self) -> Driver {
-        self.snapshot.driver
     }
 }
 

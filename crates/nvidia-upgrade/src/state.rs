@@ -103,9 +103,14 @@ impl ControllerState {
         }
     }
 
+    /// Whether nothing has begun with a node in it, or all is done. The label of a state that is not known means that something has.
+    pub fn is_idle(self) -> bool {
+        matches!(self, Self::Unknown | Self::UpgradeRequired | Self::Done)
+    }
+
     /// Whether nodes in it take one of the parallel slots; failed ones do.
     pub fn is_in_progress(self) -> bool {
-        self.is_managed() && !matches!(self, Self::Unknown | Self::UpgradeRequired | Self::Done)
+        self.is_managed() && !self.is_idle()
     }
 
     /// Whether the controller is at work on such a node: a failed one holds a slot of its limits, and nothing is done to it.

@@ -10,6 +10,7 @@ use contract::names;
 use super::pools::DriverPools;
 use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
+use nvidia_upgrade::state::ControllerState;
 use observed::version::DriverVersion;
 use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest, selects, untolerated_taint};
 
@@ -328,7 +329,7 @@ impl<'a> DriverOperands<'a> {
     /// The user's skip label counts only until the vendor's controller has begun with the node.
     fn skipped(&self, node: &ObservedNode) -> bool {
         let label = |key: &str| node.labels.get(key).map(String::as_str);
-        let begun = !matches!(label(self.traits().state_label), None | Some("" | "upgrade-done" | "upgrade-required"));
+        let begun = !ControllerState::from_label(label(self.traits().state_label)).is_idle();
         // A hold of ours is no wish: the node's turn comes.
         let held = node.annotations.contains_key(self.traits().hold);
         label(self.traits().skip_label) == Some("true") && !begun && !held

@@ -98,7 +98,8 @@ fn begun_at(node: &ObservedNode, driver: Driver) -> Option<Timestamp> {
 
 /// Whether somebody has begun with a node in this state.
 pub fn is_begun(state: Option<&str>) -> bool {
-    !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
+    let state = ControllerState::from_label(state);
+    !state.is_idle() && state != ControllerState::Failed
 }
 
 /// The nodes that a rollout is about: those that need the driver, and those that something is said of. In the order of their names.

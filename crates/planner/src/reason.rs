@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::record::{VerdictReason, WriteKind};
+use nvidia_upgrade::state::ControllerState;
 
 mod daemon_set;
 mod ofed;
@@ -407,7 +408,7 @@ impl Reason {
             return reason.waits_for_others();
         }
         if let Self::DriverOutOfDate { state, .. } = self {
-            return matches!(state.as_deref(), None | Some("" | "upgrade-done" | "upgrade-required"));
+            return ControllerState::from_label(state.as_deref()).is_idle();
         }
         matches!(
             self,

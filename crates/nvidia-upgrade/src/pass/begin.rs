@@ -3,7 +3,7 @@
 use super::super::snapshot::{NodeEntry, PodRevision};
 use super::super::state::ControllerState;
 use super::super::throttle::{PendingDecision, slots, turn};
-use super::{PassError, PassRun, PassWrite, in_sync};
+use super::{PassError, PassOptions, PassRun, PassWrite, in_sync};
 
 /// Whether the node needs an upgrade: its pod is of an older revision, waits for leave to load, or somebody asks for it.
 fn needs_upgrade(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
@@ -17,7 +17,7 @@ impl PassRun<'_, '_> {
         for entry in self.bucket(state) {
             if needs_upgrade(entry)? {
                 if entry.unschedulable {
-                    self.annotate(entry, self.driver().traits().initially_unschedulable, Some("true".to_owned()))?;
+                    self.annotate(entry, self.traits.initially_unschedulable, Some("true".to_owned()))?;
                 }
                 self.state(entry, ControllerState::UpgradeRequired)?;
             } else if state == ControllerState::Unknown {
@@ -35,7 +35,7 @@ impl PassRun<'_, '_> {
             if turn(entry, available) != PendingDecision::Starts {
                 continue;
             }
-            if !requested && self.restarts_only(entry) {
+            if !requested && restarts_only(self.options, entry) {
                 // A node that cannot be cordoned stays, and the others go on.
                 if !entry.unschedulable
                     && let Err(error) = self.write(PassWrite::Cordon { node: entry.node.to_owned() })
@@ -56,20 +56,9 @@ impl PassRun<'_, '_> {
     pub(super) fn take_request(&mut self, entry: &NodeEntry<'_>) -> Result<bool, PassError> {
         let requested = entry.is_requested();
         if requested {
-            self.annotate(entry, self.driver().traits().requested, None)?;
+            self.annotate(entry, self.traits.requested, None)?;
         }
         Ok(requested)
-    }
-
-    /// The same driver configuration in pod and template: the driver need not be installed anew, and workloads can stay. That the pod is
-    /// out of date at all is not asked.
-    fn restarts_only(&self, entry: &NodeEntry<'_>) -> bool {
-        let digest = entry.pod.digest.filter(|digest| !digest.is_empty());
-        self.options.generation.features().restart_only
-            && entry.pod.revision != PodRevision::Orphaned
-            && !entry.waits_for_safe_load()
-            && digest.is_some()
-            && digest == entry.pod.template_digest
     }
 
     /// Cordons the nodes whose turn has come.
@@ -82,4 +71,15 @@ impl PassRun<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// The same driver configuration in pod and template: the driver need not be installed anew, and workloads can stay. That the pod is
+/// out of date at all is not asked.
+fn restarts_only(options: &PassOptions, entry: &NodeEntry<'_>) -> bool {
+    let digest = entry.pod.digest.filter(|digest| !digest.is_empty());
+    options.generation.features().restart_only
+        && entry.pod.revision != PodRevision::Orphaned
+        && !entry.waits_for_safe_load()
+        && digest.is_some()
+        && digest == entry.pod.template_digest
 }

@@ -7,7 +7,7 @@ use super::{PassError, PassRun, PassWrite};
 impl PassRun<'_, '_> {
     /// A node that was cordoned before stays so, and is done; any other is to be uncordoned. With the maintenance-operator all are.
     pub(super) fn finish(&mut self, entry: &NodeEntry<'_>) -> Result<(), PassError> {
-        let key = self.driver().traits().initially_unschedulable;
+        let key = self.traits.initially_unschedulable;
         // A node that is there twice loses the note with its first entry. What takes an annotation off reads the node again, so after a validation
         // the second one knows.
         let is_gone =

@@ -33,25 +33,13 @@ impl PassRun<'_, '_> {
             if entry.is_skipped() {
                 continue;
             }
-            self.create_or_join(entry, requestor)?;
-            self.annotate(entry, self.driver().traits().requestor, Some("true".to_owned()))?;
+            if let Some(write) = request_of(entry, requestor) {
+                self.write(write)?;
+            }
+            self.annotate(entry, self.traits.requestor, Some("true".to_owned()))?;
             self.state(entry, ControllerState::NodeMaintenanceRequired)?;
         }
         Ok(())
-    }
-
-    fn create_or_join(&mut self, entry: &NodeEntry<'_>, requestor: &Requestor) -> Result<(), PassError> {
-        let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
-        match &entry.maintenance {
-            Some(object) if requestor.prefix == SHARED_PREFIX => {
-                if object.requestor == requestor.id || object.additional.contains(&requestor.id.as_str()) {
-                    Ok(())
-                } else {
-                    self.write(PassWrite::JoinMaintenance { node, name })
-                }
-            }
-            Some(_) | None => self.write(PassWrite::CreateMaintenance { node, name }),
-        }
     }
 
     /// Goes on where the object is ready; begins again where it is gone. There is no limit of time.
@@ -70,7 +58,7 @@ impl PassRun<'_, '_> {
     pub(super) fn release(&mut self, requestor: &Requestor) -> Result<(), PassError> {
         for entry in self.bucket(ControllerState::UncordonRequired).filter(|entry| entry.notes.requestor) {
             self.state(entry, ControllerState::Done)?;
-            self.annotate(entry, self.driver().traits().requestor, None)?;
+            self.annotate(entry, self.traits.requestor, None)?;
             let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
             match &entry.maintenance {
                 Some(object) if object.requestor == requestor.id => {
@@ -85,5 +73,20 @@ impl PassRun<'_, '_> {
             }
         }
         Ok(())
+    }
+}
+
+/// What brings the node's NodeMaintenance about. `None`: it is there, and ours too.
+fn request_of(entry: &NodeEntry<'_>, requestor: &Requestor) -> Option<PassWrite> {
+    let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
+    match &entry.maintenance {
+        Some(object) if requestor.prefix == SHARED_PREFIX => {
+            if object.requestor == requestor.id || object.additional.contains(&requestor.id.as_str()) {
+                None
+            } else {
+                Some(PassWrite::JoinMaintenance { node, name })
+            }
+        }
+        Some(_) | None => Some(PassWrite::CreateMaintenance { node, name }),
     }
 }

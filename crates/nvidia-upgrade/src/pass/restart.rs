@@ -48,7 +48,7 @@ impl PassRun<'_, '_> {
             }
             if entry.notes.initially_unschedulable {
                 self.state(entry, ControllerState::Done)?;
-                self.annotate(entry, self.driver().traits().initially_unschedulable, None)?;
+                self.annotate(entry, self.traits.initially_unschedulable, None)?;
             } else {
                 self.state(entry, ControllerState::UncordonRequired)?;
             }

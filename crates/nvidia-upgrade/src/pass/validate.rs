@@ -20,7 +20,7 @@ impl PassRun<'_, '_> {
 
     /// Leave for a driver pod that waits with loading the driver.
     pub(super) fn let_it_load(&mut self, entry: &NodeEntry<'_>) -> Result<(), PassError> {
-        if entry.waits_for_safe_load() { self.annotate(entry, self.driver().traits().safe_load, None) } else { Ok(()) }
+        if entry.waits_for_safe_load() { self.annotate(entry, self.traits.safe_load, None) } else { Ok(()) }
     }
 
     /// Whether all validator pods are ready; without any it is not, and no time runs. A ready pod that comes before one that is not takes
@@ -29,7 +29,7 @@ impl PassRun<'_, '_> {
         if !self.options.validation {
             return Ok(true);
         }
-        let key = self.driver().traits().validation_start;
+        let key = self.traits.validation_start;
         let mut start = entry.notes.validation_start;
         for validator in &entry.validators {
             if !validator.ready {

@@ -18,7 +18,7 @@ impl PassRun<'_, '_> {
                 ),
                 // With a selector it goes on with the pods, even where there is no such step.
                 Some(_) if entry.jobs == 0 => self
-                    .annotate(entry, self.driver().traits().wait_start, None)
+                    .annotate(entry, self.traits.wait_start, None)
                     .and_then(|()| self.state(entry, ControllerState::PodDeletionRequired)),
                 Some(wait) => self.still_busy(entry, wait),
             };
@@ -31,7 +31,7 @@ impl PassRun<'_, '_> {
         if wait.timeout_seconds == 0 {
             return Ok(());
         }
-        let key = self.driver().traits().wait_start;
+        let key = self.traits.wait_start;
         if self.timed_out(entry, key, entry.notes.wait_start, wait.timeout_seconds)? {
             self.state(entry, ControllerState::PodDeletionRequired)?;
             self.annotate(entry, key, None)?;

@@ -1,6 +1,6 @@
 //! Puts a decision together: actions, waits, outcomes, what is remembered and what is kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -120,19 +120,7 @@ pub(super) fn of_nodes<'a>(
     }
     let mut deferred = Vec::new();
     let listed: Vec<&ObservedNode> = nodes.listed.iter().map(|node| node.node).collect();
-    let mut bystanders = nodes.bystanders;
-    for (name, node, needs_driver) in nodes.others {
-        let unsettled = bystanders.get(&*node.name).is_some_and(|draft| !draft.is_settled());
-        let other = KnownNode { needs_driver, found: None, left: None, until: Timestamp::MAX };
-        keep(&mut known, name, (!unsettled).then_some(other));
-        set(&mut outcomes, name, None);
-    }
-    for (name, bystander) in std::mem::take(&mut bystanders) {
-        if !bystander.is_settled() {
-            known.remove(name);
-        }
-        effects.take(&mut draft, bystander);
-    }
+    pass_by(nodes.others, nodes.bystanders, &mut Kept { known: &mut known, outcomes: &mut outcomes }, &mut effects, &mut draft);
     for mut node in nodes.listed {
         waits(&node, &mut draft, &mut deferred);
         set(&mut outcomes, node.name, node.ending.outcome);
@@ -162,6 +150,33 @@ pub(super) fn of_nodes<'a>(
         roll,
     };
     (decision, Some(memo))
+}
+
+/// What is kept for the next decision.
+struct Kept<'k> {
+    known: &'k mut Named<KnownNode>,
+    outcomes: &'k mut Named<NodeOutcome>,
+}
+
+/// Nodes that the decision is not about, some of which are made use of.
+fn pass_by<'a>(
+    others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
+    bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
+    kept: &mut Kept<'_>,
+    effects: &mut FleetEffects,
+    draft: &mut FleetDraft<'_>,
+) {
+    for (name, _, needs_driver) in others {
+        let node = KnownNode { needs_driver, found: None, left: None, until: Timestamp::MAX };
+        keep(kept.known, name, Some(node));
+        set(kept.outcomes, name, None);
+    }
+    for (name, bystander) in bystanders {
+        if !bystander.is_settled() {
+            kept.known.remove(name);
+        }
+        effects.take(draft, bystander);
+    }
 }
 
 /// What is kept of a node.

@@ -9,6 +9,7 @@ use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use crate::upgrade::record::{UpgradeRecord, is_anothers};
 use contract::driver::Driver;
+use nvidia_upgrade::state::ControllerState;
 use observed::pause;
 use observed::{Observed, ObservedNode};
 
@@ -94,12 +95,13 @@ pub(super) fn other_driver(node: &ObservedNode, this: Driver) -> Option<(Driver,
             return Some((driver, own, true));
         }
         let theirs = state(traits.state_label)?;
-        let first = driver == Driver::Ofed && theirs == "upgrade-required";
+        let first = driver == Driver::Ofed && theirs == ControllerState::UpgradeRequired.label();
         (is_active(theirs) || first).then_some((driver, theirs, false))
     })
 }
 
 /// Whether a state of NVIDIA's means that its controller is at work on the node.
 fn is_active(state: &str) -> bool {
-    !matches!(state, "" | "upgrade-done" | "upgrade-required" | "upgrade-failed")
+    let state = ControllerState::from_label(Some(state));
+    !state.is_idle() && state != ControllerState::Failed
 }

@@ -7,6 +7,7 @@ use crate::upgrade::record::{NodeRecordState, read};
 use contract::check::PreflightCheck;
 use contract::driver::Driver;
 use contract::names;
+use nvidia_upgrade::state::ControllerState;
 use observed::{Labels, ObservedNode};
 
 use super::{DraftFinding, PreflightView};
@@ -67,7 +68,7 @@ fn is_ours(node: &ObservedNode) -> bool {
 
 /// Whether a vendor's controller that has given the node this state has begun with it, or has given it up.
 fn is_at_work(state: Option<&str>) -> bool {
-    !matches!(state, None | Some("" | "upgrade-done" | "upgrade-required"))
+    !ControllerState::from_label(state).is_idle()
 }
 
 /// Whether a vendor's controller has cordoned the node: it is at work there or has given it up, and did not find it cordoned.
