@@ -24,8 +24,6 @@ pub(super) struct NodeAssessment {
     /// It keeps the driver of its own image.
     pub(super) has_own_driver: bool,
     pub(super) needs: NodeNeeds,
-    /// The key of the device plugin's configuration that it asks for and that is not there.
-    pub(super) missing_config: Option<String>,
     /// A refused write, where NVIDIA's controller acts: what it waits for, if it waits at all.
     pub(super) refused: Option<Arc<Reason>>,
     pub(super) upgrade: UpgradeStanding,
@@ -38,6 +36,8 @@ pub(super) struct NodeNeeds {
     pub(super) dra: Vec<PluginNeed>,
     /// Of the device plugin.
     pub(super) device: Vec<PluginNeed>,
+    /// The key of the device plugin's configuration that it asks for and that is not there.
+    pub(super) missing_config: Option<String>,
     /// Of driver and toolkit.
     driver: Option<Reason>,
     /// Of the other operands.
@@ -99,7 +99,6 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
     NodeAssessment {
         is_member,
         has_own_driver: fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node)),
-        missing_config: if fleet.restarts { plugins::missing_config(draft).map(str::to_owned) } else { None },
         refused: if fleet.has(Task::Drive) { None } else { refusals::instead(draft) },
         needs,
         upgrade,
@@ -123,9 +122,10 @@ impl NodeNeeds {
             }
         };
         let dra = base.as_ref().map(|base| plugins::dra(draft, base)).unwrap_or_default();
+        let missing_config = plugins::missing_config(draft).filter(|_| fleet.restarts).map(str::to_owned);
         let device = if fleet.restarts { plugins::device(draft, base.as_ref()) } else { Vec::new() };
         let operands = if driver.is_none() || fleet.has(Task::Drive) { operands::fault(draft) } else { None };
-        Self { dra, device, driver, operands }
+        Self { dra, device, missing_config, driver, operands }
     }
 
     /// Whether there is a stale plugin.

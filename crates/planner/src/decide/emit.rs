@@ -192,7 +192,7 @@ fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> 
 fn told_of_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
     let listed = || nodes.listed.iter();
     let missing: Vec<(String, String)> =
-        listed().filter_map(|node| Some((node.node.name.clone(), node.assessment.missing_config.clone()?))).collect();
+        listed().filter_map(|node| Some((node.node.name.clone(), node.assessment.needs.missing_config.clone()?))).collect();
     let own = listed().filter(|node| node.assessment.has_own_driver).count();
     let joined = listed().filter(|node| !node.assessment.is_member).count();
     let missing = (!missing.is_empty()).then_some(DecisionNote::ConfigKeyMissing { nodes: missing });
