@@ -10,7 +10,7 @@ use crate::root;
 
 const HEAD: &str = "# What the hook may do, and why
 
-<!-- Made from crates/contract/src/task/table.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+<!-- Made from crates/contract/src/task/rights.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
 
 Each hook Job runs under a ServiceAccount of its own release. Its roles are rendered from this table and hold nothing else: no Secrets, nothing about
 CustomResourceDefinitions, and no writes to nodes but with the tasks of the [modes](modes.md) that need them. At its start the hook asks the API server for every one of these rights and names all missing

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use bundle::{BundleInput, BundleTree, build};
 use catalog::{self, hook_chart};
-use deployer::application::waves;
+use deployer::argocd_application::waves;
 use deployer::layout::{folders, values_of};
 use deployer::{BundleSource, RenderError};
 use release::model::ReleaseKind;
@@ -301,7 +301,7 @@ fn the_project_names_the_kinds_without_a_namespace_where_all_crds_are_known() {
 
 #[test]
 fn trap_argocd_health_looks_at_the_operation_and_not_at_health_alone() {
-    let health: Value = yaml::from_str(deployer::application::HEALTH_TEXT).unwrap();
+    let health: Value = yaml::from_str(deployer::argocd_application::HEALTH_TEXT).unwrap();
     let lua = health["data"]["resource.customizations.health.argoproj.io_Application"].as_str().unwrap();
     for field in ["operationState", "comparedTo", "syncResult", "sync.status", "obj.operation"] {
         assert!(lua.contains(field), "{field}");

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::driver::Driver;
 
-mod table;
+mod rights;
 
-pub use table::RIGHTS;
+pub use rights::RIGHTS;
 
 /// One thing that a hook Job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
-use super::application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
-use super::application::readme::ApplicationsReadme;
-use super::application::{ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER, check_source};
+use super::argocd_application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
+use super::argocd_application::readme::ApplicationsReadme;
+use super::argocd_application::{ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER, check_source};
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
 use super::{BundleSource, DeployerInput, chart};

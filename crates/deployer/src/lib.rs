@@ -6,8 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-pub mod application;
 pub mod argocd;
+pub mod argocd_application;
 pub mod argocd_helm;
 pub mod chart;
 pub mod file;

@@ -11,8 +11,8 @@ use contract::driver::Driver;
 use planner::pods::device_users::resource_prefixes;
 
 use super::call::CallError;
-use super::follow::ObjectSelection;
 use super::list::pages;
+use super::list_watch::ObjectSelection;
 use super::source::WatchedCollection;
 
 /// What there is and who has it.

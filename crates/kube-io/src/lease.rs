@@ -17,7 +17,7 @@ use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 use super::cache::CacheTable;
 use super::call::{CallError, REFUSAL, call};
 use super::change;
-use super::follow::{ObjectSelection, follow};
+use super::list_watch::{ObjectSelection, follow};
 use super::sink::ProjectedTable;
 use super::version_floor::ResourceVersionFloor;
 

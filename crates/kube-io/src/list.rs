@@ -14,7 +14,7 @@ use observed::named::Named;
 use observed::workload::Workload;
 
 use super::call::{CallError, call};
-use super::follow::ObjectSelection;
+use super::list_watch::ObjectSelection;
 use super::source::WatchedCollection;
 use observed::object::Pod;
 use observed::{object, project};

@@ -6,8 +6,8 @@ use kube::{Api, Client};
 use serde_json::{Map, Value};
 
 use super::call::{CallError, call};
-use super::follow::ObjectSelection;
 use super::list::pages;
+use super::list_watch::ObjectSelection;
 use super::source::WatchedCollection;
 
 /// A kind of objects.

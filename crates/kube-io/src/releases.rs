@@ -10,8 +10,8 @@ use contract::names;
 use contract::settings::{FORMAT_VERSION, Settings};
 
 use super::call::{CallError, call};
-use super::follow::ObjectSelection;
 use super::list::pages;
+use super::list_watch::ObjectSelection;
 use super::source::WatchedCollection;
 
 /// A hook release, by its trigger ConfigMap.

@@ -23,11 +23,11 @@ use observed::{self, Observed, Views};
 
 use super::cache::{CacheTable, WatchHealth};
 use super::call::{CallError, call};
-use super::focus::FocusedNodes;
-use super::follow::{ObjectSelection, follow};
 use super::granted_access::GrantedAccess;
+use super::list_watch::{ObjectSelection, follow};
 use super::merged::MergedViews;
 use super::network;
+use super::node_pods::FocusedNodes;
 use super::sink::ProjectedTable;
 use super::version_floor::ResourceVersionFloors;
 use observed::intern::LabelInterner;

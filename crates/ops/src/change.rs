@@ -7,8 +7,8 @@ use observed::ObservedNode;
 use planner::action::NodePatch;
 use planner::hold;
 use planner::node::DriverOperands;
-use planner::upgrade::record::{NodeRecordState, read};
-use planner::upgrade::state::UpgradeState;
+use planner::own_upgrade::record::{NodeRecordState, read};
+use planner::own_upgrade::state::UpgradeState;
 
 use super::observe::RolloutSnapshot;
 

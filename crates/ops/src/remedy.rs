@@ -6,10 +6,10 @@ use serde::Serialize;
 use contract::driver::Driver;
 use contract::settings::Settings;
 use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
+use planner::own_upgrade::start_limits::StartRefusal;
 use planner::pods::listed;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
-use planner::upgrade::throttle::StartRefusal;
 
 /// Of how many others a remedy shows how to look at them.
 const SHOWN: usize = 3;

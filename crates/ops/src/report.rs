@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use contract::record::{EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind};
 use planner::node::driver_nodes;
-use planner::upgrade::record::{NodeRecordState, read};
+use planner::own_upgrade::record::{NodeRecordState, read};
 
 use super::observe::RolloutSnapshot;
 

@@ -14,9 +14,9 @@ use kube_io::times::{LastChange, NodeTimes};
 use nvidia_upgrade::explain::ControllerWait;
 use observed::{Observed, ObservedNode};
 use planner::node::DriverOperands;
+use planner::own_upgrade::record::{NodeRecordState, read};
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
-use planner::upgrade::record::{NodeRecordState, read};
 
 /// Since when, and through whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -7,7 +7,7 @@ use super::action::NodePatch;
 use super::decide::WAKE_VALUE;
 use super::hold;
 use super::node::is_driver_node;
-use super::upgrade::record::{NodeRecordState, read};
+use super::own_upgrade::record::{NodeRecordState, read};
 use nvidia_upgrade::state::ControllerState;
 use observed::pause::HOLD;
 use observed::{Observed, ObservedNode};

@@ -18,9 +18,9 @@ use contract::task::Task;
 
 use super::action::{NodePatch, PodDeletion, PodEviction};
 use super::device_plugin::DevicePlugins;
+use super::dra_plugin::DraPlugins;
 use super::memory::RunMemory;
 use super::note::DecisionNote;
-use super::plugin::DraPlugins;
 use super::reason::Wait;
 use observed::Observed;
 use observed::named::Named;
@@ -41,7 +41,7 @@ mod node_memory;
 mod operands;
 mod others;
 mod plugins;
-mod refusals;
+mod refused_writes;
 mod replacements;
 mod run_nodes;
 mod schedule;
@@ -203,7 +203,7 @@ fn begin(draft: &mut FleetDraft<'_>) {
         let uids = observed.nodes.values().map(|node| node.uid.as_str());
         memory.cohort = Some(Cohort::from_uids(uids).into());
     }
-    refusals::judge(memory, observed, settings, draft.now);
+    refused_writes::judge(memory, observed, settings, draft.now);
     operands::record_baseline(memory, observed, settings);
     // A patch is over when the node has been seen at another version, or is gone.
     memory.patched.retain(|name, patched| observed.nodes.get(name).is_some_and(|node| node.version == patched.version));

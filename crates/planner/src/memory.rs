@@ -10,10 +10,10 @@ use contract::record::baseline::Baseline;
 use contract::record::cohort::Cohort;
 use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, RecordedPluginConfig, ReplacedPodKind};
 
+use super::pods::eviction_retry::{BusyServer, EvictionHistory};
 use super::pods::filter::OwnPods;
-use super::pods::pace::{BusyServer, EvictionHistory};
 use super::reason::Reason;
-use super::refusal::{RefusedObject, WriteRefusals};
+use super::refused_write::{RefusedObject, WriteRefusals};
 use super::spec::leadership::OperatorActivity;
 use observed::ObservedNode;
 use observed::named::Named;
@@ -218,7 +218,7 @@ fn last_of_each(replaced: BTreeMap<String, PluginReplacement>) -> BTreeMap<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pods::pace::EvictionReply;
+    use crate::pods::eviction_retry::EvictionReply;
 
     /// Both grew with every pod that a long run asked to leave.
     #[test]

@@ -9,10 +9,10 @@ use strum::IntoEnumIterator;
 use contract::driver::Driver;
 
 use super::note::{DecisionNote, NoteKind, samples as note};
+use super::own_upgrade::cause::FailureCause;
+use super::own_upgrade::start_limits::RefusalVariant;
 use super::reason::upgrade::{UpgradingKind, samples as upgrade};
 use super::reason::{Reason, ReasonKind, samples as reason};
-use super::upgrade::cause::FailureCause;
-use super::upgrade::throttle::RefusalVariant;
 use nvidia_upgrade::explain::{ControllerWait, WaitKind, samples as vendor};
 use nvidia_upgrade::pass::PassErrorKind;
 use nvidia_upgrade::snapshot::BuildErrorKind;

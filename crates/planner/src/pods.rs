@@ -7,8 +7,8 @@ use observed::workload::Workload;
 
 pub mod budgets;
 pub mod device_users;
+pub mod eviction_retry;
 pub mod filter;
-pub mod pace;
 pub mod plan;
 
 #[cfg(test)]

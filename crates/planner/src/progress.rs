@@ -15,16 +15,16 @@ use contract::record::NodeOutcome;
 use contract::settings::Settings;
 
 use super::node::driver_nodes;
+use super::own_upgrade::record::{NodeRecordState, read};
 use super::policies::{NodePool, NodePools};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
-use super::upgrade::record::{NodeRecordState, read};
 use nvidia_upgrade::state::ControllerState;
 use observed::{Observed, ObservedNode};
 
-mod pace;
+mod forecast;
 
-pub use pace::{FleetProgress, RolloutPace, ends};
+pub use forecast::{FleetProgress, RolloutPace, ends};
 
 /// How far a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]

@@ -13,8 +13,8 @@ use observed::workload::{PodPhase, Workload};
 use planner::action::{NodePatch, PodDeletion, PodEviction};
 use planner::decide::{Action, Decision, WAKE_VALUE};
 use planner::node::DriverNodes;
-use planner::upgrade::record::{NodeRecordState, UpgradeRecord, read};
-use planner::upgrade::state::UpgradeState;
+use planner::own_upgrade::record::{NodeRecordState, UpgradeRecord, read};
+use planner::own_upgrade::state::UpgradeState;
 
 use super::objects::SimulatedOperand;
 use super::refusals::WriteAdmission;

@@ -5,7 +5,7 @@ use std::fmt;
 use contract::record::WriteKind;
 use planner::action::NodePatch;
 use planner::decide::Action;
-use planner::refusal::RefusalKind;
+use planner::refused_write::RefusalKind;
 
 use super::objects::timestamp;
 use super::world::World;

@@ -4,7 +4,7 @@ use nvidia_upgrade::state::ControllerState;
 use observed::{Labels, ObservedNode};
 use planner::action::{NodePatch, PodDeletion, PodEviction};
 use planner::decide::Action;
-use planner::pods::pace::{EvictionHistory, EvictionReply};
+use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use super::budgets::GuardAnswer;
 use super::objects::{SimulatedOperand, timestamp};

@@ -10,10 +10,10 @@ use contract::settings::Settings;
 use observed::named::Named;
 use observed::{Observed, ObservedNode};
 use planner::decide::Decision;
+use planner::own_upgrade::record::{NodeRecordState, read};
 use planner::policies::NodePools;
 use planner::progress::{self, LimitUse, NodeProgress, NodeStage, RolloutPace};
 use planner::reason::{Reason, Wait};
-use planner::upgrade::record::{NodeRecordState, read};
 
 /// What was seen longer ago is not told any more: a hook under the Lease decides once a minute at least.
 const STALE: SignedDuration = SignedDuration::from_mins(2);

@@ -9,9 +9,9 @@ use kube_io::call::{CallError, is_of_authorizer, is_webhook_failure};
 use kube_io::lease::HeldLease;
 use planner::action::NodePatch;
 use planner::decide::{Action, WAKE_VALUE};
+use planner::pods::eviction_retry::{BusyServer, EvictionHistory, EvictionReply};
 use planner::pods::listed;
-use planner::pods::pace::{BusyServer, EvictionHistory, EvictionReply};
-use planner::refusal::RefusalKind;
+use planner::refused_write::RefusalKind;
 
 use super::{LoopWrite, Occurrence, RunEnd, RunLoop};
 

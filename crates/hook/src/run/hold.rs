@@ -13,7 +13,7 @@ use planner::action::NodePatch;
 use planner::decide::Action;
 use planner::hold::{HoldPlan, before_operator, is_held, missing};
 use planner::pods::listed;
-use planner::refusal::WriteRefusals;
+use planner::refused_write::WriteRefusals;
 
 use super::{LONGEST_GATHER, RETRY, RunLoop, interrupted};
 

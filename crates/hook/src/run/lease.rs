@@ -14,8 +14,8 @@ use contract::task::Task;
 use kube_io::lease::{HeldLease, LeaseCandidate};
 use kube_io::watches::{CacheState, Watches};
 use observed::ObservedNode;
+use planner::own_upgrade::record::is_anothers;
 use planner::pods::{listed, verdict_reasons};
-use planner::upgrade::record::is_anothers;
 
 use super::{RunLoop, after};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_io::focus::{FocusedNodes, MOST_NODES};
 use kube_io::list::list_workloads;
+use kube_io::node_pods::{FocusedNodes, MOST_NODES};
 use kube_io::version_floor::ResourceVersionFloors;
 use tokio::sync::Notify;
 

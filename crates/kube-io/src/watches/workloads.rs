@@ -6,7 +6,7 @@ use observed::workload::{AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintena
 
 use super::{copies, served};
 use crate::cache::{CacheTable, WatchHealth};
-use crate::focus::FocusedNodes;
+use crate::node_pods::FocusedNodes;
 
 /// Whether it looks at what others do with nodes: before the rollout, or when it decides when a node goes.
 pub(super) fn sees_maintenances(settings: &Settings) -> bool {

@@ -13,8 +13,8 @@ use super::node_draft::NodeDraft;
 use super::operands;
 use super::others::paused_before;
 use super::plugins::{self, PluginNeed};
-use super::{assist, drive, refusals, steer};
-use crate::upgrade::throttle::ThrottledNode;
+use super::{assist, drive, refused_writes, steer};
+use crate::own_upgrade::start_limits::ThrottledNode;
 
 /// What a node needs, and where it stands in its upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
     NodeAssessment {
         is_member,
         has_own_driver: fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node)),
-        refused: if fleet.has(Task::Drive) { None } else { refusals::instead(draft) },
+        refused: if fleet.has(Task::Drive) { None } else { refused_writes::instead(draft) },
         needs,
         upgrade,
     }

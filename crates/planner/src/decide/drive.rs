@@ -10,12 +10,12 @@ use jiff::Timestamp;
 
 use crate::hold;
 use crate::node::{DriverOperands, DriverPod};
+use crate::own_upgrade::cause::pause;
+use crate::own_upgrade::record::{NodeRecordState, UpgradeRecord, is_anothers, read};
+use crate::own_upgrade::start_limits::ThrottledNode;
+use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::cause::pause;
-use crate::upgrade::record::{NodeRecordState, UpgradeRecord, is_anothers, read};
-use crate::upgrade::state::UpgradeState;
-use crate::upgrade::throttle::ThrottledNode;
 use contract::driver::DriverTraits;
 use contract::policy::ForeignCordon;
 use observed::ObservedNode;
@@ -24,13 +24,13 @@ use super::alarm::after;
 use super::assess::{UpgradeStanding, UpgradeTurn};
 use super::inputs::FleetInputs;
 use super::node_draft::{NodeDraft, REPEAT_SECONDS};
-use super::{others, refusals};
+use super::{others, refused_writes};
 
 mod clear;
 mod end;
 pub(super) mod patch;
-mod refused;
-pub(super) mod start;
+mod refused_write;
+pub(super) mod start_patch;
 mod turn;
 
 pub(super) use end::{clear_away, fail, give_back};
@@ -165,11 +165,11 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, left: Option<&Arc<Re
         // From now on the run is about the node, whatever becomes of it.
         draft.change_record(|_| {});
     }
-    refusals::heed_request(draft);
+    refused_writes::heed_request(draft);
     if let Some(refused) = draft.refused_write().cloned() {
-        return refused::next(draft, driven, &refused, left);
+        return refused_write::next(draft, driven, &refused, left);
     }
-    if let Some(reason) = refusals::tried_again(draft) {
+    if let Some(reason) = refused_writes::tried_again(draft) {
         turn::keeps_focus(draft);
         return UpgradeTurn::Waits(reason.into());
     }

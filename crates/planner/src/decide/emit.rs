@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::action::PodEviction;
 use crate::note::DecisionNote;
-use crate::pods::pace::{self, EvictionHistory};
+use crate::pods::eviction_retry::{self, EvictionHistory};
 use crate::reason::{Reason, Wait};
 use contract::record::NodeOutcome;
 use nvidia_upgrade::snapshot::Roll;
@@ -71,14 +71,14 @@ impl FleetEffects {
         actions.append(&mut self.actions);
         actions.append(&mut self.starts);
         let asked = self.evictions.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref()));
-        let turn = pace::turn(asked, fleet.memory.busy.as_ref(), fleet.now);
+        let turn = eviction_retry::turn(asked, fleet.memory.busy.as_ref(), fleet.now);
         if let Some(next) = turn.next {
             fleet.alarm.set(next);
         }
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
         if !chosen.is_empty() {
             // A refusal changes nothing that is watched: when each one's turn comes again depends on the answer.
-            fleet.alarm.passed(fleet.now, pace::FIRST_SECONDS);
+            fleet.alarm.passed(fleet.now, eviction_retry::FIRST_SECONDS);
         }
         let evictions = self.evictions.iter().map(|(eviction, _)| eviction).filter(|eviction| chosen.contains(eviction.uid.as_str()));
         actions.extend(evictions.cloned().map(Action::Evict));

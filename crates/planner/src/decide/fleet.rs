@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::device_plugin::DevicePlugins;
+use crate::dra_plugin::DraPlugins;
 use crate::hold::is_expected_to_render;
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
-use crate::plugin::DraPlugins;
 use crate::reason::{Reason, Wait};
 use crate::spec::leadership::{ObservationAge, OperatorActivity, quiet_seconds};
 use crate::spec::{chart, driver_daemon_sets, observed_spec};

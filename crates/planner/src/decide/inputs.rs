@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::device_plugin::DevicePlugins;
+use crate::dra_plugin::DraPlugins;
 use crate::memory::RunMemory;
 use crate::node::{DriverOperands, is_driver_node, node_tainted};
 use crate::operands::OperandSets;
-use crate::plugin::DraPlugins;
 use crate::reason::Reason;
 use contract::driver::{Driver, DriverTraits};
 use contract::exit::ExitCode;

@@ -3,7 +3,7 @@
 use crate::action::{NodePatch, PodEviction};
 use crate::memory::PendingPatch;
 use crate::note::DecisionNote;
-use crate::pods::pace::EvictionHistory;
+use crate::pods::eviction_retry::EvictionHistory;
 use crate::reason::Reason;
 use contract::driver::DriverTraits;
 use contract::record::{NodeOutcome, NodeRecord, RefusedWrite};
@@ -14,7 +14,7 @@ use super::Action;
 use super::alarm::Alarm;
 use super::inputs::FleetInputs;
 use super::node_memory::NodeMemory;
-use super::refusals;
+use super::refused_writes;
 use jiff::Timestamp;
 
 /// Seconds after which a write that has not been seen is issued again.
@@ -148,7 +148,7 @@ impl<'a> NodeDraft<'a> {
     }
 
     fn taken(&mut self, mut patch: NodePatch, starts: bool) -> Option<Action> {
-        if self.takes_no_patch() || refusals::tried_again(self).is_some() {
+        if self.takes_no_patch() || refused_writes::tried_again(self).is_some() {
             return None;
         }
         if let Some(patched) = &self.memory.patched

@@ -5,9 +5,9 @@ use jiff::SignedDuration;
 
 use crate::action::NodePatch;
 use crate::hold;
+use crate::own_upgrade::record::{UpgradeRecord, is_anothers};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::record::{UpgradeRecord, is_anothers};
 use contract::driver::Driver;
 use nvidia_upgrade::state::ControllerState;
 use observed::pause;

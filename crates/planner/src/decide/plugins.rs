@@ -2,10 +2,10 @@
 //! are stale. Which of the stale ones are replaced now is a matter of the whole fleet ([`super::replacements`]).
 
 use crate::device_plugin::{NodePluginConfig, StalePluginPod};
+use crate::dra_plugin::DraPluginStatus;
+use crate::dra_staleness::PUBLISH_SECONDS;
 use crate::node::PluginBase;
-use crate::plugin::DraPluginStatus;
 use crate::reason::Reason;
-use crate::stale::PUBLISH_SECONDS;
 use contract::record::{PluginReplacement, ReplacedPodKind};
 use contract::settings::DraRequired;
 use contract::task::Task;
@@ -14,7 +14,7 @@ use observed::{ObservedDaemonSet, ObservedPod};
 use super::Action;
 use super::node_draft::NodeDraft;
 use super::others::paused;
-use super::refusals;
+use super::refused_writes;
 
 /// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one second, so
 /// a replacement that starts right away could tie with what it serves and look stale for ever. Both times are of the node's own clock, and
@@ -134,7 +134,9 @@ pub(super) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Vec<PluginNee
         found = true;
         match status {
             DraPluginStatus::Serving(pod) => is_back(draft, daemon_set, pod),
-            DraPluginStatus::Stale { .. } if let Some(refused) = refusals::keeps_its_pods(draft) => needs.push(PluginNeed::Waits(refused)),
+            DraPluginStatus::Stale { .. } if let Some(refused) = refused_writes::keeps_its_pods(draft) => {
+                needs.push(PluginNeed::Waits(refused));
+            }
             DraPluginStatus::Stale { pod, daemon_set, cause } => {
                 let ready = draft.alarm.passed(ready_since, READY_SECONDS);
                 needs.push(PluginNeed::Stale(StalePlugin::new(ReplacedPodKind::Dra, pod, daemon_set, &base.identity, cause, ready)));
@@ -177,7 +179,7 @@ pub(super) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginBase>) -> Ve
             Some(_) if devices.is_rolled(pod, daemon_set) => {
                 Some(PluginNeed::Waits(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }))
             }
-            Some(_) if let Some(refused) = refusals::keeps_its_pods(draft) => Some(PluginNeed::Waits(refused)),
+            Some(_) if let Some(refused) = refused_writes::keeps_its_pods(draft) => Some(PluginNeed::Waits(refused)),
             Some(_) if !node.ready => Some(PluginNeed::Waits(Reason::NodeNotReady { since: node.ready_since })),
             // One that is older than its driver serves what is gone: that is mended also while nothing new is begun.
             Some(stale)
@@ -253,7 +255,7 @@ fn repeat<'p>(
 
 /// Deletes the pod, unless that was asked for a moment ago, or is to be tried again later.
 pub(super) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
-    let tried_again = refusals::tried_again(draft).is_some();
+    let tried_again = refused_writes::tried_again(draft).is_some();
     if !tried_again && !draft.is_being_deleted(&stale.uid) {
         let deletion = stale.deletion(&draft.node.name);
         draft.effects.replacements.push(deletion);

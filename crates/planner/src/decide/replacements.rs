@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::device_plugin::DevicePlugins;
+use crate::dra_plugin::DraPlugins;
 use crate::memory::RunMemory;
-use crate::plugin::DraPlugins;
 use crate::reason::Reason;
 use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind};
 use observed::Observed;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::own_upgrade::start_limits::{StartThrottle, ThrottledNode};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::throttle::{StartThrottle, ThrottledNode};
 use contract::record::{NodeOutcome, NodeRecord};
 
 use super::alarm::{Alarm, after};

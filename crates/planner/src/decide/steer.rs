@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use crate::hold;
 use crate::node::DriverPod;
+use crate::own_upgrade::cause::FailureCause;
+use crate::own_upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord, VERSION};
+use crate::own_upgrade::start_limits::ThrottledNode;
+use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::cause::FailureCause;
-use crate::upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord, VERSION};
-use crate::upgrade::state::UpgradeState;
-use crate::upgrade::throttle::ThrottledNode;
 use contract::driver::DriverTraits;
 use contract::record::RefusedWrite;
 use nvidia_upgrade::state::ControllerState;
@@ -25,7 +25,7 @@ use super::drive::{
     DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, give_back, is_given_up, is_requested, throttled, validation,
 };
 use super::node_draft::NodeDraft;
-use super::{assist, refusals};
+use super::{assist, refused_writes};
 
 /// Where the node stands. `left`: what it waits for apart from its upgrade.
 pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
@@ -36,7 +36,7 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> U
     let active = state_of(draft.node, draft.traits()).is_busy();
     let in_progress = member.in_progress || active;
     let member = ThrottledNode { in_progress, unavailable: member.unavailable || active, ..member };
-    refusals::heed_request(draft);
+    refused_writes::heed_request(draft);
     let refused = draft.refused_write().cloned();
     let waits = left.is_some() || cleaned.is_some();
     let turn = match &refused {
@@ -140,7 +140,7 @@ fn refused_turn(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &Re
     if draft.is_patched() {
         return waits_for(UpgradeReason::Cordoning);
     }
-    if let Some(reason) = refusals::tried_again(draft) {
+    if let Some(reason) = refused_writes::tried_again(draft) {
         return UpgradeTurn::Waits(reason.into());
     }
     if state_of(node, draft.traits()).is_busy() {
@@ -157,7 +157,7 @@ fn refused_turn(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &Re
             left_or(waits, UpgradeTurn::Over)
         }
         NodeRecordState::Nothing | NodeRecordState::Broken | NodeRecordState::Newer(_) | NodeRecordState::Record(_) => {
-            UpgradeTurn::Waits(refusals::write_refused(draft, refused).into())
+            UpgradeTurn::Waits(refused_writes::write_refused(draft, refused).into())
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::hold::HoldPurpose;
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
+use crate::own_upgrade::record::UpgradeRecord;
 use crate::reason::Reason;
-use crate::upgrade::record::UpgradeRecord;
 use contract::task::Task;
 use nvidia_upgrade::snapshot::Roll;
 
@@ -28,7 +28,7 @@ pub(super) fn take_on(
     let fleet = nodes.fleet;
     if fleet.has(Task::Drive) {
         let ends = go_on(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
-        schedule::start(nodes, ends, drive::start::start);
+        schedule::start(nodes, ends, drive::start_patch::start);
         return None;
     }
     let roll = ask_controller(nodes, memory, told, unchanged);

@@ -1,9 +1,9 @@
 //! Each test is named after what went wrong somewhere, or after the line of the vendor's own tests that it holds.
 
 mod budgets;
+mod eviction_retry;
 mod filter;
 mod holders;
-mod pace;
 mod plan;
 
 use super::listed;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::own_upgrade::record::{NodeRecordState, read};
 use crate::pods::listed;
-use crate::upgrade::record::{NodeRecordState, read};
 use contract::check::PreflightCheck;
 use contract::driver::Driver;
 use contract::names;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::own_upgrade::cause::FailureCause;
+use crate::own_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
-use crate::upgrade::cause::FailureCause;
-use crate::upgrade::throttle::StartRefusal;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 

@@ -11,8 +11,8 @@ use observed::workload::{PodController, PodPhase, Workload};
 use observed::{ObservedContainer, ObservedPod};
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision};
-use planner::pods::pace::{EvictionHistory, EvictionReply};
-use planner::upgrade::record::is_anothers;
+use planner::own_upgrade::record::is_anothers;
+use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use crate::fleet::{Fleet, NEW, OLD, at, waits};
 

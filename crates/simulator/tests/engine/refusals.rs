@@ -6,7 +6,7 @@ use contract::count::Count;
 use contract::exit::ExitCode;
 use contract::policy::PodDeletionPolicy;
 use contract::record::{NodeOutcome, WriteKind};
-use planner::refusal::WEBHOOK_ATTEMPTS;
+use planner::refused_write::WEBHOOK_ATTEMPTS;
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::refusals::{PatchPart, WriteAdmission};
 use simulator::report::SimulationReport;

@@ -2,7 +2,7 @@
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
-use kube_io::focus::MOST_NODES;
+use kube_io::node_pods::MOST_NODES;
 
 use super::Driven;
 use crate::fake::fault::{Effect, Fault};

@@ -1,17 +1,17 @@
 //! The pods that have to leave a node before its driver is replaced.
 
 use crate::action::PodEviction;
+use crate::own_upgrade::cause::FailureCause;
+use crate::own_upgrade::record::UpgradeRecord;
+use crate::own_upgrade::state::UpgradeState;
 use crate::pods::budgets::{BudgetAnswer, DisruptionBudgets, ImpossibleEviction};
 use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
+use crate::pods::eviction_retry::EvictionHistory;
 use crate::pods::filter::{DaemonSetLiveness, EvictionTerms, PodFilter, drain_selector};
-use crate::pods::pace::EvictionHistory;
 use crate::pods::plan::{LeavingPod, PodPlan, PodProgress};
 use crate::pods::{FOCUS_LIMIT, full_name, listed};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::cause::FailureCause;
-use crate::upgrade::record::UpgradeRecord;
-use crate::upgrade::state::UpgradeState;
 use contract::policy::Policy;
 use contract::selector::Selector;
 use observed::workload::Workload;

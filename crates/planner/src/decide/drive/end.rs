@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use crate::action::{NodeNews, NodePatch};
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::node_draft::NodeDraft;
+use crate::own_upgrade::cause::{FailureCause, pause};
+use crate::own_upgrade::record::{NodeFailure, UpgradeRecord};
+use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::cause::{FailureCause, pause};
-use crate::upgrade::record::{NodeFailure, UpgradeRecord};
-use crate::upgrade::state::UpgradeState;
 use contract::record::PluginReplacement;
 
 use super::DrivenNode;

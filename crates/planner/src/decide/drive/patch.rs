@@ -1,8 +1,8 @@
 //! Patches of nodes: what is put into them.
 
 use crate::action::NodePatch;
-use crate::upgrade::record::UpgradeRecord;
-use crate::upgrade::state::UpgradeState;
+use crate::own_upgrade::record::UpgradeRecord;
+use crate::own_upgrade::state::UpgradeState;
 use contract::driver::DriverTraits;
 use observed::ObservedNode;
 

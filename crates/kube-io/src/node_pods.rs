@@ -12,7 +12,7 @@ use observed::workload::Workload;
 use planner::pods::FOCUS_LIMIT;
 
 use super::cache::{CacheTable, WatchHealth};
-use super::follow::{ObjectSelection, follow};
+use super::list_watch::{ObjectSelection, follow};
 use super::sink::ProjectedTable;
 use super::version_floor::ResourceVersionFloors;
 use observed::intern::LabelInterner;

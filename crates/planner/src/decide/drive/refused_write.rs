@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::action::NodePatch;
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::refusals::{tried_again, write_refused};
+use crate::decide::refused_writes::{tried_again, write_refused};
+use crate::own_upgrade::cause::FailureCause;
+use crate::own_upgrade::record::{NodeRecordState, UpgradeRecord};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::upgrade::cause::FailureCause;
-use crate::upgrade::record::{NodeRecordState, UpgradeRecord};
 use contract::record::RefusedWrite;
 
 use super::patch::remove;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::action::NodePatch;
 use crate::decide::node_draft::NodeDraft;
 use crate::hold;
-use crate::upgrade::record::{UpgradeRecord, VERSION};
-use crate::upgrade::state::UpgradeState;
+use crate::own_upgrade::record::{UpgradeRecord, VERSION};
+use crate::own_upgrade::state::UpgradeState;
 
 use super::patch::put;
 use super::turn::after_jobs;

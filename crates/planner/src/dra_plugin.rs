@@ -3,10 +3,10 @@
 use contract::names;
 use contract::settings::Reroll;
 
+use super::dra_staleness::{outdated_slice, staleness};
 use super::node::PluginBase;
 use super::pods::listed;
 use super::reason::Reason;
-use super::stale::{outdated_slice, staleness};
 use observed::selects;
 use observed::{Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedSlice, Views};
 

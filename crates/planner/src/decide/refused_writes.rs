@@ -9,9 +9,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::memory::RunMemory;
+use crate::own_upgrade::record::{NodeRecordState, read};
 use crate::reason::Reason;
-use crate::refusal::RefusalKind;
-use crate::upgrade::record::{NodeRecordState, read};
+use crate::refused_write::RefusalKind;
 use contract::driver::DriverTraits;
 use contract::record::{NodeRecord, RefusedWrite, WriteKind};
 use contract::settings::Settings;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::pods::eviction_retry::{AT_ONCE, BusyServer, EvictionHistory, EvictionReply, turn};
 use crate::pods::fixture::at;
-use crate::pods::pace::{AT_ONCE, BusyServer, EvictionHistory, EvictionReply, turn};
 
 const BLOCKED: EvictionReply = EvictionReply::Blocked { retry_after: None };
 
