@@ -189,9 +189,11 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
     };
     let mut nodes = RunNodes::assessed(census, &fleet);
     replacements::replace(&mut nodes.listed, &fleet, limits);
-    let roll = upgrades::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
+    let controller = upgrades::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
     end::end_all(&mut nodes);
-    emit::of_nodes(draft, nodes, unchanged.as_ref(), roll, |draft: &mut FleetDraft<'_>| draft.required_driver(&plugins, drivers).or(config))
+    emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
+        draft.required_driver(&plugins, drivers).or(config)
+    })
 }
 
 /// What comes before any node is looked at.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::memory::RunMemory;
 use crate::reason::Reason;
+use crate::watched::watched;
 use contract::driver::Driver;
 use nvidia_upgrade::explain::{ControllerWait, looked_through};
 use nvidia_upgrade::generation::ControllerGeneration;
@@ -78,15 +79,26 @@ impl ControllerReasons<'_> {
     }
 }
 
-/// What the controller sees of the nodes.
-pub(super) fn roll(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Roll {
-    let inputs = SnapshotInputs::from_observed(fleet.observed, fleet.settings.driver);
-    match unchanged.and_then(|unchanged| Some((unchanged.memo.roll.clone()?, &unchanged.changed))) {
-        Some((mut roll, changed)) => {
-            roll.look_again(fleet.observed, &inputs, changed.iter().map(String::as_str));
-            roll
-        }
-        None => Roll::new(fleet.observed, &inputs),
+/// What the controller sees.
+pub(super) struct ControllerView {
+    /// Of the nodes.
+    pub(super) roll: Roll,
+    /// Of all that wakes it ([`watched`]).
+    watched: u64,
+}
+
+impl ControllerView {
+    pub(super) fn new(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Self {
+        let (observed, driver) = (fleet.observed, fleet.settings.driver);
+        let inputs = SnapshotInputs::from_observed(observed, driver);
+        let known = unchanged.and_then(|unchanged| Some((unchanged.memo.controller.as_ref()?, unchanged)));
+        let Some((before, unchanged)) = known else {
+            return Self { roll: Roll::new(observed, &inputs), watched: watched(observed, driver, None) };
+        };
+        let mut roll = before.roll.clone();
+        roll.look_again(observed, &inputs, unchanged.changed.iter().map(String::as_str));
+        let since = (before.watched, &unchanged.memo.observed, &unchanged.changed);
+        Self { roll, watched: watched(observed, driver, Some(since)) }
     }
 }
 
@@ -123,18 +135,12 @@ pub(super) fn outlook<'r>(
 }
 
 /// Notes what every release of the controller watches, and answers since when nothing of that has happened.
-pub(super) fn asleep_since(memory: &mut RunMemory, fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Timestamp {
-    let before = memory.vendor_seen;
-    let seen = crate::watched::watched(
-        fleet.observed,
-        fleet.settings.driver,
-        before.zip(unchanged).map(|((mark, _), unchanged)| (mark, &unchanged.memo.observed, &unchanged.changed)),
-    );
-    match before {
-        Some((before, since)) if before == seen => since,
+pub(super) fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Timestamp {
+    match memory.vendor_seen {
+        Some((before, since)) if before == view.watched => since,
         Some(_) | None => {
-            memory.vendor_seen = Some((seen, fleet.now));
-            fleet.now
+            memory.vendor_seen = Some((view.watched, now));
+            now
         }
     }
 }

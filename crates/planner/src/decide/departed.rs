@@ -25,7 +25,7 @@ pub(super) fn note(memory: &mut RunMemory, observed: &Observed, changed: Option<
             let there = node.is_some_and(|node| node.uid == record.uid);
             !there && record.outcome != Some(NodeOutcome::Gone)
         });
-        if let Some(record) = memory.nodes.get_mut(&name).filter(|_| is_gone) {
+        if is_gone && let Some(record) = memory.nodes.get_mut(&name) {
             (record.outcome, record.reason, record.since) = (Some(NodeOutcome::Gone), None, Some(now));
             for replacement in record.replaced.values_mut() {
                 replacement.back_at.get_or_insert(now);

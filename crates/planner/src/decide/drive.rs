@@ -210,6 +210,9 @@ fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRe
         return UpgradeTurn::Waits(turn::unwanted(draft, driven, record).into());
     }
     let left = left.map(|reason| &**reason);
+    if !left.is_some_and(Reason::follows_operand_rule) {
+        draft.memory.waiting_apart = None;
+    }
     let well = left.is_none_or(|reason| turn::is_excused(draft, reason));
     if driven.is_current() && well && (validation(draft).is_none() || turn::validator_failed_before(draft, left)) {
         return UpgradeTurn::Waits(give_back(draft, driven, record).into());

@@ -10,10 +10,10 @@ use crate::note::DecisionNote;
 use crate::pods::eviction_retry::{self, EvictionHistory};
 use crate::reason::{Reason, Wait};
 use contract::record::NodeOutcome;
-use nvidia_upgrade::snapshot::Roll;
 use observed::ObservedNode;
 use observed::named::Named;
 
+use super::controller::ControllerView;
 use super::drive::hand_all_back;
 use super::end::NodeEnding;
 use super::fleet::FleetDraft;
@@ -102,7 +102,7 @@ pub(super) fn of_nodes<'a>(
     mut draft: FleetDraft<'a>,
     nodes: RunNodes<'a>,
     unchanged: Option<&Unchanged<'_>>,
-    roll: Option<Roll>,
+    controller: Option<ControllerView>,
     of_fleet: impl FnOnce(&mut FleetDraft<'_>) -> Option<Reason>,
 ) -> (Decision, Option<Memo>) {
     let fleet = nodes.fleet;
@@ -147,7 +147,7 @@ pub(super) fn of_nodes<'a>(
         restarts: fleet.restarts,
         nodes: known,
         outcomes: decision.outcomes.clone(),
-        roll,
+        controller,
     };
     (decision, Some(memo))
 }
@@ -167,8 +167,9 @@ fn pass_by<'a>(
     draft: &mut FleetDraft<'_>,
 ) {
     for (name, _, needs_driver) in others {
-        let node = KnownNode { needs_driver, found: None, left: None, until: Timestamp::MAX };
-        keep(kept.known, name, Some(node));
+        // What is to be taken off it may have to be asked for again then.
+        let until = bystanders.get(&**name).map_or(Timestamp::MAX, |draft| draft.alarm.at);
+        keep(kept.known, name, Some(KnownNode { needs_driver, found: None, left: None, until }));
         set(kept.outcomes, name, None);
     }
     for (name, bystander) in bystanders {
@@ -245,12 +246,12 @@ fn keep(known: &mut Named<KnownNode>, name: &Arc<str>, node: Option<KnownNode>) 
 
 fn finish<'n>(
     mut draft: FleetDraft<'_>,
-    effects: FleetEffects,
+    mut effects: FleetEffects,
     outcomes: Named<NodeOutcome>,
     deferred: Vec<Wait>,
     nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
 ) -> Decision {
-    let (focus, is_handing_back) = (effects.focus.clone(), effects.is_handing_back);
+    let (focus, is_handing_back) = (std::mem::take(&mut effects.focus), effects.is_handing_back);
     let actions = effects.into_actions(&mut draft);
     if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
         let pods: BTreeSet<&str> = draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();

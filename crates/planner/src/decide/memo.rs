@@ -11,11 +11,11 @@ use crate::node::lacking;
 use crate::reason::Reason;
 use contract::record::NodeOutcome;
 use contract::settings::Settings;
-use nvidia_upgrade::snapshot::Roll;
 use observed::named::Named;
 use observed::{Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views, workload};
 
 use super::assess::NodeAssessment;
+use super::controller::ControllerView;
 use super::end::NodeEnding;
 
 /// The last decision: what it was made from, and what it found.
@@ -30,8 +30,8 @@ pub(super) struct Memo {
     /// Nodes for which nothing is to be done, and of which nothing was written down.
     pub(super) nodes: Named<KnownNode>,
     pub(super) outcomes: Named<NodeOutcome>,
-    /// What NVIDIA's controller sees of the nodes, where it was asked for.
-    pub(super) roll: Option<Roll>,
+    /// What NVIDIA's controller sees, where it was asked for.
+    pub(super) controller: Option<ControllerView>,
 }
 
 /// What was found of a node.
@@ -123,8 +123,8 @@ fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
         && before.baseline == now.baseline
 }
 
-/// Whether what concerns all nodes is the same. Workloads are only looked at for nodes that are being upgraded, which are never known;
-/// a NodeMaintenance keeps others from being started.
+/// Whether what concerns all nodes is the same. Workloads are only looked at in the turn of a node that is being upgraded, after
+/// which it is not known; a NodeMaintenance keeps others from being started.
 fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
     let Observed {
         nodes: _,

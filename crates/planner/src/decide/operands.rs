@@ -55,8 +55,7 @@ fn note_recovery(draft: &mut NodeDraft<'_>, operands: &OperandSets<'_>) {
     let now = draft.now();
     let mut recovering: BTreeMap<String, Timestamp> =
         works.map(|failing| (failing.clone(), before.get(failing).copied().unwrap_or(now))).collect();
-    let has_recovered = |since: Option<&Timestamp>| since.is_some_and(|since| draft.alarm.passed(*since, RECOVERED_SECONDS));
-    let mut has_recovered = has_recovered;
+    let mut has_recovered = |since: Option<&Timestamp>| since.is_some_and(|since| draft.alarm.passed(*since, RECOVERED_SECONDS));
     let still: BTreeSet<String> = entry.failing.iter().filter(|failing| !has_recovered(recovering.get(*failing))).cloned().collect();
     if still.len() < entry.failing.len() {
         recovering.retain(|failing, _| still.contains(failing));

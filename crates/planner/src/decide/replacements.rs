@@ -39,8 +39,7 @@ struct AwayPlugins {
     for_good: usize,
 }
 
-/// Replaces what may be replaced. The answer: for the nodes with stale plugins what they wait for instead, first of the DRA driver, then of the
-/// device plugin.
+/// Replaces what may be replaced, and tells nodes with stale plugins what they wait for.
 pub(super) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a FleetInputs<'a>, limits: ReplacementLimits) {
     if !nodes.iter().any(|node| node.assessment.needs.is_stale()) {
         return;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::device_plugin::DevicePlugins;
 use crate::memory::RunMemory;
 use crate::node::DriverNodes;
@@ -28,6 +30,8 @@ pub(super) struct Census<'a> {
     pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     /// How many nodes need the driver.
     pub(super) drivers: usize,
+    /// Until when what is known of nodes that are none of them holds.
+    until: Timestamp,
 }
 
 /// A node that the decision is about.
@@ -53,7 +57,7 @@ impl<'a> Census<'a> {
         let traits = settings.driver.traits();
         let identity = settings.own_daemon_set();
         let has_plugin = |node: &ObservedNode| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);
-        let mut census = Self { listed: Vec::with_capacity(observed.nodes.len()), others: Vec::new(), drivers: 0 };
+        let mut census = Self { listed: Vec::with_capacity(observed.nodes.len()), others: Vec::new(), drivers: 0, until: Timestamp::MAX };
         let mut known = unchanged.map(Unchanged::nodes).into_iter().flatten().peekable();
         for (name, node) in &observed.nodes {
             while known.next_if(|(known, _)| *known < name).is_some() {}
@@ -68,7 +72,9 @@ impl<'a> Census<'a> {
             census.drivers += usize::from(needs_driver);
             if is_listed {
                 census.listed.push(ListedNode { name, node, needs_driver, known });
-            } else if known.is_none() {
+            } else if let Some(known) = known {
+                census.until = census.until.min(known.until);
+            } else {
                 census.others.push((name, node, needs_driver));
             }
         }
@@ -113,7 +119,7 @@ impl<'a> RunNode<'a> {
         self.draft.get_or_insert_with(|| {
             let mut draft = NodeDraft::new(fleet, self.node);
             // What is known of it still holds until then.
-            draft.alarm.set(self.known.map_or(jiff::Timestamp::MAX, |known| known.until));
+            draft.alarm.set(self.known.map_or(Timestamp::MAX, |known| known.until));
             draft
         })
     }
@@ -134,7 +140,7 @@ pub(super) struct RunNodes<'a> {
 impl<'a> RunNodes<'a> {
     /// Assesses the nodes of which something has changed.
     pub(super) fn assessed(census: Census<'a>, fleet: &'a FleetInputs<'a>) -> Self {
-        let mut alarm = Alarm::new(fleet.now, jiff::Timestamp::MAX);
+        let mut alarm = Alarm::new(fleet.now, census.until);
         let listed = census.listed.into_iter().map(|ListedNode { name, node, needs_driver, known }| {
             let (draft, assessment) = if let Some((assessment, _)) = known.and_then(|known| known.found.as_ref()) {
                 (None, Arc::clone(assessment))

@@ -8,9 +8,9 @@ use crate::note::DecisionNote;
 use crate::own_upgrade::record::UpgradeRecord;
 use crate::reason::Reason;
 use contract::task::Task;
-use nvidia_upgrade::snapshot::Roll;
 
 use super::assess::UpgradeTurn;
+use super::controller::ControllerView;
 use super::drive::{self, DriveTurn, DrivenNode};
 use super::memo::Unchanged;
 use super::node_draft::NodeDraft;
@@ -24,14 +24,14 @@ pub(super) fn take_on(
     memory: &mut RunMemory,
     told: &mut Vec<DecisionNote>,
     unchanged: Option<&Unchanged<'_>>,
-) -> Option<Roll> {
+) -> Option<ControllerView> {
     let fleet = nodes.fleet;
     if fleet.has(Task::Drive) {
         let ends = go_on(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
         schedule::start(nodes, ends, drive::start_patch::start);
         return None;
     }
-    let roll = ask_controller(nodes, memory, told, unchanged);
+    let view = ask_controller(nodes, memory, told, unchanged);
     if fleet.has(Task::Steer) {
         let ends = go_on(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
         schedule::start(nodes, ends, |draft, _| steer::lift(draft));
@@ -43,7 +43,7 @@ pub(super) fn take_on(
             node.reason = Some(Arc::clone(refused));
         }
     }
-    roll
+    view
 }
 
 /// Says why NVIDIA's controller does not move the nodes, wakes it, and has it try nodes again.
@@ -52,7 +52,7 @@ fn ask_controller(
     memory: &mut RunMemory,
     told: &mut Vec<DecisionNote>,
     unchanged: Option<&Unchanged<'_>>,
-) -> Option<Roll> {
+) -> Option<ControllerView> {
     let fleet = nodes.fleet;
     let wakes = fleet.has(Task::Wake) || fleet.has(Task::Steer);
     if !wakes {
@@ -62,9 +62,9 @@ fn ask_controller(
         told.extend(wakes.then_some(DecisionNote::OperatorVersionUnknown));
         return None;
     };
-    let roll = controller::roll(fleet, unchanged);
-    let asleep_since = controller::asleep_since(memory, fleet, unchanged);
-    let outlook = controller::outlook(fleet, generation, &roll, asleep_since);
+    let view = ControllerView::new(fleet, unchanged);
+    let asleep_since = controller::asleep_since(memory, &view, fleet.now);
+    let outlook = controller::outlook(fleet, generation, &view.roll, asleep_since);
     if wakes {
         assist::clean_bystanders(nodes);
         assist::wake(memory, nodes, generation, &outlook.moves);
@@ -77,7 +77,7 @@ fn ask_controller(
         assist::retry_failed(nodes);
     }
     drop(outlook);
-    Some(roll)
+    Some(view)
 }
 
 /// Names holds that this hook may not take off: mode `observe` writes to no node.

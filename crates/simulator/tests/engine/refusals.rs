@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use contract::count::Count;
+use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::policy::PodDeletionPolicy;
 use contract::record::{NodeOutcome, WriteKind};
-use planner::refused_write::WEBHOOK_ATTEMPTS;
+use planner::decide::Decision;
+use planner::refused_write::{RefusalKind, WEBHOOK_ATTEMPTS};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::refusals::{PatchPart, WriteAdmission};
 use simulator::report::SimulationReport;
 use simulator::setup::{PodPlacement, SimulationSetup, WorkloadSetup};
 use simulator::simulate;
 
-use crate::fleet::named;
+use crate::fleet::{Fleet, at, named};
 use crate::script::{given, operated};
 
 const NODES: usize = 4;
@@ -140,4 +142,25 @@ fn refused_write_survives_a_killed_hook() {
         let most = if matches!(admission, WriteAdmission::Fails(_)) { 20 * 2 * WEBHOOK_ATTEMPTS as usize } else { 10 };
         assert!(report.refused_by_node[REFUSED] <= most, "{admission}: {}", report.refused_by_node[REFUSED]);
     }
+}
+
+/// What had woken NVIDIA's controller stayed on a node without GPU when a webhook failed once and the node changed meanwhile.
+#[test]
+fn wake_label_goes_when_the_webhook_is_back() {
+    let traits = Driver::Gpu.traits();
+    let mut fleet = Fleet::at_rest(1);
+    fleet.is_assisted("v25.10.1");
+    let mut bystander = fleet.observed.nodes["gpu-0"].clone();
+    (bystander.name, bystander.uid) = ("cpu-0".to_owned(), "uid-cpu-0".to_owned());
+    bystander.labels = [(traits.state_label.to_owned(), "upgrade-done".to_owned())].into_iter().collect();
+    bystander.annotations = [(traits.wake.to_owned(), "true".to_owned())].into_iter().collect();
+    fleet.observed.nodes.insert("cpu-0", bystander);
+    let nodes = |decision: &Decision| -> Vec<String> { decision.actions.iter().map(|action| action.node().to_owned()).collect() };
+    let decision = fleet.decide(0);
+    assert_eq!(nodes(&decision), ["cpu-0"]);
+    fleet.memory.note_refusal(&decision.actions[0], RefusalKind::WebhookFailed, "no endpoints", at(0));
+    fleet.node("cpu-0").version.push('1');
+    let decision = fleet.decide(5);
+    assert_eq!((nodes(&decision), decision.wake_at), (Vec::new(), at(10)));
+    assert_eq!(nodes(&fleet.decide(10)), ["cpu-0"]);
 }
