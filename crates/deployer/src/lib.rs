@@ -1,7 +1,7 @@
 //! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
 //!
 //! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`mod@template`] (the engine), [`language`] (how each language is written), [`application`] (Argo CD's Applications).
+//! [`mod@template`] (the engine), [`language`] (how each language is written), [`argocd_application`] (Argo CD's Applications).
 
 use std::fmt;
 use std::str::FromStr;
