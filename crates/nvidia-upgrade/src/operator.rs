@@ -130,7 +130,7 @@ fn owner(node: &ObservedNode) -> Option<&str> {
 }
 
 fn state(node: &ObservedNode, driver: Driver) -> ControllerState {
-    ControllerState::from_label(node.labels.get(driver.traits().state_label).map(String::as_str))
+    ControllerState::of_node(node, driver.traits())
 }
 
 /// Whether drivers are the business of NVIDIADrivers: the ClusterPolicy says so, or there is none.

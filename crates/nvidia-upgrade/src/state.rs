@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use contract::driver::DriverTraits;
+use observed::ObservedNode;
+
 /// A value of the driver's state label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,6 +66,11 @@ impl ControllerState {
     pub fn from_label(label: Option<&str>) -> Self {
         let label = label.unwrap_or_default();
         Self::ALL.into_iter().find(|state| state.label() == label).unwrap_or(Self::Unrecognized)
+    }
+
+    /// The state that a node's label stands for.
+    pub fn of_node(node: &ObservedNode, traits: &DriverTraits) -> Self {
+        Self::from_label(node.labels.get(traits.state_label).map(String::as_str))
     }
 
     /// The label's value; `""` is no label. An unrecognized value has none, and is never written.

@@ -81,7 +81,7 @@ fn nothing(text: impl Into<String>) -> RequestedChange {
 
 /// Whether somebody has begun with the node: it does not heed its skip label any more.
 fn is_begun(node: &ObservedNode, traits: &DriverTraits) -> bool {
-    let vendors = VendorState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    let vendors = VendorState::of_node(node, traits);
     let ours = match read(node, traits) {
         NodeRecordState::Record(record) => record.state.is_in_progress(),
         NodeRecordState::Newer(_) => true,
@@ -155,7 +155,7 @@ fn is_ours(node: &ObservedNode, traits: &DriverTraits) -> bool {
 
 fn retry_vendors(sight: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
     let traits = sight.settings.driver.traits();
-    let state = VendorState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    let state = VendorState::of_node(node, traits);
     let given_up = matches!(read(node, traits), NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed);
     if state != VendorState::Failed && state != VendorState::Unrecognized && !given_up {
         return nothing(format!("it has not failed (state: {})", if state.label().is_empty() { "none" } else { state.label() }));

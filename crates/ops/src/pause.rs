@@ -78,7 +78,7 @@ fn covers(selector: Option<&Selector>, node: &ObservedNode) -> bool {
 
 fn is_begun(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
-    let state = nvidia_upgrade::state::ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    let state = nvidia_upgrade::state::ControllerState::of_node(node, traits);
     node.annotations.contains_key(traits.own_record) || state.is_busy()
 }
 

@@ -36,7 +36,7 @@ pub fn of_node(node: &ObservedNode, paused: &[Driver]) -> Option<NodePatch> {
 fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     let traits = driver.traits();
     let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
-    let begun = ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
+    let begun = ControllerState::of_node(node, traits).is_busy();
     let held = hold::is_held(node, driver);
     if begun || !(held || free && is_driver_node(node, driver)) {
         return;
@@ -68,7 +68,7 @@ fn restore_driver(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) ->
         patch.labels.insert(traits.own_state_label.to_owned(), None);
         patch.annotations.insert(traits.own_record.to_owned(), None);
     }
-    let state = ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    let state = ControllerState::of_node(node, traits);
     if let NodeRecordState::Record(record) = &found {
         if record.cordoned && node.unschedulable && !state.is_in_progress() {
             patch.unschedulable = Some(false);

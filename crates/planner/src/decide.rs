@@ -145,7 +145,7 @@ impl fmt::Debug for Planner {
 
 impl Planner {
     /// Decides. `observed` must come from caches that are all in step with the API server; `memory` is that of the decision before, with what came of
-    /// its actions.
+    /// its actions; of a decision that was not carried out nothing need be remembered.
     pub fn decide(&mut self, observed: &Observed, settings: &Settings, memory: &RunMemory, now: Timestamp) -> Decision {
         let memo = self.memo.take();
         let (decision, memo) = stages(memo.as_deref(), observed, settings, memory, now);
@@ -158,14 +158,14 @@ impl Planner {
 fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before: &RunMemory, now: Timestamp) -> (Decision, Option<Memo>) {
     let mut draft = FleetDraft::new(observed, settings, before.clone(), now);
     begin(&mut draft);
-    let devices = DevicePlugins::new(observed, &settings.device_plugin);
+    let (plugins, devices) = (DraPlugins::new(observed), DevicePlugins::new(observed, &settings.device_plugin));
     let mut unchanged = memo.and_then(|memo| memo.unchanged(observed, settings, &draft.memory, now));
     let mut census = Census::new(observed, settings, &draft.memory, &devices, unchanged.as_ref());
     let drivers = census.drivers;
     if let Err(reason) = draft.settles(drivers) {
         // Nodes are not assessed while the operator has not acted on the newest spec: they would look current.
         let remembered = draft.memory.clone();
-        let fleet = FleetInputs::new(observed, settings, &remembered, now, devices, false);
+        let fleet = FleetInputs::new(observed, settings, &remembered, now, plugins, devices, false);
         draft.waits_for(Some(reason));
         return (emit::of_fleet(draft, &fleet, &census), None);
     }
@@ -176,13 +176,12 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
         census = Census::new(observed, settings, &draft.memory, &devices, None);
     }
     let changed = unchanged.as_ref().map(|unchanged| &unchanged.changed);
-    let plugins = DraPlugins::new(observed);
     let departed = departed::note(&mut draft.memory, observed, changed, now);
     let closed = replacements::close(&mut draft.memory, observed, &plugins, &devices, now);
     departed.iter().chain(&closed).for_each(|name| census.forget(name));
 
     let remembered = draft.memory.clone();
-    let fleet = FleetInputs::new(observed, settings, &remembered, now, devices, restarts);
+    let fleet = FleetInputs::new(observed, settings, &remembered, now, plugins, devices, restarts);
     let limits = ReplacementLimits {
         dra: settings.dra.max_unavailable.resolve(drivers).max(1),
         device: settings.device_plugin.max_unavailable.resolve(census.listed.len()).max(1),
@@ -192,7 +191,7 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
     let controller = upgrades::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
     end::end_all(&mut nodes);
     emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
-        draft.required_driver(&plugins, drivers).or(config)
+        draft.required_driver(&fleet.plugins, drivers).or(config)
     })
 }
 

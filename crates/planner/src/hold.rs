@@ -68,7 +68,7 @@ pub fn is_held(node: &ObservedNode, driver: Driver) -> bool {
 pub fn can_be_held(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
     let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
-    let state = ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+    let state = ControllerState::of_node(node, traits);
     let idle =
         matches!(state, ControllerState::Unknown | ControllerState::Done | ControllerState::UpgradeRequired | ControllerState::Failed);
     free && idle && !node.annotations.contains_key(traits.own_record)

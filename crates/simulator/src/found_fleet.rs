@@ -68,7 +68,7 @@ impl FoundNode {
             node.unschedulable = patch.unschedulable.unwrap_or(node.unschedulable);
         }
         let traits = Driver::Gpu.traits();
-        let state = ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str));
+        let state = ControllerState::of_node(&node, traits);
         if state.is_busy() {
             node.labels.remove(traits.state_label);
             node.unschedulable &= node.annotations.contains_key(traits.initially_unschedulable);

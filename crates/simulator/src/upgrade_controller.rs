@@ -250,7 +250,7 @@ impl World<'_> {
         let shown = (!matches!(state, ControllerState::Unknown | ControllerState::Done)).then(|| state.label().to_owned()).or(ours);
         self.report.enters(node, self.now, shown, cordoned);
         let traits = Driver::Gpu.traits();
-        let is_busy = |node: &ObservedNode| ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str)).is_busy();
+        let is_busy = |node: &ObservedNode| ControllerState::of_node(node, traits).is_busy();
         let busy = self.hosts.values().filter(|host| is_busy(&host.node)).count();
         self.report.peak_in_progress = self.report.peak_in_progress.max(busy);
         let pool = self.hosts.get(node).and_then(|host| owner(&host.node)).filter(|_| !self.setup.pools.is_empty()).map(str::to_owned);

@@ -20,7 +20,6 @@ use crate::policies;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use crate::{abort, hold};
-use contract::driver::DriverTraits;
 use contract::task::Task;
 use nvidia_upgrade::generation::ControllerGeneration;
 use nvidia_upgrade::predict::PredictedMove;
@@ -87,7 +86,7 @@ pub(super) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> 
 /// The patch that takes away what woke the controller, and how often the node was tried, once the controller is done with it.
 fn wakes_and_retries(draft: &NodeDraft<'_>) -> Option<NodePatch> {
     let (node, traits) = (draft.node, draft.traits());
-    let state = state_of(node, traits);
+    let state = ControllerState::of_node(node, traits);
     if state.is_in_progress() {
         return None;
     }
@@ -174,7 +173,7 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
     let live = policies::live(fleet.observed, fleet.settings).into_iter().find(|live| live.governs(node));
     let limit = live.as_ref().and_then(|live| live.policy.max_parallel).unwrap_or(1);
     let governed = |node: &&ObservedNode| live.as_ref().is_none_or(|live| live.governs(node));
-    let busy = |node: &&ObservedNode| state_of(node, fleet.traits).is_busy();
+    let busy = |node: &&ObservedNode| ControllerState::of_node(node, fleet.traits).is_busy();
     limit == 0 || fleet.observed.nodes.values().filter(governed).filter(busy).count() < limit as usize
 }
 
@@ -276,8 +275,4 @@ pub(super) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
         patch.annotations.insert(traits.wake.to_owned(), None);
         nodes.draft(node).issue(patch);
     }
-}
-
-fn state_of(node: &ObservedNode, traits: &DriverTraits) -> ControllerState {
-    ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str))
 }

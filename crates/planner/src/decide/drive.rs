@@ -1,7 +1,7 @@
 //! Mode `drive`: the upgrade machine. Every decision is on levels: what a node needs follows from its driver pod, its pods and its record,
 //! whoever wrote them and whenever.
 //!
-//! A node's actions are in order, its patch first: one that fails stops those behind it. What a patch changes is only built upon when it has
+//! A node's actions are in order, its patch before what rests on it: one that fails stops those behind it. What a patch changes is only built upon when it has
 //! been seen on the node.
 
 use std::sync::Arc;

@@ -47,6 +47,7 @@ impl<'a> FleetInputs<'a> {
         settings: &'a Settings,
         memory: &'a RunMemory,
         now: Timestamp,
+        plugins: DraPlugins<'a>,
         devices: DevicePlugins<'a>,
         restarts: bool,
     ) -> Self {
@@ -62,7 +63,7 @@ impl<'a> FleetInputs<'a> {
             generation: ControllerGeneration::from_version(settings.driver, version),
             operands: settles.then(|| DriverOperands::new(observed, settings.driver)),
             operand_sets: (settles && settings.driver == Driver::Gpu).then(|| OperandSets::new(observed, settings)),
-            plugins: DraPlugins::new(observed),
+            plugins,
             devices,
             restarts,
             nowhere: OnceCell::new(),

@@ -99,8 +99,7 @@ pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
 
 /// What the node waits for, where NVIDIA's controller acts: the refusal, unless that one is at work on the node and may finish it.
 pub(super) fn instead(draft: &mut NodeDraft<'_>) -> Option<Arc<Reason>> {
-    let label = draft.node.labels.get(draft.traits().state_label).map(String::as_str);
-    if ControllerState::from_label(label).is_busy() {
+    if ControllerState::of_node(draft.node, draft.traits()).is_busy() {
         return None;
     }
     let refused = draft.refused_write().map(|refused| write_refused(draft, refused));

@@ -42,7 +42,7 @@ pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mu
             // Limits know nothing of it: it has no driver pod that could be replaced.
             None => Reason::DriverPodMissing,
             Some(member) => {
-                let refused = refused(fleet, Starting { name, member }, barrier.as_ref(), &mut throttle);
+                let refused = refused(fleet, name, member, barrier.as_ref(), &mut throttle);
                 Reason::Upgrading(refused.unwrap_or_else(|| {
                     start(node.draft(fleet), again);
                     UpgradeReason::Cordoning
@@ -56,17 +56,12 @@ pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mu
     }
 }
 
-/// A node that may be started, as far as it is concerned.
-struct Starting<'m> {
-    name: &'m str,
-    member: &'m ThrottledNode,
-}
-
 /// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself
 /// when the server did not take the patch.
 fn refused<'m>(
     fleet: &FleetInputs<'_>,
-    Starting { name, member }: Starting<'m>,
+    name: &'m str,
+    member: &'m ThrottledNode,
     barrier: Option<&UpgradeReason>,
     throttle: &mut StartThrottle<'m>,
 ) -> Option<UpgradeReason> {

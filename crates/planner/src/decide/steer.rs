@@ -13,10 +13,8 @@ use crate::own_upgrade::start_limits::ThrottledNode;
 use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use contract::driver::DriverTraits;
 use contract::record::RefusedWrite;
 use nvidia_upgrade::state::ControllerState;
-use observed::ObservedNode;
 
 use super::alarm::after;
 use super::assess::{UpgradeStanding, UpgradeTurn};
@@ -33,7 +31,7 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> U
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(cleaned.unwrap_or(UpgradeTurn::Left)) };
     let member = throttled(draft, &driven);
     // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
-    let active = state_of(draft.node, draft.traits()).is_busy();
+    let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
     let in_progress = member.in_progress || active;
     let member = ThrottledNode { in_progress, unavailable: member.unavailable || active, ..member };
     refused_writes::heed_request(draft);
@@ -86,7 +84,9 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
 pub(super) fn advance(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord, left: Option<&Arc<Reason>>) -> Reason {
     draft.effects.looks_at_others = true;
     let (fleet, settings) = (draft.fleet, draft.settings());
-    if matches!(state_of(draft.node, draft.traits()), ControllerState::Unknown | ControllerState::Done) && driven.is_current() {
+    if matches!(ControllerState::of_node(draft.node, draft.traits()), ControllerState::Unknown | ControllerState::Done)
+        && driven.is_current()
+    {
         if let Some(trouble) = validation(draft) {
             let until = fleet.memory.deadline;
             let since = draft.waits(&Reason::Upgrading(UpgradeReason::Validating { trouble: trouble.clone(), until }));
@@ -143,7 +143,7 @@ fn refused_turn(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &Re
     if let Some(reason) = refused_writes::tried_again(draft) {
         return UpgradeTurn::Waits(reason.into());
     }
-    if state_of(node, draft.traits()).is_busy() {
+    if ControllerState::of_node(node, draft.traits()).is_busy() {
         return left_or(waits, waits_for(UpgradeReason::Cordoning));
     }
     match &driven.found {
@@ -171,7 +171,7 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
             return left_or(waits, UpgradeTurn::Over);
         }
         let current = driven.pod.as_ref().is_some_and(|driver| driver.newest);
-        if state_of(node, traits) == ControllerState::UpgradeRequired && current {
+        if ControllerState::of_node(node, traits) == ControllerState::UpgradeRequired && current {
             // The template went back before its turn came: the controller would not look whether there is still something to do.
             patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::Done.label().to_owned()));
         }
@@ -214,13 +214,9 @@ pub(super) fn lift(draft: &mut NodeDraft<'_>) {
     put(&mut patch, &record, traits);
     patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
     patch.unschedulable = (!node.unschedulable).then_some(true);
-    if state_of(node, traits) == ControllerState::Failed {
+    if ControllerState::of_node(node, traits) == ControllerState::Failed {
         // The controller gave it up before; its label begins anew.
         patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::UpgradeRequired.label().to_owned()));
     }
     draft.issue_start(patch);
-}
-
-fn state_of(node: &ObservedNode, traits: &DriverTraits) -> ControllerState {
-    ControllerState::from_label(node.labels.get(traits.state_label).map(String::as_str))
 }

@@ -27,16 +27,16 @@ pub(super) fn take_on(
 ) -> Option<ControllerView> {
     let fleet = nodes.fleet;
     if fleet.has(Task::Drive) {
-        let ends = go_on(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
+        let ends = put_together(nodes);
+        go_on(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
         schedule::start(nodes, ends, drive::start_patch::start);
         return None;
     }
     let view = ask_controller(nodes, memory, told, unchanged);
+    let ends = put_together(nodes);
     if fleet.has(Task::Steer) {
-        let ends = go_on(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
+        go_on(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
         schedule::start(nodes, ends, |draft, _| steer::lift(draft));
-    } else {
-        go_on(nodes, |_, _, _, left| left.map_or(Reason::DriverPodMissing, |reason| Reason::clone(&reason)));
     }
     for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {
         if let Some(refused) = &node.assessment.refused {
@@ -88,26 +88,30 @@ fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
     (held > 0).then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: settings.mode.name() })
 }
 
-/// Puts together what nodes wait for, and goes on with those that are under way. The answer: whether one comes to its end.
-fn go_on<'a>(
-    nodes: &mut RunNodes<'a>,
-    advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,
-) -> bool {
-    let fleet = nodes.fleet;
+/// Puts together what nodes wait for, as far as nothing is under way. The answer: whether one comes to its end.
+fn put_together(nodes: &mut RunNodes<'_>) -> bool {
     let mut ends = false;
     for node in &mut nodes.listed {
         ends |= node.assessment.upgrade.ends;
-        node.reason = match &node.assessment.upgrade.turn {
-            UpgradeTurn::Over => None,
-            UpgradeTurn::Left | UpgradeTurn::Candidate(_) => continue,
-            UpgradeTurn::Waits(reason) => Some(Arc::clone(reason)),
-            UpgradeTurn::UnderWay => {
-                let Some(driven) = DrivenNode::of(fleet, node.node) else { continue };
-                let Some(record) = driven.record().cloned() else { continue };
-                let left = node.reason.take();
-                Some(advance(node.draft(fleet), &driven, &record, left).into())
-            }
-        };
+        match &node.assessment.upgrade.turn {
+            UpgradeTurn::Over => node.reason = None,
+            UpgradeTurn::Waits(reason) => node.reason = Some(Arc::clone(reason)),
+            UpgradeTurn::Left | UpgradeTurn::Candidate(_) | UpgradeTurn::UnderWay => {}
+        }
     }
     ends
+}
+
+/// Goes on with the nodes that are under way.
+fn go_on<'a>(
+    nodes: &mut RunNodes<'a>,
+    advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,
+) {
+    let fleet = nodes.fleet;
+    for node in nodes.listed.iter_mut().filter(|node| node.assessment.upgrade.turn == UpgradeTurn::UnderWay) {
+        let Some(driven) = DrivenNode::of(fleet, node.node) else { continue };
+        let Some(record) = driven.record() else { continue };
+        let left = node.reason.take();
+        node.reason = Some(advance(node.draft(fleet), &driven, record, left).into());
+    }
 }
