@@ -114,11 +114,17 @@ helm=${GPU_ROLLOUT_HELM:-}
 [ -n "$helm" ] || [ "${CI:-}" != true ] || helm=$(tests/tools/build.sh helm4)/helm4
 [ -n "$helm" ] || helm=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/helm4
 if [ -x "$helm" ]; then check charts helm_lint; else skip charts "helm is not built (tests/tools/build.sh helm4)"; fi
-# Licenses and duplicates are a test of their own (tests/dependencies.rs); cargo-deny adds the advisories.
-if command -v cargo-deny >/dev/null; then
-  check dependencies cargo deny --locked check
+deny=$(command -v cargo-deny || true)
+[ -n "$deny" ] || [ "${CI:-}" != true ] || deny=$(tests/tools/cargo-deny.sh)
+if [ -n "$deny" ]; then
+  check dependencies "$deny" --locked check --deny warnings bans licenses sources
+  if "$deny" --locked fetch db >/dev/null 2>&1; then
+    check advisories "$deny" --locked check advisories
+  else
+    echo "lint: advisories: skipped: the advisory database cannot be reached"
+  fi
 else
-  echo "lint: dependencies: left to the tests (cargo-deny is not installed; it would add the advisories)"
+  skip dependencies "cargo-deny is not built (tests/tools/cargo-deny.sh)"
 fi
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   check unfinished unfinished
