@@ -1,11 +1,12 @@
 //! The deployer `argocd`: a root Application, and one Application a release in `apps/`, whose waves follow what each release needs.
 
-use serde::Serialize;
+use minijinja::context;
+use minijinja::value::Serde;
 
 use super::argocd_application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
-use super::argocd_application::readme::ApplicationsReadme;
+use super::argocd_application::readme::readme_context;
 use super::argocd_application::{
-    ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, RetryPolicy, TAKEOVER, check_source,
+    ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, TAKEOVER, check_source,
 };
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
@@ -23,23 +24,6 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 /// The folder of the Applications.
 pub const APPS: &str = "apps";
-
-#[derive(Serialize)]
-struct ArgoCdContext<'a> {
-    #[serde(flatten)]
-    readme: ApplicationsReadme<'a>,
-    source: &'a BundleSource,
-    /// What a revision must be that one wave gets after another. No commit: the Applications that name it are part of it.
-    pinned: &'static str,
-    /// The folder of the Applications in the repository.
-    path: String,
-    /// The bundle's folder in the repository; empty: its root.
-    folder: String,
-    root_project: String,
-    control_namespace: &'static str,
-    server: &'static str,
-    retry: RetryPolicy,
-}
 
 /// What to do with the bundle of a recipe in `directory`.
 pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
@@ -64,16 +48,17 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     check_source(source, NAME)?;
     let applications = ApplicationWriter::new(ApplicationForm::Rendered { bundle: input.recipe, source }, input)?;
     let templates = TemplateSet::new(SOURCES)?;
-    let context = ArgoCdContext {
-        readme: ApplicationsReadme::new(input.recipe, input.plan),
-        source,
-        pinned: "a tag",
-        path: source.join(APPS),
-        folder: source.path.clone(),
-        root_project: format!("{}-root", input.recipe),
-        control_namespace: CONTROL_NAMESPACE,
-        server: IN_CLUSTER,
-        retry: RETRY,
+    let context = context! {
+        source => Serde(source),
+        // What a revision must be that one wave gets after another. No commit: the Applications that name it are part of it.
+        pinned => "a tag",
+        path => source.join(APPS),
+        folder => &source.path,
+        root_project => format!("{}-root", input.recipe),
+        control_namespace => CONTROL_NAMESPACE,
+        server => IN_CLUSTER,
+        retry => Serde(RETRY),
+        ..readme_context(input)
     };
     let mut files = chart::shared_files(input)?;
     files.extend(applications.files(APPS, NAME)?);

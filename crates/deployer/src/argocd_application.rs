@@ -7,12 +7,13 @@ pub mod readme;
 
 use std::collections::BTreeMap;
 
+use minijinja::value::Serde;
+use minijinja::{Value, context};
 use serde::Serialize;
 
 pub use form::ApplicationForm;
 
 use super::file::BundleFile;
-use super::language::WrittenText;
 use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
 use super::template::{RenderError, TemplateSet};
 use super::{BundleSource, DeployerInput};
@@ -87,46 +88,6 @@ pub fn check_source(source: &BundleSource, deployer: &'static str) -> Result<(),
     Ok(())
 }
 
-/// One Application for its template.
-#[derive(Serialize)]
-struct ApplicationContext<'a> {
-    comment: String,
-    name: WrittenText,
-    /// Argo CD's own namespace.
-    control_namespace: WrittenText,
-    wave: String,
-    bundle: WrittenText,
-    kind: &'a str,
-    /// The hook that comes later and waits for the workloads of this release.
-    awaited_by: Option<&'a str>,
-    /// Whether a hook may write into its objects.
-    shared: bool,
-    project: WrittenText,
-    server: WrittenText,
-    release: &'a str,
-    namespace: &'a str,
-    chart: Option<ApplicationChart>,
-    /// Where the bundle is.
-    repository: WrittenText,
-    revision: WrittenText,
-    path: WrittenText,
-    value_files: Vec<WrittenText>,
-    sync_options: Vec<&'static str>,
-    retry: RetryPolicy,
-    /// The ConfigMap that the hook writes its run record into.
-    record: Option<String>,
-    field_manager: &'static str,
-}
-
-/// A vendor's chart.
-#[derive(Serialize)]
-struct ApplicationChart {
-    repository: WrittenText,
-    name: WrittenText,
-    version: WrittenText,
-    skip_crds: bool,
-}
-
 /// Writes Applications and their project.
 pub struct ApplicationWriter<'a> {
     templates: TemplateSet,
@@ -162,23 +123,24 @@ impl<'a> ApplicationWriter<'a> {
     /// # Errors
     /// See [`RenderError`].
     pub fn project(&self) -> Result<String, RenderError> {
-        self.templates.render(self.form.template(PROJECT), project::context(self.form, self.input))
+        self.templates.render(self.form.template(PROJECT), project::project_context(self.form, self.input))
     }
 
+    /// One Application for its template.
     fn context(
         &self,
         folder: &str,
-        release: &'a Release,
+        release: &Release,
         waves: &BTreeMap<&str, usize>,
         deployer: &'static str,
-    ) -> Result<ApplicationContext<'a>, RenderError> {
+    ) -> Result<Value, RenderError> {
         let (form, plan) = (self.form, self.input.plan);
         let hook = hook_of(plan, &release.name);
         let mut sync_options = vec!["ServerSideApply=true"];
         let (mut chart, mut value_files, mut record) = (None, Vec::new(), None);
         match &release.kind {
             ReleaseKind::Upstream(upstream) => {
-                chart = Some(words(form, upstream, deployer, &release.name)?);
+                chart = Some(chart_context(form, upstream, deployer, &release.name)?);
                 value_files.push(form.values(&format!("{folder}/{VALUES}")));
                 // The CRDs come with another Application, and Argo CD may not have seen them yet.
                 sync_options.extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
@@ -193,28 +155,32 @@ impl<'a> ApplicationWriter<'a> {
             }
             ReleaseKind::Crds(_) => {}
         }
-        Ok(ApplicationContext {
-            comment: content(release),
-            name: form.name(&release.name),
-            control_namespace: form.control_namespace(),
-            wave: waves[release.name.as_str()].to_string(),
-            bundle: form.bundle(),
-            kind: release.kind.name(),
-            awaited_by: hook.filter(|hook| waves.get(hook) > waves.get(release.name.as_str())),
-            shared: hook.is_some(),
-            project: form.project(),
-            server: form.server(),
-            release: &release.name,
-            namespace: &release.namespace,
+        Ok(context! {
+            comment => content(release),
+            name => form.name(&release.name),
+            control_namespace => form.control_namespace(),
+            wave => waves[release.name.as_str()].to_string(),
+            bundle => form.bundle(),
+            kind => release.kind.name(),
+            // The hook that comes later and waits for the workloads of this release.
+            awaited_by => hook.filter(|hook| waves.get(hook) > waves.get(release.name.as_str())),
+            // Whether a hook may write into its objects.
+            shared => hook.is_some(),
+            project => form.project(),
+            server => form.server(),
+            release => &release.name,
+            namespace => &release.namespace,
             chart,
-            repository: form.repository(),
-            revision: form.revision(),
-            path: form.path(folder),
+            // Where the bundle is.
+            repository => form.repository(),
+            revision => form.revision(),
+            path => form.path(folder),
             value_files,
             sync_options,
-            retry: retry(release),
+            retry => Serde(retry(release)),
+            // The ConfigMap that the hook writes its run record into.
             record,
-            field_manager: FIELD_MANAGER,
+            field_manager => FIELD_MANAGER,
         })
     }
 }
@@ -224,22 +190,22 @@ fn retry(release: &Release) -> RetryPolicy {
 }
 
 /// A vendor's chart as Argo CD names it: an OCI registry without `oci://`, and apart from the chart's name.
-fn words(
+fn chart_context(
     form: ApplicationForm<'_>,
     upstream: &UpstreamRelease,
     deployer: &'static str,
     release: &str,
-) -> Result<ApplicationChart, RenderError> {
+) -> Result<Value, RenderError> {
     let (repository, name) = address(&upstream.chart).ok_or_else(|| RenderError::Unable {
         deployer,
         reason: format!("runs in the cluster, where the chart of `{release}` is in no directory"),
         hint: "name a repository that the cluster reaches: --chart-repository NAME=https://… or oci://…",
     })?;
-    Ok(ApplicationChart {
-        repository: form.text(repository),
-        name: form.text(name),
-        version: form.text(&upstream.version),
-        skip_crds: upstream.skip_crds,
+    Ok(context! {
+        repository => form.text(repository),
+        name => form.text(name),
+        version => form.text(&upstream.version),
+        skip_crds => upstream.skip_crds,
     })
 }
 

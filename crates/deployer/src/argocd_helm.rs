@@ -1,10 +1,11 @@
 //! The deployer `argocd-helm`: an umbrella chart of the same Applications as `argocd` makes. Repository, revision, cluster and project
 //! are its values; those of the components stay in the repository's numbered folders.
 
-use serde::Serialize;
+use minijinja::context;
+use minijinja::value::Serde;
 
 use super::argocd_application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
-use super::argocd_application::readme::ApplicationsReadme;
+use super::argocd_application::readme::readme_context;
 use super::argocd_application::{ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER, check_source};
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
@@ -26,17 +27,6 @@ const FIXED: &[(&str, &str)] = &[
     ("values.schema.json", include_str!("../../../templates/argocd-helm/values.schema.json")),
     ("templates/_helpers.tpl", include_str!("../../../templates/argocd-helm/_helpers.tpl")),
 ];
-
-#[derive(Serialize)]
-struct ArgoCdHelmContext<'a> {
-    #[serde(flatten)]
-    readme: ApplicationsReadme<'a>,
-    source: Option<&'a BundleSource>,
-    /// What a revision must be that one wave gets after another.
-    pinned: &'static str,
-    server: &'static str,
-    version: String,
-}
 
 /// What to do with the bundle of a recipe in `directory`.
 pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
@@ -62,12 +52,13 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     files.push(BundleFile::text("templates/project.yaml", format!("{{{{- if .Values.createProject }}}}\n{project}{{{{- end }}}}\n")));
     files.extend(FIXED.iter().map(|(path, text)| BundleFile::text(*path, *text)));
     let templates = TemplateSet::new(SOURCES)?;
-    let context = ArgoCdHelmContext {
-        readme: ApplicationsReadme::new(input.recipe, input.plan),
-        source: input.source,
-        pinned: "a tag or a commit",
-        server: IN_CLUSTER,
-        version: format!("1.0.0+{}", chart::content_digest(&files)),
+    let context = context! {
+        source => Serde(input.source),
+        // What a revision must be that one wave gets after another.
+        pinned => "a tag or a commit",
+        server => IN_CLUSTER,
+        version => format!("1.0.0+{}", chart::content_digest(&files)),
+        ..readme_context(input)
     };
     for name in ["Chart.yaml", "values.yaml", "README.md"] {
         files.push(BundleFile::text(name, templates.render(&format!("{name}.j2"), &context)?));

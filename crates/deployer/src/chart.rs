@@ -1,7 +1,8 @@
 //! The charts that a bundle brings itself: their folder is the chart. The same for every deployer.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use minijinja::context;
+use minijinja::value::Serde;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::DeployerInput;
@@ -26,153 +27,97 @@ const OBJECTS_TEMPLATE: &str = "{{- range .Values.objects }}\n---\n{{ toJson . }
 /// How much of a content's digest stands in the version of its chart.
 const DIGEST_LENGTH: usize = 12;
 
-/// Writes the parts that all deployers share.
-pub struct SharedFilesWriter<'a> {
-    templates: TemplateSet,
-    hook_chart: &'a [(&'a str, &'a str)],
-}
-
-#[derive(Serialize)]
-struct ChartContext<'a> {
-    name: &'a str,
-    description: String,
-    version: &'a str,
-    app_version: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ValuesContext<'a> {
-    release: &'a str,
-    chart: String,
-    version: &'a str,
-    hook: Option<&'a str>,
-    values: &'a Map<String, Value>,
-}
-
-#[derive(Serialize)]
-struct ObjectsContext<'a> {
-    release: &'a str,
-    hook: Option<&'a str>,
-    objects: &'a [Value],
-}
-
-#[derive(Serialize)]
-struct HookContext<'a> {
-    release: &'a str,
-    component: &'a str,
-    budget: &'a str,
-    settings: &'a Map<String, Value>,
-}
-
 /// The folders of all releases: what every deployer's bundle holds, to the byte.
 ///
 /// # Errors
 /// A template or a value of ours that cannot be written.
 pub fn shared_files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
-    let charts = SharedFilesWriter::new(input.hook_chart)?;
+    let templates = TemplateSet::new(SOURCES)?;
     let mut files = Vec::new();
     for (folder, release) in folders(input.plan) {
+        // The release that shares the values.
         let hook = hook_of(input.plan, &release.name);
+        let folder = ReleaseFolder { templates: &templates, folder: &folder, name: &release.name };
         match &release.kind {
-            ReleaseKind::Upstream(upstream) => files.push(charts.values(&folder, &release.name, upstream, hook)?),
-            ReleaseKind::Crds(crds) => files.extend(charts.crds(&folder, &release.name, crds)?),
-            ReleaseKind::Manifests(manifests) => files.extend(charts.manifests(&folder, &release.name, manifests, hook)?),
-            ReleaseKind::Hook(hook) => files.extend(charts.hook(&folder, &release.name, hook)?),
+            ReleaseKind::Upstream(upstream) => files.push(folder.values(upstream, hook)?),
+            ReleaseKind::Crds(crds) => files.extend(folder.crds(crds)?),
+            ReleaseKind::Manifests(manifests) => files.extend(folder.manifests(manifests, hook)?),
+            ReleaseKind::Hook(hook) => files.extend(folder.hook(input.hook_chart, hook)?),
         }
     }
     Ok(files)
 }
 
-impl<'a> SharedFilesWriter<'a> {
-    /// With the hook chart's files.
-    ///
-    /// # Errors
-    /// A template that does not compile.
-    pub fn new(hook_chart: &'a [(&'a str, &'a str)]) -> Result<Self, RenderError> {
-        Ok(Self { templates: TemplateSet::new(SOURCES)?, hook_chart })
+/// The folder of one release.
+struct ReleaseFolder<'a> {
+    templates: &'a TemplateSet,
+    folder: &'a str,
+    /// The release's name.
+    name: &'a str,
+}
+
+impl ReleaseFolder<'_> {
+    /// A file of the folder.
+    fn file(&self, path: &str, content: impl Into<String>) -> BundleFile {
+        BundleFile::text(format!("{}/{path}", self.folder), content)
     }
 
-    /// The values file of a vendor's chart. `hook` is the release that shares it.
-    ///
-    /// # Errors
-    /// See [`RenderError`]; likewise below.
-    pub fn values(&self, folder: &str, name: &str, upstream: &UpstreamRelease, hook: Option<&str>) -> Result<BundleFile, RenderError> {
-        let (chart, version) = (upstream.chart.place(), upstream.version.as_str());
-        let context = ValuesContext { release: name, chart, version, hook, values: &upstream.values };
-        Ok(BundleFile::text(format!("{folder}/{VALUES}"), self.templates.render("values.yaml.j2", context)?))
+    /// The values file of a vendor's chart.
+    fn values(&self, upstream: &UpstreamRelease, hook: Option<&str>) -> Result<BundleFile, RenderError> {
+        let (chart, version) = (upstream.chart.place(), &upstream.version);
+        let context = context! { release => self.name, chart, version, hook, values => Serde(&upstream.values) };
+        Ok(self.file(VALUES, self.templates.render("values.yaml.j2", context)?))
     }
 
     /// A chart of CRDs.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn crds(&self, folder: &str, name: &str, crds: &CrdsRelease) -> Result<Vec<BundleFile>, RenderError> {
+    fn crds(&self, crds: &CrdsRelease) -> Result<Vec<BundleFile>, RenderError> {
         let description = format!("The CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
         let mut files: Vec<BundleFile> =
-            crds.crds.iter().map(|crd| BundleFile::text(format!("{folder}/templates/{}.yaml", crd.name), evaluated(&crd.text))).collect();
-        files.insert(0, self.chart(folder, name, description, &crds.version, &files)?);
+            crds.crds.iter().map(|crd| self.file(&format!("templates/{}.yaml", crd.name), evaluated(&crd.text))).collect();
+        files.insert(0, self.chart(&description, &crds.version, &files)?);
         Ok(files)
     }
 
     /// A chart of other objects: one file an object, or a values file with all of them.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn manifests(
-        &self,
-        folder: &str,
-        name: &str,
-        manifests: &ManifestsRelease,
-        hook: Option<&str>,
-    ) -> Result<Vec<BundleFile>, RenderError> {
+    fn manifests(&self, manifests: &ManifestsRelease, hook: Option<&str>) -> Result<Vec<BundleFile>, RenderError> {
         let mut files = Vec::new();
         if manifests.shared {
-            let context = ObjectsContext { release: name, hook, objects: &manifests.objects };
-            files.push(BundleFile::text(format!("{folder}/{VALUES}"), self.templates.render("objects.yaml.j2", context)?));
-            files.push(BundleFile::text(format!("{folder}/templates/objects.yaml"), OBJECTS_TEMPLATE));
+            let context = context! { release => self.name, hook, objects => Serde(&manifests.objects) };
+            files.push(self.file(VALUES, self.templates.render("objects.yaml.j2", context)?));
+            files.push(self.file("templates/objects.yaml", OBJECTS_TEMPLATE));
         } else {
             for object in &manifests.objects {
                 let part = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
-                let path = format!("{folder}/templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
-                let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(path.clone()))?;
-                files.push(BundleFile::text(path, evaluated(&text)));
+                let path = format!("templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
+                let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(format!("{}/{path}", self.folder)))?;
+                files.push(self.file(&path, evaluated(&text)));
             }
         }
         // An edit of values is seen by every deployer, and must not need another version.
         let content: Vec<BundleFile> = files.iter().filter(|file| !file.path.ends_with(VALUES)).cloned().collect();
-        files.insert(0, self.chart(folder, name, manifests.description.clone(), VERSION, &content)?);
+        files.insert(0, self.chart(&manifests.description, VERSION, &content)?);
         Ok(files)
     }
 
     /// A hook release: a copy of the hook chart, and its own settings.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn hook(&self, folder: &str, name: &str, hook: &HookReleasePlan) -> Result<Vec<BundleFile>, RenderError> {
-        let mut files: Vec<BundleFile> =
-            self.hook_chart.iter().map(|(path, text)| BundleFile::text(format!("{folder}/{path}"), *text)).collect();
+    fn hook(&self, chart: &[(&str, &str)], hook: &HookReleasePlan) -> Result<Vec<BundleFile>, RenderError> {
+        let mut files: Vec<BundleFile> = chart.iter().map(|(path, text)| self.file(path, *text)).collect();
         let digest = content_digest(&files);
-        for file in files.iter_mut().filter(|file| file.path == format!("{folder}/{CHART}")) {
+        for file in files.iter_mut().filter(|file| file.path == format!("{}/{CHART}", self.folder)) {
             file.content = with_digest(&file.content, &digest);
         }
-        let context = HookContext { release: name, component: &hook.component, budget: &hook.budget.explanation, settings: &hook.settings };
-        files.push(BundleFile::text(format!("{folder}/{SETTINGS}"), self.templates.render("rollout.yaml.j2", context)?));
+        let settings = Serde(&hook.settings);
+        let context = context! { release => self.name, component => &hook.component, budget => &hook.budget.explanation, settings };
+        files.push(self.file(SETTINGS, self.templates.render("rollout.yaml.j2", context)?));
         Ok(files)
     }
 
     /// `Chart.yaml` of a chart with this content.
-    fn chart(
-        &self,
-        folder: &str,
-        name: &str,
-        description: String,
-        version: &str,
-        content: &[BundleFile],
-    ) -> Result<BundleFile, RenderError> {
+    fn chart(&self, description: &str, version: &str, content: &[BundleFile]) -> Result<BundleFile, RenderError> {
         let app_version = (version != VERSION).then_some(version);
         let version = format!("{}+{}", version.trim_start_matches('v'), content_digest(content));
-        let chart = ChartContext { name, description, version: &version, app_version };
-        Ok(BundleFile::text(format!("{folder}/{CHART}"), self.templates.render("Chart.yaml.j2", chart)?))
+        let fields = context! { name => self.name, description, version, app_version };
+        Ok(self.file(CHART, self.templates.render("Chart.yaml.j2", fields)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The deployer `flux`: a HelmRelease a release, the sources of its charts, and a Kustomization that makes ConfigMaps of the values files.
 
-use serde::Serialize;
+use minijinja::{Value, context};
 
 use super::DeployerInput;
 use super::file::BundleFile;
@@ -43,29 +43,6 @@ fn label() -> String {
     format!("{PREFIX}/bundle")
 }
 
-/// One ConfigMap of values.
-#[derive(Serialize)]
-struct ValuesConfigMap {
-    name: String,
-    path: String,
-}
-
-/// A file of the bundle under a key of a ConfigMap.
-#[derive(Serialize)]
-struct KeyedFile {
-    key: String,
-    path: String,
-}
-
-#[derive(Serialize)]
-struct KustomizationContext {
-    sources: Vec<String>,
-    releases: Vec<String>,
-    values: Vec<ValuesConfigMap>,
-    digest: &'static str,
-    all: Vec<KeyedFile>,
-}
-
 /// The files of a bundle for Flux.
 ///
 /// # Errors
@@ -79,14 +56,24 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
 
     let sources = repository::files(&templates, &found)?;
     let releases = release::files(&templates, input.plan, &found)?;
-    let values: Vec<ValuesConfigMap> = folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
-    let path = |file: &BundleFile| file.path.clone();
-    let (source_paths, release_paths): (Vec<_>, Vec<_>) = (sources.iter().map(path).collect(), releases.iter().map(path).collect());
-    let all = source_paths.iter().chain(&release_paths).chain(values.iter().map(|file| &file.path)).map(|path| keyed(path)).collect();
-    let context = KustomizationContext { sources: source_paths, releases: release_paths, values, digest: DIGEST, all };
+    let values: Vec<(String, String)> = folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
+    let paths = |files: &[BundleFile]| files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+    let (source_paths, release_paths) = (paths(&sources), paths(&releases));
+    // A key of a ConfigMap can hold no slash.
+    let keyed = |path: &String| context! { key => path.replace('/', "."), path };
+    let all = source_paths.iter().chain(&release_paths).chain(values.iter().map(|(_, path)| path)).map(keyed).collect::<Value>();
+    let context = context! {
+        sources => source_paths,
+        releases => release_paths,
+        values => values.into_iter().map(|(name, path)| context! { name, path }).collect::<Value>(),
+        digest => DIGEST,
+        all,
+    };
+    // A slash inside a key is escaped.
+    let config = context! { label_path => format!("metadata/labels/{}", label().replace('/', "\\/")) };
 
-    files.push(BundleFile::text("kustomization.yaml", templates.render("kustomization.yaml.j2", &context)?));
-    files.push(BundleFile::text("kustomizeconfig.yaml", templates.render("kustomizeconfig.yaml.j2", config())?));
+    files.push(BundleFile::text("kustomization.yaml", templates.render("kustomization.yaml.j2", context)?));
+    files.push(BundleFile::text("kustomizeconfig.yaml", templates.render("kustomizeconfig.yaml.j2", config)?));
     files.extend(sources);
     files.extend(releases);
     files.extend(sync::files(&templates, input.plan, source)?);
@@ -110,46 +97,24 @@ pub(super) fn notes(source: &BundleSource) -> Vec<String> {
     revision::note(source).into_iter().collect()
 }
 
-/// The values file that a release has of its own.
-fn own_values(folder: &str, release: &Release) -> Option<ValuesConfigMap> {
+/// The values file that a release has of its own: the name, without digest, of its ConfigMap, and its path.
+fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
     let file = match &release.kind {
         ReleaseKind::Upstream(_) => VALUES,
         ReleaseKind::Manifests(manifests) if manifests.shared => VALUES,
         ReleaseKind::Hook(_) => SETTINGS,
         ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => return None,
     };
-    Some(ValuesConfigMap { name: config_map(&release.name), path: format!("{folder}/{file}") })
-}
-
-/// The name, without digest, of the ConfigMap that holds the values file of a release.
-fn config_map(release: &str) -> String {
-    format!("{release}-values")
+    Some((format!("{}-values", release.name), format!("{folder}/{file}")))
 }
 
 /// The ConfigMaps that a release consumes, in order: a hook those of the releases that it shares values with, then its own.
 fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> {
-    let shared = match &release.kind {
-        ReleaseKind::Hook(hook) => values_of(plan, hook),
-        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
-    };
-    let names = folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect::<Vec<_>>();
-    let own = own_values(folder, release).map(|values| values.path);
-    let name = |path: String| names.iter().find(|values| values.path == path).map(|values| values.name.clone());
+    let shared = release.kind.hook().map(|hook| values_of(plan, hook)).unwrap_or_default();
+    let all: Vec<(String, String)> = folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
+    let own = own_values(folder, release).map(|(_, path)| path);
+    let name = |path: String| all.iter().find(|(_, known)| *known == path).map(|(name, _)| name.clone());
     shared.into_iter().chain(own).filter_map(name).collect()
-}
-
-/// A key of a ConfigMap can hold no slash.
-fn keyed(path: &str) -> KeyedFile {
-    KeyedFile { key: path.replace('/', "."), path: path.to_owned() }
-}
-
-fn config() -> impl Serialize {
-    #[derive(Serialize)]
-    struct FluxContext {
-        label_path: String,
-    }
-    // A slash inside a key is escaped.
-    FluxContext { label_path: format!("metadata/labels/{}", label().replace('/', "\\/")) }
 }
 
 /// A path of the bundle as Flux writes it: from the repository's root. An empty one is the bundle itself.

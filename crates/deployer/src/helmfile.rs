@@ -6,16 +6,16 @@
 
 pub mod repositories;
 
-use serde::Serialize;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
 
 use super::file::BundleFile;
-use super::language::WrittenText;
-use super::layout::{SETTINGS, VALUES, budget, content, folders, values_of};
+use super::layout::{SETTINGS, VALUES, bundle_context, folders, release_context, values_of};
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
 use super::{BundleSource, DeployerInput, chart};
 use release::model::{ChartOrigin, ReleaseKind};
 use release::{Release, ReleasePlan};
-use repositories::{HelmfileRepositories, HelmfileRepository};
+use repositories::HelmfileRepositories;
 
 const SOURCES: &[(&str, &str)] = &[
     ("helmfile.yaml.j2", include_str!("../../../templates/helmfile/helmfile.yaml.j2")),
@@ -25,67 +25,6 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// The state file that deploys everything.
 pub const HELMFILE: &str = "helmfile.yaml";
-
-/// One state file.
-#[derive(Serialize)]
-struct HelmfileState<'a> {
-    recipe: &'a str,
-    /// The state file that comes first.
-    earlier: Option<&'a str>,
-    repositories: &'a [HelmfileRepository],
-    skip_crds: bool,
-    releases: &'a [HelmfileRelease<'a>],
-}
-
-/// One release in a state file.
-#[derive(Serialize)]
-struct HelmfileRelease<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    kind: &'static str,
-    chart: String,
-    /// `None`: the folder or file that `chart` names has only one.
-    version: Option<&'a str>,
-    needs: Vec<String>,
-    timeout: u64,
-    values: Vec<String>,
-    is_local: bool,
-    takes_ownership: bool,
-    validation: PlanValidation,
-}
-
-/// When `helmfile apply` may ask the cluster about the kinds of a release's objects while it plans.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum PlanValidation {
-    /// Kubernetes' own kinds only.
-    Always,
-    /// The chart brings CRDs with its first installation.
-    Upgrade,
-    /// Another release brings the CRDs, and everything is planned before anything is deployed.
-    Never,
-}
-
-#[derive(Serialize)]
-struct HelmfileReadme<'a> {
-    recipe: &'a str,
-    /// What to say of the hook's image.
-    image_note: Option<WrittenText>,
-    files: Vec<String>,
-    releases: Vec<HelmfileReadmeRow<'a>>,
-}
-
-/// One release as the README shows it.
-#[derive(Serialize)]
-struct HelmfileReadmeRow<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    folder: String,
-    kind: &'static str,
-    takes_ownership: bool,
-    content: String,
-    budget: Option<&'a str>,
-}
 
 /// What to do with the bundle of a recipe in `directory`.
 pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
@@ -103,23 +42,19 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let names: Vec<String> = (1..=parts.len()).map(|number| file_name(number, parts.len())).collect();
     for (index, part) in parts.iter().enumerate() {
         let mut repositories = HelmfileRepositories::default();
-        let releases: Vec<HelmfileRelease<'_>> =
-            part.releases.iter().map(|(folder, release)| entry(input.plan, part, folder, release, &mut repositories)).collect();
-        let state = HelmfileState {
-            recipe: input.recipe,
-            earlier: index.checked_sub(1).map(|earlier| names[earlier].as_str()),
-            repositories: repositories.list(),
-            skip_crds: part.skip_crds == Some(true),
-            releases: &releases,
+        let releases = part.releases.iter().map(|(folder, release)| state_entry(input.plan, part, folder, release, &mut repositories));
+        let releases: Value = releases.collect();
+        let state = context! {
+            recipe => input.recipe,
+            // The state file that comes first.
+            earlier => index.checked_sub(1).map(|earlier| &names[earlier]),
+            repositories => Serde(repositories.list()),
+            skip_crds => part.skip_crds == Some(true),
+            releases,
         };
         files.push(BundleFile::text(names[index].clone(), templates.render("helmfile.yaml.j2", state)?));
     }
-    let readme = HelmfileReadme {
-        recipe: input.recipe,
-        image_note: input.plan.image_note().map(WrittenText::fixed),
-        files: names,
-        releases: folders(input.plan).map(row).collect(),
-    };
+    let readme = context! { files => names, ..bundle_context(input) };
     files.push(BundleFile::text("README.md", templates.render("README.md.j2", readme)?));
     Ok(files)
 }
@@ -139,10 +74,7 @@ struct HelmfilePart<'a> {
 fn parts(plan: &ReleasePlan) -> Vec<HelmfilePart<'_>> {
     let mut parts: Vec<HelmfilePart<'_>> = Vec::new();
     for (folder, release) in folders(plan) {
-        let skip_crds = match &release.kind {
-            ReleaseKind::Upstream(upstream) => Some(upstream.skip_crds),
-            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
-        };
+        let skip_crds = release.kind.upstream().map(|upstream| upstream.skip_crds);
         match parts.last_mut() {
             Some(part) if skip_crds.is_none() || part.skip_crds.is_none() || part.skip_crds == skip_crds => {
                 part.skip_crds = part.skip_crds.or(skip_crds);
@@ -154,13 +86,14 @@ fn parts(plan: &ReleasePlan) -> Vec<HelmfilePart<'_>> {
     parts
 }
 
-fn entry<'a>(
-    plan: &'a ReleasePlan,
-    part: &HelmfilePart<'a>,
+/// One release in a state file.
+fn state_entry(
+    plan: &ReleasePlan,
+    part: &HelmfilePart<'_>,
     folder: &str,
-    release: &'a Release,
+    release: &Release,
     repositories: &mut HelmfileRepositories,
-) -> HelmfileRelease<'a> {
+) -> Value {
     let local = || format!("./{folder}");
     let (chart, version, values) = match &release.kind {
         ReleaseKind::Upstream(upstream) => {
@@ -182,38 +115,28 @@ fn entry<'a>(
     // What stands in an earlier file has succeeded already, and helmfile refuses needs that it cannot find in the same file.
     let here = part.releases.iter().map(|(_, release)| *release);
     let needs = here.filter(|other| release.needs.contains(&other.name)).map(|other| format!("{}/{}", other.namespace, other.name));
-    HelmfileRelease {
-        name: &release.name,
-        namespace: &release.namespace,
-        kind: release.kind.name(),
+    context! {
         chart,
+        // None where the folder or file that `chart` names has only one.
         version,
-        needs: needs.collect(),
-        timeout: release.timeout_seconds,
+        needs => needs.collect::<Vec<_>>(),
+        timeout => release.timeout_seconds,
         values,
-        is_local: !matches!(release.kind, ReleaseKind::Upstream(_)),
-        takes_ownership: release.kind.takes_ownership(),
-        validation: validation(release),
+        is_local => release.kind.upstream().is_none(),
+        validation => plan_validation(release),
+        ..release_context(folder, release)
     }
 }
 
-fn validation(release: &Release) -> PlanValidation {
+/// When `helmfile apply` may ask the cluster about the kinds of a release's objects while it plans.
+fn plan_validation(release: &Release) -> &'static str {
     match &release.kind {
-        ReleaseKind::Upstream(upstream) if upstream.skip_crds => PlanValidation::Never,
-        ReleaseKind::Manifests(manifests) if manifests.component.is_some() => PlanValidation::Never,
-        ReleaseKind::Upstream(_) => PlanValidation::Upgrade,
-        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => PlanValidation::Always,
-    }
-}
-
-fn row((folder, release): (String, &Release)) -> HelmfileReadmeRow<'_> {
-    HelmfileReadmeRow {
-        name: &release.name,
-        namespace: &release.namespace,
-        folder,
-        kind: release.kind.name(),
-        takes_ownership: release.kind.takes_ownership(),
-        content: content(release),
-        budget: budget(release),
+        // Another release brings the CRDs, and everything is planned before anything is deployed.
+        ReleaseKind::Upstream(upstream) if upstream.skip_crds => "never",
+        ReleaseKind::Manifests(manifests) if manifests.component.is_some() => "never",
+        // The chart brings CRDs with its first installation.
+        ReleaseKind::Upstream(_) => "upgrade",
+        // Kubernetes' own kinds only.
+        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => "always",
     }
 }

@@ -2,7 +2,6 @@
 //! every expression of the template goes through that language's writer, so none can print a raw value.
 
 use minijinja::{Error, ErrorKind, Value};
-use serde::{Serialize, Serializer};
 
 /// A language of templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,9 +142,9 @@ impl AsRef<str> for WrittenText {
     }
 }
 
-impl Serialize for WrittenText {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Value::from_safe_string(self.0.clone()).serialize(serializer)
+impl From<WrittenText> for Value {
+    fn from(text: WrittenText) -> Self {
+        Self::from_safe_string(text.0)
     }
 }
 

@@ -1,5 +1,10 @@
 //! Which folder a release has: its place in the order, then its name.
 
+use minijinja::{Value, context};
+
+use super::DeployerInput;
+use super::language::WrittenText;
+use contract::duration::Duration;
 use release::model::{HookReleasePlan, ReleaseKind};
 use release::{Release, ReleasePlan};
 
@@ -22,10 +27,8 @@ pub fn folder_of(plan: &ReleasePlan, name: &str) -> Option<String> {
 
 /// The hook release that consumes the values file of `release`; the last one, if there are several.
 pub fn hook_of<'a>(plan: &'a ReleasePlan, release: &str) -> Option<&'a str> {
-    plan.releases.iter().rev().find_map(|candidate| match &candidate.kind {
-        ReleaseKind::Hook(hook) if hook.shares.iter().any(|shared| shared == release) => Some(candidate.name.as_str()),
-        ReleaseKind::Hook(_) | ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
-    })
+    let consumes = |hook: &HookReleasePlan| hook.shares.iter().any(|shared| shared == release);
+    plan.releases.iter().rfind(|candidate| candidate.kind.hook().is_some_and(consumes)).map(|candidate| candidate.name.as_str())
 }
 
 /// The values files that a hook shares with other releases, below the bundle; its own [`SETTINGS`] come last and are not among them.
@@ -45,8 +48,28 @@ pub fn content(release: &Release) -> String {
 
 /// What a release may take, as one line for people; `None` if it has no time budget of its own.
 pub fn budget(release: &Release) -> Option<&str> {
-    match &release.kind {
-        ReleaseKind::Hook(hook) => Some(&hook.budget.explanation),
-        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+    release.kind.hook().map(|hook| hook.budget.explanation.as_str())
+}
+
+/// What every template knows of a release.
+pub(super) fn release_context(folder: &str, release: &Release) -> Value {
+    context! {
+        name => &release.name,
+        namespace => &release.namespace,
+        folder,
+        kind => release.kind.name(),
+        content => content(release),
+        budget => budget(release),
+        timeout => Duration::from_secs(release.timeout_seconds).to_string(),
+        takes_ownership => release.kind.takes_ownership(),
+    }
+}
+
+/// What every page of a bundle knows: the recipe, what to say of the hook's image, and the releases in order.
+pub(super) fn bundle_context(input: DeployerInput<'_>) -> Value {
+    context! {
+        recipe => input.recipe,
+        image_note => input.plan.image_note().map(WrittenText::fixed),
+        releases => folders(input.plan).map(|(folder, release)| release_context(&folder, release)).collect::<Value>(),
     }
 }

@@ -49,6 +49,16 @@ impl ReleaseKind {
         matches!(self, Self::Crds(_) | Self::Manifests(_))
     }
 
+    /// Returns the vendor's chart, if it is one.
+    pub fn upstream(&self) -> Option<&UpstreamRelease> {
+        if let Self::Upstream(upstream) = self { Some(upstream) } else { None }
+    }
+
+    /// Returns the hook, if it is one.
+    pub fn hook(&self) -> Option<&HookReleasePlan> {
+        if let Self::Hook(hook) = self { Some(hook) } else { None }
+    }
+
     /// The kind's name, as in `bundle-info.yaml`.
     pub fn name(&self) -> &'static str {
         match self {

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use minijinja::{Value, context};
 
 use super::{ApplicationForm, address};
 use crate::DeployerInput;
-use crate::language::WrittenText;
 use release::ReleasePlan;
 use release::model::{ReleaseKind, ReleasedCrd};
 
@@ -30,57 +29,31 @@ const KINDS: [(&str, &str); 12] = [
 /// election, reading the API server's certificate).
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
-/// The project for its template.
-#[derive(Serialize)]
-pub(super) struct ProjectContext<'a> {
-    project: WrittenText,
-    control_namespace: WrittenText,
-    bundle: WrittenText,
-    description: WrittenText,
-    repositories: Vec<WrittenText>,
-    server: WrittenText,
-    namespaces: BTreeSet<&'a str>,
-    unknown_crds: Vec<&'a str>,
-    cluster_kinds: BTreeSet<ClusterKind<'a>>,
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
-struct ClusterKind<'a> {
-    group: &'a str,
-    kind: &'a str,
-}
-
 /// The project of this bundle.
-pub(super) fn context<'a>(form: ApplicationForm<'_>, input: DeployerInput<'a>) -> ProjectContext<'a> {
+pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_>) -> Value {
     let plan = input.plan;
     let unknown_crds = unknown_crds(plan);
-    let cluster_kinds = if unknown_crds.is_empty() {
-        let own = crds(plan).filter_map(cluster_kind);
-        own.chain(KINDS.map(|(group, kind)| ClusterKind { group, kind })).collect()
-    } else {
-        BTreeSet::from([ClusterKind { group: "*", kind: "*" }])
-    };
+    let cluster_kinds: BTreeSet<(&str, &str)> =
+        if unknown_crds.is_empty() { crds(plan).filter_map(cluster_kind).chain(KINDS).collect() } else { BTreeSet::from([("*", "*")]) };
     let charts: BTreeSet<&str> = upstreams(plan).filter_map(|(_, upstream)| address(&upstream.chart)).map(|(url, _)| url).collect();
     let mut repositories = vec![form.repository()];
     repositories.extend(charts.into_iter().map(|url| form.text(url)).filter(|url| *url != form.repository()));
-    ProjectContext {
-        project: form.project(),
-        control_namespace: form.control_namespace(),
-        bundle: form.bundle(),
-        description: form.description(),
+    let namespaces: BTreeSet<&str> = plan.releases.iter().map(|release| release.namespace.as_str()).chain(NAMESPACES).collect();
+    context! {
+        project => form.project(),
+        control_namespace => form.control_namespace(),
+        bundle => form.bundle(),
+        description => form.description(),
         repositories,
-        server: form.server(),
-        namespaces: plan.releases.iter().map(|release| release.namespace.as_str()).chain(NAMESPACES).collect(),
-        unknown_crds,
-        cluster_kinds,
+        server => form.server(),
+        namespaces => namespaces.into_iter().collect::<Value>(),
+        unknown_crds => unknown_crds.into_iter().collect::<Value>(),
+        cluster_kinds => cluster_kinds.into_iter().map(|(group, kind)| context! { group, kind }).collect::<Value>(),
     }
 }
 
 fn upstreams(plan: &ReleasePlan) -> impl Iterator<Item = (&str, &release::model::UpstreamRelease)> {
-    plan.releases.iter().filter_map(|release| match &release.kind {
-        ReleaseKind::Upstream(upstream) => Some((release.name.as_str(), upstream)),
-        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
-    })
+    plan.releases.iter().filter_map(|release| Some((release.name.as_str(), release.kind.upstream()?)))
 }
 
 /// Releases whose chart brings CRDs itself, if it has any.
@@ -95,9 +68,9 @@ fn crds(plan: &ReleasePlan) -> impl Iterator<Item = &ReleasedCrd> {
     })
 }
 
-/// The kind of a CRD without a namespace. CRDs are large, and these two lines stand alike in all of them.
-fn cluster_kind(crd: &ReleasedCrd) -> Option<ClusterKind<'_>> {
+/// The group and kind of a CRD without a namespace. CRDs are large, and these two lines stand alike in all of them.
+fn cluster_kind(crd: &ReleasedCrd) -> Option<(&str, &str)> {
     let (_, group) = crd.name.split_once('.')?;
     let find = |key: &str| crd.text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    (find("  scope:")? == "Cluster").then_some(ClusterKind { group, kind: find("    kind:")? })
+    (find("  scope:")? == "Cluster").then_some((group, find("    kind:")?))
 }

@@ -8,7 +8,7 @@ use crate::layout::{CHART, folders};
 use crate::source::BundleSource;
 use crate::template::RenderError;
 use release::ReleasePlan;
-use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
+use release::model::{ChartOrigin, ReleaseKind};
 
 /// A chart of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +86,7 @@ pub(super) fn find(plan: &ReleasePlan, source: &BundleSource, files: &[BundleFil
 }
 
 fn repository_url(kind: &ReleaseKind) -> Option<&str> {
-    match kind {
-        ReleaseKind::Upstream(UpstreamRelease { chart: ChartOrigin::Repository { url, .. }, .. }) => Some(url),
-        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
-    }
+    if let ChartOrigin::Repository { url, .. } = &kind.upstream()?.chart { Some(url) } else { None }
 }
 
 fn artifact(release: &str, url: String, version: &str) -> ChartSourceKind {

@@ -1,46 +1,17 @@
 //! The HelmReleases: one object a file in `releases/`.
 
-use serde::Serialize;
+use minijinja::{Value, context};
 
 use super::chart::{ChartSourceKind, FluxChart};
 use super::{DIGEST, SYNC, consumed, label};
 use crate::file::BundleFile;
-use crate::layout::{budget, content, folders};
+use crate::layout::{folders, release_context};
 use crate::template::{RenderError, TemplateSet};
-use contract::duration::Duration;
 use release::model::ReleaseKind;
 use release::{Release, ReleasePlan};
 
 /// How long Flux waits after a failure before it tries the release again.
 const RETRY: &str = "10m";
-
-#[derive(Serialize)]
-struct HelmReleaseContext<'a> {
-    what: String,
-    name: &'a str,
-    namespace: &'a str,
-    label: String,
-    digest: &'static str,
-    chart: HelmReleaseChart<'a>,
-    needs: &'a [String],
-    timeout: String,
-    budget: Option<&'a str>,
-    retry: &'static str,
-    crds: &'static str,
-    brings_crds: bool,
-    values: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct HelmReleaseChart<'a> {
-    /// The OCIRepository; with it nothing else counts.
-    artifact: Option<&'a str>,
-    kind: &'static str,
-    repository: &'a str,
-    /// Its name, or its folder.
-    place: &'a str,
-    version: &'a str,
-}
 
 /// One file a release, in the plan's order.
 ///
@@ -50,42 +21,37 @@ pub(super) fn files(templates: &TemplateSet, plan: &ReleasePlan, found: &[FluxCh
     folders(plan)
         .zip(found)
         .map(|((folder, release), found)| {
-            let text = templates.render("helmrelease.yaml.j2", context(plan, &folder, release, found))?;
+            let text = templates.render("helmrelease.yaml.j2", helm_release(plan, &folder, release, found))?;
             Ok(BundleFile::text(format!("releases/{folder}.yaml"), text))
         })
         .collect()
 }
 
-fn context<'a>(plan: &ReleasePlan, folder: &str, release: &'a Release, found: &'a FluxChart) -> HelmReleaseContext<'a> {
+fn helm_release(plan: &ReleasePlan, folder: &str, release: &Release, found: &FluxChart) -> Value {
     let (crds, brings_crds) = match &release.kind {
         ReleaseKind::Upstream(upstream) if !upstream.skip_crds => ("CreateReplace", true),
         ReleaseKind::Crds(_) => ("Skip", true),
         ReleaseKind::Upstream(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => ("Skip", false),
     };
-    HelmReleaseContext {
-        what: content(release),
-        name: &release.name,
-        namespace: &release.namespace,
-        label: label(),
-        digest: DIGEST,
-        chart: chart(found),
-        needs: &release.needs,
-        timeout: Duration::from_secs(release.timeout_seconds).to_string(),
-        budget: budget(release),
-        retry: RETRY,
+    context! {
+        label => label(),
+        digest => DIGEST,
+        chart => chart_context(found),
+        needs => &release.needs,
+        retry => RETRY,
         crds,
         brings_crds,
-        values: consumed(plan, folder, release),
+        values => consumed(plan, folder, release),
+        ..release_context(folder, release)
     }
 }
 
-fn chart(found: &FluxChart) -> HelmReleaseChart<'_> {
-    let from = |kind, repository, place| HelmReleaseChart { artifact: None, kind, repository, place, version: &found.version };
-    match &found.origin {
-        ChartSourceKind::Helm { repository, .. } => from("HelmRepository", repository, &found.name),
-        ChartSourceKind::Git { path } => from("GitRepository", SYNC, path),
-        ChartSourceKind::Oci { artifact, .. } => {
-            HelmReleaseChart { artifact: Some(artifact), ..from("OCIRepository", artifact, &found.name) }
-        }
-    }
+fn chart_context(found: &FluxChart) -> Value {
+    // With an OCIRepository nothing else counts. `place`: the chart's name, or its folder.
+    let (artifact, kind, repository, place) = match &found.origin {
+        ChartSourceKind::Helm { repository, .. } => (None, "HelmRepository", repository.as_str(), &found.name),
+        ChartSourceKind::Git { path } => (None, "GitRepository", SYNC, path),
+        ChartSourceKind::Oci { artifact, .. } => (Some(artifact), "OCIRepository", artifact.as_str(), &found.name),
+    };
+    context! { artifact, kind, repository, place, version => &found.version }
 }

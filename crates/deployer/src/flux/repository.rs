@@ -1,6 +1,6 @@
 //! The sources of charts: one object a file in `sources/`.
 
-use serde::Serialize;
+use minijinja::context;
 
 use super::chart::{ChartSourceKind, FluxChart};
 use crate::file::BundleFile;
@@ -12,13 +12,6 @@ const LONGEST: usize = 63;
 /// How much of a digest makes a name unique.
 const DIGEST_LENGTH: usize = 8;
 
-#[derive(Serialize)]
-struct HelmRepositoryContext<'a> {
-    name: &'a str,
-    url: &'a str,
-    tag: Option<&'a str>,
-}
-
 /// The sources that `found` needs, each once, in the order of their first use.
 ///
 /// # Errors
@@ -26,19 +19,15 @@ struct HelmRepositoryContext<'a> {
 pub(super) fn files(templates: &TemplateSet, found: &[FluxChart]) -> Result<Vec<BundleFile>, RenderError> {
     let mut files: Vec<BundleFile> = Vec::new();
     for chart in found {
-        let (template, context) = match &chart.origin {
+        let (template, name, url, tag) = match &chart.origin {
             // The bundle's own source is applied with the Kustomization, not by it.
             ChartSourceKind::Git { .. } => continue,
-            ChartSourceKind::Helm { repository, url } => {
-                ("helmrepository.yaml.j2", HelmRepositoryContext { name: repository, url, tag: None })
-            }
-            ChartSourceKind::Oci { artifact, url, tag } => {
-                ("ocirepository.yaml.j2", HelmRepositoryContext { name: artifact, url, tag: Some(tag) })
-            }
+            ChartSourceKind::Helm { repository, url } => ("helmrepository.yaml.j2", repository, url, None),
+            ChartSourceKind::Oci { artifact, url, tag } => ("ocirepository.yaml.j2", artifact, url, Some(tag)),
         };
-        let path = format!("sources/{}.yaml", context.name);
+        let path = format!("sources/{name}.yaml");
         if !files.iter().any(|file| file.path == path) {
-            files.push(BundleFile::text(path, templates.render(template, &context)?));
+            files.push(BundleFile::text(path, templates.render(template, context! { name, url, tag })?));
         }
     }
     Ok(files)

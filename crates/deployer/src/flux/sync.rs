@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use minijinja::context;
 
 use super::{NAME, SYNC, from_root, revision};
 use crate::file::BundleFile;
@@ -15,18 +15,6 @@ use release::ReleasePlan;
 const REQUEUE_SECONDS: u64 = 30;
 /// Repositories and charts are fetched before the first release can start.
 const FETCH_SECONDS: u64 = 300;
-
-#[derive(Serialize)]
-struct SyncContext<'a> {
-    name: &'static str,
-    kind: &'static str,
-    url: &'a str,
-    ref_kind: &'static str,
-    revision: &'a str,
-    path: String,
-    timeout: String,
-    explanation: String,
-}
 
 /// Whether Flux can read from `source`.
 ///
@@ -49,15 +37,15 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
 /// See [`RenderError`].
 pub(super) fn files(templates: &TemplateSet, plan: &ReleasePlan, source: &BundleSource) -> Result<Vec<BundleFile>, RenderError> {
     let chain = longest_chain(plan);
-    let context = SyncContext {
-        name: SYNC,
-        kind: kind(source),
-        url: &source.url,
-        ref_kind: revision::kind(source),
-        revision: &source.revision,
-        path: from_root(source, ""),
-        timeout: timeout(plan).to_string(),
-        explanation: format!("The timeouts of {} releases that wait for each other, and the time between them.", chain.releases),
+    let context = context! {
+        name => SYNC,
+        kind => kind(source),
+        url => &source.url,
+        ref_kind => revision::kind(source),
+        revision => &source.revision,
+        path => from_root(source, ""),
+        timeout => timeout(plan).to_string(),
+        explanation => format!("The timeouts of {} releases that wait for each other, and the time between them.", chain.releases),
     };
     Ok(vec![
         BundleFile::text("flux-system/source.yaml", templates.render("source.yaml.j2", &context)?),
