@@ -11,7 +11,7 @@ use super::read::{ConfigReading, ReadProblem, read, refusal};
 use super::rule::{ConfigFinding, ConfigRule};
 use super::version::PluginVersion;
 use diagnostics::diagnostic::Severity;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::parse::{DocumentWords, parse_leniently};
 use diagnostics::source::{SourceId, SourceSpan, SourceTexts};
 use diagnostics::tree::YamlNode;
@@ -81,7 +81,7 @@ impl ConfigReport {
 pub fn newer_plugin(version: PluginVersion) -> Option<ConfigFinding> {
     let known = PluginVersion::NEWEST;
     let message = format!("the device plugin {version} is judged like {known}, the newest whose verdicts are known");
-    (version > known).then(|| ConfigFinding::new(ConfigRule::NewerPlugin, message))
+    (version > known).then(|| ConfigRule::NewerPlugin.finding(message))
 }
 
 /// Checks a text.
@@ -96,10 +96,11 @@ pub fn check_text(sources: &SourceTexts, source: SourceId, target: &CheckTarget)
     };
     let mut report = check_node(&document.node, sources, target);
     if let Some(second) = document.second_document {
-        report.findings.push(
-            ConfigFinding::new(ConfigRule::SecondDocument, "a second document starts here: the plugin accepts it and reads the first only")
-                .with(|diagnostic| diagnostic.at(second).hint(WORDS.second_document)),
-        );
+        ConfigRule::SecondDocument
+            .finding("a second document starts here: the plugin accepts it and reads the first only")
+            .at(second)
+            .hint(WORDS.second_document)
+            .report(&mut report.findings);
     }
     report
 }
@@ -145,8 +146,7 @@ fn refused(problem: &ReadProblem, node: &YamlNode, sources: &SourceTexts, versio
         None
     };
     let place = if problem.origin.range().is_empty() { key_of(node, problem.origin) } else { problem.origin };
-    ConfigFinding::new(ConfigRule::Refused, format!("the device plugin {version} refuses this: {}", problem.message))
-        .with(|diagnostic| diagnostic.at(place).maybe_hint(hint))
+    ConfigRule::Refused.finding(format!("the device plugin {version} refuses this: {}", problem.message)).at(place).maybe_hint(hint)
 }
 
 /// Maps and lists are shown by their key: the whole of them is too much.
@@ -183,24 +183,20 @@ fn no_start(
     };
     let place = invalid.origin.or_else(|| Some(node.at_keys(&["sharing", "mps"])?.origin).filter(|_| invalid.path == keys::MPS_ROOT));
     let place = place.map_or(node.origin, |place| if place.range().is_empty() { key_of(node, place) } else { place });
-    ConfigFinding::new(ConfigRule::NoStart, format!("the device plugin {version} does not start with this: {}", invalid.message))
-        .with(|diagnostic| diagnostic.at(place).hint(hint))
+    ConfigRule::NoStart.finding(format!("the device plugin {version} does not start with this: {}", invalid.message)).at(place).hint(hint)
 }
 
 /// The word that was meant, or a list instead of a text with commas.
 fn word_hint(key: &keys::ConfigKey, reading: &ConfigReading) -> String {
-    let texts = match reading.config.settings.get(key.path).map(|setting| &setting.value) {
-        Some(SettingValue::Text(text)) => vec![text.clone()],
-        Some(SettingValue::Texts(texts)) => texts.clone(),
-        Some(SettingValue::Switch(_) | SettingValue::Wholes(_) | SettingValue::Sleep(_)) | None => Vec::new(),
+    let texts = match reading.config.value(key.path) {
+        Some(SettingValue::Text(text)) => std::slice::from_ref(text),
+        Some(SettingValue::Texts(texts)) => texts,
+        Some(SettingValue::Switch(_) | SettingValue::Wholes(_) | SettingValue::Sleep(_)) | None => &[],
     };
-    let wrong = texts.into_iter().find(|text| !key.words.contains(&text.as_str())).unwrap_or_default();
+    let wrong = texts.iter().map(String::as_str).find(|text| !key.words.contains(text)).unwrap_or_default();
     let parts: Vec<&str> = wrong.split(',').map(str::trim).collect();
     if parts.len() > 1 && parts.iter().all(|part| key.words.contains(part)) {
         return format!("in a file several are a list: `[{}]`", parts.join(", "));
     }
-    match nearest(&wrong, key.words.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("it is one of {}", expected(key)),
-    }
+    did_you_mean(wrong, key.words.iter().copied()).unwrap_or_else(|| format!("it is one of {}", expected(key)))
 }

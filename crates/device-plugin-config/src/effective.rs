@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::environment::{EnvironmentVariable, PluginEnvironment};
-use super::keys::{self, ConfigKey};
+use super::keys;
 use super::model::{PluginConfig, ResourceSharing, SettingValue};
 use super::version::PluginVersion;
 use diagnostics::source::SourceSpan;
@@ -93,15 +93,27 @@ pub struct InvalidConfig {
     pub path: &'static str,
 }
 
+impl InvalidConfig {
+    fn new(path: &'static str, origin: Option<SourceSpan>, message: impl Into<String>) -> Self {
+        Self { message: message.into(), origin, path }
+    }
+
+    fn from_variable(path: &'static str, variable: &EnvironmentVariable, kind: &str) -> Self {
+        let EnvironmentVariable { name, value, .. } = variable;
+        Self::new(path, None, format!("could not parse \"{value}\" as {kind} value from environment variable \"{name}\""))
+    }
+}
+
 /// A value with where it comes from.
-struct ResolvedSetting<T> {
-    value: T,
+pub(super) struct ResolvedSetting<T> {
+    pub(super) value: T,
     origin: Option<SourceSpan>,
 }
 
-struct SettingResolver<'a> {
-    config: &'a PluginConfig,
-    environment: &'a PluginEnvironment,
+/// Where the plugin looks for a setting: in the environment first.
+pub(super) struct SettingResolver<'a> {
+    pub(super) config: &'a PluginConfig,
+    pub(super) environment: &'a PluginEnvironment,
 }
 
 /// Puts everything together and checks it in the plugin's order.
@@ -120,40 +132,26 @@ pub fn effective(config: &PluginConfig, version: PluginVersion, environment: &Pl
     let imex = resolve.imex()?;
 
     for strategy in &list.value {
-        check_word(keys::DEVICE_LIST_STRATEGY, strategy, list.origin, |word| {
-            format!("invalid --device-list-strategy option: invalid strategy: {word}")
-        })?;
+        check_word(keys::DEVICE_LIST_STRATEGY, strategy, list.origin, "invalid --device-list-strategy option: invalid strategy: ")?;
     }
-    check_word(keys::DEVICE_ID_STRATEGY, &id.value, id.origin, |word| format!("invalid --device-id-strategy option: {word}"))?;
+    id.check_word(keys::DEVICE_ID_STRATEGY, "invalid --device-id-strategy option: ")?;
     if let Some(policy) = &policy {
-        check_word(keys::SHARED_POLICY, &policy.value, policy.origin, |word| {
-            format!("invalid --shared-devices-allocation-policy option: {word}")
-        })?;
+        policy.check_word(keys::SHARED_POLICY, "invalid --shared-devices-allocation-policy option: ")?;
     }
     if config.mps.is_some() {
         if mig.value == "mixed" {
-            return Err(InvalidConfig {
-                message: "using --mig-strategy=mixed is not supported with MPS".to_owned(),
-                origin: mig.origin,
-                path: keys::MIG_STRATEGY,
-            });
+            return Err(InvalidConfig::new(keys::MIG_STRATEGY, mig.origin, "using --mig-strategy=mixed is not supported with MPS"));
         }
         if resolve.text(keys::MPS_ROOT).value.is_empty() {
-            let message = "using MPS requires --mps-root to be specified".to_owned();
-            return Err(InvalidConfig { message, origin: None, path: keys::MPS_ROOT });
+            return Err(InvalidConfig::new(keys::MPS_ROOT, None, "using MPS requires --mps-root to be specified"));
         }
     }
-    check_word(keys::DISCOVERY_STRATEGY, &discovery.value, discovery.origin, |word| {
-        format!("invalid --device-discovery-strategy option {word}")
-    })?;
-    check_word(keys::MIG_STRATEGY, &mig.value, mig.origin, |word| format!("unknown MIG strategy: {word}"))?;
+    discovery.check_word(keys::DISCOVERY_STRATEGY, "invalid --device-discovery-strategy option ")?;
+    mig.check_word(keys::MIG_STRATEGY, "unknown MIG strategy: ")?;
     if !matches!(imex.value.channel_ids[..], [] | [0]) {
-        let found: Vec<String> = imex.value.channel_ids.iter().map(ToString::to_string).collect();
-        return Err(InvalidConfig {
-            message: format!("invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{}]", found.join(" ")),
-            origin: imex.origin,
-            path: keys::IMEX_CHANNELS,
-        });
+        let found = imex.value.channel_ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let message = format!("invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{found}]");
+        return Err(InvalidConfig::new(keys::IMEX_CHANNELS, imex.origin, message));
     }
     let sharing = config.sharing();
     Ok(EffectiveConfig {
@@ -168,14 +166,14 @@ pub fn effective(config: &PluginConfig, version: PluginVersion, environment: &Pl
             (None, Some(_)) => SharingStrategy::TimeSlicing,
             (None, None) => SharingStrategy::None,
         },
-        fail_requests_greater_than_one: sharing.and_then(|shared| fails(config, shared, version)),
+        fail_requests_greater_than_one: sharing.and_then(|shared| fails_larger_requests(config, shared, version)),
         advertised: sharing.map(advertised).unwrap_or_default(),
         imex: imex.value,
     })
 }
 
 /// MPS refuses larger requests unless it is told otherwise; before 0.20 whatever it is told.
-fn fails(config: &PluginConfig, shared: &ResourceSharing, version: PluginVersion) -> Option<bool> {
+fn fails_larger_requests(config: &PluginConfig, shared: &ResourceSharing, version: PluginVersion) -> Option<bool> {
     match config.mps {
         Some(_) if version < PluginVersion::minor(20) => Some(true),
         Some(_) => Some(shared.fail_requests_greater_than_one.unwrap_or(true)),
@@ -193,33 +191,30 @@ fn advertised(shared: &ResourceSharing) -> Vec<AdvertisedResource> {
     shared.resources.iter().map(offer).collect()
 }
 
-fn check_word(path: &'static str, word: &str, origin: Option<SourceSpan>, message: impl Fn(&str) -> String) -> Result<(), InvalidConfig> {
-    if keys::key(path).words.contains(&word) { Ok(()) } else { Err(InvalidConfig { message: message(word), origin, path }) }
+fn check_word(path: &'static str, word: &str, origin: Option<SourceSpan>, refusal: &str) -> Result<(), InvalidConfig> {
+    if keys::key(path).words.contains(&word) { Ok(()) } else { Err(InvalidConfig::new(path, origin, format!("{refusal}{word}"))) }
 }
 
-/// The variable that replaces a setting.
-pub fn replacement<'a>(key: &ConfigKey, environment: &'a PluginEnvironment) -> Option<&'a EnvironmentVariable> {
-    environment.first(key.environment)
+impl ResolvedSetting<String> {
+    fn check_word(&self, path: &'static str, refusal: &str) -> Result<(), InvalidConfig> {
+        check_word(path, &self.value, self.origin, refusal)
+    }
 }
 
 impl SettingResolver<'_> {
     fn variable(&self, path: &str) -> Option<&EnvironmentVariable> {
-        replacement(keys::key(path), self.environment)
+        self.environment.first(keys::key(path).environment)
     }
 
     fn origin(&self, path: &str) -> Option<SourceSpan> {
         self.config.settings.get(path).map(|setting| setting.origin)
     }
 
-    fn value(&self, path: &str) -> Option<&SettingValue> {
-        self.config.settings.get(path).map(|setting| &setting.value)
-    }
-
-    fn text(&self, path: &'static str) -> ResolvedSetting<String> {
+    pub(super) fn text(&self, path: &'static str) -> ResolvedSetting<String> {
         if let Some(variable) = self.variable(path) {
             return ResolvedSetting { value: variable.value.clone(), origin: None };
         }
-        if let Some(SettingValue::Text(text)) = self.value(path) {
+        if let Some(SettingValue::Text(text)) = self.config.value(path) {
             return ResolvedSetting { value: text.clone(), origin: self.origin(path) };
         }
         ResolvedSetting { value: keys::key(path).default.to_owned(), origin: None }
@@ -230,7 +225,7 @@ impl SettingResolver<'_> {
         if let Some(variable) = self.variable(path) {
             return ResolvedSetting { value: variable.value.split(',').map(|item| item.trim().to_owned()).collect(), origin: None };
         }
-        if let Some(SettingValue::Texts(texts)) = self.value(path) {
+        if let Some(SettingValue::Texts(texts)) = self.config.value(path) {
             return ResolvedSetting { value: texts.clone(), origin: self.origin(path) };
         }
         ResolvedSetting { value: vec![keys::key(path).default.to_owned()], origin: None }
@@ -238,13 +233,9 @@ impl SettingResolver<'_> {
 
     fn switch(&self, path: &'static str) -> Result<bool, InvalidConfig> {
         if let Some(variable) = self.variable(path) {
-            return go_bool(variable).ok_or_else(|| InvalidConfig {
-                message: format!("could not parse \"{}\" as bool value from environment variable \"{}\"", variable.value, variable.name),
-                origin: None,
-                path,
-            });
+            return go_bool(variable).ok_or_else(|| InvalidConfig::from_variable(path, variable, "bool"));
         }
-        if let Some(SettingValue::Switch(flag)) = self.value(path) {
+        if let Some(SettingValue::Switch(flag)) = self.config.value(path) {
             return Ok(*flag);
         }
         Ok(keys::key(path).default == "true")
@@ -255,9 +246,7 @@ impl SettingResolver<'_> {
         let (channel_ids, origin) = match self.variable(path) {
             Some(variable) => {
                 let items: Result<Vec<i64>, _> = variable.value.split(',').map(|item| item.trim().parse()).collect();
-                let message =
-                    || format!("could not parse \"{}\" as int slice value from environment variable \"{}\"", variable.value, variable.name);
-                (items.map_err(|_| InvalidConfig { message: message(), origin: None, path })?, None)
+                (items.map_err(|_| InvalidConfig::from_variable(path, variable, "int slice"))?, None)
             }
             None => (self.config.imex_channels().unwrap_or_default().to_vec(), self.origin(path)),
         };

@@ -12,7 +12,7 @@ use diagnostics::parse::parse_leniently;
 use diagnostics::source::{SourceId, SourceText, SourceTexts};
 use diagnostics::tree::YamlNode;
 
-mod tell;
+mod report;
 
 /// What is asked about a file.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) 
         Some(_) | None => {
             if question.default.is_some() {
                 let message = "`--default` has no effect: the file is one configuration and no ConfigMap";
-                answer.findings.push(ConfigFinding::new(ConfigRule::Selection, message));
+                ConfigRule::Selection.finding(message).report(&mut answer.findings);
             }
             answer.configs.push((None, check_text(sources, id, question.target)));
         }
@@ -72,22 +72,24 @@ fn other_kind(node: &YamlNode) -> ConfigFinding {
         _ => "give the file of a configuration, or the manifest of one ConfigMap",
     };
     let place = kind.map_or(node.origin, |kind| kind.origin);
-    ConfigFinding::new(ConfigRule::Refused, format!("this is an object of kind `{name}`, and no configuration of the device plugin"))
-        .with(|diagnostic| diagnostic.at(place).hint(hint))
+    ConfigRule::Refused
+        .finding(format!("this is an object of kind `{name}`, and no configuration of the device plugin"))
+        .at(place)
+        .hint(hint)
 }
 
 fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<'_>, answer: &mut FileReport) {
     let entries = config_map::entries(node);
     for entry in &entries {
-        let at = |finding: ConfigFinding| finding.with(|diagnostic| diagnostic.at(entry.origin));
         if let Some(why) = selection::unusable(entry.name) {
-            answer.findings.push(
-                at(ConfigFinding::new(ConfigRule::Selection, format!("no node can choose the configuration `{}`: {why}", entry.name)))
-                    .with(|diagnostic| diagnostic.hint("rename the key")),
-            );
+            ConfigRule::Selection
+                .finding(format!("no node can choose the configuration `{}`: {why}", entry.name))
+                .at(entry.origin)
+                .hint("rename the key")
+                .report(&mut answer.findings);
         }
         let Some(text) = entry.text else {
-            answer.findings.push(at(ConfigFinding::new(ConfigRule::Refused, format!("`data.{}` is no text", entry.name))));
+            ConfigRule::Refused.finding(format!("`data.{}` is no text", entry.name)).at(entry.origin).report(&mut answer.findings);
             continue;
         };
         let name = format!("{}, data.{}", answer.name, entry.name);
@@ -95,8 +97,8 @@ fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<
         answer.configs.push((Some(entry.name.to_owned()), check_text(sources, source, question.target)));
     }
     if let Some(binary) = node.entry("binaryData") {
-        let finding = ConfigFinding::new(ConfigRule::Refused, "configurations in `binaryData` are not checked");
-        answer.findings.push(finding.with(|diagnostic| diagnostic.at(binary.key_origin).hint("write them into `data`")));
+        let finding = ConfigRule::Refused.finding("configurations in `binaryData` are not checked");
+        answer.findings.push(finding.at(binary.key_origin).hint("write them into `data`"));
     }
     select(node, &entries, question, answer);
 }
@@ -105,9 +107,7 @@ fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<
 fn select(node: &YamlNode, entries: &[ConfigMapEntry<'_>], question: &FileCheck<'_>, answer: &mut FileReport) {
     let Some(chart) = question.chart else {
         if let Some(default) = question.default.filter(|default| !entries.iter().any(|entry| entry.name == *default)) {
-            answer
-                .findings
-                .push(ConfigFinding::new(ConfigRule::Selection, format!("the default `{default}` is none of the configurations")));
+            ConfigRule::Selection.finding(format!("the default `{default}` is none of the configurations")).report(&mut answer.findings);
         }
         return;
     };
@@ -116,11 +116,12 @@ fn select(node: &YamlNode, entries: &[ConfigMapEntry<'_>], question: &FileCheck<
     let place = node.entry("data").map_or(node.origin, |data| data.key_origin);
     match &choice {
         SelectedConfig::Config(_) => {}
-        SelectedConfig::Fails(reason) => answer.findings.push(
-            ConfigFinding::new(ConfigRule::Selection, format!("on nodes without the label `{LABEL}` the plugin does not start: {reason}"))
-                .with(|diagnostic| diagnostic.at(place).hint("name one with `--default`, as the chart's values will")),
-        ),
-        SelectedConfig::Empty => answer.findings.push(selection::no_default(&names).with(|diagnostic| diagnostic.at(place))),
+        SelectedConfig::Fails(reason) => ConfigRule::Selection
+            .finding(format!("on nodes without the label `{LABEL}` the plugin does not start: {reason}"))
+            .at(place)
+            .hint("name one with `--default`, as the chart's values will")
+            .report(&mut answer.findings),
+        SelectedConfig::Empty => selection::no_default(&names).at(place).report(&mut answer.findings),
     }
     answer.without_label = Some(match choice {
         SelectedConfig::Config(name) => json!({"config": name}),

@@ -7,6 +7,7 @@ use super::rule::{ConfigFinding, ConfigRule};
 use super::version::PluginVersion;
 use diagnostics::source::SourceTexts;
 use diagnostics::tree::YamlNode;
+use diagnostics::words::in_backticks;
 
 mod sharing;
 mod structure;
@@ -33,41 +34,34 @@ pub(super) fn lint(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) 
 fn settings(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     for (path, setting) in &subject.config.settings {
         let key = keys::key(path);
-        let at = |finding: ConfigFinding| finding.with(|diagnostic| diagnostic.at(setting.origin));
         if let SettingValue::Sleep(sleep) = setting.value {
-            findings.extend(short_sleep(key, sleep, subject.sources.written(setting.origin)).map(at));
+            findings.extend(short_sleep(key, sleep, subject.sources.written(setting.origin)).map(|finding| finding.at(setting.origin)));
         }
         if setting.value == SettingValue::Texts(Vec::new()) && *path == keys::DEVICE_LIST_STRATEGY {
-            findings.push(
-                at(ConfigFinding::new(
-                    ConfigRule::NoDeviceList,
-                    format!("`{}` is an empty list: the plugin accepts it and tells no container about its devices", key.name()),
-                ))
-                .with(|diagnostic| diagnostic.hint("name a strategy, or remove the key: the default is `envvar`")),
-            );
+            ConfigRule::NoDeviceList
+                .finding(format!("`{}` is an empty list: the plugin accepts it and tells no container about its devices", key.name()))
+                .at(setting.origin)
+                .hint("name a strategy, or remove the key: the default is `envvar`")
+                .report(findings);
         }
-        findings.extend(replaced(subject, key, &setting.value).map(at));
+        findings.extend(replaced(subject, key, &setting.value).map(|finding| finding.at(setting.origin)));
     }
 }
 
 fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<ConfigFinding> {
     match sleep {
         SleepInterval::Nanoseconds(_) => Some(
-            ConfigFinding::new(
-                ConfigRule::ShortSleep,
-                format!("`{}: {written}` has no unit: the plugin accepts it and takes it for nanoseconds", key.name()),
-            )
-            .with(|diagnostic| diagnostic.hint(format!("write the unit: `{written}s`"))),
+            ConfigRule::ShortSleep
+                .finding(format!("`{}: {written}` has no unit: the plugin accepts it and takes it for nanoseconds", key.name()))
+                .hint(format!("write the unit: `{written}s`")),
         ),
         SleepInterval::Seconds(seconds) if seconds < SHORTEST_SLEEP_SECONDS => Some(
-            ConfigFinding::new(
-                ConfigRule::ShortSleep,
-                format!(
+            ConfigRule::ShortSleep
+                .finding(format!(
                     "`{}: {written}` is less than a second: GPU feature discovery accepts it and looks at the node without a pause",
                     key.name()
-                ),
-            )
-            .with(|diagnostic| diagnostic.hint("write `60s`, the default")),
+                ))
+                .hint("write `60s`, the default"),
         ),
         SleepInterval::Seconds(_) | SleepInterval::Infinite => None,
     }
@@ -87,11 +81,12 @@ fn replaced(subject: &LintTarget<'_>, key: &ConfigKey, value: &SettingValue) -> 
         return None;
     }
     Some(
-        ConfigFinding::new(
-            ConfigRule::Replaced,
-            format!("`{}` has no effect: the environment says `{}={}` ({})", key.path, variable.name, variable.value, variable.because),
-        )
-        .with(|diagnostic| diagnostic.hint("set it where the environment comes from, or remove it here")),
+        ConfigRule::Replaced
+            .finding(format!(
+                "`{}` has no effect: the environment says `{}={}` ({})",
+                key.path, variable.name, variable.value, variable.because
+            ))
+            .hint("set it where the environment comes from, or remove it here"),
     )
 }
 
@@ -108,5 +103,5 @@ pub(super) fn expected(key: &ConfigKey) -> String {
         ConfigKeyKind::Duration => "a duration such as `60s`",
         ConfigKeyKind::Devices => "`all`",
     };
-    if key.words.is_empty() { what.to_owned() } else { key.words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ") }
+    if key.words.is_empty() { what.to_owned() } else { in_backticks(key.words) }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{IMEX_CHANNELS, IMEX_REQUIRED};
+use super::keys::IMEX_CHANNELS;
 use super::name::ResourceName;
 use diagnostics::source::SourceSpan;
 
@@ -82,19 +82,13 @@ impl PluginConfig {
         self.mps.as_ref().or(self.time_slicing.as_ref())
     }
 
-    /// The channels of IMEX, if the file sets them.
-    pub fn imex_channels(&self) -> Option<&[i64]> {
-        match self.settings.get(IMEX_CHANNELS).map(|setting| &setting.value) {
-            Some(SettingValue::Wholes(channels)) => Some(channels),
-            Some(SettingValue::Text(_) | SettingValue::Switch(_) | SettingValue::Texts(_) | SettingValue::Sleep(_)) | None => None,
-        }
+    /// What the file sets at this path of the table.
+    pub fn value(&self, path: &str) -> Option<&SettingValue> {
+        self.settings.get(path).map(|setting| &setting.value)
     }
 
-    /// Whether containers need IMEX channels, if the file says so.
-    pub fn imex_required(&self) -> Option<bool> {
-        match self.settings.get(IMEX_REQUIRED).map(|setting| &setting.value) {
-            Some(SettingValue::Switch(required)) => Some(*required),
-            Some(SettingValue::Text(_) | SettingValue::Wholes(_) | SettingValue::Texts(_) | SettingValue::Sleep(_)) | None => None,
-        }
+    /// The channels of IMEX, if the file sets them.
+    pub fn imex_channels(&self) -> Option<&[i64]> {
+        if let Some(SettingValue::Wholes(channels)) = self.value(IMEX_CHANNELS) { Some(channels) } else { None }
     }
 }

@@ -1,9 +1,12 @@
 //! What is judged beside the plugin's own verdict: the one table. The reference page is checked against it.
 
+use strum::{EnumCount, VariantArray};
+
 use diagnostics::diagnostic::{Diagnostic, Severity};
+use diagnostics::source::SourceSpan;
 
 /// A rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumCount, VariantArray)]
 pub enum ConfigRule {
     /// The plugin does not take the file.
     Refused,
@@ -71,103 +74,56 @@ const fn warning(name: &'static str, plugin: &'static str, why: &'static str) ->
     RuleText { name, severity: Severity::Warning, plugin, why }
 }
 
+/// What is told about the rules, in their order.
+const TEXTS: [RuleText; ConfigRule::COUNT] = [
+    error("refused", "cannot read the file and exits", "the pods restart for ever, and a node whose plugin restarts offers no GPU"),
+    error("no-start", "reads the file, then exits", "the same"),
+    error("unknown-key", "passes over it without a word", "what was meant to be set is not"),
+    error("newer-key", "passes over it without a word", "this version does not know it yet"),
+    error("key-case", "takes it in some places and passes over it in others", "nobody should have to know where"),
+    error("duplicate-key", "takes the last and drops the others", "nobody writes a setting twice on purpose"),
+    error("second-document", "reads the first document only", "what stands in the second has no effect"),
+    warning("old-boolean", "takes it for `true` or `false`, as YAML 1.1 does", "other programs read it as a text"),
+    error("two-strategies", "takes `mps` and drops `timeSlicing`", "its own documentation calls them exclusive; one of them is not wanted"),
+    error(
+        "duplicate-resource",
+        "offers the larger number of replicas, and labels the node with the first",
+        "number and label contradict each other",
+    ),
+    error("no-such-resource", "passes over it without a word", "no device has this name, so nothing is shared"),
+    warning("mig-name", "passes over it without a word", "MIG devices have names of their own only with the strategy `mixed`"),
+    error("long-name", "does not look at the name again after renaming", "its own limit for names is 63 characters"),
+    warning("ignored", "writes a warning into its log and ignores it", "the file says something that does not happen"),
+    warning(
+        "mps-replicas",
+        "takes it; the MPS daemon fails on the node",
+        "the limit depends on the GPU: 16 clients below compute capability 7.5, 48 from there on",
+    ),
+    warning("mps-requests", "refuses requests for more than one whatever the file says", "only 0.20 and later let it be switched off"),
+    error("no-device-list", "starts, and tells no container about its devices", "containers get a GPU assigned and do not see it"),
+    error("short-sleep", "takes a number for nanoseconds", "GPU feature discovery would look at the node without a pause"),
+    warning("replaced", "takes the environment variable", "the file says something that does not happen"),
+    error("selection", "exits in its init container", "a label or default that names no configuration leaves the node without GPUs"),
+    warning(
+        "no-default",
+        "starts with its defaults under the GPU operator, even if a configuration is called `default`",
+        "it looks as if that one were taken",
+    ),
+    warning("newer-plugin", "unknown", "its verdicts were not compared with the plugin's own code"),
+];
+
 impl ConfigRule {
     /// All of them.
-    pub const ALL: [Self; 22] = [
-        Self::Refused,
-        Self::NoStart,
-        Self::UnknownKey,
-        Self::NewerKey,
-        Self::KeyCase,
-        Self::DuplicateKey,
-        Self::SecondDocument,
-        Self::OldBoolean,
-        Self::TwoStrategies,
-        Self::DuplicateResource,
-        Self::NoSuchResource,
-        Self::MigName,
-        Self::LongName,
-        Self::Ignored,
-        Self::MpsReplicas,
-        Self::MpsRequests,
-        Self::NoDeviceList,
-        Self::ShortSleep,
-        Self::Replaced,
-        Self::Selection,
-        Self::NoDefault,
-        Self::NewerPlugin,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The rule's row.
-    pub fn about(self) -> RuleText {
-        match self {
-            Self::Refused => error(
-                "refused",
-                "cannot read the file and exits",
-                "the pods restart for ever, and a node whose plugin restarts offers no GPU",
-            ),
-            Self::NoStart => error("no-start", "reads the file, then exits", "the same"),
-            Self::UnknownKey => error("unknown-key", "passes over it without a word", "what was meant to be set is not"),
-            Self::NewerKey => error("newer-key", "passes over it without a word", "this version does not know it yet"),
-            Self::KeyCase => error("key-case", "takes it in some places and passes over it in others", "nobody should have to know where"),
-            Self::DuplicateKey => error("duplicate-key", "takes the last and drops the others", "nobody writes a setting twice on purpose"),
-            Self::SecondDocument => error("second-document", "reads the first document only", "what stands in the second has no effect"),
-            Self::OldBoolean => {
-                warning("old-boolean", "takes it for `true` or `false`, as YAML 1.1 does", "other programs read it as a text")
-            }
-            Self::TwoStrategies => error(
-                "two-strategies",
-                "takes `mps` and drops `timeSlicing`",
-                "its own documentation calls them exclusive; one of them is not wanted",
-            ),
-            Self::DuplicateResource => error(
-                "duplicate-resource",
-                "offers the larger number of replicas, and labels the node with the first",
-                "number and label contradict each other",
-            ),
-            Self::NoSuchResource => {
-                error("no-such-resource", "passes over it without a word", "no device has this name, so nothing is shared")
-            }
-            Self::MigName => {
-                warning("mig-name", "passes over it without a word", "MIG devices have names of their own only with the strategy `mixed`")
-            }
-            Self::LongName => {
-                error("long-name", "does not look at the name again after renaming", "its own limit for names is 63 characters")
-            }
-            Self::Ignored => {
-                warning("ignored", "writes a warning into its log and ignores it", "the file says something that does not happen")
-            }
-            Self::MpsReplicas => warning(
-                "mps-replicas",
-                "takes it; the MPS daemon fails on the node",
-                "the limit depends on the GPU: 16 clients below compute capability 7.5, 48 from there on",
-            ),
-            Self::MpsRequests => warning(
-                "mps-requests",
-                "refuses requests for more than one whatever the file says",
-                "only 0.20 and later let it be switched off",
-            ),
-            Self::NoDeviceList => error(
-                "no-device-list",
-                "starts, and tells no container about its devices",
-                "containers get a GPU assigned and do not see it",
-            ),
-            Self::ShortSleep => {
-                error("short-sleep", "takes a number for nanoseconds", "GPU feature discovery would look at the node without a pause")
-            }
-            Self::Replaced => warning("replaced", "takes the environment variable", "the file says something that does not happen"),
-            Self::Selection => error(
-                "selection",
-                "exits in its init container",
-                "a label or default that names no configuration leaves the node without GPUs",
-            ),
-            Self::NoDefault => warning(
-                "no-default",
-                "starts with its defaults under the GPU operator, even if a configuration is called `default`",
-                "it looks as if that one were taken",
-            ),
-            Self::NewerPlugin => warning("newer-plugin", "unknown", "its verdicts were not compared with the plugin's own code"),
-        }
+    pub fn about(self) -> &'static RuleText {
+        &TEXTS[self as usize]
+    }
+
+    /// A finding of this rule, as bad as its row says.
+    pub fn finding(self, message: impl Into<String>) -> ConfigFinding {
+        ConfigFinding { rule: self, diagnostic: Diagnostic { severity: self.about().severity, ..Diagnostic::error(message) } }
     }
 }
 
@@ -181,14 +137,55 @@ pub struct ConfigFinding {
 }
 
 impl ConfigFinding {
-    /// A finding of this rule, as bad as its row says.
-    pub fn new(rule: ConfigRule, message: impl Into<String>) -> Self {
-        Self { rule, diagnostic: Diagnostic { severity: rule.about().severity, ..Diagnostic::error(message) } }
+    /// Says where.
+    #[must_use]
+    pub fn at(self, origin: SourceSpan) -> Self {
+        self.with(|diagnostic| diagnostic.at(origin))
     }
 
-    /// Changes the diagnostic.
+    /// Adds what to do.
     #[must_use]
-    pub fn with(self, change: impl FnOnce(Diagnostic) -> Diagnostic) -> Self {
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        self.with(|diagnostic| diagnostic.hint(hint))
+    }
+
+    /// Adds what to do, if there is something.
+    #[must_use]
+    pub fn maybe_hint(self, hint: Option<String>) -> Self {
+        self.with(|diagnostic| diagnostic.maybe_hint(hint))
+    }
+
+    /// Adds another place.
+    #[must_use]
+    pub fn related(self, origin: SourceSpan, label: &str) -> Self {
+        self.with(|diagnostic| diagnostic.related(origin, label))
+    }
+
+    /// Says what the marked text is.
+    #[must_use]
+    pub fn label(self, label: &str) -> Self {
+        self.with(|diagnostic| diagnostic.label(label))
+    }
+
+    /// Adds itself to `findings`.
+    pub fn report(self, findings: &mut Vec<Self>) {
+        findings.push(self);
+    }
+
+    fn with(self, change: impl FnOnce(Diagnostic) -> Diagnostic) -> Self {
         Self { diagnostic: change(self.diagnostic), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_has_its_own_row() {
+        for rule in ConfigRule::ALL {
+            let letters = rule.about().name.replace('-', "");
+            assert!(letters.eq_ignore_ascii_case(&format!("{rule:?}")), "{rule:?}: {letters}");
+        }
     }
 }

@@ -46,11 +46,9 @@ pub fn without_label<'a>(chart: PluginChart, names: &[&'a str], default: Option<
 /// What is to be said where nodes without the label get the plugin's defaults.
 pub fn no_default(names: &[&str]) -> ConfigFinding {
     let means_nothing = if names.contains(&NAMED) { format!(": the name `{NAMED}` means nothing to it") } else { String::new() };
-    ConfigFinding::new(
-        ConfigRule::NoDefault,
-        format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{means_nothing}"),
-    )
-    .with(|diagnostic| diagnostic.hint("name a default, unless that is meant"))
+    ConfigRule::NoDefault
+        .finding(format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{means_nothing}"))
+        .hint("name a default, unless that is meant")
 }
 
 /// Why a configuration of this name cannot be chosen, if it cannot.

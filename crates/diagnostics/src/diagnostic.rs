@@ -108,6 +108,11 @@ impl Diagnostic {
             None => self,
         }
     }
+
+    /// Adds itself to `findings`.
+    pub fn report(self, findings: &mut Vec<Self>) {
+        findings.push(self);
+    }
 }
 
 /// Findings and the texts that they are about.

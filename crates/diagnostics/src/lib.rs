@@ -7,3 +7,4 @@ pub mod parse;
 pub mod path;
 pub mod source;
 pub mod tree;
+pub mod words;

@@ -1,7 +1,10 @@
 //! The names of findings that `docs/lints.md` explains.
 
-/// A kind of finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+/// A kind of finding, in the order of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Lint {
     /// A key of values that the chart never reads.
     UnknownKey,
@@ -47,52 +50,10 @@ pub enum Lint {
 
 impl Lint {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 20] = [
-        Self::UnknownKey,
-        Self::WrongType,
-        Self::UnknownWord,
-        Self::OldYaml,
-        Self::Secret,
-        Self::BundleValue,
-        Self::SetTwice,
-        Self::EndlessWait,
-        Self::DeployerSetting,
-        Self::UnknownField,
-        Self::NoEffect,
-        Self::AgainstMode,
-        Self::Unchecked,
-        Self::TwoDevicePlugins,
-        Self::PluginBesideDra,
-        Self::RunsTwice,
-        Self::DriverCrd,
-        Self::DriverRoot,
-        Self::GpuOverride,
-        Self::Incompatible,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// Its name, as messages and the page have it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::UnknownKey => "unknown-key",
-            Self::WrongType => "wrong-type",
-            Self::UnknownWord => "unknown-word",
-            Self::OldYaml => "old-yaml",
-            Self::Secret => "secret",
-            Self::BundleValue => "bundle-value",
-            Self::SetTwice => "set-twice",
-            Self::EndlessWait => "endless-wait",
-            Self::DeployerSetting => "deployer-setting",
-            Self::UnknownField => "unknown-field",
-            Self::NoEffect => "no-effect",
-            Self::AgainstMode => "against-mode",
-            Self::Unchecked => "unchecked",
-            Self::TwoDevicePlugins => "two-device-plugins",
-            Self::PluginBesideDra => "plugin-beside-dra",
-            Self::RunsTwice => "runs-twice",
-            Self::DriverCrd => "driver-crd",
-            Self::DriverRoot => "driver-root",
-            Self::GpuOverride => "gpu-override",
-            Self::Incompatible => "incompatible",
-        }
+        self.into()
     }
 }

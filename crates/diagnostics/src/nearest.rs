@@ -20,6 +20,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     scored.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
+/// Asks whether the nearest candidate was meant; `None` if none is near.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(word, candidates).map(|near| format!("did you mean `{near}`?"))
+}
+
 /// `maxParallel` for `maxParallelUpgrades`, even with a typo in it: most of the word, and five letters at least, are how the
 /// candidate starts.
 fn starts_alike(word: &str, candidate: &str) -> bool {

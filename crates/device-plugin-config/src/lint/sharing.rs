@@ -1,8 +1,9 @@
 //! Sharing that is not what it looks like.
 
+use super::super::effective::SettingResolver;
 use super::super::environment::PluginEnvironment;
 use super::super::keys;
-use super::super::model::{PluginConfig, ResourceSharing, SettingValue, SharedResource};
+use super::super::model::{ResourceSharing, SharedResource};
 use super::super::name::{LONGEST, PREFIX, SHARED_SUFFIX};
 use super::super::rule::{ConfigFinding, ConfigRule};
 use super::super::version::PluginVersion;
@@ -37,42 +38,34 @@ fn two_strategies(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     let sharing = subject.node.get("sharing");
     let place = |key| sharing.and_then(|sharing| sharing.entry(key)).filter(|entry| !entry.node.is_null()).map(|entry| entry.key_origin);
     if let (Some(mps), Some(time_slicing)) = (place("mps"), place("timeSlicing")) {
-        findings.push(
-            ConfigFinding::new(
-                ConfigRule::TwoStrategies,
-                "`mps` and `timeSlicing` exclude each other: the plugin accepts both and ignores `timeSlicing`",
-            )
-            .with(|diagnostic| {
-                diagnostic
-                    .at(time_slicing)
-                    .label("ignored")
-                    .related(mps, "counts")
-                    .hint("keep one of them; nodes can have different configurations by label")
-            }),
-        );
+        ConfigRule::TwoStrategies
+            .finding("`mps` and `timeSlicing` exclude each other: the plugin accepts both and ignores `timeSlicing`")
+            .at(time_slicing)
+            .label("ignored")
+            .related(mps, "counts")
+            .hint("keep one of them; nodes can have different configurations by label")
+            .report(findings);
     }
 }
 
 fn duplicate(earlier: &[SharedResource], resource: &SharedResource, findings: &mut Vec<ConfigFinding>) {
     if let Some(first) = earlier.iter().find(|first| first.name == resource.name) {
-        findings.push(
-            ConfigFinding::new(
-                ConfigRule::DuplicateResource,
-                format!(
-                    "`{}` is shared twice: the plugin accepts it and offers {} replicas, while the node's label says {}",
-                    resource.name,
-                    first.replicas.max(resource.replicas),
-                    first.replicas
-                ),
-            )
-            .with(|diagnostic| diagnostic.at(resource.origin).related(first.origin, "first here").hint("keep one of them")),
-        );
+        ConfigRule::DuplicateResource
+            .finding(format!(
+                "`{}` is shared twice: the plugin accepts it and offers {} replicas, while the node's label says {}",
+                resource.name,
+                first.replicas.max(resource.replicas),
+                first.replicas
+            ))
+            .at(resource.origin)
+            .related(first.origin, "first here")
+            .hint("keep one of them")
+            .report(findings);
     }
 }
 
 fn name(subject: &LintTarget<'_>, shared: &ResourceSharing, resource: &SharedResource, findings: &mut Vec<ConfigFinding>) {
     let name = &resource.name;
-    let at = |finding: ConfigFinding| finding.with(|diagnostic| diagnostic.at(resource.origin));
     if !name.can_exist() {
         let hint = match name.short().strip_suffix(SHARED_SUFFIX) {
             Some(plain) => format!("write `{PREFIX}{plain}` and set `renameByDefault: true`"),
@@ -82,50 +75,33 @@ fn name(subject: &LintTarget<'_>, shared: &ResourceSharing, resource: &SharedRes
                 None => "devices are called `nvidia.com/gpu` or, with the MIG strategy `mixed`, `nvidia.com/mig-<profile>`".to_owned(),
             },
         };
-        findings.push(
-            at(ConfigFinding::new(
-                ConfigRule::NoSuchResource,
-                format!("no device is called `{name}`: the plugin accepts it and shares nothing"),
-            ))
-            .with(|diagnostic| diagnostic.hint(hint)),
-        );
+        ConfigRule::NoSuchResource
+            .finding(format!("no device is called `{name}`: the plugin accepts it and shares nothing"))
+            .at(resource.origin)
+            .hint(hint)
+            .report(findings);
     } else if name.is_mig() {
-        let strategy = mig_strategy(subject.config, subject.environment);
+        let strategy = SettingResolver { config: subject.config, environment: subject.environment }.text(keys::MIG_STRATEGY).value;
         if strategy != "mixed" {
-            findings.push(
-                at(ConfigFinding::new(
-                    ConfigRule::MigName,
-                    format!("with the MIG strategy `{strategy}` no device is called `{name}`: the plugin accepts it and passes over it"),
+            ConfigRule::MigName
+                .finding(format!(
+                    "with the MIG strategy `{strategy}` no device is called `{name}`: the plugin accepts it and passes over it"
                 ))
-                .with(|diagnostic| diagnostic.hint(mig_hint(subject.environment))),
-            );
+                .at(resource.origin)
+                .hint(mig_hint(subject.environment))
+                .report(findings);
         }
     }
     let shared_name = name.shared();
     if shared.rename_by_default && shared_name.len() > LONGEST {
-        findings.push(
-            at(ConfigFinding::new(
-                ConfigRule::LongName,
-                format!(
-                    "`{shared_name}` has {} characters: the plugin accepts it, although its own limit for names is {LONGEST}",
-                    shared_name.len()
-                ),
+        ConfigRule::LongName
+            .finding(format!(
+                "`{shared_name}` has {} characters: the plugin accepts it, although its own limit for names is {LONGEST}",
+                shared_name.len()
             ))
-            .with(|diagnostic| diagnostic.hint("set `renameByDefault: false`")),
-        );
-    }
-}
-
-fn mig_strategy(config: &PluginConfig, environment: &PluginEnvironment) -> String {
-    let key = keys::key(keys::MIG_STRATEGY);
-    if let Some(variable) = environment.first(key.environment) {
-        return variable.value.clone();
-    }
-    match config.settings.get(key.path).map(|setting| &setting.value) {
-        Some(SettingValue::Text(text)) => text.clone(),
-        Some(SettingValue::Switch(_) | SettingValue::Texts(_) | SettingValue::Wholes(_) | SettingValue::Sleep(_)) | None => {
-            key.default.to_owned()
-        }
+            .at(resource.origin)
+            .hint("set `renameByDefault: false`")
+            .report(findings);
     }
 }
 
@@ -145,23 +121,22 @@ fn mps_replicas(resource: &SharedResource) -> Option<ConfigFinding> {
         return None;
     };
     Some(
-        ConfigFinding::new(
-            ConfigRule::MpsReplicas,
-            format!("`replicas: {}` with MPS: {limit}; the plugin accepts it and the MPS daemon fails on the node", resource.replicas),
-        )
-        .with(|diagnostic| diagnostic.at(resource.replicas_origin)),
+        ConfigRule::MpsReplicas
+            .finding(format!(
+                "`replicas: {}` with MPS: {limit}; the plugin accepts it and the MPS daemon fails on the node",
+                resource.replicas
+            ))
+            .at(resource.replicas_origin),
     )
 }
 
 fn mps_requests(subject: &LintTarget<'_>, shared: &ResourceSharing, findings: &mut Vec<ConfigFinding>) {
     if shared.fail_requests_greater_than_one == Some(false) && subject.version < PluginVersion::minor(20) {
         let place = subject.node.at_keys(&["sharing", "mps", "failRequestsGreaterThanOne"]).map_or(subject.node.origin, |node| node.origin);
-        findings.push(
-            ConfigFinding::new(
-                ConfigRule::MpsRequests,
-                format!("the device plugin {} accepts `false` and refuses larger requests with MPS nevertheless", subject.version),
-            )
-            .with(|diagnostic| diagnostic.at(place).hint("remove it, or take 0.20 or later")),
-        );
+        ConfigRule::MpsRequests
+            .finding(format!("the device plugin {} accepts `false` and refuses larger requests with MPS nevertheless", subject.version))
+            .at(place)
+            .hint("remove it, or take 0.20 or later")
+            .report(findings);
     }
 }

@@ -3,8 +3,9 @@
 use super::super::keys::{self, ConfigKey, ConfigKeyKind};
 use super::super::rule::{ConfigFinding, ConfigRule};
 use super::LintTarget;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+use diagnostics::words::in_backticks;
 
 /// Walks through the whole document.
 pub(super) fn check(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
@@ -21,13 +22,12 @@ impl StructureCheck<'_> {
         let entries = node.entries();
         for (index, entry) in entries.iter().enumerate() {
             if let Some(first) = entries[..index].iter().find(|first| first.key == entry.key) {
-                self.findings.push(
-                    ConfigFinding::new(
-                        ConfigRule::DuplicateKey,
-                        format!("the key `{}` stands twice: the plugin accepts it and drops the first", entry.key),
-                    )
-                    .with(|diagnostic| diagnostic.at(entry.key_origin).related(first.key_origin, "first here").hint("keep one of them")),
-                );
+                ConfigRule::DuplicateKey
+                    .finding(format!("the key `{}` stands twice: the plugin accepts it and drops the first", entry.key))
+                    .at(entry.key_origin)
+                    .related(first.key_origin, "first here")
+                    .hint("keep one of them")
+                    .report(self.findings);
             }
             let exact = keys::below(parent).find(|key| key.name() == entry.key);
             match exact.or_else(|| self.other_case(parent, entry)) {
@@ -45,36 +45,35 @@ impl StructureCheck<'_> {
         } else {
             "here the plugin accepts this, elsewhere it ignores it"
         };
-        self.findings.push(
-            ConfigFinding::new(ConfigRule::KeyCase, format!("the key is written `{}`: {does}", key.name()))
-                .with(|diagnostic| diagnostic.at(entry.key_origin).hint(format!("write `{}`", key.name()))),
-        );
+        ConfigRule::KeyCase
+            .finding(format!("the key is written `{}`: {does}", key.name()))
+            .at(entry.key_origin)
+            .hint(format!("write `{}`", key.name()))
+            .report(self.findings);
         Some(key)
     }
 
     fn newer(&mut self, entry: &MapEntry, key: &ConfigKey) {
         let version = self.subject.version;
-        self.findings.push(
-            ConfigFinding::new(
-                ConfigRule::NewerKey,
-                format!("the device plugin {version} accepts `{}` and ignores it: it is read from {} on", key.path, key.since),
-            )
-            .with(|diagnostic| diagnostic.at(entry.key_origin).hint("remove it, or take a newer plugin")),
-        );
+        ConfigRule::NewerKey
+            .finding(format!("the device plugin {version} accepts `{}` and ignores it: it is read from {} on", key.path, key.since))
+            .at(entry.key_origin)
+            .hint("remove it, or take a newer plugin")
+            .report(self.findings);
     }
 
     fn unknown(&mut self, parent: &str, entry: &MapEntry) {
         let place = if parent.is_empty() { "a configuration".to_owned() } else { format!("`{}`", parent.trim_end_matches(".[]")) };
         let names = || keys::below(parent).map(ConfigKey::name);
-        let hint = match (nearest(&entry.key, names()), elsewhere(&entry.key)) {
-            (_, Some(there)) => format!("there is `{}`", there.path),
-            (Some(near), None) => format!("did you mean `{near}`?"),
-            (None, None) => format!("known keys: {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
-        };
-        self.findings.push(
-            ConfigFinding::new(ConfigRule::UnknownKey, format!("{place} has no key `{}`: the plugin accepts it and ignores it", entry.key))
-                .with(|diagnostic| diagnostic.at(entry.key_origin).hint(hint)),
-        );
+        let hint = elsewhere(&entry.key)
+            .map(|there| format!("there is `{}`", there.path))
+            .or_else(|| did_you_mean(&entry.key, names()))
+            .unwrap_or_else(|| format!("known keys: {}", in_backticks(names())));
+        ConfigRule::UnknownKey
+            .finding(format!("{place} has no key `{}`: the plugin accepts it and ignores it", entry.key))
+            .at(entry.key_origin)
+            .hint(hint)
+            .report(self.findings);
     }
 
     fn value(&mut self, entry: &MapEntry, key: &ConfigKey) {
@@ -90,13 +89,11 @@ impl StructureCheck<'_> {
                     && !["true", "false"].contains(&written.to_ascii_lowercase().as_str())
                     && !written.starts_with(['*', '!', '&'])
                 {
-                    self.findings.push(
-                        ConfigFinding::new(
-                            ConfigRule::OldBoolean,
-                            format!("`{written}` is a boolean of YAML 1.1: the plugin accepts it, others read a text"),
-                        )
-                        .with(|diagnostic| diagnostic.at(entry.node.origin).hint(format!("write `{flag}`"))),
-                    );
+                    ConfigRule::OldBoolean
+                        .finding(format!("`{written}` is a boolean of YAML 1.1: the plugin accepts it, others read a text"))
+                        .at(entry.node.origin)
+                        .hint(format!("write `{flag}`"))
+                        .report(self.findings);
                 }
             }
             _ => {}
@@ -113,13 +110,11 @@ impl StructureCheck<'_> {
             "devices" => "all devices of the resource are shared: remove it, or give nodes a configuration of their own by label",
             _ => "remove it: resources are called `nvidia.com/gpu`, and with the MIG strategy `mixed` also `nvidia.com/mig-<profile>`",
         };
-        self.findings.push(
-            ConfigFinding::new(
-                ConfigRule::Ignored,
-                format!("`{}` has no effect: the plugin accepts it, warns in its log and ignores it", key.name()),
-            )
-            .with(|diagnostic| diagnostic.at(entry.key_origin).hint(instead)),
-        );
+        ConfigRule::Ignored
+            .finding(format!("`{}` has no effect: the plugin accepts it, warns in its log and ignores it", key.name()))
+            .at(entry.key_origin)
+            .hint(instead)
+            .report(self.findings);
     }
 }
 
