@@ -42,7 +42,7 @@ impl ChartKeys {
     }
 
     /// Names of the keys directly below.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.children.keys().map(String::as_str)
     }
 

@@ -82,20 +82,18 @@ fn errors(findings: &[Diagnostic]) -> usize {
 fn is_known(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
     let kind = node.entry("kind").map(|entry| &entry.node);
     if kind.and_then(YamlNode::text) != Some(KIND) {
-        findings.push(
-            Diagnostic::error(format!("of AICR's documents only a `{KIND}` says what to deploy, and this is none"))
-                .at(kind.map_or(node.origin, |kind| kind.origin))
-                .hint("`aicr recipe` makes one from criteria or a snapshot: give its output"),
-        );
+        Diagnostic::error(format!("of AICR's documents only a `{KIND}` says what to deploy, and this is none"))
+            .at(kind.map_or(node.origin, |kind| kind.origin))
+            .hint("`aicr recipe` makes one from criteria or a snapshot: give its output")
+            .report(findings);
         return false;
     }
     let api_version = node.entry("apiVersion").map(|entry| &entry.node);
     if !api_version.and_then(YamlNode::text).is_some_and(|text| API_VERSIONS.contains(&text)) {
-        findings.push(
-            Diagnostic::error("this version of AICR's format is not known")
-                .at(api_version.map_or(node.origin, |version| version.origin))
-                .hint(format!("known are {}", API_VERSIONS.map(|known| format!("`{known}`")).join(" and "))),
-        );
+        Diagnostic::error("this version of AICR's format is not known")
+            .at(api_version.map_or(node.origin, |version| version.origin))
+            .hint(format!("known are {}", API_VERSIONS.map(|known| format!("`{known}`")).join(" and ")))
+            .report(findings);
         return false;
     }
     true

@@ -8,7 +8,7 @@ use super::parse::parse;
 use super::read::{ReadError, TextReader};
 use super::shape;
 use diagnostics::diagnostic::Diagnostic;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::{did_you_mean, nearest};
 use diagnostics::source::{SourceId, SourceSpan, SourceText, SourceTexts};
 use diagnostics::tree::YamlNode;
 
@@ -191,7 +191,7 @@ impl RecipeGraph<'_> {
         for (index, parent) in parents.iter().enumerate() {
             let Some(text) = parent.text() else { continue };
             if parents[..index].iter().any(|earlier| earlier.text() == Some(text)) {
-                self.findings.push(Diagnostic::error(format!("`{text}` is extended twice")).at(parent.origin).hint("keep one of them"));
+                Diagnostic::error(format!("`{text}` is extended twice")).at(parent.origin).hint("keep one of them").report(self.findings);
                 continue;
             }
             if let Some(parent) = self.visit(&reference.extended(text), Some(parent.origin)) {
@@ -239,12 +239,11 @@ impl RecipeGraph<'_> {
 }
 
 fn unknown_name(name: &str) -> Diagnostic {
-    let diagnostic = Diagnostic::error(format!("the library has no recipe `{name}`"));
-    let diagnostic = match nearest(name, catalog::recipe_names()) {
-        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
-        None => diagnostic.hint(format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", "))),
-    };
-    diagnostic.hint(format!("a file is written with a slash or its ending: `./{name}`, `{name}.yaml`"))
+    let hint = did_you_mean(name, catalog::recipe_names())
+        .unwrap_or_else(|| format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", ")));
+    Diagnostic::error(format!("the library has no recipe `{name}`"))
+        .hint(hint)
+        .hint(format!("a file is written with a slash or its ending: `./{name}`, `{name}.yaml`"))
 }
 
 fn unreadable(path: &str, error: &ReadError) -> Diagnostic {

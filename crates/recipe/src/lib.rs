@@ -12,4 +12,3 @@ pub mod read;
 pub mod rules;
 pub mod schema;
 pub mod shape;
-pub mod unbuilt;

@@ -5,12 +5,12 @@ use std::str::FromStr;
 use super::parse::parse;
 use super::schema::TypeShape;
 use super::shape::check_value;
-use super::unbuilt::unbuilt_key;
 use diagnostics::diagnostic::Diagnostic;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::{did_you_mean, nearest};
 use diagnostics::path::{KeyPath, KeyPathError};
 use diagnostics::source::{SourceId, SourceSpan, SourceText, SourceTexts};
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+use diagnostics::words::in_backticks;
 
 /// One override as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,10 +92,6 @@ impl TypedValue<'_> {
         let keys = self.each.path.keys();
         let mut shape = TypeShape::recipe();
         for (index, key) in keys.iter().enumerate() {
-            if unbuilt_key(&keys[..=index]).is_some() {
-                let parent: KeyPath = keys[..=index].iter().cloned().collect();
-                return Err(self.error(format!("`{parent}` is not built yet")));
-            }
             if index == 0 && ["apiVersion", "kind", "extends"].contains(&key.as_str()) {
                 return Err(self.error(format!("`{key}` cannot be overridden")));
             }
@@ -122,10 +118,8 @@ impl TypedValue<'_> {
         if names.contains(&name) {
             return Ok(());
         }
-        let hint = match nearest(name, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("components go by name; the recipe has: {}", names.join(", ")),
-        };
+        let hint = did_you_mean(name, names.iter().copied())
+            .unwrap_or_else(|| format!("components go by name; the recipe has: {}", names.join(", ")));
         Err(self.error(format!("the recipe has no component `{name}`")).hint(hint))
     }
 
@@ -136,7 +130,7 @@ impl TypedValue<'_> {
         let hint = match nearest(&keys[index], shape.keys()) {
             Some(near) => format!("did you mean `{}`?", parent.child(near)),
             None if shape.keys().next().is_none() => "this is no map: set it as a whole".to_owned(),
-            None => format!("known keys: {}", shape.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")),
+            None => format!("known keys: {}", in_backticks(shape.keys())),
         };
         self.error(format!("{place} has no key `{}`", keys[index])).hint(hint)
     }

@@ -44,6 +44,11 @@ fn relax(schema: &mut Value, own: &[&str]) {
     }
 }
 
+/// A text without quotes, and everything else as JSON.
+pub(crate) fn unquoted(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// One type of the format.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeShape {

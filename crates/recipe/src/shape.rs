@@ -1,14 +1,17 @@
 //! Whether a tree has the recipe's shape: keys, types, words; and what is missing.
 
-use super::schema::TypeShape;
-use super::unbuilt::{impossible_key, unbuilt_key, unbuilt_value};
+use super::schema::{TypeShape, unquoted};
 use contract::count::Count;
 use contract::duration::Duration;
 use diagnostics::diagnostic::Diagnostic;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::path::KeyPath;
 use diagnostics::source::{SourceSpan, SourceTexts};
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+use diagnostics::words::in_backticks;
+use impossible_keys::impossible_key;
+
+mod impossible_keys;
 
 /// What every recipe of a graph must say itself, whatever it extends.
 const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -16,15 +19,14 @@ const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];
 /// Whether the document is a recipe at all; if not, says what it is instead.
 pub fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
     if node.is_null() {
-        findings.push(
-            Diagnostic::error("the recipe is empty")
-                .at(node.origin)
-                .hint("start with `apiVersion: gpu-rollout.dev/v1` and `kind: Recipe`; `gpu-rollout recipe show base` prints a whole one"),
-        );
+        Diagnostic::error("the recipe is empty")
+            .at(node.origin)
+            .hint("start with `apiVersion: gpu-rollout.dev/v1` and `kind: Recipe`; `gpu-rollout recipe show base` prints a whole one")
+            .report(findings);
         return false;
     }
     if node.entries().is_empty() {
-        findings.push(Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind())).at(node.origin));
+        Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind())).at(node.origin).report(findings);
         return false;
     }
     true
@@ -39,9 +41,9 @@ pub fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut Vec<Di
                 _ => TypeShape::recipe()
                     .property(key)
                     .and_then(TypeShape::words)
-                    .map_or_else(String::new, |words| format!("`{key}: {}`", plain(words[0]))),
+                    .map_or_else(String::new, |words| format!("`{key}: {}`", unquoted(words[0]))),
             };
-            findings.push(Diagnostic::error(format!("`{key}` is missing")).at(node.origin).hint(format!("add {written}")));
+            Diagnostic::error(format!("`{key}` is missing")).at(node.origin).hint(format!("add {written}")).report(findings);
         }
     }
     let mut check = ShapeCheck { sources, findings };
@@ -64,11 +66,10 @@ fn complete(path: &KeyPath, node: &YamlNode, place: SourceSpan, shape: TypeShape
             for key in shape.required().filter(|key| node.get(key).is_none()) {
                 let description = shape.property(key).and_then(TypeShape::description).unwrap_or_default();
                 let what = description.split_once(". ").map_or(description.trim_end_matches('.'), |(first, _)| first);
-                findings.push(
-                    Diagnostic::error(format!("`{}` is missing ({what})", path.child(key)))
-                        .at(place)
-                        .hint("add it here, or extend a recipe that has it"),
-                );
+                Diagnostic::error(format!("`{}` is missing ({what})", path.child(key)))
+                    .at(place)
+                    .hint("add it here, or extend a recipe that has it")
+                    .report(findings);
             }
             for entry in entries {
                 if let Some(inner) = shape.property(&entry.key) {
@@ -106,7 +107,7 @@ impl ShapeCheck<'_> {
             YamlValue::String(text) if shape.takes("string") => self.text(path, node, text, shape),
             YamlValue::Number(number) if shape.takes("integer") => {
                 if number.as_u64().is_none_or(|number| u32::try_from(number).is_err()) {
-                    self.findings.push(Diagnostic::error(format!("`{path}` must be a whole number from 0 on")).at(node.origin));
+                    Diagnostic::error(format!("`{path}` must be a whole number from 0 on")).at(node.origin).report(self.findings);
                 }
             }
             YamlValue::Bool(_) if shape.takes("boolean") => {}
@@ -120,7 +121,7 @@ impl ShapeCheck<'_> {
     fn null(&mut self, path: &KeyPath, node: &YamlNode) {
         let own = path.keys().first().is_some_and(|first| OWN_REQUIRED.contains(&first.as_str()));
         if own || path.last() == Some("name") || path.keys().len() == 2 && path.keys()[0] == "components" {
-            self.findings.push(Diagnostic::error(format!("`{path}` cannot be null")).at(node.origin));
+            Diagnostic::error(format!("`{path}` cannot be null")).at(node.origin).report(self.findings);
         }
     }
 
@@ -129,32 +130,21 @@ impl ShapeCheck<'_> {
             return;
         }
         let written = node.text().map_or_else(|| self.sources.written(node.origin).to_owned(), str::to_owned);
-        if let Some(unbuilt) = unbuilt_value(path.keys(), &written) {
-            self.findings.push(
-                Diagnostic::error(format!("`{path}: {written}` is not built yet ({})", unbuilt.purpose))
-                    .at(node.origin)
-                    .hint(unbuilt.instead),
-            );
-            return;
-        }
-        let known: Vec<String> = words.iter().filter(|word| word.is_string()).map(|word| plain(word)).collect();
-        let list = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-        let near = nearest(&written, known.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        let known: Vec<String> = words.iter().filter(|word| word.is_string()).map(|word| unquoted(word)).collect();
+        let list = in_backticks(&known);
+        let near = did_you_mean(&written, known.iter().map(String::as_str));
         let subject = if node.entries().is_empty() && node.items().is_empty() { format!("`{written}`") } else { node.kind().to_owned() };
         let choice = if known.len() == 1 { list } else { format!("one of {list}") };
-        self.findings.push(Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}")).at(node.origin).maybe_hint(near));
+        Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}"))
+            .at(node.origin)
+            .maybe_hint(near)
+            .report(self.findings);
     }
 
     fn entry(&mut self, path: &KeyPath, entry: &MapEntry, shape: TypeShape) {
         let inner = path.child(&entry.key);
-        if let Some(unbuilt) = unbuilt_key(inner.keys()) {
-            self.findings.push(
-                Diagnostic::error(format!("`{}` is not built yet ({})", entry.key, unbuilt.purpose))
-                    .at(entry.key_origin)
-                    .hint(unbuilt.instead),
-            );
-        } else if let Some(impossible) = impossible_key(inner.keys()) {
-            self.findings.push(Diagnostic::error(impossible.reason).lint(impossible.lint).at(entry.key_origin).hint(impossible.instead));
+        if let Some(impossible) = impossible_key(inner.keys()) {
+            Diagnostic::error(impossible.reason).lint(impossible.lint).at(entry.key_origin).hint(impossible.instead).report(self.findings);
         } else if let Some(property) = shape.property(&entry.key) {
             self.node(&inner, &entry.node, property);
         } else if shape.keys().next().is_some() {
@@ -164,14 +154,10 @@ impl ShapeCheck<'_> {
 
     fn unknown_key(&mut self, path: &KeyPath, entry: &MapEntry, shape: TypeShape) {
         let place = if path.keys().is_empty() { "a recipe".to_owned() } else { format!("`{path}`") };
-        let hint = match nearest(&entry.key, shape.keys()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => match elsewhere(&entry.key, TypeShape::recipe(), &KeyPath::default()) {
-                Some(there) => format!("there is `{there}`"),
-                None => format!("known keys: {}", shape.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")),
-            },
-        };
-        self.findings.push(Diagnostic::error(format!("{place} has no key `{}`", entry.key)).at(entry.key_origin).hint(hint));
+        let there = || Some(format!("there is `{}`", elsewhere(&entry.key, TypeShape::recipe(), &KeyPath::default())?));
+        let hint =
+            did_you_mean(&entry.key, shape.keys()).or_else(there).unwrap_or_else(|| format!("known keys: {}", in_backticks(shape.keys())));
+        Diagnostic::error(format!("{place} has no key `{}`", entry.key)).at(entry.key_origin).hint(hint).report(self.findings);
     }
 
     fn items(&mut self, path: &KeyPath, items: &[YamlNode], shape: TypeShape) {
@@ -181,26 +167,25 @@ impl ShapeCheck<'_> {
             let earlier = items[..index].iter().find(|earlier| name.is_some() && earlier.get("name").and_then(YamlNode::text) == name);
             if let (Some(earlier), Some(name)) = (earlier, name) {
                 let origin = |item: &YamlNode| item.get("name").map_or(item.origin, |name| name.origin);
-                self.findings.push(
-                    Diagnostic::error(format!("the component `{name}` stands twice in the list"))
-                        .at(origin(item))
-                        .related(origin(earlier), "first here")
-                        .hint("keep one of them"),
-                );
+                Diagnostic::error(format!("the component `{name}` stands twice in the list"))
+                    .at(origin(item))
+                    .related(origin(earlier), "first here")
+                    .hint("keep one of them")
+                    .report(self.findings);
             }
             let item_path = path.child(item_key(item, index));
             if !item.entries().is_empty() {
                 for key in inner.required().filter(|key| item.get(key).is_none()) {
-                    self.findings.push(
-                        Diagnostic::error(format!("this entry of `{path}` has no `{key}`")).at(item.origin).hint(format!("add `{key}: …`")),
-                    );
+                    Diagnostic::error(format!("this entry of `{path}` has no `{key}`"))
+                        .at(item.origin)
+                        .hint(format!("add `{key}: …`"))
+                        .report(self.findings);
                 }
             } else if item.is_null() {
-                self.findings.push(
-                    Diagnostic::error(format!("this entry of `{path}` is empty"))
-                        .at(item.origin)
-                        .hint("remove the dash, or write something behind it"),
-                );
+                Diagnostic::error(format!("this entry of `{path}` is empty"))
+                    .at(item.origin)
+                    .hint("remove the dash, or write something behind it")
+                    .report(self.findings);
                 continue;
             }
             self.node(&item_path, item, inner);
@@ -215,7 +200,7 @@ impl ShapeCheck<'_> {
             Some(_) | None => None,
         };
         if let Some(problem) = problem {
-            self.findings.push(Diagnostic::error(format!("`{path}`: {problem}")).at(node.origin));
+            Diagnostic::error(format!("`{path}`: {problem}")).at(node.origin).report(self.findings);
         }
     }
 
@@ -247,8 +232,10 @@ impl ShapeCheck<'_> {
                 None
             }
         };
-        self.findings
-            .push(Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind())).at(node.origin).maybe_hint(hint));
+        Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind()))
+            .at(node.origin)
+            .maybe_hint(hint)
+            .report(self.findings);
     }
 }
 
@@ -270,8 +257,4 @@ fn elsewhere(key: &str, shape: TypeShape, path: &KeyPath) -> Option<KeyPath> {
 /// Components go by name.
 fn item_key(item: &YamlNode, index: usize) -> String {
     item.get("name").and_then(YamlNode::text).map_or_else(|| index.to_string(), str::to_owned)
-}
-
-fn plain(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -125,20 +125,18 @@ fn same_chart(ordered: &OrderedComponent<'_>, known: &CatalogComponent, version:
     let reference = &ordered.reference;
     let (expected, repository) = (known.chart_in(version), known.repository_in(version));
     if let Some(chart) = reference.get("chart").filter(|chart| chart.text().is_some_and(|text| text != expected)) {
-        findings.push(
-            Diagnostic::error(format!("`{} {version}` is the chart `{expected}` in the catalog, and another one here", known.name))
-                .at(chart.origin)
-                .hint(format!("write `chart: {expected}`, or give the component another name")),
-        );
+        Diagnostic::error(format!("`{} {version}` is the chart `{expected}` in the catalog, and another one here", known.name))
+            .at(chart.origin)
+            .hint(format!("write `chart: {expected}`, or give the component another name"))
+            .report(findings);
     }
     let url = repository.url.trim_end_matches('/');
     if let Some(source) = reference.get("source").filter(|source| source.text().is_some_and(|text| text.trim_end_matches('/') != url)) {
         let written = source.text().unwrap_or_default();
-        findings.push(
-            Diagnostic::warning(format!("the bundle takes the chart of `{}` from {url}, not from here", known.name))
-                .at(source.origin)
-                .hint(format!("`bundle render --chart-repository {}={written}` takes it from here", repository.name)),
-        );
+        Diagnostic::warning(format!("the bundle takes the chart of `{}` from {url}, not from here", known.name))
+            .at(source.origin)
+            .hint(format!("`bundle render --chart-repository {}={written}` takes it from here", repository.name))
+            .report(findings);
     }
 }
 
@@ -151,15 +149,14 @@ fn described(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
         .map(|key| format!("`{key}`"))
         .collect();
     if !missing.is_empty() {
-        findings.push(
-            Diagnostic::error(format!(
-                "the catalog has no component `{}`, and the recipe does not say what it is: no {}",
-                reference.name,
-                missing.join(", ")
-            ))
-            .at(reference.place)
-            .hint(format!("add what is missing; the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", "))),
-        );
+        Diagnostic::error(format!(
+            "the catalog has no component `{}`, and the recipe does not say what it is: no {}",
+            reference.name,
+            missing.join(", ")
+        ))
+        .at(reference.place)
+        .hint(format!("add what is missing; the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")))
+        .report(findings);
         return None;
     }
     let (name, source) = (reference.get("chart")?, reference.get("source")?);

@@ -2,7 +2,7 @@
 
 use super::{AicrOptions, errors};
 use diagnostics::diagnostic::Diagnostic;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
@@ -71,30 +71,29 @@ impl<'a> ComponentReference<'a> {
 /// Reads `componentRefs`.
 pub(super) fn read<'a>(result: &'a YamlNode, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> Vec<ComponentReference<'a>> {
     let Some(list) = result.entry("componentRefs") else {
-        findings.push(Diagnostic::error("`componentRefs` is missing: the recipe deploys nothing").at(result.origin));
+        Diagnostic::error("`componentRefs` is missing: the recipe deploys nothing").at(result.origin).report(findings);
         return Vec::new();
     };
     if !matches!(list.node.value, YamlValue::List(_)) {
-        findings.push(Diagnostic::error(format!("`componentRefs` must be a list, and this is {}", list.node.kind())).at(list.key_origin));
+        Diagnostic::error(format!("`componentRefs` must be a list, and this is {}", list.node.kind())).at(list.key_origin).report(findings);
         return Vec::new();
     }
     if list.node.items().is_empty() {
-        findings.push(Diagnostic::error("the recipe deploys nothing").at(list.key_origin).hint("`componentRefs` needs an entry"));
+        Diagnostic::error("the recipe deploys nothing").at(list.key_origin).hint("`componentRefs` needs an entry").report(findings);
     }
     let mut references: Vec<ComponentReference<'a>> = Vec::new();
     for item in list.node.items() {
         let Some(name) = item.get("name").filter(|name| name.text().is_some_and(|text| !text.is_empty())) else {
-            findings.push(Diagnostic::error("this entry of `componentRefs` has no `name`").at(item.origin));
+            Diagnostic::error("this entry of `componentRefs` has no `name`").at(item.origin).report(findings);
             continue;
         };
         let text = name.text().unwrap_or_default();
         if let Some(earlier) = references.iter().find(|earlier| earlier.name == text) {
-            findings.push(
-                Diagnostic::error(format!("the component `{text}` stands twice in the list"))
-                    .at(name.origin)
-                    .related(earlier.place, "first here")
-                    .hint("keep one of them"),
-            );
+            Diagnostic::error(format!("the component `{text}` stands twice in the list"))
+                .at(name.origin)
+                .related(earlier.place, "first here")
+                .hint("keep one of them")
+                .report(findings);
             continue;
         }
         let mut reference = ComponentReference { name: text, place: name.origin, node: item, is_deployed: true };
@@ -116,11 +115,12 @@ fn check(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) {
     for entry in reference.node.entries().iter().filter(|entry| !entry.node.is_null()) {
         let key = entry.key.as_str();
         if !KEYS.contains(&key) {
-            findings.push(Diagnostic::error(format!("components of AICR have no key `{key}`")).at(entry.key_origin).hint(
-                nearest(key, KEYS).map_or_else(|| format!("known keys: {}", KEYS.join(", ")), |near| format!("did you mean `{near}`?")),
-            ));
+            Diagnostic::error(format!("components of AICR have no key `{key}`"))
+                .at(entry.key_origin)
+                .hint(did_you_mean(key, KEYS).unwrap_or_else(|| format!("known keys: {}", KEYS.join(", "))))
+                .report(findings);
         } else if TEXTS.contains(&key) && entry.node.text().is_none() {
-            findings.push(Diagnostic::error(format!("`{key}` must be a string, and this is {}", entry.node.kind())).at(place(entry)));
+            Diagnostic::error(format!("`{key}` must be a string, and this is {}", entry.node.kind())).at(place(entry)).report(findings);
         } else if LISTS.contains(&key) {
             texts(entry, findings);
         }
@@ -142,10 +142,10 @@ fn is_empty_list(node: &YamlNode) -> bool {
 /// A list of texts.
 pub(super) fn texts(entry: &MapEntry, findings: &mut Vec<Diagnostic>) {
     if !matches!(entry.node.value, YamlValue::List(_)) {
-        findings.push(Diagnostic::error(format!("`{}` must be a list, and this is {}", entry.key, entry.node.kind())).at(place(entry)));
+        Diagnostic::error(format!("`{}` must be a list, and this is {}", entry.key, entry.node.kind())).at(place(entry)).report(findings);
     }
     for item in entry.node.items().iter().filter(|item| item.text().is_none()) {
-        findings.push(Diagnostic::error(format!("`{}` is a list of strings, and this is {}", entry.key, item.kind())).at(item.origin));
+        Diagnostic::error(format!("`{}` is a list of strings, and this is {}", entry.key, item.kind())).at(item.origin).report(findings);
     }
 }
 
@@ -167,11 +167,12 @@ fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnos
         match node.value {
             YamlValue::Bool(flag) => on &= flag,
             YamlValue::Null => {}
-            YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => findings.push(
+            YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
                 Diagnostic::error(format!("`{gate}` switches `{}` on or off, and this is {}", reference.name, node.kind()))
                     .at(node.origin)
-                    .hint("write `true` or `false`, without quotes"),
-            ),
+                    .hint("write `true` or `false`, without quotes")
+                    .report(findings)
+            }
         }
     }
     on
@@ -185,20 +186,19 @@ fn has_chart(reference: &ComponentReference<'_>, options: &AicrOptions, findings
     let names = files.iter().map(|file| format!("`{}`", file.text().unwrap_or_default())).collect::<Vec<_>>().join(", ");
     let what = if has_chart { "the component is deployed without" } else { "the component has nothing else and is left out:" };
     if options.without_manifests {
-        findings.push(
-            Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
-                .at(first.origin)
-                .hint("apply what you need of them yourself: pods that mount what they bring do not start before")
-                .maybe_hint(has_chart.then(|| {
-                    "or unset the values that name their objects, such as `--set components.gpu-operator.values.dcgmExporter.config=null`".to_owned()
-                })),
-        );
+        Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
+            .at(first.origin)
+            .hint("apply what you need of them yourself: pods that mount what they bring do not start before")
+            .maybe_hint(has_chart.then(|| {
+                "or unset the values that name their objects, such as `--set components.gpu-operator.values.dcgmExporter.config=null`"
+                    .to_owned()
+            }))
+            .report(findings);
     } else {
-        findings.push(
-            Diagnostic::error(format!("`{}` has manifest files, which are not supported: {names}", reference.name))
-                .at(first.origin)
-                .hint("`--without-manifests` deploys the recipe without them; apply what you need of them yourself"),
-        );
+        Diagnostic::error(format!("`{}` has manifest files, which are not supported: {names}", reference.name))
+            .at(first.origin)
+            .hint("`--without-manifests` deploys the recipe without them; apply what you need of them yourself")
+            .report(findings);
     }
     has_chart
 }

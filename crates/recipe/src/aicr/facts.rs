@@ -5,7 +5,7 @@ use semver::{Version, VersionReq};
 use super::build::KUBERNETES;
 use super::components::ComponentReference;
 use diagnostics::diagnostic::Diagnostic;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::{YamlNode, YamlValue};
 
 /// Everything that the format has at the top.
@@ -16,14 +16,10 @@ const OF_VALIDATION: [&str; 3] = ["cleanup", "expectedResources", "healthCheckAs
 /// A key that the known formats do not have may change what is deployed.
 pub(super) fn unknown_keys(result: &YamlNode, findings: &mut Vec<Diagnostic>) {
     for entry in result.entries().iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
-        findings.push(
-            Diagnostic::error(format!("recipes of AICR have no key `{}`, as far as this version knows them", entry.key))
-                .at(entry.key_origin)
-                .hint(nearest(&entry.key, KEYS).map_or_else(
-                    || "remove it if it does not change what is deployed".to_owned(),
-                    |near| format!("did you mean `{near}`?"),
-                )),
-        );
+        Diagnostic::error(format!("recipes of AICR have no key `{}`, as far as this version knows them", entry.key))
+            .at(entry.key_origin)
+            .hint(did_you_mean(&entry.key, KEYS).unwrap_or_else(|| "remove it if it does not change what is deployed".to_owned()))
+            .report(findings);
     }
 }
 
@@ -33,25 +29,23 @@ pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference
     if let Some(entry) =
         result.entry("constraints").filter(|entry| !entry.node.is_null() && !matches!(entry.node.value, YamlValue::List(_)))
     {
-        findings.push(Diagnostic::error(format!("`constraints` must be a list, and this is {}", entry.node.kind())).at(entry.key_origin));
+        Diagnostic::error(format!("`constraints` must be a list, and this is {}", entry.node.kind())).at(entry.key_origin).report(findings);
     }
     let versions: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
     if let [first, second, ..] = versions[..] {
-        findings.push(
-            Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
-                .at(second.origin)
-                .related(first.origin, "first here")
-                .hint("write one: `'>= 1.32, < 1.36'`"),
-        );
+        Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
+            .at(second.origin)
+            .related(first.origin, "first here")
+            .hint("write one: `'>= 1.32, < 1.36'`")
+            .report(findings);
     }
     let others: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") != KUBERNETES).collect();
     if let Some(first) = others.first() {
         let names: Vec<String> = others.iter().map(|other| format!("`{} {}`", text(other, "name"), text(other, "value"))).collect();
-        findings.push(
-            Diagnostic::warning(format!("nothing in a bundle checks these constraints: {}", names.join(", ")))
-                .at(first.get("name").map_or(first.origin, |name| name.origin))
-                .hint("see to it that the nodes are like that, or let `aicr validate` check it"),
-        );
+        Diagnostic::warning(format!("nothing in a bundle checks these constraints: {}", names.join(", ")))
+            .at(first.get("name").map_or(first.origin, |name| name.origin))
+            .hint("see to it that the nodes are like that, or let `aicr validate` check it")
+            .report(findings);
     }
     let of_components = references
         .iter()
@@ -59,21 +53,19 @@ pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference
         .flat_map(|reference| OF_VALIDATION.iter().filter_map(|key| reference.node.entry(key)))
         .find(|entry| !entry.node.is_null());
     if let Some(entry) = result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components) {
-        findings.push(
-            Diagnostic::warning(format!("`{}` is for `aicr validate`: no bundle runs these checks", entry.key))
-                .at(entry.key_origin)
-                .hint("the bundle's hooks wait for the operators and the driver; let `aicr validate` check the rest"),
-        );
+        Diagnostic::warning(format!("`{}` is for `aicr validate`: no bundle runs these checks", entry.key))
+            .at(entry.key_origin)
+            .hint("the bundle's hooks wait for the operators and the driver; let `aicr validate` check the rest")
+            .report(findings);
     }
     for warning in list(result, &["metadata", "constraintWarnings"]) {
-        findings.push(
-            Diagnostic::warning(format!(
-                "AICR left out its overlay `{}`: {}",
-                text(warning, "overlay"),
-                if text(warning, "reason").is_empty() { "a constraint did not hold" } else { text(warning, "reason") }
-            ))
-            .at(warning.origin),
-        );
+        Diagnostic::warning(format!(
+            "AICR left out its overlay `{}`: {}",
+            text(warning, "overlay"),
+            if text(warning, "reason").is_empty() { "a constraint did not hold" } else { text(warning, "reason") }
+        ))
+        .at(warning.origin)
+        .report(findings);
     }
     for constraint in list(result, &["validation", "deployment", "constraints"]) {
         deployed_version(constraint, references, findings);
@@ -92,12 +84,11 @@ fn deployed_version(constraint: &YamlNode, references: &[ComponentReference<'_>]
     if let (Some(range), Some(number)) = (range, number)
         && !range.matches(&number)
     {
-        findings.push(
-            Diagnostic::error(format!("the recipe deploys `{}` in a version that its own constraint forbids", reference.name))
-                .at(version.origin)
-                .related(value.origin, "the constraint")
-                .hint("change the one or the other"),
-        );
+        Diagnostic::error(format!("the recipe deploys `{}` in a version that its own constraint forbids", reference.name))
+            .at(version.origin)
+            .related(value.origin, "the constraint")
+            .hint("change the one or the other")
+            .report(findings);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::components::{ComponentReference, texts};
 use diagnostics::diagnostic::Diagnostic;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::YamlNode;
 
@@ -32,7 +32,7 @@ pub(super) fn sort<'a>(
         if find(references, name).is_none() {
             findings.push(unknown(references, name, "`deploymentOrder` names", item.origin));
         } else if order.contains(&name) {
-            findings.push(Diagnostic::error(format!("`{name}` stands twice in `deploymentOrder`")).at(item.origin));
+            Diagnostic::error(format!("`{name}` stands twice in `deploymentOrder`")).at(item.origin).report(findings);
         } else {
             order.push(name);
         }
@@ -41,22 +41,20 @@ pub(super) fn sort<'a>(
     let listed = order.len();
     for reference in references.iter().filter(|reference| reference.is_deployed && !order.contains(&reference.name)).collect::<Vec<_>>() {
         if listed > 0 {
-            findings.push(
-                Diagnostic::warning(format!("`deploymentOrder` leaves out `{}`: it comes last", reference.name))
-                    .at(reference.place)
-                    .hint("add it where it belongs, or set `overrides: {enabled: false}` to leave it out"),
-            );
+            Diagnostic::warning(format!("`deploymentOrder` leaves out `{}`: it comes last", reference.name))
+                .at(reference.place)
+                .hint("add it where it belongs, or set `overrides: {enabled: false}` to leave it out")
+                .report(findings);
         }
         order.push(reference.name);
     }
     if listed > 0 {
         against(references, &order, findings);
     } else if let Some(reference) = references.iter().find(|reference| needed(references, reference).contains(reference.name)) {
-        findings.push(
-            Diagnostic::error(format!("`{}` depends on itself, by way of its `dependencyRefs`", reference.name))
-                .at(reference.place)
-                .hint("remove one of the dependencies that make the circle"),
-        );
+        Diagnostic::error(format!("`{}` depends on itself, by way of its `dependencyRefs`", reference.name))
+            .at(reference.place)
+            .hint("remove one of the dependencies that make the circle")
+            .report(findings);
     }
     let deployed = order.iter().filter_map(|name| find(references, name)).filter(|reference| reference.is_deployed);
     deployed.map(|reference| OrderedComponent { reference: *reference, after: after(references, reference) }).collect()
@@ -68,8 +66,7 @@ fn find<'r, 'a>(references: &'r [ComponentReference<'a>], name: &str) -> Option<
 
 fn unknown(references: &[ComponentReference<'_>], name: &str, what: &str, origin: SourceSpan) -> Diagnostic {
     let names = || references.iter().map(|reference| reference.name);
-    let hint = nearest(name, names())
-        .map_or_else(|| "add it to `componentRefs`, or remove it here".to_owned(), |near| format!("did you mean `{near}`?"));
+    let hint = did_you_mean(name, names()).unwrap_or_else(|| "add it to `componentRefs`, or remove it here".to_owned());
     Diagnostic::error(format!("{what} `{name}`, which is not among the components")).at(origin).hint(hint)
 }
 
@@ -89,11 +86,10 @@ fn against(references: &[ComponentReference<'_>], order: &[&str], findings: &mut
         let Some(reference) = find(references, name) else { continue };
         for (needed, origin) in reference.dependencies() {
             if order[index..].contains(&needed) {
-                findings.push(
-                    Diagnostic::error(format!("`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"))
-                        .at(origin)
-                        .hint("correct the one or the other"),
-                );
+                Diagnostic::error(format!("`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"))
+                    .at(origin)
+                    .hint("correct the one or the other")
+                    .report(findings);
             }
         }
     }

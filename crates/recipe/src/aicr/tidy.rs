@@ -8,6 +8,7 @@ use super::fix;
 use crate::overrides::insert;
 use crate::rules::advice::KeyAdviser;
 use crate::rules::{rollout, secrets};
+use crate::schema::unquoted;
 use catalog::keys::ChartKeys;
 use catalog::model::ComponentVersion;
 use diagnostics::diagnostic::Diagnostic;
@@ -44,11 +45,10 @@ pub fn tidy(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, fi
     let mut layer = None;
     for ValueMove { path, node, key_origin, dead } in moves {
         if let Some(there) = tree.get_path(&path) {
-            findings.push(
-                Diagnostic::warning(format!("`{dead}` is left out: `{path}` is set as well"))
-                    .at(key_origin)
-                    .related(there.origin, "this one counts"),
-            );
+            Diagnostic::warning(format!("`{dead}` is left out: `{path}` is set as well"))
+                .at(key_origin)
+                .related(there.origin, "this one counts")
+                .report(findings);
             continue;
         }
         insert(&mut tree, path.keys(), node.clone(), key_origin, &[]);
@@ -128,24 +128,22 @@ impl TidyTarget<'_> {
         match fixed {
             Some((live, value)) if self.options.fix_dead_keys => {
                 let shown = YamlNode { value: value.clone(), origin: entry.node.origin }.to_json();
-                self.findings.push(
-                    Diagnostic::warning(format!("`{inner}` of `{}` has become `{live}: {}`", self.name, plain(&shown)))
-                        .at(entry.key_origin),
-                );
+                Diagnostic::warning(format!("`{inner}` of `{}` has become `{live}: {}`", self.name, unquoted(&shown)))
+                    .at(entry.key_origin)
+                    .report(self.findings);
                 let node = YamlNode { value, origin: entry.node.origin };
                 self.moves.push(ValueMove { path: live, node, key_origin: entry.key_origin, dead: inner.clone() });
             }
             Some((live, value)) => {
-                let shown = plain(&YamlNode { value, origin: entry.node.origin }.to_json());
-                self.findings.push(
-                    Diagnostic::warning(what)
-                        .at(entry.key_origin)
-                        .hint(format!("`{live}: {shown}` would have the effect; `--fix-dead-keys` sets it")),
-                );
+                let shown = unquoted(&YamlNode { value, origin: entry.node.origin }.to_json());
+                Diagnostic::warning(what)
+                    .at(entry.key_origin)
+                    .hint(format!("`{live}: {shown}` would have the effect; `--fix-dead-keys` sets it"))
+                    .report(self.findings);
             }
             None => {
                 let hint = KeyAdviser { component: self.name, version, all }.advice(path, &entry.key, keys);
-                self.findings.push(Diagnostic::warning(what).at(entry.key_origin).hint(hint));
+                Diagnostic::warning(what).at(entry.key_origin).hint(hint).report(self.findings);
             }
         }
         true
@@ -154,12 +152,11 @@ impl TidyTarget<'_> {
     /// Secrets never stand in values. The charts' own defaults, which AICR repeats, are no reason to refuse the recipe.
     fn is_secret(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
         let Some(why) = secrets::entry(&entry.key, &entry.node) else { return false };
-        self.findings.push(
-            Diagnostic::warning(format!("`{inner}` of `{}` {why}, and is left out: secrets never stand in values", self.name))
-                .at(entry.key_origin)
-                .secret()
-                .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name"),
-        );
+        Diagnostic::warning(format!("`{inner}` of `{}` {why}, and is left out: secrets never stand in values", self.name))
+            .at(entry.key_origin)
+            .secret()
+            .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name")
+            .report(self.findings);
         true
     }
 
@@ -170,11 +167,10 @@ impl TidyTarget<'_> {
         if entry.node.to_json() == *value {
             return false;
         }
-        self.findings.push(
-            Diagnostic::warning(format!("`{inner}` of `{}` is left out: every bundle sets it to {value}", self.name))
-                .at(entry.key_origin)
-                .hint("a bundle brings the CRDs itself and keeps them up to date"),
-        );
+        Diagnostic::warning(format!("`{inner}` of `{}` is left out: every bundle sets it to {value}", self.name))
+            .at(entry.key_origin)
+            .hint("a bundle brings the CRDs itself and keeps them up to date")
+            .report(self.findings);
         true
     }
 
@@ -197,15 +193,10 @@ impl TidyTarget<'_> {
             && (key.ends_with("version") || key.ends_with("tag"))
         {
             let written = self.sources.written(entry.node.origin);
-            self.findings.push(
-                Diagnostic::error(format!("`{inner}` of `{}` is a text, and `{written}` without quotes is the number {number}", self.name))
-                    .at(entry.node.origin)
-                    .hint(format!("quote it: `\"{written}\"`")),
-            );
+            Diagnostic::error(format!("`{inner}` of `{}` is a text, and `{written}` without quotes is the number {number}", self.name))
+                .at(entry.node.origin)
+                .hint(format!("quote it: `\"{written}\"`"))
+                .report(self.findings);
         }
     }
-}
-
-fn plain(value: &Json) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -36,11 +36,10 @@ impl ValuesFileReader<'_> {
         let Some(path) = file.text() else { return ComponentValues::default() };
         let Some(data) = self.directory(reference, file.origin) else { return ComponentValues::default() };
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            self.findings.push(
-                Diagnostic::error(format!("`{path}` leads out of the data directory"))
-                    .at(file.origin)
-                    .hint("values files are relative to the directory that `--data` names"),
-            );
+            Diagnostic::error(format!("`{path}` leads out of the data directory"))
+                .at(file.origin)
+                .hint("values files are relative to the directory that `--data` names")
+                .report(self.findings);
             return ComponentValues::default();
         }
         let base = format!("components/{}/values.yaml", reference.name);
@@ -51,14 +50,13 @@ impl ValuesFileReader<'_> {
     fn directory(&mut self, reference: &ComponentReference<'_>, origin: SourceSpan) -> Option<String> {
         if self.options.data.is_none() && !self.is_told {
             self.is_told = true;
-            self.findings.push(
-                Diagnostic::error(format!(
-                    "the values of `{}` stand in a file of AICR's data directory, and nobody said where that is",
-                    reference.name
-                ))
-                .at(origin)
-                .hint("add `--data DIR`: the directory of AICR that has `components/` (in its repository: `recipes`)"),
-            );
+            Diagnostic::error(format!(
+                "the values of `{}` stand in a file of AICR's data directory, and nobody said where that is",
+                reference.name
+            ))
+            .at(origin)
+            .hint("add `--data DIR`: the directory of AICR that has `components/` (in its repository: `recipes`)")
+            .report(self.findings);
         }
         self.options.data.clone()
     }
@@ -86,7 +84,7 @@ impl ValuesFileReader<'_> {
             Ok(node) if node.is_null() => None,
             Ok(node) if matches!(node.value, YamlValue::Map(_)) => Some(node),
             Ok(node) => {
-                self.findings.push(Diagnostic::error(format!("values are a map, and this is {}", node.kind())).at(node.origin));
+                Diagnostic::error(format!("values are a map, and this is {}", node.kind())).at(node.origin).report(self.findings);
                 None
             }
             Err(finding) => {

@@ -5,9 +5,7 @@ use catalog::keys::ChartKeys;
 use catalog::model::ComponentVersion;
 use diagnostics::nearest::nearest;
 use diagnostics::path::KeyPath;
-
-/// As many keys as a hint can list.
-const LISTED_KEYS: usize = 16;
+use diagnostics::words::first_in_backticks;
 
 /// Knows the keys of one version of a chart.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +53,9 @@ impl KeyAdviser<'_> {
 }
 
 fn known_keys(path: &KeyPath, keys: &ChartKeys) -> String {
-    let known: Vec<String> = keys.names().take(LISTED_KEYS).map(|name| format!("`{name}`")).collect();
-    let rest = keys.names().count().saturating_sub(LISTED_KEYS);
-    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
     let place = if path.keys().is_empty() { "here".to_owned() } else { format!("below `{path}`") };
-    if known.is_empty() { format!("`{path}` is a single value") } else { format!("known {place}: {}{more}", known.join(", ")) }
+    match keys.names().next() {
+        Some(_) => format!("known {place}: {}", first_in_backticks(keys.names())),
+        None => format!("`{path}` is a single value"),
+    }
 }

@@ -10,10 +10,9 @@ const MOST_NODES: u32 = 20_000;
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let nodes = subject.recipe.cluster.gpu_nodes;
     if nodes == 0 || nodes > MOST_NODES {
-        findings.push(
-            Diagnostic::error(format!("`cluster.gpuNodes` must be from 1 to {MOST_NODES}, and is {nodes}"))
-                .at(subject.place(&["cluster", "gpuNodes"]))
-                .hint("set the largest number of GPU nodes that you expect (an autoscaled cluster: its maximum); time budgets are made from it"),
-        );
+        Diagnostic::error(format!("`cluster.gpuNodes` must be from 1 to {MOST_NODES}, and is {nodes}"))
+            .at(subject.place(&["cluster", "gpuNodes"]))
+            .hint("set the largest number of GPU nodes that you expect (an autoscaled cluster: its maximum); time budgets are made from it")
+            .report(findings);
     }
 }

@@ -6,16 +6,15 @@ use super::{RuleTarget, described};
 use crate::model::RecipeComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::{did_you_mean, nearest};
 
 /// Checks the list of components.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.components.is_empty() {
-        findings.push(
-            Diagnostic::error("the recipe deploys nothing")
-                .at(subject.place(&["components"]))
-                .hint("add a component, or extend a recipe that has one: `extends: [base]`"),
-        );
+        Diagnostic::error("the recipe deploys nothing")
+            .at(subject.place(&["components"]))
+            .hint("add a component, or extend a recipe that has one: `extends: [base]`")
+            .report(findings);
     }
     for component in &subject.recipe.components {
         match (catalog::component(&component.name), &component.chart) {
@@ -34,10 +33,8 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn unknown(subject: &RuleTarget<'_>, name: &str) -> Diagnostic {
     let place = subject.place(&["components", name]);
-    let hint = match nearest(name, catalog::component_names()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")),
-    };
+    let hint = did_you_mean(name, catalog::component_names())
+        .unwrap_or_else(|| format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")));
     Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint).hint(
         "any other chart is deployed if the recipe says where it is: `chart: {repository: https://…, name: …}`, `version`, `namespace`",
     )
@@ -58,27 +55,24 @@ fn version(
     let bare = version.strip_prefix('v').unwrap_or(version);
     let written_with_v = entry.default_version.starts_with('v');
     if let Some(right) = known().find(|known| known.strip_prefix('v').unwrap_or(known) == bare) {
-        findings.push(
-            Diagnostic::error(format!("the chart `{}` has no version `{version}`", entry.chart))
-                .at(place)
-                .hint(format!("it is written `{right}`")),
-        );
+        Diagnostic::error(format!("the chart `{}` has no version `{version}`", entry.chart))
+            .at(place)
+            .hint(format!("it is written `{right}`"))
+            .report(findings);
     } else if Version::parse(bare).is_err() || version.starts_with('v') != written_with_v {
         let near = nearest(version, known()).unwrap_or(&entry.default_version);
-        findings.push(
-            Diagnostic::error(format!("`{version}` is no version of the chart `{}`", entry.chart))
-                .at(place)
-                .hint(format!("versions look like `{near}`")),
-        );
-    } else {
-        findings.push(
-            Diagnostic::warning(format!(
-                "the catalog does not know version `{version}` of `{}`: the keys of its values are not checked",
-                component.name
-            ))
-            .lint(Lint::Unchecked)
+        Diagnostic::error(format!("`{version}` is no version of the chart `{}`", entry.chart))
             .at(place)
-            .hint(format!("known versions: {}", known().collect::<Vec<_>>().join(", "))),
-        );
+            .hint(format!("versions look like `{near}`"))
+            .report(findings);
+    } else {
+        Diagnostic::warning(format!(
+            "the catalog does not know version `{version}` of `{}`: the keys of its values are not checked",
+            component.name
+        ))
+        .lint(Lint::Unchecked)
+        .at(place)
+        .hint(format!("known versions: {}", known().collect::<Vec<_>>().join(", ")))
+        .report(findings);
     }
 }

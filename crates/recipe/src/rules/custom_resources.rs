@@ -5,15 +5,14 @@ use serde_json::Value as Json;
 
 use super::ofed::POLICY_KIND;
 use super::{KnownComponent, RuleTarget};
+use crate::schema::unquoted;
 use catalog::model::CustomResource;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::path::KeyPath;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
-
-/// As many fields as a hint can list.
-const LISTED_FIELDS: usize = 16;
+use diagnostics::words::{first_in_backticks, in_backticks};
 
 /// Checks the custom resources of all components of the catalog.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
@@ -26,10 +25,9 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
                 continue;
             };
             if !matches!(entry.node.value, YamlValue::Map(_)) {
-                findings.push(
-                    Diagnostic::error(format!("`{}` is the `spec` of the resource, a map, and this is {}", entry.key, entry.node.kind()))
-                        .at(entry.key_origin),
-                );
+                Diagnostic::error(format!("`{}` is the `spec` of the resource, a map, and this is {}", entry.key, entry.node.kind()))
+                    .at(entry.key_origin)
+                    .report(findings);
                 continue;
             }
             match component.version.and_then(|version| component.entry.schema(version, resource)) {
@@ -37,14 +35,13 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
                     let mut check = CustomResourceCheck { subject, component, resource, findings };
                     check.node(&KeyPath::default(), &entry.node, &schema);
                 }
-                None => findings.push(
-                    Diagnostic::warning(format!(
-                        "the fields of this {} are not checked: the catalog does not have its schema in `{} {}`",
-                        entry.key, component.name, component.number
-                    ))
-                    .lint(Lint::Unchecked)
-                    .at(entry.key_origin),
-                ),
+                None => Diagnostic::warning(format!(
+                    "the fields of this {} are not checked: the catalog does not have its schema in `{} {}`",
+                    entry.key, component.name, component.number
+                ))
+                .lint(Lint::Unchecked)
+                .at(entry.key_origin)
+                .report(findings),
             }
         }
     }
@@ -54,14 +51,15 @@ fn unknown_kind(component: &KnownComponent<'_>, entry: &MapEntry) -> Diagnostic 
     let version = component.entry.closest_version(component.number);
     let kinds: Vec<&str> = version.custom_resources.iter().map(|resource| resource.kind.as_str()).collect();
     let message = format!("`{} {}` takes no custom resource `{}`", component.name, component.number, entry.key);
-    let hint = match nearest(&entry.key, kinds.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if kinds.is_empty() && entry.key == POLICY_KIND => {
+    let hint = did_you_mean(&entry.key, kinds.iter().copied()).unwrap_or_else(|| {
+        if !kinds.is_empty() {
+            format!("it takes: {}", kinds.join(", "))
+        } else if entry.key == POLICY_KIND {
             "this chart renders it itself: set `deployCR: true` and its fields in `values` (`ofedDriver: {deploy: true}`, …)".to_owned()
+        } else {
+            "remove it: everything about this component stands in `values`".to_owned()
         }
-        None if kinds.is_empty() => "remove it: everything about this component stands in `values`".to_owned(),
-        None => format!("it takes: {}", kinds.join(", ")),
-    };
+    });
     Diagnostic::error(message).at(entry.key_origin).hint(hint)
 }
 
@@ -114,11 +112,10 @@ impl CustomResourceCheck<'_> {
         }
         for key in schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str) {
             if node.get(key).is_none_or(YamlNode::is_null) && !self.is_mapped(&path.child(key)) {
-                self.findings.push(
-                    Diagnostic::error(format!("`{}` is missing: {} needs it", path.child(key), self.resource.kind))
-                        .at(self.place(path))
-                        .hint(format!("add `{key}: …`")),
-                );
+                Diagnostic::error(format!("`{}` is missing: {} needs it", path.child(key), self.resource.kind))
+                    .at(self.place(path))
+                    .hint(format!("add `{key}: …`"))
+                    .report(self.findings);
             }
         }
     }
@@ -136,25 +133,19 @@ impl CustomResourceCheck<'_> {
     }
 
     fn unknown(&mut self, path: &KeyPath, entry: &MapEntry, names: &[&str]) {
-        let hint = match (self.resource.obsolete_fields.get(&path.to_string()), nearest(&entry.key, names.iter().copied())) {
-            (Some(advice), _) => advice.clone(),
-            (None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None) => {
-                let known: Vec<String> = names.iter().take(LISTED_FIELDS).map(|name| format!("`{name}`")).collect();
-                let more = if names.len() > LISTED_FIELDS { format!(" and {} more", names.len() - LISTED_FIELDS) } else { String::new() };
-                format!("known fields: {}{more}", known.join(", "))
-            }
-        };
+        let advice = self.resource.obsolete_fields.get(&path.to_string()).cloned();
+        let hint = advice
+            .or_else(|| did_you_mean(&entry.key, names.iter().copied()))
+            .unwrap_or_else(|| format!("known fields: {}", first_in_backticks(names.iter().copied())));
         let (kind, component) = (&self.resource.kind, self.component);
-        self.findings.push(
-            Diagnostic::error(format!(
-                "{kind} of `{} {}` has no field `{path}`: the API server would drop it",
-                component.name, component.number
-            ))
-            .lint(Lint::UnknownField)
-            .at(entry.key_origin)
-            .hint(hint),
-        );
+        Diagnostic::error(format!(
+            "{kind} of `{} {}` has no field `{path}`: the API server would drop it",
+            component.name, component.number
+        ))
+        .lint(Lint::UnknownField)
+        .at(entry.key_origin)
+        .hint(hint)
+        .report(self.findings);
     }
 
     fn scalar(&mut self, path: &KeyPath, node: &YamlNode, schema: &Json) {
@@ -162,15 +153,15 @@ impl CustomResourceCheck<'_> {
         if let Some(words) = schema.get("enum").and_then(Json::as_array)
             && !words.contains(&written)
         {
-            let list: Vec<String> =
-                words.iter().map(|word| format!("`{}`", word.as_str().map_or_else(|| word.to_string(), str::to_owned))).collect();
-            self.findings
-                .push(Diagnostic::error(format!("`{path}` must be one of {}", list.join(", "))).lint(Lint::UnknownWord).at(node.origin));
+            Diagnostic::error(format!("`{path}` must be one of {}", in_backticks(words.iter().map(unquoted))))
+                .lint(Lint::UnknownWord)
+                .at(node.origin)
+                .report(self.findings);
         }
         if let (Some(least), Some(found)) = (schema.get("minimum").and_then(Json::as_f64), written.as_f64())
             && found < least
         {
-            self.findings.push(Diagnostic::error(format!("`{path}` must be at least {least}")).lint(Lint::UnknownWord).at(node.origin));
+            Diagnostic::error(format!("`{path}` must be at least {least}")).lint(Lint::UnknownWord).at(node.origin).report(self.findings);
         }
     }
 
@@ -192,11 +183,10 @@ impl CustomResourceCheck<'_> {
             _ => None,
         };
         let place = if matches!(node.value, YamlValue::Map(_) | YamlValue::List(_)) { self.place(path) } else { node.origin };
-        self.findings.push(
-            Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind()))
-                .lint(Lint::WrongType)
-                .at(place)
-                .maybe_hint(hint),
-        );
+        Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind()))
+            .lint(Lint::WrongType)
+            .at(place)
+            .maybe_hint(hint)
+            .report(self.findings);
     }
 }

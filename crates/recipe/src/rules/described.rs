@@ -5,7 +5,7 @@ use crate::model::{ChartSource, RecipeComponent};
 use contract::grammar::repository_problem;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::YamlNode;
 
 /// A component that is not in the catalog.
@@ -13,27 +13,24 @@ pub(super) fn check(subject: &RuleTarget<'_>, component: &RecipeComponent, chart
     let name = component.name.as_str();
     for (key, value) in [("version", &component.version), ("namespace", &component.namespace)] {
         if value.is_none() {
-            findings.push(
-                Diagnostic::error(format!("`{name}` is not in the catalog and has no `{key}`"))
-                    .at(subject.place(&["components", name]))
-                    .hint(format!("add `{key}: …`")),
-            );
+            Diagnostic::error(format!("`{name}` is not in the catalog and has no `{key}`"))
+                .at(subject.place(&["components", name]))
+                .hint(format!("add `{key}: …`"))
+                .report(findings);
         }
     }
     if let Some(problem) = repository_problem(&chart.repository) {
         // What is wrong may be a password: the text is not shown.
-        findings.push(
-            Diagnostic::error(format!("the repository of `{name}` {problem}"))
-                .at(subject.place(&["components", name, "chart", "repository"]))
-                .secret()
-                .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password"),
-        );
+        Diagnostic::error(format!("the repository of `{name}` {problem}"))
+            .at(subject.place(&["components", name, "chart", "repository"]))
+            .secret()
+            .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password")
+            .report(findings);
     }
-    findings.push(
-        Diagnostic::warning(format!("nothing of `{name}` can be checked: it is not in the catalog, and its CRDs stay with its chart"))
-            .lint(Lint::Unchecked)
-            .at(subject.place(&["components", name])),
-    );
+    Diagnostic::warning(format!("nothing of `{name}` can be checked: it is not in the catalog, and its CRDs stay with its chart"))
+        .lint(Lint::Unchecked)
+        .at(subject.place(&["components", name]))
+        .report(findings);
 }
 
 /// A component that is in the catalog and says where its chart is.
@@ -51,18 +48,12 @@ pub(super) fn after(subject: &RuleTarget<'_>, component: &RecipeComponent, findi
     for item in list {
         let Some(name) = item.text() else { continue };
         if name == component.name {
-            findings.push(Diagnostic::error(format!("`{name}` cannot come after itself")).at(item.origin));
+            Diagnostic::error(format!("`{name}` cannot come after itself")).at(item.origin).report(findings);
         } else if !names().any(|known| known == name) {
-            findings.push(
-                Diagnostic::error(format!("`{}` comes after `{name}`, which the recipe does not have", component.name))
-                    .at(item.origin)
-                    .hint(
-                        nearest(name, names()).map_or_else(
-                            || "add the component, or remove the name here".to_owned(),
-                            |near| format!("did you mean `{near}`?"),
-                        ),
-                    ),
-            );
+            Diagnostic::error(format!("`{}` comes after `{name}`, which the recipe does not have", component.name))
+                .at(item.origin)
+                .hint(did_you_mean(name, names()).unwrap_or_else(|| "add the component, or remove the name here".to_owned()))
+                .report(findings);
         }
     }
 }

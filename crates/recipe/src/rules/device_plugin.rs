@@ -10,9 +10,10 @@ use device_plugin_config::selection::{self, SelectedConfig};
 use device_plugin_config::version::{PluginVersion, PluginVersionError};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::YamlNode;
+use diagnostics::words::in_backticks;
 
 /// The component's key.
 const KEY: &str = "devicePluginConfig";
@@ -23,11 +24,10 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         let Some(node) = subject.node_at(&["components", component.name, KEY]).filter(|node| !node.is_null()) else { continue };
         match component.name.parse::<PluginChart>() {
             Ok(chart) => DevicePluginConfigCheck { subject, component, chart, node, findings }.check_all(),
-            Err(_) => findings.push(
-                Diagnostic::error(format!("`{}` does not deploy the device plugin", component.name))
-                    .at(subject.place(&["components", component.name, KEY]))
-                    .hint(format!("write `{KEY}` under {}", PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or "))),
-            ),
+            Err(_) => Diagnostic::error(format!("`{}` does not deploy the device plugin", component.name))
+                .at(subject.place(&["components", component.name, KEY]))
+                .hint(format!("write `{KEY}` under {}", PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or ")))
+                .report(findings),
         }
     }
 }
@@ -49,11 +49,10 @@ impl DevicePluginConfigCheck<'_> {
         let configs = self.node.get("configs").map(YamlNode::entries).unwrap_or_default();
         for entry in configs {
             if let Some(why) = selection::unusable(&entry.key) {
-                self.findings.push(
-                    Diagnostic::error(format!("no node can choose the configuration `{}`: {why}", entry.key))
-                        .at(entry.key_origin)
-                        .hint("rename it"),
-                );
+                Diagnostic::error(format!("no node can choose the configuration `{}`: {why}", entry.key))
+                    .at(entry.key_origin)
+                    .hint("rename it")
+                    .report(self.findings);
             }
             let report = check_node(&entry.node, self.subject.sources, &target);
             self.findings.extend(report.findings.into_iter().map(|ConfigFinding { diagnostic, .. }| match diagnostic.place {
@@ -64,14 +63,10 @@ impl DevicePluginConfigCheck<'_> {
         self.default(&configs.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>());
         self.set_twice();
         if self.chart == PluginChart::GpuOperator && component.is_on(&["devicePlugin", "enabled"]) == Some(false) {
-            self.findings.push(
-                Diagnostic::warning(format!(
-                    "`{KEY}` has no effect: `devicePlugin.enabled` is false in the values of `{}`",
-                    component.name
-                ))
+            Diagnostic::warning(format!("`{KEY}` has no effect: `devicePlugin.enabled` is false in the values of `{}`", component.name))
                 .lint(Lint::NoEffect)
-                .at(self.place(&[])),
-            );
+                .at(self.place(&[]))
+                .report(self.findings);
         }
     }
 
@@ -107,9 +102,10 @@ impl DevicePluginConfigCheck<'_> {
     /// What nodes without the label get.
     fn default(&mut self, names: &[&str]) {
         if names.is_empty() {
-            self.findings.push(
-                Diagnostic::error(format!("`{KEY}` has no configuration")).at(self.place(&["configs"])).hint("add one below `configs`"),
-            );
+            Diagnostic::error(format!("`{KEY}` has no configuration"))
+                .at(self.place(&["configs"]))
+                .hint("add one below `configs`")
+                .report(self.findings);
             return;
         }
         let default = self.node.get("default").and_then(YamlNode::text);
@@ -117,18 +113,12 @@ impl DevicePluginConfigCheck<'_> {
             SelectedConfig::Config(_) => {}
             SelectedConfig::Empty => self.findings.push(selection::no_default(names).diagnostic.at(self.place(&[]))),
             SelectedConfig::Fails(reason) => {
-                let near = default.and_then(|default| nearest(default, names.iter().copied()));
-                let hint = match near {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => {
-                        format!("set `default` to one of {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
-                    }
-                };
-                self.findings.push(
-                    Diagnostic::error(format!("on nodes without the label `{}` the plugin would not start: {reason}", selection::LABEL))
-                        .at(self.place(&["default"]))
-                        .hint(hint),
-                );
+                let near = default.and_then(|default| did_you_mean(default, names.iter().copied()));
+                let hint = near.unwrap_or_else(|| format!("set `default` to one of {}", in_backticks(names)));
+                Diagnostic::error(format!("on nodes without the label `{}` the plugin would not start: {reason}", selection::LABEL))
+                    .at(self.place(&["default"]))
+                    .hint(hint)
+                    .report(self.findings);
             }
         }
     }
@@ -138,17 +128,12 @@ impl DevicePluginConfigCheck<'_> {
         let path: Vec<&str> = self.chart.config_path().split('.').collect();
         let Some(config) = self.component.values.and_then(|values| values.at_keys(&path)) else { return };
         for entry in config.entries().iter().filter(|entry| !entry.node.is_null() && entry.key != "fallbackStrategies") {
-            self.findings.push(
-                Diagnostic::error(format!(
-                    "`{}.{}` in values and `{KEY}` both say which configurations there are",
-                    path.join("."),
-                    entry.key
-                ))
+            Diagnostic::error(format!("`{}.{}` in values and `{KEY}` both say which configurations there are", path.join("."), entry.key))
                 .lint(Lint::SetTwice)
                 .at(entry.key_origin)
                 .related(self.place(&[]), "and here")
-                .hint("remove it from values: the bundle brings the ConfigMap and sets its name and default"),
-            );
+                .hint("remove it from values: the bundle brings the ConfigMap and sets its name and default")
+                .report(self.findings);
         }
     }
 }

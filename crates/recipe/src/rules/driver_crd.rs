@@ -32,13 +32,12 @@ fn policy(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: Source
             "`rollout.gpuDriver.policy.{}` has no effect: each NVIDIADriver has its own policy, and they are not the chart's",
             entry.key
         );
-        findings.push(
-            Diagnostic::warning(message)
-                .lint(Lint::NoEffect)
-                .at(entry.key_origin)
-                .related(place, "this says so")
-                .hint(format!("write it into `spec.upgradePolicy` of your NVIDIADriver objects, and here `{}: null`", entry.key)),
-        );
+        Diagnostic::warning(message)
+            .lint(Lint::NoEffect)
+            .at(entry.key_origin)
+            .related(place, "this says so")
+            .hint(format!("write it into `spec.upgradePolicy` of your NVIDIADriver objects, and here `{}: null`", entry.key))
+            .report(findings);
     }
 }
 
@@ -54,12 +53,11 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             lookup(operator.defaults, &path).is_some_and(|default| entry.node.to_json() == *default)
         };
         for entry in settings.iter().filter(|entry| OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)) {
-            findings.push(
-                Diagnostic::warning(format!("`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false", entry.key))
-                    .lint(Lint::NoEffect)
-                    .at(entry.key_origin)
-                    .hint("remove it, or set `driver.nvidiaDriverCRD.enabled: true`"),
-            );
+            Diagnostic::warning(format!("`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false", entry.key))
+                .lint(Lint::NoEffect)
+                .at(entry.key_origin)
+                .hint("remove it, or set `driver.nvidiaDriverCRD.enabled: true`")
+                .report(findings);
         }
     }
     let own = operator.is_on(&switch) == Some(true) && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false);
@@ -68,27 +66,23 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
     let place = subject.place(&[&DRIVER[..], &["nvidiaDriverCRD", "deployDefaultCR"]].concat());
     for entry in driver.entries().iter().filter(|entry| !ALWAYS_READ.contains(&entry.key.as_str()) && !entry.node.is_null()) {
-        findings.push(
-            Diagnostic::error(format!(
-                "nobody reads `driver.{}`: the driver comes from NVIDIADriver objects that are not the chart's",
-                entry.key
-            ))
-            .lint(Lint::DriverCrd)
-            .at(entry.key_origin)
-            .related(place, "this says so")
-            .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: then the chart makes one from `driver`"),
-        );
+        Diagnostic::error(format!(
+            "nobody reads `driver.{}`: the driver comes from NVIDIADriver objects that are not the chart's",
+            entry.key
+        ))
+        .lint(Lint::DriverCrd)
+        .at(entry.key_origin)
+        .related(place, "this says so")
+        .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: then the chart makes one from `driver`")
+        .report(findings);
     }
     policy(subject, operator, place, findings);
     if subject.recipe.rollout.gpu_driver.version.is_some() {
-        findings.push(
-            Diagnostic::error(
-                "nobody reads `rollout.gpuDriver.version`: the driver comes from NVIDIADriver objects that are not the chart's",
-            )
+        Diagnostic::error("nobody reads `rollout.gpuDriver.version`: the driver comes from NVIDIADriver objects that are not the chart's")
             .lint(Lint::DriverCrd)
             .at(subject.place(&["rollout", "gpuDriver", "version"]))
             .related(place, "this says so")
-            .hint("write it into your NVIDIADriver objects, and here `version: null`"),
-        );
+            .hint("write it into your NVIDIADriver objects, and here `version: null`")
+            .report(findings);
     }
 }

@@ -60,7 +60,7 @@ fn node(path: &KeyPath, node: &YamlNode, shape: TypeShape, findings: &mut Vec<Di
 fn text(text: &str, grammar: &Grammar, place: SourceSpan, findings: &mut Vec<Diagnostic>) {
     if !BY_RULE.contains(&grammar.name) && !(grammar.fits)(text) {
         let reason = grammar.reason(text).map_or_else(String::new, |reason| format!(": {}", shown(&reason)));
-        findings.push(Diagnostic::error(format!("`{}` {}{reason}", shown(text), grammar.what)).at(place).hint(grammar.hint));
+        Diagnostic::error(format!("`{}` {}{reason}", shown(text), grammar.what)).at(place).hint(grammar.hint).report(findings);
     }
 }
 

@@ -8,15 +8,15 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let metrics = &subject.recipe.rollout.metrics;
     for (key, enabled) in [("podMonitor", metrics.pod_monitor.enabled), ("prometheusRule", metrics.prometheus_rule.enabled)] {
         if enabled && !metrics.enabled {
-            findings.push(
-                Diagnostic::error(format!("`rollout.metrics.{key}` is enabled, and no hook serves the metrics that it goes by"))
-                    .at(subject.place(&["rollout", "metrics", key, "enabled"]))
-                    .hint("set `rollout.metrics.enabled: true`"),
-            );
+            Diagnostic::error(format!("`rollout.metrics.{key}` is enabled, and no hook serves the metrics that it goes by"))
+                .at(subject.place(&["rollout", "metrics", key, "enabled"]))
+                .hint("set `rollout.metrics.enabled: true`")
+                .report(findings);
         }
     }
     if metrics.port == Some(0) {
-        findings
-            .push(Diagnostic::error("`rollout.metrics.port` must be from 1 to 65535").at(subject.place(&["rollout", "metrics", "port"])));
+        Diagnostic::error("`rollout.metrics.port` must be from 1 to 65535")
+            .at(subject.place(&["rollout", "metrics", "port"]))
+            .report(findings);
     }
 }

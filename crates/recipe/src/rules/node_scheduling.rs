@@ -37,22 +37,20 @@ fn group(
         }
         let written = ["components", known.name, "nodeScheduling", name, part];
         if paths.is_empty() {
-            findings.push(
-                Diagnostic::error(format!("the chart `{}` has no place for the `{part}` of its {name} pods", known.entry.chart))
-                    .at(subject.place(&written))
-                    .hint(advice(known, name, part)),
-            );
+            Diagnostic::error(format!("the chart `{}` has no place for the `{part}` of its {name} pods", known.entry.chart))
+                .at(subject.place(&written))
+                .hint(advice(known, name, part))
+                .report(findings);
         }
         for path in paths {
             let place: Vec<&str> = ["components", known.name, "values"].into_iter().chain(path.split('.')).collect();
             if subject.node_at(&place).is_some_and(|node| !node.is_null()) {
-                findings.push(
-                    Diagnostic::error(format!("`{path}` is set twice"))
-                        .lint(Lint::SetTwice)
-                        .at(subject.place(&place))
-                        .related(subject.place(&written), "and here for all such pods")
-                        .hint("keep one of them"),
-                );
+                Diagnostic::error(format!("`{path}` is set twice"))
+                    .lint(Lint::SetTwice)
+                    .at(subject.place(&place))
+                    .related(subject.place(&written), "and here for all such pods")
+                    .hint("keep one of them")
+                    .report(findings);
             }
         }
     }
@@ -76,11 +74,10 @@ fn labels(subject: &RuleTarget<'_>, component: &RecipeComponent, findings: &mut 
             let hint = node
                 .filter(|node| matches!(node.to_json(), Value::Bool(_) | Value::Number(_)))
                 .map(|node| format!("quote it: `\"{}\"`", subject.sources.written(node.origin)));
-            findings.push(
-                Diagnostic::error(format!("the value of a node label is a text, and this is {}", node.map_or("nothing", YamlNode::kind)))
-                    .at(subject.place(&keys))
-                    .maybe_hint(hint),
-            );
+            Diagnostic::error(format!("the value of a node label is a text, and this is {}", node.map_or("nothing", YamlNode::kind)))
+                .at(subject.place(&keys))
+                .maybe_hint(hint)
+                .report(findings);
         }
     }
 }

@@ -38,12 +38,11 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         && driver.mode == Mode::Observe
         && driver.policy != crate::model::RecipeOfedUpgradePolicy::default()
     {
-        findings.push(
-            Diagnostic::warning("`rollout.ofedDriver.policy` has no effect while `autoUpgrade` is false: nobody upgrades a node")
-                .lint(Lint::NoEffect)
-                .at(subject.place(&switch))
-                .hint("remove `autoUpgrade`: with `rollout.ofedDriver` a bundle sets it to true"),
-        );
+        Diagnostic::warning("`rollout.ofedDriver.policy` has no effect while `autoUpgrade` is false: nobody upgrades a node")
+            .lint(Lint::NoEffect)
+            .at(subject.place(&switch))
+            .hint("remove `autoUpgrade`: with `rollout.ofedDriver` a bundle sets it to true")
+            .report(findings);
     }
 }
 
@@ -51,15 +50,14 @@ fn resource(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: &[&s
     let component = ["components", NETWORK_OPERATOR];
     let (policy, driver) = (subject.node_at(&place[..place.len() - 1]), subject.node_at(place));
     if policy.is_none_or(|node| node.entries().is_empty()) {
-        findings.push(
-            Diagnostic::warning(format!(
-                "the chart `{} {}` renders no {POLICY_KIND}, and without one the operator installs nothing",
-                operator.entry.chart, operator.number
-            ))
-            .lint(Lint::NoEffect)
-            .at(subject.place(&component))
-            .hint(format!("write its spec below `customResources.{POLICY_KIND}` of this component")),
-        );
+        Diagnostic::warning(format!(
+            "the chart `{} {}` renders no {POLICY_KIND}, and without one the operator installs nothing",
+            operator.entry.chart, operator.number
+        ))
+        .lint(Lint::NoEffect)
+        .at(subject.place(&component))
+        .hint(format!("write its spec below `customResources.{POLICY_KIND}` of this component"))
+        .report(findings);
     } else if driver.is_none() {
         unused(subject, &format!("`customResources.{POLICY_KIND}` has no `ofedDriver`"), findings);
     }
@@ -73,11 +71,10 @@ pub fn is_version(version: &str) -> bool {
 fn version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(version) = subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref()) else { return };
     if !is_version(version) {
-        findings.push(
-            Diagnostic::error(format!("`{version}` is no version of the OFED driver"))
-                .at(subject.place(&["rollout", "ofedDriver", "version"]))
-                .hint("versions look like `doca3.4.1-26.04-1.1.0.0-1`; an image digest like `sha256:…` (64 digits)"),
-        );
+        Diagnostic::error(format!("`{version}` is no version of the OFED driver"))
+            .at(subject.place(&["rollout", "ofedDriver", "version"]))
+            .hint("versions look like `doca3.4.1-26.04-1.1.0.0-1`; an image digest like `sha256:…` (64 digits)")
+            .report(findings);
     }
 }
 
@@ -86,13 +83,12 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
     let version = [place, &["version"]].concat();
     let own = ["rollout", "ofedDriver", "version"];
     if subject.node_at(&own).is_some_and(|node| !node.is_null()) && subject.node_at(&version).is_some_and(|node| !node.is_null()) {
-        findings.push(
-            Diagnostic::error("the OFED driver's version is set twice")
-                .lint(Lint::SetTwice)
-                .at(subject.place(&version))
-                .related(subject.place(&own), "and the recipe's own setting")
-                .hint("keep `rollout.ofedDriver.version`; it is mapped into this one"),
-        );
+        Diagnostic::error("the OFED driver's version is set twice")
+            .lint(Lint::SetTwice)
+            .at(subject.place(&version))
+            .related(subject.place(&own), "and the recipe's own setting")
+            .hint("keep `rollout.ofedDriver.version`; it is mapped into this one")
+            .report(findings);
     }
     let policy = [place, &["upgradePolicy"]].concat();
     for key in POLICY {
@@ -114,11 +110,10 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
 /// A setting that nothing reads is a misunderstanding.
 fn unused(subject: &RuleTarget<'_>, reason: &str, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.rollout.ofed_driver.is_some() {
-        findings.push(
-            Diagnostic::warning(format!("`rollout.ofedDriver` has no effect: {reason}"))
-                .lint(Lint::NoEffect)
-                .at(subject.place(&["rollout", "ofedDriver"]))
-                .hint("remove it; where a parent sets it, write `ofedDriver: null`"),
-        );
+        Diagnostic::warning(format!("`rollout.ofedDriver` has no effect: {reason}"))
+            .lint(Lint::NoEffect)
+            .at(subject.place(&["rollout", "ofedDriver"]))
+            .hint("remove it; where a parent sets it, write `ofedDriver: null`")
+            .report(findings);
     }
 }

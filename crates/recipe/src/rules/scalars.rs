@@ -45,23 +45,21 @@ impl ScalarCheck<'_> {
 
     fn entry(&mut self, path: &KeyPath, entry: &MapEntry) {
         if entry.key == OUTPUT_LOG_POLICY {
-            self.findings.push(
-                Diagnostic::error(format!("`{OUTPUT_LOG_POLICY}` ends Flux's helm-controller with a panic, again and again"))
-                    .lint(Lint::DeployerSetting)
-                    .at(entry.key_origin)
-                    .hint("remove it: a bundle means the same with every deployer; read the log with `kubectl logs job/…`"),
-            );
+            Diagnostic::error(format!("`{OUTPUT_LOG_POLICY}` ends Flux's helm-controller with a panic, again and again"))
+                .lint(Lint::DeployerSetting)
+                .at(entry.key_origin)
+                .hint("remove it: a bundle means the same with every deployer; read the log with `kubectl logs job/…`")
+                .report(self.findings);
         }
         if let (true, Some(text)) = (AMOUNTS.contains(&entry.key.as_str()), entry.node.text())
             && let Err(error) = text.parse::<Count>()
         {
             let tidy: String = text.chars().filter(|character| !character.is_whitespace()).collect();
-            self.findings.push(
-                Diagnostic::error(format!("`{path}`: {error}"))
-                    .lint(Lint::WrongType)
-                    .at(entry.node.origin)
-                    .maybe_hint(tidy.parse::<Count>().is_ok().then(|| format!("write `{tidy}`"))),
-            );
+            Diagnostic::error(format!("`{path}`: {error}"))
+                .lint(Lint::WrongType)
+                .at(entry.node.origin)
+                .maybe_hint(tidy.parse::<Count>().is_ok().then(|| format!("write `{tidy}`")))
+                .report(self.findings);
         }
     }
 
@@ -79,15 +77,14 @@ impl ScalarCheck<'_> {
                 format!("write `{}`, or {quoted} if it is a text", node.to_json())
             }
         };
-        self.findings.push(
-            Diagnostic::warning(format!(
-                "`{path}`: `{written}` is {} for parsers of YAML 1.1, and {} for those of YAML 1.2",
-                ages.old, ages.new
-            ))
-            .lint(Lint::OldYaml)
-            .at(node.origin)
-            .hint(hint),
-        );
+        Diagnostic::warning(format!(
+            "`{path}`: `{written}` is {} for parsers of YAML 1.1, and {} for those of YAML 1.2",
+            ages.old, ages.new
+        ))
+        .lint(Lint::OldYaml)
+        .at(node.origin)
+        .hint(hint)
+        .report(self.findings);
     }
 }
 

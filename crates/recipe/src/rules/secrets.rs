@@ -73,13 +73,11 @@ impl SecretCheck<'_> {
     }
 
     fn report(&mut self, path: &KeyPath, origin: SourceSpan, why: &str) {
-        self.findings.push(
-            Diagnostic::error(format!("`{path}` of `{}` {why}: secrets never stand in values", self.component))
+        Diagnostic::error(format!("`{path}` of `{}` {why}: secrets never stand in values", self.component))
                 .lint(Lint::Secret)
                 .at(origin)
                 .secret()
                 .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name (`imagePullSecrets`, `secretName`, `secretEnv`, `valueFrom: {secretKeyRef: {name: …, key: …}}`)")
-                .hint("where the chart takes only the text itself, have your deployer add it (`helm --values` from outside of Git, Flux `valuesFrom`)"),
-        );
+                .hint("where the chart takes only the text itself, have your deployer add it (`helm --values` from outside of Git, Flux `valuesFrom`)").report(self.findings);
     }
 }

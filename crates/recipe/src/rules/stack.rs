@@ -20,12 +20,11 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     if let (Some(plugin), Some(operator)) = (subject.component("nvidia-device-plugin"), operator)
         && operator.is_on(&["devicePlugin", "enabled"]) == Some(true)
     {
-        findings.push(
-            Diagnostic::error("two device plugins would hand out the same GPUs: the GPU operator brings one as well")
-                .lint(Lint::TwoDevicePlugins)
-                .at(subject.place(&["components", plugin.name]))
-                .hint("remove this component, or set `devicePlugin: {enabled: false}` in the values of `gpu-operator`"),
-        );
+        Diagnostic::error("two device plugins would hand out the same GPUs: the GPU operator brings one as well")
+            .lint(Lint::TwoDevicePlugins)
+            .at(subject.place(&["components", plugin.name]))
+            .hint("remove this component, or set `devicePlugin: {enabled: false}` in the values of `gpu-operator`")
+            .report(findings);
     }
 }
 
@@ -41,15 +40,11 @@ fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for extra in nested::extras(&hosts).into_iter().filter(|extra| extra.is_explicit) {
         let switch = extra.nested.conditions.first().map_or("", String::as_str);
         let place: Vec<&str> = ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
-        findings.push(
-            Diagnostic::error(format!(
-                "`{}` would run twice: `{}` runs it, and before this component",
-                extra.nested.component, extra.runner
-            ))
+        Diagnostic::error(format!("`{}` would run twice: `{}` runs it, and before this component", extra.nested.component, extra.runner))
             .lint(Lint::RunsTwice)
             .at(subject.place(&place))
-            .hint(format!("remove `{switch}`: a bundle sets it to false where another component runs it")),
-        );
+            .hint(format!("remove `{switch}`: a bundle sets it to false where another component runs it"))
+            .report(findings);
     }
 }
 
@@ -57,30 +52,26 @@ fn dra_driver(subject: &RuleTarget<'_>, dra: &KnownComponent<'_>, operator: Opti
     let values = ["components", dra.name, "values"];
     let gpus = dra.is_on(&["resources", "gpus", "enabled"]);
     if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
-        findings.push(
-            Diagnostic::error("the chart refuses to publish GPUs unless `gpuResourcesEnabledOverride` is true")
-                .lint(Lint::GpuOverride)
-                .at(subject.place(&[&values[..], &["resources", "gpus", "enabled"]].concat()))
-                .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`"),
-        );
+        Diagnostic::error("the chart refuses to publish GPUs unless `gpuResourcesEnabledOverride` is true")
+            .lint(Lint::GpuOverride)
+            .at(subject.place(&[&values[..], &["resources", "gpus", "enabled"]].concat()))
+            .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`")
+            .report(findings);
     }
     if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
-        findings.push(
-            Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+        Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
                 .lint(Lint::PluginBesideDra)
                 .at(subject.place(&["components", dra.name]))
                 .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
-                .hint("where each node has only one of them (node selectors), this warning can stand"),
-        );
+                .hint("where each node has only one of them (node selectors), this warning can stand").report(findings);
     }
     let managed = operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
     let root = dra.value(&["nvidiaDriverRoot"]);
     if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
-        findings.push(
-            Diagnostic::error("the DRA driver would not find the driver that the GPU operator installs")
-                .lint(Lint::DriverRoot)
-                .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
-                .hint(format!("set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`", dra.name)),
-        );
+        Diagnostic::error("the DRA driver would not find the driver that the GPU operator installs")
+            .lint(Lint::DriverRoot)
+            .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
+            .hint(format!("set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`", dra.name))
+            .report(findings);
     }
 }

@@ -7,7 +7,7 @@ use super::{KnownComponent, RuleTarget};
 use catalog::keys::ChartKeys;
 use diagnostics::diagnostic::{Diagnostic, Severity};
 use diagnostics::lint::Lint;
-use diagnostics::nearest::nearest;
+use diagnostics::nearest::did_you_mean;
 use diagnostics::path::KeyPath;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
@@ -19,12 +19,11 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
         let Some(values) = component.values else { continue };
         if let Some(entry) = values.entry(HOOK_KEY) {
-            findings.push(
-                Diagnostic::error(format!("the key `{HOOK_KEY}` in values belongs to the bundle's hook"))
-                    .lint(Lint::BundleValue)
-                    .at(entry.key_origin)
-                    .hint("use the recipe's own `rollout` for settings of the rollout"),
-            );
+            Diagnostic::error(format!("the key `{HOOK_KEY}` in values belongs to the bundle's hook"))
+                .lint(Lint::BundleValue)
+                .at(entry.key_origin)
+                .hint("use the recipe's own `rollout` for settings of the rollout")
+                .report(findings);
         }
         let Some(version) = component.version else { continue };
         bundle_values(subject, component, findings);
@@ -35,14 +34,13 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
                 check.map(&KeyPath::default(), values, &keys);
             }
             None if values.entries().is_empty() => {}
-            None => findings.push(
-                Diagnostic::warning(format!(
-                    "the keys of these values are not checked: the catalog does not have the default values of `{} {}`",
-                    component.name, version.version
-                ))
-                .lint(Lint::Unchecked)
-                .at(subject.place(&["components", component.name, "values"])),
-            ),
+            None => Diagnostic::warning(format!(
+                "the keys of these values are not checked: the catalog does not have the default values of `{} {}`",
+                component.name, version.version
+            ))
+            .lint(Lint::Unchecked)
+            .at(subject.place(&["components", component.name, "values"]))
+            .report(findings),
         }
     }
 }
@@ -54,12 +52,11 @@ fn bundle_values(subject: &RuleTarget<'_>, component: &KnownComponent<'_>, findi
         let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else { continue };
         if node.to_json() != *value {
             let place = [&["components", component.name, "values"], &keys[..]].concat();
-            findings.push(
-                Diagnostic::error(format!("`{path}` is {value} in every bundle"))
-                    .lint(Lint::BundleValue)
-                    .at(subject.place(&place))
-                    .hint("remove it: a bundle brings CRDs itself, and keeps the names of what an upgrade must find again"),
-            );
+            Diagnostic::error(format!("`{path}` is {value} in every bundle"))
+                .lint(Lint::BundleValue)
+                .at(subject.place(&place))
+                .hint("remove it: a bundle brings CRDs itself, and keeps the names of what an upgrade must find again")
+                .report(findings);
         }
     }
 }
@@ -90,7 +87,7 @@ impl ValuesCheck<'_> {
         {
             let place =
                 if matches!(entry.node.value, YamlValue::Map(_) | YamlValue::List(_)) { entry.key_origin } else { entry.node.origin };
-            self.findings.push(Diagnostic::error(problem).lint(Lint::WrongType).at(place).maybe_hint(hint));
+            Diagnostic::error(problem).lint(Lint::WrongType).at(place).maybe_hint(hint).report(self.findings);
         } else if let Some(problem) = self.unknown_word(path, &entry.node) {
             self.findings.push(problem.lint(Lint::UnknownWord).at(entry.node.origin));
         } else if !keys.is_open() || keys.names().next().is_some() {
@@ -103,7 +100,7 @@ impl ValuesCheck<'_> {
         let words = self.component.entry.choices.get(&path.to_string())?;
         let text = node.text().filter(|text| !words.iter().any(|word| word == text))?;
         let list: Vec<String> = words.iter().map(|word| if word.is_empty() { "`\"\"`".to_owned() } else { format!("`{word}`") }).collect();
-        let near = nearest(text, words.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+        let near = did_you_mean(text, words.iter().map(String::as_str));
         Some(Diagnostic::error(format!("`{path}` must be one of {}, and this is `{text}`", list.join(", "))).maybe_hint(near))
     }
 
