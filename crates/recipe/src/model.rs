@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use contract::check::CheckStrictness;
 use contract::count::Count;
+use contract::driver::Driver;
 use contract::duration::Duration;
 use contract::settings::{DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, SettleSettings};
 
@@ -115,6 +116,59 @@ pub struct RecipeRollout {
     /// What monitoring sees of the hooks.
     #[serde(skip_serializing_if = "RecipeMetrics::is_default")]
     pub metrics: RecipeMetrics,
+}
+
+impl RecipeRollout {
+    /// Returns what is said of a driver in the words that both have; `None` for one that the recipe does not speak of.
+    pub fn driver(&self, driver: Driver) -> Option<DriverRollout> {
+        match driver {
+            // No component of a recipe brings a DaemonSet of one's own: the GPU driver's hooks are the chart's default.
+            Driver::Gpu | Driver::DaemonSet => Some((&self.gpu_driver).into()),
+            Driver::Ofed => self.ofed_driver.as_ref().map(Into::into),
+        }
+    }
+
+    /// Returns all drivers that the recipe speaks of.
+    pub fn drivers(&self) -> impl Iterator<Item = DriverRollout> {
+        [Driver::Gpu, Driver::Ofed].into_iter().filter_map(|driver| self.driver(driver))
+    }
+}
+
+/// What a recipe says of a driver in the words that both drivers have.
+#[derive(Clone, Debug)]
+pub struct DriverRollout {
+    /// Its key below `rollout`.
+    pub key: &'static str,
+    /// Who decides when a node goes.
+    pub mode: Mode,
+    /// Limits and waits.
+    pub policy: RecipeUpgradePolicy,
+    /// The time that one node is expected to take.
+    pub per_node: Duration,
+    /// What the hook waits for.
+    pub gate: Gate,
+    /// How long everything must hold.
+    pub quiet: Duration,
+    /// How many nodes may stay NotReady.
+    pub tolerate_not_ready: Count,
+    /// What becomes of the findings before the rollout.
+    pub preflight: CheckStrictness,
+}
+
+impl From<&GpuDriverRollout> for DriverRollout {
+    fn from(driver: &GpuDriverRollout) -> Self {
+        let GpuDriverRollout { mode, per_node, gate, quiet, tolerate_not_ready, .. } = *driver;
+        let (policy, preflight) = (driver.policy.clone(), driver.preflight.clone());
+        Self { key: "gpuDriver", mode, policy, per_node, gate, quiet, tolerate_not_ready, preflight }
+    }
+}
+
+impl From<&OfedDriverRollout> for DriverRollout {
+    fn from(driver: &OfedDriverRollout) -> Self {
+        let OfedDriverRollout { mode, per_node, gate, quiet, tolerate_not_ready, .. } = *driver;
+        let (policy, preflight) = (driver.policy.common(), driver.preflight.clone());
+        Self { key: "ofedDriver", mode, policy, per_node, gate, quiet, tolerate_not_ready, preflight }
+    }
 }
 
 /// How the GPU driver is rolled out.

@@ -6,13 +6,10 @@ use super::hook_image::HookImage;
 use super::mode;
 use super::model::{HookReleasePlan, Release, ReleaseKind};
 use super::time::TimeBudget;
-use contract::check::CheckStrictness;
-use contract::count::Count;
 use contract::driver::Driver;
-use contract::duration::Duration;
-use contract::settings::{DraRequired, Gate, Mode};
+use contract::settings::{DraRequired, Mode};
 use contract::task::{Task, rights};
-use recipe::model::{Recipe, RecipeRollout};
+use recipe::model::{OfedDriverRollout, Recipe};
 
 /// The component that brings the DRA driver.
 pub const DRA_DRIVER: &str = "nvidia-dra-driver-gpu";
@@ -51,35 +48,9 @@ pub(super) struct HookParts<'a> {
     pub(super) image: Option<&'a HookImage>,
 }
 
-/// What `rollout` says of a driver beside its mode and its policy.
-struct DriverRolloutParts {
-    gate: Gate,
-    quiet: Duration,
-    tolerate_not_ready: Count,
-    preflight: CheckStrictness,
-}
-
-impl DriverRolloutParts {
-    fn from_rollout(rollout: &RecipeRollout, driver: Driver) -> Self {
-        match driver {
-            // No component of a recipe brings a DaemonSet of one's own: the GPU driver's hooks are the chart's default.
-            Driver::Gpu | Driver::DaemonSet => {
-                let driver = &rollout.gpu_driver;
-                let preflight = driver.preflight.clone();
-                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready, preflight }
-            }
-            Driver::Ofed => {
-                let driver = rollout.ofed_driver.clone().unwrap_or_default();
-                let preflight = driver.preflight;
-                Self { gate: driver.gate, quiet: driver.quiet, tolerate_not_ready: driver.tolerate_not_ready, preflight }
-            }
-        }
-    }
-}
-
 /// The hook release's own part of the plan.
 pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
-    let manner = DriverRolloutParts::from_rollout(&parts.recipe.rollout, parts.driver);
+    let manner = parts.recipe.rollout.driver(parts.driver).unwrap_or_else(|| (&OfedDriverRollout::default()).into());
     let mut settings = Map::new();
     let mut put = |key: &str, value: Value| settings.insert(key.to_owned(), value);
     if let Some(image) = parts.image {

@@ -32,11 +32,7 @@ pub(super) fn in_force(
 /// What we go by where we decide: the recipe's policy, with the operators' own defaults where it says nothing. The network operator has
 /// no `maxUnavailable`; ours is the same for both drivers, as they share one budget.
 pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
-    let asked = match driver {
-        Driver::DaemonSet => RecipeUpgradePolicy::default(),
-        Driver::Gpu => rollout.gpu_driver.policy.clone(),
-        Driver::Ofed => rollout.ofed_driver.as_ref().map(|driver| driver.policy.common()).unwrap_or_default(),
-    };
+    let asked = rollout.driver(driver).filter(|_| driver != Driver::DaemonSet).map(|driver| driver.policy).unwrap_or_default();
     let default = UpgradeSettings::default();
     UpgradeSettings {
         policy: limits(&asked, driver),

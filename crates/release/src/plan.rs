@@ -18,7 +18,7 @@ use catalog::model::ComponentHooks;
 use contract::driver::Driver;
 use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
-use recipe::model::{NodeScheduling, Recipe, RecipeWaitForCompletion};
+use recipe::model::{NodeScheduling, Recipe};
 
 /// The component whose chart carries the GPU driver's upgrade policy.
 pub const GPU_OPERATOR: &str = "gpu-operator";
@@ -69,14 +69,11 @@ pub fn plan(recipe: &Recipe, catalog: &impl PlanCatalog, options: &PlanOptions) 
 
 /// What can be said without the catalog.
 fn check(recipe: &Recipe) -> Result<(), PlanError> {
-    let (gpu, ofed) = (&recipe.rollout.gpu_driver, recipe.rollout.ofed_driver.as_ref());
-    let Gate::Settled = gpu.gate;
-    let is_endless = |wait: &Option<RecipeWaitForCompletion>| wait.as_ref().is_some_and(time::is_endless);
-    if is_endless(&gpu.policy.wait_for_completion) {
-        return Err(PlanError::EndlessWait("gpuDriver"));
-    }
-    if ofed.is_some_and(|driver| is_endless(&driver.policy.wait_for_completion)) {
-        return Err(PlanError::EndlessWait("ofedDriver"));
+    for driver in recipe.rollout.drivers() {
+        let Gate::Settled = driver.gate;
+        if driver.policy.wait_for_completion.as_ref().is_some_and(time::is_endless) {
+            return Err(PlanError::EndlessWait(driver.key));
+        }
     }
     let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == DRA_DRIVER);
     if recipe.rollout.dra.required == DraRequired::True && !has_dra {

@@ -11,7 +11,7 @@ use contract::duration::Duration;
 use contract::policy::Policy;
 use contract::settings::Mode;
 use contract::task::Task;
-use recipe::model::{Recipe, RecipeWaitForCompletion};
+use recipe::model::{OfedDriverRollout, Recipe, RecipeWaitForCompletion};
 
 /// One operation on a release without a hook Job of ours: Helm's own default of five minutes twice, because vendors' charts bring
 /// hook Jobs whose image has to be pulled first.
@@ -89,10 +89,7 @@ pub(super) fn budget(recipe: &Recipe, pace: DriverPace<'_>, tasks: &[Task]) -> R
         Some(wait) => wait.as_secs(),
         None => 0,
     };
-    let per_node = match pace.driver {
-        Driver::Gpu | Driver::DaemonSet => recipe.rollout.gpu_driver.per_node,
-        Driver::Ofed => recipe.rollout.ofed_driver.clone().unwrap_or_default().per_node,
-    };
+    let per_node = recipe.rollout.driver(pace.driver).map_or_else(|| OfedDriverRollout::default().per_node, |driver| driver.per_node);
     let per_node_seconds = per_node.as_secs().saturating_add(wait);
     let nodes = recipe.cluster.gpu_nodes as usize;
     let vendors =

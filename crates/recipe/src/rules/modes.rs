@@ -50,31 +50,28 @@ const GPU_VALUES: [&str; 3] = ["components", "gpu-operator", "values"];
 /// Checks what the modes go by.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let rollout = &subject.recipe.rollout;
-    let gpu = &rollout.gpu_driver;
-    keys(subject, "gpuDriver", gpu.mode, findings);
-    preflight(subject, "gpuDriver", gpu.mode, findings);
-    operator_upgrade(subject, gpu.mode, findings);
-    amounts(subject, "gpuDriver", &gpu.policy, findings);
-    gpu_values(subject, gpu.mode, findings);
+    for driver in rollout.drivers() {
+        keys(subject, driver.key, driver.mode, findings);
+        preflight(subject, driver.key, driver.mode, findings);
+        amounts(subject, driver.key, &driver.policy, findings);
+    }
+    operator_upgrade(subject, rollout.gpu_driver.mode, findings);
+    gpu_values(subject, rollout.gpu_driver.mode, findings);
     let Some(ofed) = &rollout.ofed_driver else { return };
-    keys(subject, "ofedDriver", ofed.mode, findings);
-    preflight(subject, "ofedDriver", ofed.mode, findings);
-    amounts(subject, "ofedDriver", &ofed.policy.common(), findings);
     for (key, modes, reason, instead) in OFED_KEYS {
         let Some(entry) = policy_entry(subject, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode)) else { continue };
         let own = format!("{instead}; with mode {} there is one of ours", names(modes));
-        findings.push(Diagnostic::error(reason).lint(Lint::UnknownField).at(entry).hint(own));
+        Diagnostic::error(reason).lint(Lint::UnknownField).at(entry).hint(own).report(findings);
     }
     ofed_values(subject, ofed.mode, findings);
     if ofed.mode == Mode::Drive && ofed.policy.safe_load == Some(true) {
-        findings.push(
-            Diagnostic::error(
-                "`safeLoad` and mode `drive` exclude each other: with `autoUpgrade: false` nobody tells a waiting driver to load",
-            )
-            .lint(Lint::AgainstMode)
-            .at(subject.place(&["rollout", "ofedDriver", "policy", "safeLoad"]))
-            .hint("remove `safeLoad`, or take mode `steer`"),
-        );
+        Diagnostic::error(
+            "`safeLoad` and mode `drive` exclude each other: with `autoUpgrade: false` nobody tells a waiting driver to load",
+        )
+        .lint(Lint::AgainstMode)
+        .at(subject.place(&["rollout", "ofedDriver", "policy", "safeLoad"]))
+        .hint("remove `safeLoad`, or take mode `steer`")
+        .report(findings);
     }
 }
 
@@ -139,7 +136,7 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
 fn amounts(subject: &RuleTarget<'_>, driver: &str, policy: &RecipeUpgradePolicy, findings: &mut Vec<Diagnostic>) {
     let mut wrong = |key: &[&str], problem: &str, hint: &str| {
         let keys = [&["rollout", driver, "policy"], key].concat();
-        findings.push(Diagnostic::error(format!("`{}`: {problem}", keys.join("."))).at(subject.place(&keys)).hint(hint));
+        Diagnostic::error(format!("`{}`: {problem}", keys.join("."))).at(subject.place(&keys)).hint(hint).report(findings);
     };
     let group = policy.topology.as_ref().map(|topology| topology.max_unavailable);
     // The GPU driver's `maxUnavailable` has a rule of its own.
@@ -191,15 +188,13 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
     if operator.is_on(&["driver", "nvidiaDriverCRD", "enabled"]) == Some(true)
         && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false)
     {
-        findings.push(
-            Diagnostic::error(format!(
+        Diagnostic::error(format!(
                 "mode `{}` needs a policy of the operator's that a bundle cannot set: the driver comes from NVIDIADriver objects that are not the chart's",
                 mode.name()
             ))
             .lint(Lint::DriverCrd)
             .at(subject.place(&[&GPU_VALUES[..], &["driver", "nvidiaDriverCRD", "deployDefaultCR"]].concat()))
-            .hint("take mode `assist`, or remove `deployDefaultCR`: then the chart makes the object from `driver`"),
-        );
+            .hint("take mode `assist`, or remove `deployDefaultCR`: then the chart makes the object from `driver`").report(findings);
     }
     if mode != Mode::Drive {
         return;
@@ -232,14 +227,13 @@ fn unused_evictions(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, mod
     };
     for entry in manager_env(subject).iter().filter(|_| upgrades) {
         let Some(name) = entry.get("name").and_then(YamlNode::text).filter(|name| MANAGER_EVICTIONS.contains(name)) else { continue };
-        findings.push(
-            Diagnostic::warning(format!(
-                "`{name}` has no effect: with `autoUpgrade: true` the operator moves the pods, and the driver manager none"
-            ))
-            .lint(Lint::NoEffect)
-            .at(entry.origin)
-            .hint("remove the entry, and set what may leave a node in `rollout.gpuDriver.policy` (`podDeletion`, `drain`)"),
-        );
+        Diagnostic::warning(format!(
+            "`{name}` has no effect: with `autoUpgrade: true` the operator moves the pods, and the driver manager none"
+        ))
+        .lint(Lint::NoEffect)
+        .at(entry.origin)
+        .hint("remove the entry, and set what may leave a node in `rollout.gpuDriver.policy` (`podDeletion`, `drain`)")
+        .report(findings);
     }
 }
 

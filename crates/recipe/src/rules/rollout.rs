@@ -1,6 +1,7 @@
 //! The rollout: one place for each setting, and nothing that no Job with a time budget could promise.
 
 use super::RuleTarget;
+use crate::model::DriverRollout;
 use contract::count::Count;
 use contract::duration::Duration;
 use contract::grammar::{is_digest, is_tag};
@@ -43,15 +44,12 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 fn times(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let (gpu, ofed) = (&subject.recipe.rollout.gpu_driver, &subject.recipe.rollout.ofed_driver);
-    let mut times = vec![("gpuDriver", "perNode", gpu.per_node), ("gpuDriver", "quiet", gpu.quiet)];
-    times.extend(ofed.iter().flat_map(|ofed| [("ofedDriver", "perNode", ofed.per_node), ("ofedDriver", "quiet", ofed.quiet)]));
-    for (driver, key, duration) in times {
+    let times = |driver: DriverRollout| [(driver.key, "perNode", driver.per_node), (driver.key, "quiet", driver.quiet)];
+    for (driver, key, duration) in subject.recipe.rollout.drivers().flat_map(times) {
         if duration.as_secs() == 0 || duration.as_secs() > LONGEST_SECONDS {
-            findings.push(
-                Diagnostic::error(format!("`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"))
-                    .at(subject.place(&["rollout", driver, key])),
-            );
+            Diagnostic::error(format!("`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"))
+                .at(subject.place(&["rollout", driver, key]))
+                .report(findings);
         }
     }
 }
@@ -65,11 +63,10 @@ pub fn is_version(version: &str) -> bool {
 fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
     if !is_version(version) {
-        findings.push(
-            Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
-                .at(subject.place(&["rollout", "gpuDriver", "version"]))
-                .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)"),
-        );
+        Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
+            .at(subject.place(&["rollout", "gpuDriver", "version"]))
+            .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)")
+            .report(findings);
     }
 }
 
@@ -82,50 +79,38 @@ fn limits(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         Some(Count::Percent(101..)) => "a fleet has no more than 100%",
         Some(Count::Number(1..) | Count::Percent(1..=100)) | None => return,
     };
-    findings.push(
-        Diagnostic::error(format!("`rollout.gpuDriver.policy.maxUnavailable`: {problem}"))
-            .at(place)
-            .hint("set a number from 1 on, or a percentage from `1%` to `100%`"),
-    );
+    Diagnostic::error(format!("`rollout.gpuDriver.policy.maxUnavailable`: {problem}"))
+        .at(place)
+        .hint("set a number from 1 on, or a percentage from `1%` to `100%`")
+        .report(findings);
 }
 
 fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let rollout = &subject.recipe.rollout;
-    let ofed = rollout.ofed_driver.as_ref().and_then(|driver| driver.policy.wait_for_completion.as_ref());
-    for (driver, wait) in [("gpuDriver", rollout.gpu_driver.policy.wait_for_completion.as_ref()), ("ofedDriver", ofed)] {
-        let Some(wait) = wait.filter(|wait| wait.timeout.is_none_or(|timeout| timeout.as_secs() == 0)) else { continue };
+    for DriverRollout { key: driver, policy, .. } in subject.recipe.rollout.drivers() {
+        let is_endless = |timeout: &Option<Duration>| timeout.is_none_or(|timeout| timeout.as_secs() == 0);
+        let Some(wait) = policy.wait_for_completion.filter(|wait| is_endless(&wait.timeout)) else { continue };
         let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
-        findings.push(
-            Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
-                .lint(Lint::EndlessWait)
-                .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
-                .hint(format!(
-                    "set `rollout.{driver}.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"
-                )),
-        );
+        Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
+            .lint(Lint::EndlessWait)
+            .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
+            .hint(format!("set `rollout.{driver}.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"))
+            .report(findings);
     }
 }
 
 /// A drain or a deletion of pods without an end holds its node for as long as one pod likes.
 fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let rollout = &subject.recipe.rollout;
-    let is_zero = |timeout: Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
-    let (gpu, ofed) = (&rollout.gpu_driver.policy, rollout.ofed_driver.as_ref().map(|driver| &driver.policy));
-    let waits = [
-        ("gpuDriver", "podDeletion", gpu.pod_deletion.as_ref().and_then(|deletion| deletion.timeout)),
-        ("gpuDriver", "drain", gpu.drain.as_ref().and_then(|drain| drain.timeout)),
-        ("ofedDriver", "podDeletion", ofed.and_then(|policy| policy.pod_deletion.as_ref()).and_then(|deletion| deletion.timeout)),
-        ("ofedDriver", "drain", ofed.and_then(|policy| policy.drain.as_ref()).and_then(|drain| drain.timeout)),
-    ];
-    for (driver, key, _) in waits.into_iter().filter(|(.., timeout)| is_zero(*timeout)) {
-        findings.push(
-            Diagnostic::error(format!("`{key}` has the timeout 0: it waits for ever, and one pod that does not go holds its node"))
-                .lint(Lint::EndlessWait)
-                .at(subject.place(&["rollout", driver, "policy", key, "timeout"]))
-                .hint(format!(
-                    "set `rollout.{driver}.policy.{key}.timeout`, such as `5m`; without it the operators' own five minutes hold"
-                )),
-        );
+    let is_zero = |timeout: &Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
+    let waits = |DriverRollout { key, policy, .. }: DriverRollout| {
+        let deletion = policy.pod_deletion.and_then(|deletion| deletion.timeout);
+        [(key, "podDeletion", deletion), (key, "drain", policy.drain.and_then(|drain| drain.timeout))]
+    };
+    for (driver, key, _) in subject.recipe.rollout.drivers().flat_map(waits).filter(|(.., timeout)| is_zero(timeout)) {
+        Diagnostic::error(format!("`{key}` has the timeout 0: it waits for ever, and one pod that does not go holds its node"))
+            .lint(Lint::EndlessWait)
+            .at(subject.place(&["rollout", driver, "policy", key, "timeout"]))
+            .hint(format!("set `rollout.{driver}.policy.{key}.timeout`, such as `5m`; without it the operators' own five minutes hold"))
+            .report(findings);
     }
 }
 
@@ -133,14 +118,13 @@ fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let version = [&OPERATOR_VALUES[..], &["version"]].concat();
     if subject.recipe.rollout.gpu_driver.version.is_some() && subject.node_at(&version).is_some_and(|node| !node.is_null()) {
-        findings.push(
-            Diagnostic::error("the driver's version is set twice")
-                .lint(Lint::SetTwice)
-                .at(subject.place(&version))
-                .label("the chart's value")
-                .related(subject.place(&["rollout", "gpuDriver", "version"]), "and the recipe's own setting")
-                .hint("keep `rollout.gpuDriver.version`; it is mapped into the chart's value"),
-        );
+        Diagnostic::error("the driver's version is set twice")
+            .lint(Lint::SetTwice)
+            .at(subject.place(&version))
+            .label("the chart's value")
+            .related(subject.place(&["rollout", "gpuDriver", "version"]), "and the recipe's own setting")
+            .hint("keep `rollout.gpuDriver.version`; it is mapped into the chart's value")
+            .report(findings);
     }
     let policy = [&OPERATOR_VALUES[..], &["upgradePolicy"]].concat();
     for (chart, own) in POLICY {
@@ -174,10 +158,9 @@ fn used(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         }
         Some(_) => return,
     };
-    findings.push(
-        Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
-            .lint(Lint::NoEffect)
-            .at(subject.place(&["rollout", "gpuDriver", key]))
-            .hint(format!("remove it; where a parent sets it, write `{key}: null`")),
-    );
+    Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
+        .lint(Lint::NoEffect)
+        .at(subject.place(&["rollout", "gpuDriver", key]))
+        .hint(format!("remove it; where a parent sets it, write `{key}: null`"))
+        .report(findings);
 }
