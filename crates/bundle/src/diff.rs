@@ -1,15 +1,15 @@
 //! What is new in a bundle: two of them, compared release by release.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::checksums::CHECKSUMS;
+use super::error::BundleError;
 use super::info::{BundleInfo, INFO, RECIPE, ReleaseInfo};
-use super::verify::{VerifyError, walk};
+use super::verify::read_files;
 use deployer::layout::{CHART, SETTINGS, VALUES};
 
 pub mod values;
@@ -78,27 +78,11 @@ pub struct FileDifference {
     pub change: DifferenceKind,
 }
 
-/// Why two bundles cannot be compared.
-#[derive(Debug, thiserror::Error)]
-pub enum DiffError {
-    /// One of them is no bundle, or cannot be read.
-    #[error(transparent)]
-    Bundle(#[from] VerifyError),
-    /// A file is not as bundles have it.
-    #[error("`{}` is not as a bundle has it: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-}
-
 /// Compares two bundles, as they are on disk.
 ///
 /// # Errors
 /// One of them is no bundle, cannot be read, or has a file that is no YAML where YAML stands.
-pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, DiffError> {
+pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, BundleError> {
     let (old, new) = (BundleOnDisk::read(old)?, BundleOnDisk::read(new)?);
     let mut difference = BundleDifference { bundle: changes(&old.about()?, &new.about()?), ..BundleDifference::default() };
     // Names of releases whose values are not the same: hooks that share them fire.
@@ -117,7 +101,7 @@ pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, DiffError> {
         let before = old.release(&release.name);
         let other_sharing = before.is_some_and(|before| before.shares != release.shares);
         let app =
-            |bundle: &BundleOnDisk, release: &ReleaseInfo| Ok::<_, DiffError>(bundle.yaml(&release.folder, CHART)?["appVersion"].clone());
+            |bundle: &BundleOnDisk, release: &ReleaseInfo| Ok::<_, BundleError>(bundle.yaml(&release.folder, CHART)?["appVersion"].clone());
         // The tag of the hook's image, unless the settings name one.
         let other_image = match before {
             Some(before) => app(&old, before)? != app(&new, release)?,
@@ -136,6 +120,11 @@ pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, DiffError> {
 const HOOK: &str = "hook";
 
 impl ReleaseDifference {
+    fn new(release: &ReleaseInfo, change: DifferenceKind, files: Vec<FileDifference>) -> Self {
+        let (name, release_kind) = (release.name.clone(), release.kind.clone());
+        Self { name, release_kind, change, facts: Vec::new(), values: Vec::new(), files, fires: None }
+    }
+
     fn is_same(&self) -> bool {
         let nothing = self.facts.is_empty() && self.values.is_empty() && self.files.is_empty();
         self.change == DifferenceKind::Changed && nothing && self.fires != Some(true)
@@ -145,7 +134,7 @@ impl ReleaseDifference {
 fn compare(
     (old, before): (&BundleOnDisk, &ReleaseInfo),
     (new, after): (&BundleOnDisk, &ReleaseInfo),
-) -> Result<ReleaseDifference, DiffError> {
+) -> Result<ReleaseDifference, BundleError> {
     let mut values = Vec::new();
     for file in [VALUES, SETTINGS] {
         // The hook chart's own values.yaml is a file like any other.
@@ -157,15 +146,8 @@ fn compare(
     let (mut first, mut second) = (old.folder(&before.folder), new.folder(&after.folder));
     first.remove(compared);
     second.remove(compared);
-    Ok(ReleaseDifference {
-        name: after.name.clone(),
-        release_kind: after.kind.clone(),
-        change: DifferenceKind::Changed,
-        facts: changes(&facts(before), &facts(after)),
-        values,
-        files: files(&first, &second),
-        fires: None,
-    })
+    let facts = changes(&facts(before), &facts(after));
+    Ok(ReleaseDifference { facts, values, ..ReleaseDifference::new(after, DifferenceKind::Changed, files(&first, &second)) })
 }
 
 /// A release that only one of the bundles has.
@@ -173,26 +155,19 @@ fn alone(bundle: &BundleOnDisk, release: &ReleaseInfo, change: DifferenceKind) -
     let none = Value::Object(serde_json::Map::new());
     let (old, new) = if change == DifferenceKind::Added { (none, facts(release)) } else { (facts(release), none) };
     let files = bundle.folder(&release.folder).into_keys().map(|path| FileDifference { path: path.to_owned(), change }).collect();
-    ReleaseDifference {
-        name: release.name.clone(),
-        release_kind: release.kind.clone(),
-        change,
-        facts: changes(&old, &new),
-        values: Vec::new(),
-        files,
-        fires: None,
-    }
+    ReleaseDifference { facts: changes(&old, &new), ..ReleaseDifference::new(release, change, files) }
 }
 
 /// What a release says about itself, without its place and its name.
 fn facts(release: &ReleaseInfo) -> Value {
-    let mut facts = serde_json::to_value(release).unwrap_or_default();
-    if let Some(map) = facts.as_object_mut() {
-        for key in ["folder", "name", "kind"] {
-            map.remove(key);
-        }
+    without_keys(serde_json::to_value(release).unwrap_or_default(), &["folder", "name", "kind"])
+}
+
+fn without_keys(mut value: Value, keys: &[&str]) -> Value {
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|key, _| !keys.contains(&key.as_str()));
     }
-    facts
+    value
 }
 
 fn files(old: &BTreeMap<&str, &[u8]>, new: &BTreeMap<&str, &[u8]>) -> Vec<FileDifference> {
@@ -213,31 +188,17 @@ struct BundleOnDisk {
 }
 
 impl BundleOnDisk {
-    fn read(directory: &Path) -> Result<Self, DiffError> {
-        let mut files = BTreeMap::new();
-        for path in walk(directory)? {
-            let full = directory.join(&path);
-            let content = fs::read(&full).map_err(|source| VerifyError::Read { path: full, source })?;
-            files.insert(path, content);
-        }
-        let Some(info) = files.get(INFO) else {
-            return Err(VerifyError::NoBundle { directory: directory.to_owned(), file: INFO }.into());
-        };
-        let failed = |reason: String| DiffError::File { path: directory.join(INFO), reason };
-        let info = yaml::from_str(&String::from_utf8_lossy(info)).map_err(|error| failed(error.to_string()))?;
+    fn read(directory: &Path) -> Result<Self, BundleError> {
+        let files = read_files(directory)?;
+        let text = files.get(INFO).ok_or_else(|| BundleError::NoBundle { directory: directory.to_owned(), file: INFO })?;
+        let info = yaml::from_str(&String::from_utf8_lossy(text)).map_err(|error| BundleError::file(&directory.join(INFO), &error))?;
         Ok(Self { directory: directory.to_owned(), info, files })
     }
 
     /// What it says about itself beside its releases. Recipe and chart show in what they bring.
-    fn about(&self) -> Result<Value, DiffError> {
-        let failed = |error: serde_json::Error| DiffError::File { path: self.directory.join(INFO), reason: error.to_string() };
-        let mut about = serde_json::to_value(&self.info).map_err(failed)?;
-        if let Some(map) = about.as_object_mut() {
-            for key in ["releases", "recipe", "hookChart", "renderedBy"] {
-                map.remove(key);
-            }
-        }
-        Ok(about)
+    fn about(&self) -> Result<Value, BundleError> {
+        let about = serde_json::to_value(&self.info).map_err(|error| BundleError::file(&self.directory.join(INFO), &error))?;
+        Ok(without_keys(about, &["releases", "recipe", "hookChart", "renderedBy"]))
     }
 
     fn release(&self, name: &str) -> Option<&ReleaseInfo> {
@@ -245,11 +206,10 @@ impl BundleOnDisk {
     }
 
     /// A YAML file of a release; null if there is none.
-    fn yaml(&self, folder: &str, file: &str) -> Result<Value, DiffError> {
+    fn yaml(&self, folder: &str, file: &str) -> Result<Value, BundleError> {
         let path = format!("{folder}/{file}");
         let Some(content) = self.files.get(&path) else { return Ok(Value::Null) };
-        let failed = |reason: String| DiffError::File { path: self.directory.join(&path), reason };
-        yaml::from_str(&String::from_utf8_lossy(content)).map_err(|error| failed(error.to_string()))
+        yaml::from_str(&String::from_utf8_lossy(content)).map_err(|error| BundleError::file(&self.directory.join(&path), &error))
     }
 
     /// The files of a folder by their paths below it.

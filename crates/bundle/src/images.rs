@@ -1,59 +1,37 @@
 //! Every image that the releases of a bundle on disk pull, as it stands there: edits of values count.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::error::BundleError;
 use super::info::{BundleInfo, INFO, ReleaseInfo};
 use deployer::layout::{CHART, SETTINGS, VALUES};
-use release::images::{ChartImages, LocatedImage, of_chart, of_object};
+use release::images::{ImageList, LocatedImage, of_chart, of_object};
 use release::values::over;
-
-/// The images of a bundle.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BundleImages {
-    /// In the order of the releases.
-    pub images: Vec<LocatedImage>,
-    /// Charts whose images are not known, because the catalog does not have their default values: a sentence each.
-    pub unknown: Vec<String>,
-}
-
-/// Why the images of a bundle cannot be listed.
-#[derive(Debug, thiserror::Error)]
-pub enum ImagesError {
-    /// A file cannot be read.
-    #[error("unable to read `{}`: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A file is not as bundles have it.
-    #[error("`{}` is not as a bundle has it: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-}
 
 /// The images of the bundle in `directory`.
 ///
 /// # Errors
 /// It is no bundle, or a file of it cannot be read.
-pub fn images(directory: &Path) -> Result<BundleImages, ImagesError> {
+pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
     let info: BundleInfo = read(&directory.join(INFO))?;
-    let mut found = BundleImages::default();
+    let mut found = ImageList::default();
     for release in &info.releases {
         let folder = directory.join(&release.folder);
         match release.kind.as_str() {
-            "upstream" => found.chart(release, &read(&folder.join(VALUES))?),
-            "manifests" if folder.join(VALUES).exists() => found.objects(release, &read(&folder.join(VALUES))?),
+            "upstream" => {
+                let version = release.version.as_deref().unwrap_or_default();
+                let ImageList { images, unknown } = of_chart(&release.name, version, &read(&folder.join(VALUES))?);
+                found.images.extend(images);
+                found.unknown.extend(unknown);
+            }
+            "manifests" if folder.join(VALUES).exists() => {
+                let values: Map<String, Value> = read(&folder.join(VALUES))?;
+                let objects = values.get("objects").and_then(Value::as_array).into_iter().flatten();
+                found.images.extend(objects.flat_map(|object| of_object(&release.name, release.component.as_deref(), object)));
+            }
             "hook" => found.images.push(hook(release, &folder)?),
             _ => {}
         }
@@ -61,22 +39,8 @@ pub fn images(directory: &Path) -> Result<BundleImages, ImagesError> {
     Ok(found)
 }
 
-impl BundleImages {
-    fn chart(&mut self, release: &ReleaseInfo, values: &Map<String, Value>) {
-        let ChartImages { images, unknown } = of_chart(&release.name, release.version.as_deref().unwrap_or_default(), values);
-        self.images.extend(images);
-        self.unknown.extend(unknown);
-    }
-
-    fn objects(&mut self, release: &ReleaseInfo, values: &Map<String, Value>) {
-        for object in values.get("objects").and_then(Value::as_array).into_iter().flatten() {
-            self.images.extend(of_object(&release.name, release.component.as_deref(), object));
-        }
-    }
-}
-
 /// The image of a hook: the chart's, with the release's own settings on top.
-fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, ImagesError> {
+fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, BundleError> {
     let chart: Map<String, Value> = read(&folder.join(CHART))?;
     let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);
     let place = "rollout.image".to_owned();
@@ -89,7 +53,7 @@ fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, ImagesErro
     Ok(LocatedImage { release: release.name.clone(), place, repository, tag, digest, suffix: None, enabled: true })
 }
 
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ImagesError> {
-    let text = fs::read_to_string(path).map_err(|source| ImagesError::Read { path: path.to_owned(), source })?;
-    yaml::from_str(&text).map_err(|error| ImagesError::File { path: path.to_owned(), reason: error.to_string() })
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, BundleError> {
+    let text = fs::read_to_string(path).map_err(|source| BundleError::read(path, source))?;
+    yaml::from_str(&text).map_err(|error| BundleError::file(path, &error))
 }

@@ -92,7 +92,7 @@ impl BundleIdentity {
 pub const RECIPE: &str = "recipe.yaml";
 
 /// One release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseInfo {
     /// Its name.
@@ -169,14 +169,9 @@ pub fn releases(plan: &ReleasePlan) -> Vec<ReleaseInfo> {
             kind: release.kind.name().to_owned(),
             folder,
             namespace: release.namespace.clone(),
-            chart: None,
-            component: None,
-            version: None,
-            tasks: Vec::new(),
-            shares: Vec::new(),
-            budget_seconds: None,
             timeout_seconds: release.timeout_seconds,
             needs: release.needs.clone(),
+            ..ReleaseInfo::default()
         };
         match &release.kind {
             ReleaseKind::Upstream(upstream) => {

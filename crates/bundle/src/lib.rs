@@ -4,6 +4,7 @@ pub mod build;
 pub mod checksums;
 pub mod device_plugin;
 pub mod diff;
+pub mod error;
 pub mod images;
 pub mod info;
 pub mod promises;
@@ -14,9 +15,10 @@ pub mod verify;
 pub mod write;
 
 pub use build::{BundleInput, build};
+pub use error::BundleError;
 pub use read::read;
 pub use tree::BundleTree;
-pub use verify::{BundleFinding, VerifyError, verify};
+pub use verify::{BundleFinding, verify};
 pub use write::{WriteError, WriteSummary, write};
 
 #[cfg(test)]

@@ -43,13 +43,9 @@ impl OutputDirectory {
 
 /// The absolute path without symbolic links; parents that are not there yet are made.
 fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
-    let io_error = |path: &Path| {
-        let path = path.to_owned();
-        move |source| WriteError::Io { path, source }
-    };
     match fs::symlink_metadata(output) {
         Ok(_) => {
-            let directory = fs::canonicalize(output).map_err(io_error(output))?;
+            let directory = fs::canonicalize(output).map_err(WriteError::io(output))?;
             if !directory.is_dir() {
                 return Err(WriteError::NoDirectory(directory));
             }
@@ -62,17 +58,17 @@ fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let name = output.file_name().ok_or_else(|| WriteError::NoDirectory(output.to_owned()))?;
-            fs::create_dir_all(parent).map_err(io_error(parent))?;
-            Ok(fs::canonicalize(parent).map_err(io_error(parent))?.join(name))
+            fs::create_dir_all(parent).map_err(WriteError::io(parent))?;
+            Ok(fs::canonicalize(parent).map_err(WriteError::io(parent))?.join(name))
         }
-        Err(source) => Err(io_error(output)(source)),
+        Err(source) => Err(WriteError::io(output)(source)),
     }
 }
 
 /// One writer at a time for all bundles in `parent`: what lies around afterwards is from one that died.
 fn lock(parent: &Path) -> Result<File, WriteError> {
-    let error = |source| WriteError::Io { path: parent.to_owned(), source };
-    let lock = File::open(parent).map_err(error)?;
+    let error = WriteError::io(parent);
+    let lock = File::open(parent).map_err(&error)?;
     match lock.lock() {
         Ok(()) => Ok(lock),
         // Some network file systems have no locks; then two writers at once are the user's to avoid.
@@ -83,18 +79,14 @@ fn lock(parent: &Path) -> Result<File, WriteError> {
 
 /// Puts right what a run that died has left: its half-written bundle goes, the old one comes back if nothing took its place.
 fn recover(directory: &Path, staging: &Path, backup: &Path) -> Result<(), WriteError> {
-    let error = |path: &Path| {
-        let path = path.to_owned();
-        move |source| WriteError::Io { path, source }
-    };
     if staging.exists() {
-        fs::remove_dir_all(staging).map_err(error(staging))?;
+        fs::remove_dir_all(staging).map_err(WriteError::io(staging))?;
     }
     if backup.exists() {
         if directory.exists() {
-            fs::remove_dir_all(backup).map_err(error(backup))?;
+            fs::remove_dir_all(backup).map_err(WriteError::io(backup))?;
         } else {
-            fs::rename(backup, directory).map_err(error(backup))?;
+            fs::rename(backup, directory).map_err(WriteError::io(backup))?;
         }
     }
     Ok(())
@@ -102,7 +94,7 @@ fn recover(directory: &Path, staging: &Path, backup: &Path) -> Result<(), WriteE
 
 /// The `bundle-info.yaml` of the bundle at `directory`, if one stands there and may be replaced; an error if it may not.
 fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> {
-    let error = |source| WriteError::Io { path: directory.to_owned(), source };
+    let error = WriteError::io(directory);
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -110,7 +102,7 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
     };
     let mut names = Vec::new();
     for entry in entries {
-        names.push(entry.map_err(error)?.file_name().to_string_lossy().into_owned());
+        names.push(entry.map_err(&error)?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
     if names.is_empty() {

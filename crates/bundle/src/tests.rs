@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::write::write_with;
-use super::{BundleFinding, BundleInput, BundleTree, VerifyError, WriteError, build, verify, write};
+use super::{BundleError, BundleFinding, BundleInput, BundleTree, WriteError, build, verify, write};
 use deployer::BundleFile;
 use recipe::model::Recipe;
 use release::{self, PlanOptions, plan};
@@ -172,11 +172,11 @@ fn what_a_run_that_died_left_behind_is_put_right() {
 #[test]
 fn what_is_no_bundle_is_said_so() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(verify(directory.path()), Err(VerifyError::NoBundle { file: "bundle-info.yaml", .. })));
-    assert!(matches!(verify(&directory.path().join("nowhere")), Err(VerifyError::Read { .. })));
+    assert!(matches!(verify(directory.path()), Err(BundleError::NoBundle { file: "bundle-info.yaml", .. })));
+    assert!(matches!(verify(&directory.path().join("nowhere")), Err(BundleError::Read { .. })));
     let (_directory, output) = bundle();
     fs::remove_file(output.join("checksums.txt")).unwrap();
-    assert!(matches!(verify(&output), Err(VerifyError::NoBundle { file: "checksums.txt", .. })));
+    assert!(matches!(verify(&output), Err(BundleError::NoBundle { file: "checksums.txt", .. })));
 }
 
 #[test]

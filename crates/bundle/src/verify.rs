@@ -1,12 +1,13 @@
 //! Is a bundle on disk still what was rendered, and does it still keep its promises?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::checksums::{self, CHECKSUMS};
+use super::error::BundleError;
 use super::info::INFO;
 use super::promises;
 
@@ -55,36 +56,15 @@ impl fmt::Display for BundleFinding {
     }
 }
 
-/// Why a directory cannot be verified.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    /// It is no bundle.
-    #[error("`{}` is no bundle: it has no `{file}`", directory.display())]
-    NoBundle {
-        /// The directory.
-        directory: PathBuf,
-        /// What it lacks.
-        file: &'static str,
-    },
-    /// It cannot be read.
-    #[error("unable to read `{}`: {source}", path.display())]
-    Read {
-        /// What.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
-
 /// Compares a bundle with its checksums and its promises. No findings: all is well.
 ///
 /// # Errors
 /// The directory is no bundle, or cannot be read.
-pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, VerifyError> {
+pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     let found = walk(directory)?;
     for file in [INFO, CHECKSUMS] {
         if !found.contains(file) {
-            return Err(VerifyError::NoBundle { directory: directory.to_owned(), file });
+            return Err(BundleError::NoBundle { directory: directory.to_owned(), file });
         }
     }
     let mut findings = Vec::new();
@@ -102,9 +82,9 @@ pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, VerifyError> {
     Ok(findings)
 }
 
-fn compare(directory: &Path, path: &str, digest: &str) -> Result<Option<BundleFinding>, VerifyError> {
+fn compare(directory: &Path, path: &str, digest: &str) -> Result<Option<BundleFinding>, BundleError> {
     let full = directory.join(path);
-    let error = |source| VerifyError::Read { path: full.clone(), source };
+    let error = |source| BundleError::read(&full, source);
     match fs::symlink_metadata(&full) {
         Err(missing) if matches!(missing.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(Some(BundleFinding::Missing(path.to_owned())))
@@ -119,11 +99,11 @@ fn compare(directory: &Path, path: &str, digest: &str) -> Result<Option<BundleFi
 }
 
 /// Every path below `directory` that is no directory. A Git repository's own folder is no part of a bundle.
-pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, VerifyError> {
+pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, BundleError> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![(directory.to_owned(), String::new())];
     while let Some((folder, prefix)) = waiting.pop() {
-        let error = |source| VerifyError::Read { path: folder.clone(), source };
+        let error = |source| BundleError::read(&folder, source);
         for entry in fs::read_dir(&folder).map_err(error)? {
             let entry = entry.map_err(error)?;
             let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
@@ -137,6 +117,11 @@ pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, VerifyError> {
     Ok(found)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, VerifyError> {
-    fs::read(path).map_err(|source| VerifyError::Read { path: path.to_owned(), source })
+/// The content of every file below `directory`.
+pub(super) fn read_files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, BundleError> {
+    walk(directory)?.into_iter().map(|path| read(&directory.join(&path)).map(|content| (path, content))).collect()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
+    fs::read(path).map_err(|source| BundleError::read(path, source))
 }

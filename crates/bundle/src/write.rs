@@ -52,6 +52,11 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// The operating system refuses to write `path`.
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        |source| Self::Io { path: path.to_owned(), source }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -125,9 +130,9 @@ fn fill(
     write_file: &mut dyn FnMut(&Path, &BundleFile) -> io::Result<()>,
 ) -> Result<(), WriteError> {
     // Errors name the path that the user knows, not the one for the time of writing.
-    fs::create_dir(&target.staging).map_err(|source| WriteError::Io { path: target.directory.clone(), source })?;
+    fs::create_dir(&target.staging).map_err(WriteError::io(&target.directory))?;
     for file in tree.files() {
-        write_file(&target.staging, file).map_err(|source| WriteError::Io { path: target.directory.join(&file.path), source })?;
+        write_file(&target.staging, file).map_err(WriteError::io(&target.directory.join(&file.path)))?;
     }
     Ok(())
 }
@@ -145,9 +150,9 @@ fn write_file(root: &Path, file: &BundleFile) -> io::Result<()> {
 fn swap(tree: &BundleTree, target: &OutputDirectory) -> Result<WriteSummary, WriteError> {
     let OutputDirectory { directory, staging, backup, occupied: old, .. } = target;
     let occupied = old.is_some();
-    let error = |source| WriteError::Io { path: directory.clone(), source };
+    let error = WriteError::io(directory);
     if occupied {
-        fs::rename(directory, backup).map_err(error)?;
+        fs::rename(directory, backup).map_err(&error)?;
     }
     if let Err(source) = fs::rename(staging, directory) {
         if occupied && let Err(second) = fs::rename(backup, directory) {

@@ -43,18 +43,19 @@ impl LocatedImage {
     }
 }
 
-/// The images of one chart, as far as the catalog knows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChartImages {
-    /// The images.
+/// Images, as far as the catalog knows the charts that name them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageList {
+    /// In the order in which values name them.
     pub images: Vec<LocatedImage>,
     /// Why images are missing: a sentence each.
     pub unknown: Vec<String>,
 }
 
 /// The images of the chart of component `name` with these values on top of its own, and of the sub-charts that they switch on.
-pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> ChartImages {
-    let mut found = ChartImages::default();
+pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> ImageList {
+    let mut found = ImageList::default();
     let details = catalog::component(name).and_then(|component| Some((component, component.version(version)?)));
     let Some((component, details)) = details else {
         found.unknown.push(format!("{name} {version}: the catalog does not know this version"));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::images::{ChartImages, LocatedImage, of_chart, of_object, places_of_pull_secrets};
+use super::images::{ImageList, LocatedImage, of_chart, of_object, places_of_pull_secrets};
 use super::model::{ManifestsRelease, ReleaseKind, ReleasePlan, UpstreamRelease};
 use super::values::{over, set};
 use catalog::{self, lookup};
@@ -103,7 +103,7 @@ impl AirGapValues<'_> {
     }
 
     fn upstream(self, name: &str, upstream: &mut UpstreamRelease) -> Vec<String> {
-        let ChartImages { images, unknown } = of_chart(name, &upstream.version, &upstream.values);
+        let ImageList { images, unknown } = of_chart(name, &upstream.version, &upstream.values);
         let mut notes: Vec<String> = unknown
             .into_iter()
             .map(|reason| format!("{reason}: its images are pulled as the chart says; set them in its values"))

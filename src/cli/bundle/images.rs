@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::printer::Printer;
-use bundle::images::{BundleImages, images};
+use bundle::images::images;
 use contract::exit::ExitCode;
-use release::images::LocatedImage;
+use release::images::{ImageList, LocatedImage};
 
 /// Arguments of `gpu-rollout bundle images`.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ enum ImagesFormat {
 impl ImagesArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let BundleImages { images, unknown } = match images(&self.directory) {
+        let ImageList { images, unknown } = match images(&self.directory) {
             Ok(found) => found,
             Err(error) => {
                 printer.error(&error.to_string(), Some("name a directory that `gpu-rollout bundle render` has written"));
@@ -65,7 +65,7 @@ impl ImagesArguments {
                 let references: BTreeSet<String> = images.iter().map(LocatedImage::reference).collect();
                 printer.data(&references.into_iter().fold(String::new(), |text, reference| text + &reference + "\n"));
             }
-            ImagesFormat::Json => code = printer.json(&BundleImages { images, unknown: unknown.clone() }),
+            ImagesFormat::Json => code = printer.json(&ImageList { images, unknown: unknown.clone() }),
         }
         if open {
             printer.note("note: `{os}` and `{architecture}` are the node's; --node-os names them");
