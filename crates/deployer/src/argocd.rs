@@ -3,7 +3,7 @@
 use minijinja::context;
 use minijinja::value::Serde;
 
-use super::argocd_application::form::{CONTROL_NAMESPACE, IN_CLUSTER};
+use super::argocd_application::application_form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::argocd_application::readme::readme_context;
 use super::argocd_application::{
     ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, TAKEOVER, check_source,

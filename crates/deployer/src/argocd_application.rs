@@ -1,7 +1,7 @@
 //! What an Argo CD Application of a bundle is. The same for every deployer that makes Applications; they differ in where the words
 //! come from that say whose Application it is ([`ApplicationForm`]).
 
-pub mod form;
+pub mod application_form;
 pub mod project;
 pub mod readme;
 
@@ -11,7 +11,7 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use serde::Serialize;
 
-pub use form::ApplicationForm;
+pub use application_form::ApplicationForm;
 
 use super::file::BundleFile;
 use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
@@ -69,21 +69,21 @@ pub const RETRY: RetryPolicy = RetryPolicy { limit: 5, first: "30s", longest: "5
 /// The source is an OCI registry, or a commit.
 pub fn check_source(source: &BundleSource, deployer: &'static str) -> Result<(), RenderError> {
     if source.is_oci() {
-        return Err(RenderError::Unable {
+        return Err(RenderError::unable(
             deployer,
-            reason: format!("reads values files from Git only, and `{}` is an OCI registry", source.url),
-            hint: "name a Git repository: --repo https://… or ssh://…",
-        });
+            format!("reads values files from Git only, and `{}` is an OCI registry", source.url),
+            "name a Git repository: --repo https://… or ssh://…",
+        ));
     }
     if source.is_commit() {
-        return Err(RenderError::Unable {
+        return Err(RenderError::unable(
             deployer,
-            reason: format!(
+            format!(
                 "reads the bundle from the revision that stands in it, and the commit `{}` cannot contain its own name",
                 source.revision
             ),
-            hint: "name a tag, and set it once the bundle is committed: --revision TAG",
-        });
+            "name a tag, and set it once the bundle is committed: --revision TAG",
+        ));
     }
     Ok(())
 }
@@ -196,10 +196,12 @@ fn chart_context(
     deployer: &'static str,
     release: &str,
 ) -> Result<Value, RenderError> {
-    let (repository, name) = address(&upstream.chart).ok_or_else(|| RenderError::Unable {
-        deployer,
-        reason: format!("runs in the cluster, where the chart of `{release}` is in no directory"),
-        hint: "name a repository that the cluster reaches: --chart-repository NAME=https://… or oci://…",
+    let (repository, name) = address(&upstream.chart).ok_or_else(|| {
+        RenderError::unable(
+            deployer,
+            format!("runs in the cluster, where the chart of `{release}` is in no directory"),
+            "name a repository that the cluster reaches: --chart-repository NAME=https://… or oci://…",
+        )
     })?;
     Ok(context! {
         repository => form.text(repository),

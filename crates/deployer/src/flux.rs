@@ -51,7 +51,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
     sync::check(source)?;
     let mut files = super::chart::shared_files(input)?;
-    let found = chart::find(input.plan, source, &files)?;
+    let found = chart::find_charts(input.plan, source, &files)?;
     let templates = TemplateSet::new(SOURCES)?;
 
     let sources = repository::files(&templates, &found)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::language::is_line_character;
-use contract::grammar::{is_address, shown};
+use contract::grammar::{is_address, is_digest, shown};
 
 /// A repository, a revision of it, and the bundle's place in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,24 +73,12 @@ impl BundleSourceError {
 
     /// What to write instead, where that can be said.
     pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Short(_, address) => Some(format!("write it as `{address}`")),
-            Self::Scheme(_)
-            | Self::Secret
-            | Self::Characters(..)
-            | Self::Form(..)
-            | Self::Revision
-            | Self::Digest(_)
-            | Self::Tag(_)
-            | Self::Path(_) => None,
-        }
+        if let Self::Short(_, address) = self { Some(format!("write it as `{address}`")) } else { None }
     }
 }
 
 /// How many hexadecimal digits name a commit.
 const COMMIT_LENGTH: usize = 40;
-/// How many hexadecimal digits a digest has.
-const DIGEST_LENGTH: usize = 64;
 /// The longest text that is taken.
 const LONGEST: usize = 1000;
 /// The longest tag of a registry.
@@ -176,8 +164,7 @@ pub(super) fn is_hexadecimal(text: &str) -> bool {
 /// What a registry knows: tags and digests.
 fn check_oci(revision: &str) -> Result<(), BundleSourceError> {
     if let Some(digest) = revision.strip_prefix("sha256:") {
-        let fits = digest.len() == DIGEST_LENGTH && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        return if fits { Ok(()) } else { Err(BundleSourceError::Digest(revision.to_owned())) };
+        return if is_digest(digest) { Ok(()) } else { Err(BundleSourceError::Digest(revision.to_owned())) };
     }
     let is_word = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     let fits = revision.len() <= LONGEST_TAG && revision.chars().all(is_word) && !revision.starts_with(['.', '-']);

@@ -46,6 +46,13 @@ pub enum RenderError {
     Yaml(String),
 }
 
+impl RenderError {
+    /// The deployer cannot do what the options ask for.
+    pub(super) fn unable(deployer: &'static str, reason: impl Into<String>, hint: &'static str) -> Self {
+        Self::Unable { deployer, reason: reason.into(), hint }
+    }
+}
+
 /// What every README says of what no deployer removes.
 pub const LEFTOVERS: (&str, &str) = ("leftovers.md.j2", include_str!("../../../templates/shared/leftovers.md.j2"));
 

@@ -48,7 +48,7 @@ struct ChartFile {
 ///
 /// # Errors
 /// A chart on the disk of a machine, which a controller in the cluster cannot read.
-pub(super) fn find(plan: &ReleasePlan, source: &BundleSource, files: &[BundleFile]) -> Result<Vec<FluxChart>, RenderError> {
+pub(super) fn find_charts(plan: &ReleasePlan, source: &BundleSource, files: &[BundleFile]) -> Result<Vec<FluxChart>, RenderError> {
     let urls: Vec<&str> = plan.releases.iter().filter_map(|release| repository_url(&release.kind)).collect();
     folders(plan)
         .map(|(folder, release)| {
@@ -73,11 +73,7 @@ pub(super) fn find(plan: &ReleasePlan, source: &BundleSource, files: &[BundleFil
                 ChartOrigin::Repository { url, name } => (name.as_str(), ChartSourceKind::Helm { repository: repository::name(url, &urls), url: url.clone() }),
                 ChartOrigin::Oci(url) => (release.name.as_str(), artifact(&release.name, url.clone(), &upstream.version)),
                 ChartOrigin::File(path) => {
-                    return Err(RenderError::Unable {
-                        deployer: NAME,
-                        reason: format!("cannot take the chart of {} from `{path}`: Flux reads charts from inside the cluster", release.name),
-                        hint: "serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…",
-                    });
+                    return Err(RenderError::unable(NAME, format!("cannot take the chart of {} from `{path}`: Flux reads charts from inside the cluster", release.name), "serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…"));
                 }
             };
             Ok(found(name, &upstream.version, false, origin))

@@ -15,24 +15,25 @@ const MAIN: [&str; 2] = ["main", "master"];
 /// It names none.
 pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
     let revision = source.revision.as_str();
-    let unable = |reason: String, hint| Err(RenderError::Unable { deployer: NAME, reason, hint });
     if source.is_oci() || source.is_commit() {
         return Ok(());
     }
     if revision == "HEAD" {
-        return unable("cannot follow `HEAD`, which is no branch".to_owned(), "name the branch: --revision main");
+        return Err(RenderError::unable(NAME, "cannot follow `HEAD`, which is no branch", "name the branch: --revision main"));
     }
     if revision.len() >= SHORTEST_COMMIT && is_hexadecimal(revision) {
-        return unable(
+        return Err(RenderError::unable(
+            NAME,
             format!("takes no shortened commit, and `{revision}` looks like one"),
             "write all 40 digits of the commit; or refs/heads/NAME for a branch, refs/tags/NAME for a tag",
-        );
+        ));
     }
     if !is_name(revision) {
-        return unable(
+        return Err(RenderError::unable(
+            NAME,
             format!("cannot find `{revision}`: it is no name that Git gives to a branch or tag"),
             "name a branch, a tag or a commit",
-        );
+        ));
     }
     Ok(())
 }

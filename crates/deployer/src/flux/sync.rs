@@ -22,11 +22,11 @@ const FETCH_SECONDS: u64 = 300;
 /// It cannot.
 pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
     if source.url.starts_with("file://") {
-        return Err(RenderError::Unable {
-            deployer: NAME,
-            reason: format!("cannot read the bundle from `{}`: Flux reads it from inside the cluster", source.url),
-            hint: "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
-        });
+        return Err(RenderError::unable(
+            NAME,
+            format!("cannot read the bundle from `{}`: Flux reads it from inside the cluster", source.url),
+            "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
+        ));
     }
     revision::check(source)
 }

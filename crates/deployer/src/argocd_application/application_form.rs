@@ -40,86 +40,64 @@ impl ApplicationForm<'_> {
         }
     }
 
+    /// A text that this program writes out, or the action of the umbrella chart that prints it.
+    fn word(self, rendered: impl FnOnce(&str, &BundleSource) -> String, action: &str) -> WrittenText {
+        match self {
+            Self::Rendered { bundle, source } => self.text(&rendered(bundle, source)),
+            Self::Template => WrittenText::action(action),
+        }
+    }
+
     /// The name of a release's Application: unique in one Argo CD as long as the bundle's name is.
     pub(crate) fn name(self, release: &str) -> WrittenText {
-        match self {
-            Self::Rendered { bundle, .. } => self.text(&format!("{bundle}-{release}")),
-            Self::Template => WrittenText::action(&format!("printf {} .Values.name | quote", go_string(&format!("%s-{release}")))),
-        }
+        let action = format!("printf {} .Values.name | quote", go_string(&format!("%s-{release}")));
+        self.word(|bundle, _| format!("{bundle}-{release}"), &action)
     }
 
     /// The bundle's name.
     pub(crate) fn bundle(self) -> WrittenText {
-        match self {
-            Self::Rendered { bundle, .. } => self.text(bundle),
-            Self::Template => WrittenText::action(".Values.name | quote"),
-        }
+        self.word(|bundle, _| bundle.to_owned(), ".Values.name | quote")
     }
 
     /// What the project is for.
     pub(crate) fn description(self) -> WrittenText {
-        match self {
-            Self::Rendered { bundle, .. } => self.text(&format!("GPU stack {bundle}")),
-            Self::Template => WrittenText::action("printf \"GPU stack %s\" .Values.name | quote"),
-        }
+        self.word(|bundle, _| format!("GPU stack {bundle}"), "printf \"GPU stack %s\" .Values.name | quote")
     }
 
     /// Argo CD's namespace.
     pub(crate) fn control_namespace(self) -> WrittenText {
-        match self {
-            Self::Rendered { .. } => self.text(CONTROL_NAMESPACE),
-            Self::Template => WrittenText::action(".Release.Namespace | quote"),
-        }
+        self.word(|_, _| CONTROL_NAMESPACE.to_owned(), ".Release.Namespace | quote")
     }
 
     /// The project of all Applications.
     pub(crate) fn project(self) -> WrittenText {
-        match self {
-            Self::Rendered { bundle, .. } => self.text(bundle),
-            Self::Template => WrittenText::action(".Values.project | default .Values.name | quote"),
-        }
+        self.word(|bundle, _| bundle.to_owned(), ".Values.project | default .Values.name | quote")
     }
 
     /// The cluster that is deployed to.
     pub(crate) fn server(self) -> WrittenText {
-        match self {
-            Self::Rendered { .. } => self.text(IN_CLUSTER),
-            Self::Template => WrittenText::action(".Values.destination.server | quote"),
-        }
+        self.word(|_, _| IN_CLUSTER.to_owned(), ".Values.destination.server | quote")
     }
 
     /// The repository of the bundle.
     pub(crate) fn repository(self) -> WrittenText {
-        match self {
-            Self::Rendered { source, .. } => self.text(&source.url),
-            Self::Template => WrittenText::action("include \"bundle.repository\" ."),
-        }
+        self.word(|_, source| source.url.clone(), "include \"bundle.repository\" .")
     }
 
     /// Its revision.
     pub(crate) fn revision(self) -> WrittenText {
-        match self {
-            Self::Rendered { source, .. } => self.text(&source.revision),
-            Self::Template => WrittenText::action("include \"bundle.revision\" ."),
-        }
+        self.word(|_, source| source.revision.clone(), "include \"bundle.revision\" .")
     }
 
     /// A path of the bundle, from the repository's root.
     pub(crate) fn path(self, path: &str) -> WrittenText {
-        match self {
-            Self::Rendered { source, .. } => self.text(&source.join(path)),
-            Self::Template => WrittenText::action(&format!("include \"bundle.path\" (list . {}) | quote", go_string(path))),
-        }
+        self.word(|_, source| source.join(path), &format!("include \"bundle.path\" (list . {}) | quote", go_string(path)))
     }
 
     /// A values file of the bundle for a chart that comes from elsewhere.
     pub(crate) fn values(self, path: &str) -> WrittenText {
-        match self {
-            Self::Rendered { source, .. } => self.text(&format!("$values/{}", source.join(path))),
-            Self::Template => {
-                WrittenText::action(&format!("printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote", go_string(path)))
-            }
-        }
+        let action = format!("printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote", go_string(path));
+        self.word(|_, source| format!("$values/{}", source.join(path)), &action)
     }
 }
 
