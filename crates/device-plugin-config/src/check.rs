@@ -34,20 +34,12 @@ pub enum PluginVerdict {
 }
 
 impl PluginVerdict {
-    /// The stage that is reached.
-    pub fn stage(&self) -> &'static str {
-        match self {
-            Self::Ok(_) => "ok",
-            Self::ParseError(_) => "parse-error",
-            Self::ValidateError(_) => "validate-error",
-        }
-    }
-
-    /// As JSON.
+    /// As JSON, with the stage that is reached.
     pub fn to_json(&self) -> Value {
         match self {
-            Self::Ok(effective) => json!({"stage": self.stage(), "effective": effective}),
-            Self::ParseError(message) | Self::ValidateError(message) => json!({"stage": self.stage(), "error": message}),
+            Self::Ok(effective) => json!({"stage": "ok", "effective": effective}),
+            Self::ParseError(message) => json!({"stage": "parse-error", "error": message}),
+            Self::ValidateError(message) => json!({"stage": "validate-error", "error": message}),
         }
     }
 }

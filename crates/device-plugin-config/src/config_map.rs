@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use diagnostics::source::SourceSpan;
-use diagnostics::tree::YamlNode;
+use diagnostics::tree::{MapEntry, YamlNode};
 
 /// The object with these configurations.
 ///
@@ -23,24 +22,12 @@ pub fn object(name: &str, namespace: &str, configs: &Map<String, Value>) -> Resu
     }))
 }
 
-/// One configuration of a ConfigMap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigMapEntry<'a> {
-    /// Its key.
-    pub name: &'a str,
-    /// Where the key stands.
-    pub origin: SourceSpan,
-    /// Its text; `None`: it is no text.
-    pub text: Option<&'a str>,
-}
-
 /// Whether the document is a ConfigMap.
 pub fn is_config_map(node: &YamlNode) -> bool {
     node.get("kind").and_then(YamlNode::text) == Some("ConfigMap")
 }
 
 /// The configurations of a ConfigMap.
-pub fn entries(node: &YamlNode) -> Vec<ConfigMapEntry<'_>> {
-    let data = node.get("data").map(YamlNode::entries).unwrap_or_default();
-    data.iter().map(|entry| ConfigMapEntry { name: &entry.key, origin: entry.key_origin, text: entry.node.text() }).collect()
+pub fn entries(node: &YamlNode) -> &[MapEntry] {
+    node.get("data").map(YamlNode::entries).unwrap_or_default()
 }

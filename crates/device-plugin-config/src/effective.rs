@@ -1,6 +1,7 @@
 //! What the plugin starts with: the file, with the environment over it and defaults below it; and whether it starts at all.
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use super::environment::{EnvironmentVariable, PluginEnvironment};
 use super::keys;
@@ -37,8 +38,9 @@ pub struct EffectiveConfig {
 }
 
 /// Ways to share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum SharingStrategy {
     /// A device belongs to one container.
     None,
@@ -51,11 +53,7 @@ pub enum SharingStrategy {
 impl SharingStrategy {
     /// As the node's label says it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::TimeSlicing => "time-slicing",
-            Self::Mps => "mps",
-        }
+        self.into()
     }
 }
 

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::check::{CheckTarget, ConfigReport, WORDS, check_text, newer_plugin};
-use super::config_map::{self, ConfigMapEntry};
+use super::config_map;
 use super::environment::PluginChart;
 use super::rule::{ConfigFinding, ConfigRule};
 use super::selection::{self, LABEL, SelectedConfig};
 use diagnostics::diagnostic::{Diagnostic, Severity};
 use diagnostics::parse::parse_leniently;
 use diagnostics::source::{SourceId, SourceText, SourceTexts};
-use diagnostics::tree::YamlNode;
+use diagnostics::tree::{MapEntry, YamlNode};
 
 mod report;
 
@@ -80,38 +80,38 @@ fn other_kind(node: &YamlNode) -> ConfigFinding {
 
 fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<'_>, answer: &mut FileReport) {
     let entries = config_map::entries(node);
-    for entry in &entries {
-        if let Some(why) = selection::unusable(entry.name) {
+    for entry in entries {
+        if let Some(why) = selection::unusable(&entry.key) {
             ConfigRule::Selection
-                .finding(format!("no node can choose the configuration `{}`: {why}", entry.name))
-                .at(entry.origin)
+                .finding(format!("no node can choose the configuration `{}`: {why}", entry.key))
+                .at(entry.key_origin)
                 .hint("rename the key")
                 .report(&mut answer.findings);
         }
-        let Some(text) = entry.text else {
-            ConfigRule::Refused.finding(format!("`data.{}` is no text", entry.name)).at(entry.origin).report(&mut answer.findings);
+        let Some(text) = entry.node.text() else {
+            ConfigRule::Refused.finding(format!("`data.{}` is no text", entry.key)).at(entry.key_origin).report(&mut answer.findings);
             continue;
         };
-        let name = format!("{}, data.{}", answer.name, entry.name);
+        let name = format!("{}, data.{}", answer.name, entry.key);
         let source = sources.add(SourceText { name, text: text.to_owned() });
-        answer.configs.push((Some(entry.name.to_owned()), check_text(sources, source, question.target)));
+        answer.configs.push((Some(entry.key.clone()), check_text(sources, source, question.target)));
     }
     if let Some(binary) = node.entry("binaryData") {
         let finding = ConfigRule::Refused.finding("configurations in `binaryData` are not checked");
         answer.findings.push(finding.at(binary.key_origin).hint("write them into `data`"));
     }
-    select(node, &entries, question, answer);
+    select(node, entries, question, answer);
 }
 
 /// What a node without the label gets; needs to be known where the configurations are.
-fn select(node: &YamlNode, entries: &[ConfigMapEntry<'_>], question: &FileCheck<'_>, answer: &mut FileReport) {
+fn select(node: &YamlNode, entries: &[MapEntry], question: &FileCheck<'_>, answer: &mut FileReport) {
     let Some(chart) = question.chart else {
-        if let Some(default) = question.default.filter(|default| !entries.iter().any(|entry| entry.name == *default)) {
+        if let Some(default) = question.default.filter(|default| !entries.iter().any(|entry| entry.key == *default)) {
             ConfigRule::Selection.finding(format!("the default `{default}` is none of the configurations")).report(&mut answer.findings);
         }
         return;
     };
-    let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+    let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
     let choice = selection::without_label(chart, &names, question.default);
     let place = node.entry("data").map_or(node.origin, |data| data.key_origin);
     match &choice {

@@ -58,12 +58,10 @@ pub fn refusal(reason: &str) -> String {
 /// Reads a document as the plugin of this version does.
 pub fn read(node: &YamlNode, version: PluginVersion) -> ConfigReading {
     let mut read = ConfigReader { version, reading: ConfigReading::default() };
-    match &node.value {
-        YamlValue::Null => {}
-        YamlValue::Map(_) => read.top(node),
-        YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) => {
-            read.note(node, format!("json: cannot unmarshal {} into Go value of type v1.Config", go::kind(node)));
-        }
+    if node.is_map() {
+        read.top(node);
+    } else if !node.is_null() {
+        read.note(node, format!("json: cannot unmarshal {} into Go value of type v1.Config", go::kind(node)));
     }
     read.reading
 }
@@ -115,7 +113,7 @@ impl ConfigReader {
             match key.path {
                 "version" => self.version(node, key),
                 _ if node.is_null() => {}
-                _ if !matches!(node.value, YamlValue::Map(_)) => self.wrong_type(node, "", key, go::struct_type(key.path)),
+                _ if !node.is_map() => self.wrong_type(node, "", key, go::struct_type(key.path)),
                 "sharing" => self.sharing(node),
                 "resources" => self.resources(node),
                 parent => self.settings(node, parent),
@@ -148,17 +146,15 @@ impl ConfigReader {
                 continue;
             }
             match key.kind {
-                ConfigKeyKind::Map if matches!(node.value, YamlValue::Map(_)) => self.settings(node, key.path),
+                ConfigKeyKind::Map if node.is_map() => self.settings(node, key.path),
                 ConfigKeyKind::Map => self.wrong_type(node, parent, key, go::struct_type(key.path)),
                 ConfigKeyKind::Text => match node.text() {
                     Some(text) => self.set(key, node, SettingValue::Text(text.to_owned())),
                     None => self.wrong_type(node, parent, key, "string"),
                 },
-                ConfigKeyKind::Switch => match &node.value {
-                    YamlValue::Bool(flag) => self.set(key, node, SettingValue::Switch(*flag)),
-                    YamlValue::Null | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-                        self.wrong_type(node, parent, key, "bool");
-                    }
+                ConfigKeyKind::Switch => match node.boolean() {
+                    Some(flag) => self.set(key, node, SettingValue::Switch(flag)),
+                    None => self.wrong_type(node, parent, key, "bool"),
                 },
                 ConfigKeyKind::Texts => self.texts(node, key),
                 ConfigKeyKind::Wholes => self.wholes(node, parent, key),
@@ -178,18 +174,14 @@ impl ConfigReader {
         }
         // An item that is null stays an empty text.
         let item = |item: &YamlNode| if item.is_null() { Some(String::new()) } else { item.text().map(str::to_owned) };
-        let texts: Option<Vec<String>> = match &node.value {
-            YamlValue::List(items) => items.iter().map(item).collect(),
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::Map(_) => None,
-        };
-        match texts {
+        match node.list().and_then(|items| items.iter().map(item).collect()) {
             Some(texts) => self.set(key, node, SettingValue::Texts(texts)),
             None => self.stop(node, format!("invalid {}: {}", key.name(), go::json(node))),
         }
     }
 
     fn wholes(&mut self, node: &YamlNode, parent: &str, key: &'static ConfigKey) {
-        let YamlValue::List(items) = &node.value else { return self.wrong_type(node, parent, key, "[]int") };
+        let Some(items) = node.list() else { return self.wrong_type(node, parent, key, "[]int") };
         let mut wholes = Vec::new();
         for item in items {
             match go::whole(item) {

@@ -50,7 +50,27 @@ impl YamlNode {
 
     /// The items of a list; none of anything else.
     pub fn items(&self) -> &[Self] {
-        if let YamlValue::List(items) = &self.value { items } else { &[] }
+        self.list().unwrap_or_default()
+    }
+
+    /// The items of a list; `None` for anything else.
+    pub fn list(&self) -> Option<&[Self]> {
+        if let YamlValue::List(items) = &self.value { Some(items) } else { None }
+    }
+
+    /// The value of a boolean.
+    pub fn boolean(&self) -> Option<bool> {
+        if let YamlValue::Bool(flag) = self.value { Some(flag) } else { None }
+    }
+
+    /// Whether it is a map.
+    pub fn is_map(&self) -> bool {
+        matches!(self.value, YamlValue::Map(_))
+    }
+
+    /// Whether it is a map or a list.
+    pub fn is_collection(&self) -> bool {
+        matches!(self.value, YamlValue::Map(_) | YamlValue::List(_))
     }
 
     /// The text of a string.

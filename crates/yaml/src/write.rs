@@ -101,21 +101,7 @@ fn entries(text: &mut String, map: &Map<String, Value>, indent: usize) {
             text.push_str(&name);
         }
         text.push(':');
-        match value {
-            Value::Object(map) if !map.is_empty() => {
-                text.push('\n');
-                pad(text, indent + 2);
-                entries(text, map, indent + 2);
-            }
-            Value::Array(items) if !items.is_empty() => {
-                text.push('\n');
-                pad(text, indent + 2);
-                list(text, items, indent + 2);
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                leaf(text, value, indent);
-            }
-        }
+        nested(text, value, indent, true);
     }
 }
 
@@ -126,30 +112,32 @@ fn list(text: &mut String, items: &[Value], indent: usize) {
             pad(text, indent);
         }
         text.push('-');
-        match item {
-            Value::Object(map) if !map.is_empty() => {
-                text.push(' ');
-                entries(text, map, indent + 2);
-            }
-            Value::Array(items) if !items.is_empty() => {
-                text.push(' ');
-                list(text, items, indent + 2);
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                leaf(text, item, indent);
-            }
-        }
+        nested(text, item, indent, false);
     }
 }
 
-/// What stands behind a colon or a dash.
-fn leaf(text: &mut String, value: &Value, indent: usize) {
-    text.push(' ');
+/// What stands behind a colon or a dash: maps and lists start on a line of their own, or on the dash's.
+fn nested(text: &mut String, value: &Value, indent: usize, own_line: bool) {
+    let below = indent + 2;
+    let open = |text: &mut String| {
+        text.push(if own_line { '\n' } else { ' ' });
+        pad(text, if own_line { below } else { 0 });
+    };
     match value {
-        Value::String(content) if is_block(content) => block(text, content, indent + 2),
+        Value::Object(map) if !map.is_empty() => {
+            open(text);
+            entries(text, map, below);
+        }
+        Value::Array(items) if !items.is_empty() => {
+            open(text);
+            list(text, items, below);
+        }
+        Value::String(content) if is_block(content) => {
+            text.push(' ');
+            block(text, content, below);
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            text.push_str(&scalar(value));
-            text.push('\n');
+            text.extend([" ", &scalar(value), "\n"]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `devices` of a shared resource: which devices it is about. The plugin checks it and then ignores it.
 
 use super::go;
-use diagnostics::tree::{YamlNode, YamlValue};
+use diagnostics::tree::YamlNode;
 
 /// Checks the value.
 ///
@@ -17,11 +17,9 @@ pub(super) fn check(node: &YamlNode) -> Result<(), String> {
         let message = || format!("devices set as '{count}' but a count of devices must be > 0");
         return if count > 0 { Ok(()) } else { Err(message()) };
     }
-    match &node.value {
-        YamlValue::List(items) => items.iter().try_for_each(device),
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::Map(_) => {
-            Err(format!("unrecognized type for devices spec: {}", go::json(node)))
-        }
+    match node.list() {
+        Some(items) => items.iter().try_for_each(device),
+        None => Err(format!("unrecognized type for devices spec: {}", go::json(node))),
     }
 }
 

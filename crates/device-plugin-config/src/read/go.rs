@@ -8,23 +8,20 @@ use diagnostics::tree::{YamlNode, YamlValue};
 const EXPONENT_FROM: f64 = 1e21;
 
 /// What JSON decoders of Go call a value.
-pub(super) fn kind(node: &YamlNode) -> String {
+pub(super) fn kind(node: &YamlNode) -> &'static str {
     match &node.value {
-        YamlValue::Null => "null".to_owned(),
-        YamlValue::Bool(_) => "bool".to_owned(),
-        YamlValue::Number(_) => "number".to_owned(),
-        YamlValue::String(_) => "string".to_owned(),
-        YamlValue::List(_) => "array".to_owned(),
-        YamlValue::Map(_) => "object".to_owned(),
+        YamlValue::Null => "null",
+        YamlValue::Bool(_) => "bool",
+        YamlValue::Number(_) => "number",
+        YamlValue::String(_) => "string",
+        YamlValue::List(_) => "array",
+        YamlValue::Map(_) => "object",
     }
 }
 
 /// The same where a whole number is expected: a number is named.
 pub(super) fn kind_for_whole(node: &YamlNode) -> String {
-    match &node.value {
-        YamlValue::Number(number) => format!("number {}", self::number(number)),
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => kind(node),
-    }
+    if let YamlValue::Number(number) = &node.value { format!("number {}", self::number(number)) } else { kind(node).to_owned() }
 }
 
 /// A number as Go writes it.
@@ -37,10 +34,7 @@ pub(super) fn number(number: &Number) -> String {
 
 /// A whole number, also one that is written with a fraction of nothing.
 pub(super) fn whole(node: &YamlNode) -> Option<i64> {
-    match &node.value {
-        YamlValue::Number(value) => number(value).parse().ok(),
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => None,
-    }
+    if let YamlValue::Number(value) = &node.value { number(value).parse().ok() } else { None }
 }
 
 /// The value as JSON, on one line.

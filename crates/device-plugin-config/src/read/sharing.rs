@@ -4,7 +4,7 @@ use super::super::keys;
 use super::super::model::{ResourceSharing, SharedResource};
 use super::super::name::ResourceName;
 use super::{ConfigReader, devices, go, last, sorted};
-use diagnostics::tree::{YamlNode, YamlValue};
+use diagnostics::tree::YamlNode;
 
 /// The fewest replicas.
 const FEWEST_REPLICAS: i64 = 2;
@@ -36,17 +36,12 @@ impl ConfigReader {
     pub(super) fn resources(&mut self, node: &YamlNode) {
         for entry in sorted(node) {
             let Some(key) = keys::taken_for("resources", &entry.key, self.version) else { continue };
-            match &entry.node.value {
-                YamlValue::Null => {}
-                YamlValue::List(items) => {
-                    for item in items {
-                        if let Err((node, message)) = resource(item, &format!("Resources.{}", key.path)) {
-                            self.stop(node, message);
-                        }
-                    }
-                }
-                YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::Map(_) => {
-                    self.wrong_type(&entry.node, "resources", key, "[]v1.Resource");
+            if entry.node.list().is_none() && !entry.node.is_null() {
+                self.wrong_type(&entry.node, "resources", key, "[]v1.Resource");
+            }
+            for item in entry.node.items() {
+                if let Err((node, message)) = resource(item, &format!("Resources.{}", key.path)) {
+                    self.stop(node, message);
                 }
             }
         }
@@ -54,25 +49,17 @@ impl ConfigReader {
 }
 
 fn unfit<'a>(node: &'a YamlNode, field: &str, expected: &str) -> RefusedPart<'a> {
-    let kind = if expected == "int" { go::kind_for_whole(node) } else { go::kind(node) };
+    let kind = if expected == "int" { go::kind_for_whole(node) } else { go::kind(node).to_owned() };
     (node, format!("json: cannot unmarshal {kind} into Go struct field {field} of type {expected}"))
 }
 
 fn map<'a>(node: &'a YamlNode, field: &str) -> Result<(), RefusedPart<'a>> {
-    match node.value {
-        YamlValue::Null | YamlValue::Map(_) => Ok(()),
-        YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) => Err(unfit(node, field, RAW_MAP)),
-    }
+    if node.is_null() || node.is_map() { Ok(()) } else { Err(unfit(node, field, RAW_MAP)) }
 }
 
 fn switch<'a>(node: &'a YamlNode, key: &str, field: &str) -> Result<Option<bool>, RefusedPart<'a>> {
-    match last(node, key).map(|value| (value, &value.value)) {
-        None | Some((_, YamlValue::Null)) => Ok(None),
-        Some((_, YamlValue::Bool(flag))) => Ok(Some(*flag)),
-        Some((value, YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_))) => {
-            Err(unfit(value, field, "bool"))
-        }
-    }
+    let Some(value) = last(node, key).filter(|value| !value.is_null()) else { return Ok(None) };
+    value.boolean().map(Some).ok_or_else(|| unfit(value, field, "bool"))
 }
 
 fn shared<'a>(node: &'a YamlNode, field: &str) -> Result<ResourceSharing, RefusedPart<'a>> {
@@ -80,13 +67,10 @@ fn shared<'a>(node: &'a YamlNode, field: &str) -> Result<ResourceSharing, Refuse
     let rename_by_default = switch(node, "renameByDefault", field)?.unwrap_or_default();
     let fail_requests_greater_than_one = switch(node, "failRequestsGreaterThanOne", field)?;
     let Some(list) = last(node, "resources") else { return Err((node, NO_RESOURCES.to_owned())) };
-    let resources = match &list.value {
-        YamlValue::Null => Vec::new(),
-        YamlValue::List(items) => items.iter().map(|item| shared_resource(item, field)).collect::<Result<_, _>>()?,
-        YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::Map(_) => {
-            return Err(unfit(list, field, "[]v1.ReplicatedResource"));
-        }
-    };
+    if list.list().is_none() && !list.is_null() {
+        return Err(unfit(list, field, "[]v1.ReplicatedResource"));
+    }
+    let resources = list.items().iter().map(|item| shared_resource(item, field)).collect::<Result<Vec<_>, _>>()?;
     if resources.is_empty() {
         return Err((list, NO_RESOURCES.to_owned()));
     }
@@ -116,12 +100,8 @@ fn shared_resource<'a>(item: &'a YamlNode, field: &str) -> Result<SharedResource
 }
 
 fn name<'a>(node: &'a YamlNode, field: &str) -> Result<ResourceName, RefusedPart<'a>> {
-    let text = match &node.value {
-        YamlValue::Null => "",
-        YamlValue::String(text) => text,
-        YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::List(_) | YamlValue::Map(_) => return Err(unfit(node, field, "string")),
-    };
-    ResourceName::new(text).map_err(|message| (node, message))
+    let text = if node.is_null() { Some("") } else { node.text() };
+    ResourceName::new(text.ok_or_else(|| unfit(node, field, "string"))?).map_err(|message| (node, message))
 }
 
 fn resource<'a>(item: &'a YamlNode, field: &str) -> Result<(), RefusedPart<'a>> {
@@ -134,12 +114,10 @@ fn resource<'a>(item: &'a YamlNode, field: &str) -> Result<(), RefusedPart<'a>> 
     }
     for (key, value) in found {
         let Some(value) = value else { continue };
-        match &value.value {
-            _ if key == "name" => drop(name(value, field)?),
-            YamlValue::Null | YamlValue::String(_) => {}
-            YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-                return Err(unfit(value, field, "v1.ResourcePattern"));
-            }
+        if key == "name" {
+            name(value, field)?;
+        } else if !value.is_null() && value.text().is_none() {
+            return Err(unfit(value, field, "v1.ResourcePattern"));
         }
     }
     Ok(())
