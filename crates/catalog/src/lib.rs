@@ -51,13 +51,13 @@ const SLOTS: usize = 32;
 
 /// A CRD file of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CatalogCrd {
+pub struct CatalogCrd<'a> {
     /// The component that owns it.
-    pub owner: &'static str,
+    pub owner: &'a str,
     /// The file's name.
-    pub name: &'static str,
+    pub name: &'a str,
     /// Its text: one or more CustomResourceDefinitions.
-    pub text: &'static str,
+    pub text: &'a str,
 }
 
 impl CatalogComponent {
@@ -98,7 +98,12 @@ impl CatalogComponent {
 
     /// The CRD files that a bundle brings for this component with these values: its own, and those of others that it needs while
     /// their owner is not among the components `present` in the recipe.
-    pub fn crds(&'static self, version: &'static ComponentVersion, values: &Map<String, Value>, present: &[&str]) -> Vec<CatalogCrd> {
+    pub fn crds(
+        &'static self,
+        version: &'static ComponentVersion,
+        values: &Map<String, Value>,
+        present: &[&str],
+    ) -> Vec<CatalogCrd<'static>> {
         let mut crds = self.files(version, &version.crds);
         if version.optional_crds.is_empty() && version.shared_crds.is_empty() {
             return crds;
@@ -121,7 +126,7 @@ impl CatalogComponent {
     }
 
     /// CRD files in the folder of `version`.
-    fn files(&'static self, version: &'static ComponentVersion, paths: &'static [String]) -> Vec<CatalogCrd> {
+    fn files(&'static self, version: &'static ComponentVersion, paths: &'static [String]) -> Vec<CatalogCrd<'static>> {
         let read = |path: &'static String| {
             let text = file(&format!("components/{}/{}/{path}", self.name, version.version))?;
             Some(CatalogCrd { owner: &self.name, name: path.rsplit('/').next().unwrap_or(path), text })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use semver::VersionReq;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use contract::driver::Driver;
 use contract::task::Task;
@@ -58,8 +58,8 @@ pub struct ChartRepository {
     pub url: String,
 }
 
-/// Levels of Kubernetes' Pod Security Standards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+/// Levels of Kubernetes' Pod Security Standards, as the labels `pod-security.kubernetes.io/*` have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PodSecurity {
     /// The strictest.
@@ -68,17 +68,6 @@ pub enum PodSecurity {
     Baseline,
     /// No limits.
     Privileged,
-}
-
-impl PodSecurity {
-    /// The value of the `pod-security.kubernetes.io/*` labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Restricted => "restricted",
-            Self::Baseline => "baseline",
-            Self::Privileged => "privileged",
-        }
-    }
 }
 
 /// What the Jobs of the hook releases of a component do. No tasks, no release.

@@ -51,13 +51,7 @@ pub fn extras<'a>(hosts: &[HostComponent<'a>]) -> Vec<DuplicateSubchart<'a>> {
     let mut extras = Vec::new();
     for host in hosts {
         for nested in host.nested() {
-            let others: Vec<HostComponent<'a>> = hosts
-                .iter()
-                .copied()
-                .filter(|other| {
-                    other.component.name == nested.component || other.nested().iter().any(|also| also.component == nested.component)
-                })
-                .collect();
+            let others: Vec<HostComponent<'a>> = hosts.iter().copied().filter(|other| other.runs(&nested.component)).collect();
             let names: Vec<&str> = others.iter().map(|other| other.component.name.as_str()).collect();
             let itself = names.iter().copied().find(|name| *name == nested.component);
             let first = others.iter().find(|other| !other.comes_after(&names)).map(|other| other.component.name.as_str());

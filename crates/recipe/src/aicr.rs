@@ -6,15 +6,15 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::{SourceId, SourceTexts};
 use diagnostics::tree::YamlNode;
 
+mod adapt;
 mod build;
 mod components;
 mod facts;
-mod fix;
 mod order;
-mod tidy;
+mod replaced_keys;
 mod values;
 
-pub use tidy::{TidiedValues, tidy};
+pub use adapt::{AdaptedValues, adapt_values};
 
 /// The kind of AICR's recipes.
 const KIND: &str = "RecipeResult";

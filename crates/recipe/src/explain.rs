@@ -8,15 +8,7 @@ use super::load::ValidRecipe;
 use super::schema::TypeShape;
 use diagnostics::nearest::nearest;
 use diagnostics::path::KeyPath;
-use diagnostics::source::SourceSpan;
-use diagnostics::tree::{YamlNode, YamlValue};
-
-/// One layer that says something about a path.
-#[derive(Clone, Debug, PartialEq)]
-struct LayerSetting {
-    place: SourceSpan,
-    value: YamlNode,
-}
+use diagnostics::tree::YamlNode;
 
 /// Why a path cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,57 +54,44 @@ fn leaves(loaded: &ValidRecipe, path: &KeyPath) -> Vec<KeyPath> {
 }
 
 fn collect(path: &KeyPath, node: &YamlNode, found: &mut Vec<KeyPath>) {
-    let mut add = |path: &KeyPath| {
-        if !found.contains(path) {
-            found.push(path.clone());
+    if !node.entries().is_empty() {
+        for entry in node.entries() {
+            collect(&path.child(&entry.key), &entry.node, found);
         }
-    };
-    match &node.value {
-        YamlValue::Map(entries) if !entries.is_empty() => {
-            for entry in entries {
-                collect(&path.child(&entry.key), &entry.node, found);
+    } else if node.list().is_some() && path.equals(&["components"]) {
+        for item in node.items() {
+            if let Some(name) = item.get("name").and_then(YamlNode::text) {
+                collect(&path.child(name), item, found);
             }
         }
-        YamlValue::List(items) if path.equals(&["components"]) => {
-            for item in items {
-                if let Some(name) = item.get("name").and_then(YamlNode::text) {
-                    collect(&path.child(name), item, found);
-                }
-            }
-        }
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-            add(path);
-        }
+    } else if !found.contains(path) {
+        found.push(path.clone());
     }
 }
 
 fn explain_leaf(loaded: &ValidRecipe, path: &KeyPath, text: &mut String) {
-    let settings: Vec<LayerSetting> = loaded.layers.iter().filter_map(|layer| setting(layer, path)).collect();
+    let settings: Vec<&YamlNode> = loaded.layers.iter().filter_map(|layer| setting(layer, path)).collect();
     let merged = loaded.tree.get_path(path);
     let shown = merged.map_or_else(|| "(deleted)".to_owned(), one_line);
-    let winner = settings.iter().rposition(|setting| merged.is_none_or(|merged| merged.origin == setting.value.origin));
+    let winner = settings.iter().rposition(|setting| merged.is_none_or(|merged| merged.origin == setting.origin));
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{path}: {shown}");
     for (index, setting) in settings.iter().enumerate() {
         let mark = match merged {
             _ if Some(index) != winner => "",
             // Not deleted by a `null`: a recipe of AICR had it without effect.
-            None if !setting.value.is_null() => "  ← left out",
+            None if !setting.is_null() => "  ← left out",
             Some(_) | None => "  ← wins",
         };
-        let _ = writeln!(text, "  {}: {}{mark}", loaded.warnings.sources.place(setting.place), one_line(&setting.value));
+        let _ = writeln!(text, "  {}: {}{mark}", loaded.warnings.sources.place(setting.origin), one_line(setting));
     }
 }
 
 /// What a layer says at the path, or at a parent that it replaces as a whole.
-fn setting(layer: &YamlNode, path: &KeyPath) -> Option<LayerSetting> {
-    if let Some(node) = layer.get_path(path) {
-        return Some(LayerSetting { place: node.origin, value: node.clone() });
-    }
+fn setting<'a>(layer: &'a YamlNode, path: &KeyPath) -> Option<&'a YamlNode> {
     let mut parents = (1..path.keys().len()).rev().map(|length| path.keys()[..length].iter().collect::<KeyPath>());
-    let replaced = parents.find_map(|parent| layer.get_path(&parent))?;
-    let whole = replaced.is_null();
-    whole.then(|| LayerSetting { place: replaced.origin, value: replaced.clone() })
+    let replaced = || parents.find_map(|parent| layer.get_path(&parent)).filter(|replaced| replaced.is_null());
+    layer.get_path(path).or_else(replaced)
 }
 
 /// The default, and who has it.

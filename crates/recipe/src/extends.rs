@@ -19,7 +19,7 @@ const MAX_LAYERS: usize = 64;
 
 /// How a recipe is named on the command line and in `extends`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RecipeReference {
+pub(crate) enum RecipeReference {
     /// A recipe of the library.
     Library(String),
     /// A file.
@@ -30,7 +30,7 @@ pub enum RecipeReference {
 
 impl RecipeReference {
     /// `-` is standard input; what has a slash or ends in `.yaml` or `.yml` is a file; all else is a name in the library.
-    pub fn from_argument(text: &str) -> Self {
+    pub(crate) fn from_argument(text: &str) -> Self {
         match text {
             "-" => Self::StandardInput,
             _ if is_file(text) => Self::File(normalized(text)),
@@ -39,7 +39,7 @@ impl RecipeReference {
     }
 
     /// What people call it.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match self {
             Self::Library(name) => format!("library:{name}"),
             Self::File(path) => path.clone(),
@@ -100,16 +100,16 @@ fn normalized(path: &str) -> String {
 
 /// A recipe of the graph with its name.
 #[derive(Clone, Debug)]
-pub struct NamedLayer {
+pub(crate) struct NamedLayer {
     /// How it is referred to.
-    pub reference: RecipeReference,
+    pub(crate) reference: RecipeReference,
     /// What it says.
-    pub layer: RecipeLayer,
+    pub(crate) layer: RecipeLayer,
 }
 
 /// Reads the recipe and everything that it extends; each one once. Findings about one recipe do not keep the others from being
 /// read; they go to `findings`.
-pub fn read_all(
+pub(crate) fn read_all(
     top: &RecipeReference,
     options: &aicr::AicrOptions,
     reader: &mut dyn TextReader,
@@ -139,25 +139,15 @@ impl RecipeGraph<'_> {
         if let Some(known) = self.layers.iter().rposition(|layer| layer.reference == *reference) {
             return Some(known);
         }
-        if let Some(diagnostic) = self.refusal(reference) {
-            self.report(diagnostic, from);
-            return None;
-        }
-        let text = match self.read(reference) {
+        let text = match self.refusal(reference).map_or_else(|| self.read(reference), Err) {
             Ok(text) => text,
             Err(diagnostic) => {
-                self.report(diagnostic, from);
+                self.findings.push(if let Some(origin) = from { diagnostic.at(origin) } else { diagnostic });
                 return None;
             }
         };
         let source = self.sources.add(SourceText { name: reference.label(), text });
-        let node = match parse(self.sources, source) {
-            Ok(node) => node,
-            Err(diagnostic) => {
-                self.findings.push(diagnostic);
-                return None;
-            }
-        };
+        let node = parse(self.sources, source).map_err(|diagnostic| diagnostic.report(self.findings)).ok()?;
         if !shape::is_recipe(&node, self.findings) {
             return None;
         }
@@ -200,13 +190,6 @@ impl RecipeGraph<'_> {
             }
         }
         ancestors
-    }
-
-    fn report(&mut self, diagnostic: Diagnostic, from: Option<SourceSpan>) {
-        self.findings.push(match from {
-            Some(origin) => diagnostic.at(origin),
-            None => diagnostic,
-        });
     }
 
     fn refusal(&self, reference: &RecipeReference) -> Option<Diagnostic> {

@@ -2,13 +2,13 @@
 
 pub mod aicr;
 pub mod explain;
-pub mod extends;
+mod extends;
 pub mod load;
-pub mod merge;
+mod merge;
 pub mod model;
 pub mod overrides;
-pub mod parse;
+mod parse;
 pub mod read;
 pub mod rules;
 pub mod schema;
-pub mod shape;
+mod shape;

@@ -64,8 +64,8 @@ pub fn load_with(
         }
     }
     if sources.has_foreign() {
-        let aicr::TidiedValues { tree: tidied, moved } = aicr::tidy(tree, &sources, options, &mut findings);
-        tree = tidied;
+        let aicr::AdaptedValues { tree: adapted, moved } = aicr::adapt_values(tree, &sources, options, &mut findings);
+        tree = adapted;
         layers.extend(moved.map(|node| RecipeLayer { node, ancestors: BTreeSet::new(), own: false }));
     }
     if sources.has_foreign() && tree.at_keys(&["cluster", "gpuNodes"]).is_none() {

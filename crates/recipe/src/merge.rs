@@ -16,31 +16,31 @@ const DROPPED_KEYS: [&str; 2] = ["extends", "$schema"];
 
 /// One recipe of the graph, in an order in which ancestors stand before their descendants.
 #[derive(Clone, Debug)]
-pub struct RecipeLayer {
+pub(crate) struct RecipeLayer {
     /// Its text as a tree.
-    pub node: YamlNode,
+    pub(crate) node: YamlNode,
     /// The layers that it extends, directly or not.
-    pub ancestors: BTreeSet<usize>,
+    pub(crate) ancestors: BTreeSet<usize>,
     /// Whether name and kind are taken from it: the recipe that was asked for, and overrides.
-    pub own: bool,
+    pub(crate) own: bool,
 }
 
 /// Two unrelated layers that set the same path differently.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MergeConflict {
+pub(crate) struct MergeConflict {
     /// The path.
-    pub path: KeyPath,
+    pub(crate) path: KeyPath,
     /// Where the first one says so …
-    pub first: SourceSpan,
+    pub(crate) first: SourceSpan,
     /// … and where the second one does.
-    pub second: SourceSpan,
+    pub(crate) second: SourceSpan,
 }
 
 /// The merged tree.
 ///
 /// # Errors
 /// Every path about which unrelated layers disagree.
-pub fn merge(layers: &[RecipeLayer]) -> Result<YamlNode, Vec<MergeConflict>> {
+pub(crate) fn merge(layers: &[RecipeLayer]) -> Result<YamlNode, Vec<MergeConflict>> {
     let mut merger = Merger { layers, conflicts: Vec::new() };
     let contributions: Vec<_> = layers.iter().enumerate().map(|(layer, each)| LayerContribution::root(layer, &each.node)).collect();
     let tree = merger.merge_at(&KeyPath::default(), &contributions);
@@ -81,11 +81,10 @@ impl Merger<'_> {
         }
         let winner = *live.last()?;
         if live.iter().all(|contribution| mergeable(path, contribution.node)) {
-            let value = match winner.node.value {
-                YamlValue::List(_) => YamlValue::List(self.merge_components(path, &live)),
-                YamlValue::Map(_) | YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) => {
-                    YamlValue::Map(self.merge_maps(path, &live))
-                }
+            let value = if winner.node.is_map() {
+                YamlValue::Map(self.merge_maps(path, &live))
+            } else {
+                YamlValue::List(self.merge_components(path, &live))
             };
             return Some((winner.key_origin, YamlNode { value, origin: winner.node.origin }));
         }
@@ -143,11 +142,7 @@ impl Merger<'_> {
 
 /// Maps, and the list of components.
 fn mergeable(path: &KeyPath, node: &YamlNode) -> bool {
-    match node.value {
-        YamlValue::Map(_) => true,
-        YamlValue::List(_) => path.equals(&["components"]),
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) => false,
-    }
+    node.is_map() || node.is_collection() && path.equals(&["components"])
 }
 
 fn component_name(item: &YamlNode) -> Option<&str> {
@@ -162,15 +157,8 @@ fn is_chart_value(path: &KeyPath) -> bool {
 
 /// A scalar is shown with its text, a map or a list by its key.
 fn place(contribution: &LayerContribution<'_>) -> SourceSpan {
-    match contribution.node.value {
-        YamlValue::Map(_) | YamlValue::List(_) => contribution.key_origin,
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_)
-            if contribution.node.origin.range().is_empty() =>
-        {
-            contribution.key_origin
-        }
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) => contribution.node.origin,
-    }
+    let node = contribution.node;
+    if node.is_collection() || node.origin.range().is_empty() { contribution.key_origin } else { node.origin }
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use catalog::model::{SchedulingPaths, ValuePaths};
 use contract::check::CheckStrictness;
 use contract::count::Count;
 use contract::driver::Driver;
@@ -17,14 +18,21 @@ mod policy;
 pub use metrics::RecipeMetrics;
 pub use policy::{RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy, RecipeWaitForCompletion};
 
+/// The `apiVersion` of every recipe.
+pub const API_VERSION: &str = "gpu-rollout.dev/v1";
+/// The `kind` of every recipe.
+pub const KIND: &str = "Recipe";
+
 /// A recipe: which NVIDIA GPU stack, which versions, which rollout policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Recipe {
     /// Always `gpu-rollout.dev/v1`.
-    pub api_version: ApiVersion,
+    #[schemars(extend("const" = API_VERSION))]
+    pub api_version: String,
     /// Always `Recipe`.
-    pub kind: RecipeKind,
+    #[schemars(extend("const" = KIND))]
+    pub kind: String,
     /// Who it is.
     pub metadata: RecipeMetadata,
     /// Recipes that this one builds on, in order: names from the library or paths relative to this file.
@@ -38,21 +46,6 @@ pub struct Recipe {
     pub rollout: RecipeRollout,
     /// What is deployed. Lists of `extends` are merged by component name.
     pub components: Vec<RecipeComponent>,
-}
-
-/// The format's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ApiVersion {
-    /// The only one so far.
-    #[serde(rename = "gpu-rollout.dev/v1")]
-    V1,
-}
-
-/// The document's kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum RecipeKind {
-    /// The only one so far.
-    Recipe,
 }
 
 /// Name of the recipe.
@@ -75,7 +68,7 @@ pub struct ClusterFacts {
     /// How many nodes have GPUs. Time budgets are made from it.
     pub gpu_nodes: u32,
     /// What it is: `openshift` assigns the user that the hooks' pods run as. Default: `kubernetes`.
-    #[serde(default, skip_serializing_if = "ClusterPlatform::is_kubernetes")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub platform: ClusterPlatform,
     /// Server versions that the recipe is made for, such as `>=1.32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,13 +87,6 @@ pub enum ClusterPlatform {
     Openshift,
 }
 
-impl ClusterPlatform {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-    fn is_kubernetes(&self) -> bool {
-        *self == Self::Kubernetes
-    }
-}
-
 /// How drivers are rolled out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -114,7 +100,7 @@ pub struct RecipeRollout {
     /// The DRA driver's kubelet plugins.
     pub dra: DraRollout,
     /// What monitoring sees of the hooks.
-    #[serde(skip_serializing_if = "RecipeMetrics::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub metrics: RecipeMetrics,
 }
 
@@ -359,6 +345,43 @@ impl NodeScheduling {
     }
 }
 
+impl NodeScheduling {
+    /// Returns the parts that say something.
+    pub fn parts(&self) -> Vec<SchedulingPart> {
+        let groups = [("system", &self.system), ("accelerated", &self.accelerated)].into_iter();
+        let parts = groups.flat_map(|(group, pods)| {
+            let part = |key, value| SchedulingPart { group, key, value };
+            let selector = (!pods.node_selector.is_empty()).then(|| part("nodeSelector", json!(pods.node_selector)));
+            selector.into_iter().chain((!pods.tolerations.is_empty()).then(|| part("tolerations", json!(pods.tolerations))))
+        });
+        parts.collect()
+    }
+}
+
+/// The node selector or the tolerations of one group of pods.
+#[derive(Clone, Debug)]
+pub struct SchedulingPart {
+    /// The group's key below `nodeScheduling`.
+    pub group: &'static str,
+    /// The part's key below the group.
+    pub key: &'static str,
+    /// A map of labels, or a list of tolerations.
+    pub value: Value,
+}
+
+impl SchedulingPart {
+    /// Returns the places that a chart has for pods of the group.
+    pub fn places<'p>(&self, known: &'p SchedulingPaths) -> &'p ValuePaths {
+        if self.group == "system" { &known.system } else { &known.accelerated }
+    }
+
+    /// Returns those of the places that take the part.
+    pub fn paths<'p>(&self, known: &'p SchedulingPaths) -> &'p [String] {
+        let places = self.places(known);
+        if self.key == "tolerations" { &places.tolerations } else { &places.node_selector }
+    }
+}
+
 /// Node selector and tolerations of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -434,6 +457,11 @@ pub struct DevicePluginConfig {
     /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`, `sharing` …
     #[schemars(extend("propertyNames" = {"x-grammar": "configName"}))]
     pub configs: Map<String, Value>,
+}
+
+/// Whether a value is what is taken where none is written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The default of [`RecipeComponent::enabled`].

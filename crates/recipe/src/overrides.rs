@@ -54,15 +54,9 @@ pub fn layer(
         // A finding about the path shows the path alone: the value may be a secret.
         let path_alone = sources.add(SourceText { name: "--set".to_owned(), text: each.typed[..path_end].to_owned() });
         let typed = TypedValue { each, merged, key_origin: SourceSpan { source: path_alone, start: 0, end: path_end } };
-        let shape = match typed.shape() {
-            Ok(shape) => shape,
-            Err(finding) => {
-                findings.push(finding);
-                continue;
-            }
-        };
-        let node = match typed.value(shape, source, path_end + 1, sources) {
-            Ok(node) => node,
+        let read = typed.shape().and_then(|shape| Ok((shape, typed.value(shape, source, path_end + 1, sources)?)));
+        let (shape, node) = match read {
+            Ok(read) => read,
             Err(finding) => {
                 findings.push(finding);
                 continue;
@@ -223,7 +217,7 @@ pub(super) fn insert(node: &mut YamlNode, keys: &[String], value: YamlNode, key_
         });
         return insert(&mut items[index], rest, value, key_origin, &place);
     }
-    if !matches!(node.value, YamlValue::Map(_)) {
+    if !node.is_map() {
         node.value = YamlValue::Map(Vec::new());
     }
     let YamlValue::Map(entries) = &mut node.value else { return };

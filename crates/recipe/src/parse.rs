@@ -14,6 +14,6 @@ const WORDS: DocumentWords = DocumentWords {
 ///
 /// # Errors
 /// See [`parse::parse`].
-pub fn parse(sources: &SourceTexts, source: SourceId) -> Result<YamlNode, Diagnostic> {
+pub(crate) fn parse(sources: &SourceTexts, source: SourceId) -> Result<YamlNode, Diagnostic> {
     parse::parse(sources, source, WORDS)
 }

@@ -5,29 +5,30 @@ use serde_json::{Map, Value};
 
 use super::model::Recipe;
 use catalog::model::{CatalogComponent, ComponentVersion};
+use catalog::nested::HostComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::{SourceSpan, SourceTexts};
 use diagnostics::tree::YamlNode;
 
-pub mod advice;
-pub mod cluster;
-pub mod compatibility;
-pub mod components;
-pub mod custom_resources;
-pub mod described;
-pub mod device_plugin;
-pub mod driver_crd;
-pub mod grammar;
-pub mod metrics;
+pub(crate) mod advice;
+mod cluster;
+mod compatibility;
+mod components;
+mod custom_resources;
+mod described_components;
+mod device_plugin;
+mod driver_crd;
+mod grammar;
+mod metrics;
 pub mod modes;
-pub mod node_scheduling;
+mod node_scheduling;
 pub mod ofed;
 pub mod rollout;
-pub mod scalars;
-pub mod secrets;
-pub mod selectors;
-pub mod stack;
-pub mod values;
+mod scalars;
+pub(crate) mod secrets;
+mod selectors;
+mod stack;
+mod values;
 
 /// Applies every rule.
 pub fn check(tree: &YamlNode, recipe: &Recipe, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
@@ -83,6 +84,14 @@ impl<'a> RuleTarget<'a> {
     /// The value at these keys.
     fn node_at(&self, keys: &[&str]) -> Option<&'a YamlNode> {
         self.tree.at_keys(keys)
+    }
+
+    /// The components of the catalog with the values that the recipe sets.
+    fn hosts(&self) -> impl Iterator<Item = HostComponent<'_>> {
+        self.recipe.components.iter().filter_map(|asked| {
+            let known = self.component(&asked.name)?;
+            Some(HostComponent { component: known.entry, version: known.number, values: &asked.values })
+        })
     }
 
     fn component(&self, name: &str) -> Option<&KnownComponent<'a>> {

@@ -17,7 +17,7 @@ mod impossible_keys;
 const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Whether the document is a recipe at all; if not, says what it is instead.
-pub fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
+pub(crate) fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
     if node.is_null() {
         Diagnostic::error("the recipe is empty")
             .at(node.origin)
@@ -33,7 +33,7 @@ pub fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
 }
 
 /// Checks one recipe of a graph: everything that it says, and the little that it must say itself.
-pub fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
     for key in OWN_REQUIRED {
         if node.get(key).is_none() {
             let written = match key {
@@ -51,12 +51,12 @@ pub fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut Vec<Di
 }
 
 /// Checks one value against the type at `path`; for overrides.
-pub fn check_value(path: &KeyPath, node: &YamlNode, shape: TypeShape, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check_value(path: &KeyPath, node: &YamlNode, shape: TypeShape, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
     ShapeCheck { sources, findings }.node(path, node, shape);
 }
 
 /// Checks that the merged recipe says all that a recipe must say.
-pub fn check_complete(node: &YamlNode, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check_complete(node: &YamlNode, findings: &mut Vec<Diagnostic>) {
     complete(&KeyPath::default(), node, node.origin, TypeShape::recipe(), findings);
 }
 

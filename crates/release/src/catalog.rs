@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use catalog::CatalogCrd;
 use catalog::model::{CatalogComponent, ComponentVersion};
 
 /// What the plan asks the catalog.
@@ -19,16 +20,7 @@ pub trait PlanCatalog {
         version: &'a ComponentVersion,
         values: &Map<String, Value>,
         present: &[&str],
-    ) -> Vec<CrdFile<'a>>;
-}
-
-/// One CRD file: its name and its text.
-#[derive(Clone, Copy, Debug)]
-pub struct CrdFile<'a> {
-    /// For messages.
-    pub name: &'a str,
-    /// One or more CRDs.
-    pub text: &'a str,
+    ) -> Vec<CatalogCrd<'a>>;
 }
 
 /// The catalog that is embedded in the program.
@@ -55,9 +47,9 @@ impl PlanCatalog for EmbeddedCatalog {
         version: &'a ComponentVersion,
         values: &Map<String, Value>,
         present: &[&str],
-    ) -> Vec<CrdFile<'a>> {
+    ) -> Vec<CatalogCrd<'a>> {
         let Some(component) = catalog::component(&component.name) else { return Vec::new() };
         let Some(version) = component.version(&version.version) else { return Vec::new() };
-        component.crds(version, values, present).into_iter().map(|crd| CrdFile { name: crd.name, text: crd.text }).collect()
+        component.crds(version, values, present)
     }
 }

@@ -15,21 +15,21 @@ use contract::policy::UpgradeSettings;
 use contract::settings::{DraRequired, Mode, OperatorUpgradeSettings, Settings, SettleSettings};
 use contract::task::Task;
 use recipe::model::{
-    ApiVersion, ClusterFacts, DraRollout, GpuDriverRollout, OfedDriverRollout, Recipe, RecipeComponent, RecipeKind, RecipeMetadata,
+    API_VERSION, ClusterFacts, DraRollout, GpuDriverRollout, KIND, OfedDriverRollout, Recipe, RecipeComponent, RecipeMetadata,
     RecipeMetrics, RecipeRollout, RecipeUpgradePolicy,
 };
 use recipe::rules;
 
-mod brief;
 mod policy;
-mod take;
+mod removal;
 #[cfg(test)]
 mod tests;
-mod wordless;
+mod unmapped_settings;
+mod without_defaults;
 
-pub use brief::brief;
-use take::{take, take_fixed, take_manager};
-pub use wordless::wordless;
+use removal::{remove_fixed, remove_if, remove_manager_switches};
+pub use unmapped_settings::unmapped_settings;
+pub use without_defaults::without_defaults;
 
 /// What a recipe is called that nobody has named.
 const NAME: &str = "deployed";
@@ -62,11 +62,12 @@ pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe
         // A bundle sets them again: these only for versions that the catalog knows.
         let fixed = known.version(version).into_iter().flat_map(|exactly| &exactly.bundle_values);
         for (path, value) in fixed.chain(&known.closest_version(version).kept_names) {
-            take_fixed(&mut component.values, path, value);
+            remove_fixed(&mut component.values, path, value);
         }
     }
     let metadata = RecipeMetadata { name: NAME.to_owned(), description: None };
-    Recipe { api_version: ApiVersion::V1, kind: RecipeKind::Recipe, metadata, extends: Vec::new(), cluster, rollout, components }
+    let (api_version, kind) = (API_VERSION.to_owned(), KIND.to_owned());
+    Recipe { api_version, kind, metadata, extends: Vec::new(), cluster, rollout, components }
 }
 
 /// How a driver is rolled out, as far as both drivers' recipes have the same words for it.
@@ -121,12 +122,12 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
     // Of a driver that is on the nodes already the policy upgrades nothing.
     let said = Some(policy::of_values(values, Driver::Gpu)).filter(|_| is_managed).unwrap_or_default();
     for (path, value) in gpu::fixed(manner.mode) {
-        take_fixed(values, path, &value);
+        remove_fixed(values, path, &value);
     }
     if manner.mode == Mode::Drive {
-        take_manager(values);
+        remove_manager_switches(values);
     }
-    let version = if is_managed { take_version(values, gpu::DRIVER_VERSION, rules::rollout::is_version) } else { None };
+    let version = if is_managed { remove_version(values, gpu::DRIVER_VERSION, rules::rollout::is_version) } else { None };
     // Where values cannot be read, the hook has read this one.
     let told = manner.version.filter(|told| is_managed && version.is_none() && rules::rollout::is_version(told));
     let told = told.filter(|_| lookup(values, gpu::DRIVER_VERSION).is_none());
@@ -154,7 +155,7 @@ fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<Of
     let values = resource.unwrap_or(&mut operator.values);
     let said = policy::of_values(values, Driver::Ofed);
     for (path, value) in ofed::fixed(manner.mode) {
-        take_fixed(values, path, &value);
+        remove_fixed(values, path, &value);
     }
     let safe_load = policy::safe_load(values);
     let policy = policy::in_mode(manner.mode, said, manner.upgrade.as_ref(), Driver::Ofed);
@@ -171,7 +172,7 @@ fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<Of
     if driver == (OfedDriverRollout { mode: Mode::Observe, ..usual }) {
         return None;
     }
-    driver.version = take_version(values, "ofedDriver.version", rules::ofed::is_version);
+    driver.version = remove_version(values, ofed::DRIVER_VERSION, rules::ofed::is_version);
     if is_resource && driver.mode == Mode::Observe && lookup(values, ofed::AUTO_UPGRADE).is_none() {
         // A bundle would switch it on. What is there is a map, or nothing: the operator's CRD says so.
         let _ = super::values::set(values, ofed::AUTO_UPGRADE, Value::Bool(false));
@@ -191,7 +192,7 @@ fn dra(components: &[RecipeComponent], hooks: &[&Settings]) -> DraRollout {
     }
 }
 
-fn take_version(values: &mut Map<String, Value>, path: &str, is_version: impl Fn(&str) -> bool) -> Option<String> {
-    let taken = take(values, path, |value| value.as_str().is_some_and(|version| version.is_empty() || is_version(version)))?;
+fn remove_version(values: &mut Map<String, Value>, path: &str, is_version: impl Fn(&str) -> bool) -> Option<String> {
+    let taken = remove_if(values, path, |value| value.as_str().is_some_and(|version| version.is_empty() || is_version(version)))?;
     taken.as_str().filter(|version| !version.is_empty()).map(str::to_owned)
 }

@@ -1,7 +1,5 @@
 //! Why a recipe cannot be turned into releases.
 
-use contract::count::CountError;
-
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -210,8 +208,13 @@ impl PlanError {
         }
     }
 
-    /// A count in the values of a component that is none.
-    pub(super) fn count(component: &str, path: &str, error: &CountError) -> Self {
-        Self::Value { component: component.to_owned(), path: path.to_owned(), reason: error.to_string() }
+    /// A value of a component that cannot be used.
+    pub(super) fn value(component: &str, path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Value { component: component.to_owned(), path: path.into(), reason: reason.into() }
+    }
+
+    /// A setting of a component with two places.
+    pub(super) fn set_twice(component: &str, first: impl Into<String>, second: impl Into<String>) -> Self {
+        Self::SetTwice { component: component.to_owned(), first: first.into(), second: second.into() }
     }
 }

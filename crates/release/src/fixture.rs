@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::catalog::{CrdFile, PlanCatalog};
+use super::catalog::PlanCatalog;
+use catalog::CatalogCrd;
 use catalog::model::{CatalogComponent, ComponentVersion};
 use recipe::model::Recipe;
 
@@ -31,9 +32,12 @@ impl PlanCatalog for CatalogFixture {
         version: &'a ComponentVersion,
         _values: &Map<String, Value>,
         _present: &[&str],
-    ) -> Vec<CrdFile<'a>> {
-        let text = |path: &'a String| CrdFile { name: path, text: &self.files[&(component.name.clone(), path.clone())] };
-        version.crds.iter().map(text).collect()
+    ) -> Vec<CatalogCrd<'a>> {
+        let crd = |path: &'a String| {
+            let text = &self.files[&(component.name.clone(), path.clone())];
+            CatalogCrd { owner: &component.name, name: path, text }
+        };
+        version.crds.iter().map(crd).collect()
     }
 }
 

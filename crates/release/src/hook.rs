@@ -1,15 +1,16 @@
 //! Hook releases: the hook chart's own values, below `rollout:`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::hook_image::HookImage;
 use super::mode;
 use super::model::{HookReleasePlan, Release, ReleaseKind};
 use super::time::TimeBudget;
+use contract::check::CheckStrictness;
 use contract::driver::Driver;
 use contract::settings::{DraRequired, Mode};
 use contract::task::{Task, rights};
-use recipe::model::{OfedDriverRollout, Recipe};
+use recipe::model::{OfedDriverRollout, Recipe, RecipeMetrics};
 
 /// The component that brings the DRA driver.
 pub const DRA_DRIVER: &str = "nvidia-dra-driver-gpu";
@@ -37,7 +38,7 @@ pub(super) struct HookParts<'a> {
     /// The releases whose values it consumes.
     pub(super) shares: Vec<String>,
     /// The release that waits for the rollout, and its B in seconds; `None`: there is none, or it is this one.
-    pub(super) waits: Option<(String, u64)>,
+    pub(super) waits: Option<(&'a str, u64)>,
     /// Where the operator is.
     pub(super) operator_namespace: &'a str,
     /// What the operator's Deployment is called, if its values say so.
@@ -50,76 +51,58 @@ pub(super) struct HookParts<'a> {
 
 /// The hook release's own part of the plan.
 pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
-    let manner = parts.recipe.rollout.driver(parts.driver).unwrap_or_else(|| (&OfedDriverRollout::default()).into());
-    let mut settings = Map::new();
-    let mut put = |key: &str, value: Value| settings.insert(key.to_owned(), value);
-    if let Some(image) = parts.image {
-        put("image", Value::Object(image.values()));
-    }
-    put("component", json!({"name": parts.component, "version": parts.version}));
-    put("tasks", json!(parts.tasks));
-    // The chart's own default is the GPU driver.
-    if parts.driver != Driver::default() {
-        put("driver", json!(parts.driver));
-    }
-    put("mode", json!(parts.mode));
-    put("gate", json!(manner.gate));
-    put("budgetSeconds", json!(parts.budget.seconds));
-    put("perNodeSeconds", json!(parts.budget.per_node_seconds));
-    put("quietSeconds", json!(manner.quiet.as_secs()));
-    put("tolerateNotReady", json!(manner.tolerate_not_ready));
-    let settle = &parts.recipe.rollout.gpu_driver.settle;
-    if parts.driver == Driver::Gpu && !settle.is_default() {
-        put("settle", json!(settle));
-    }
-    let upgrade = &parts.recipe.rollout.gpu_driver.operator_upgrade;
-    if parts.driver == Driver::Gpu && parts.tasks.contains(&Task::Preflight) && !upgrade.is_default() {
-        put("operatorUpgrade", json!(upgrade));
-    }
-    put("operatorNamespace", json!(parts.operator_namespace));
-    if let Some(deployment) = parts.operator_deployment {
-        put("operatorDeployment", json!(deployment));
-    }
-    let upgrade = mode::upgrade(&parts.recipe.rollout, parts.driver);
-    if let Some(values) = mode::values(parts.mode, &upgrade) {
-        put("upgrade", values);
-    }
-    if parts.tasks.contains(&Task::Preflight) {
-        let waits = parts.waits.as_ref();
-        let mut preflight = json!({
-            "waits": {"release": waits.map_or("", |(release, _)| release), "budgetSeconds": waits.map_or(0, |(_, seconds)| *seconds)},
-        });
-        if !manner.preflight.is_empty() {
-            preflight["strictness"] = json!(manner.preflight);
-        }
-        put("preflight", preflight);
-    }
-    put("dra", dra(&parts));
-    if parts.tasks.contains(&Task::RestartPlugins) {
+    let rollout = &parts.recipe.rollout;
+    let manner = rollout.driver(parts.driver).unwrap_or_else(|| (&OfedDriverRollout::default()).into());
+    let (settle, operator_upgrade) = (&rollout.gpu_driver.settle, &rollout.gpu_driver.operator_upgrade);
+    let is_gpu = parts.driver == Driver::Gpu;
+    let has = |task: Task| parts.tasks.contains(&task);
+    let settings = [
+        ("image", parts.image.map(|image| Value::Object(image.values()))),
+        ("component", Some(json!({"name": parts.component, "version": parts.version}))),
+        ("tasks", Some(json!(parts.tasks))),
+        // The chart's own default is the GPU driver.
+        ("driver", (parts.driver != Driver::default()).then(|| json!(parts.driver))),
+        ("mode", Some(json!(parts.mode))),
+        ("gate", Some(json!(manner.gate))),
+        ("budgetSeconds", Some(json!(parts.budget.seconds))),
+        ("perNodeSeconds", Some(json!(parts.budget.per_node_seconds))),
+        ("quietSeconds", Some(json!(manner.quiet.as_secs()))),
+        ("tolerateNotReady", Some(json!(manner.tolerate_not_ready))),
+        ("settle", (is_gpu && !settle.is_default()).then(|| json!(settle))),
+        ("operatorUpgrade", (is_gpu && has(Task::Preflight) && !operator_upgrade.is_default()).then(|| json!(operator_upgrade))),
+        ("operatorNamespace", Some(json!(parts.operator_namespace))),
+        ("operatorDeployment", parts.operator_deployment.map(|name| json!(name))),
+        ("upgrade", mode::values(parts.mode, &mode::upgrade(rollout, parts.driver))),
+        ("preflight", has(Task::Preflight).then(|| preflight(&parts, &manner.preflight))),
+        ("dra", Some(dra(&parts))),
         // A bundle's releases are called as their components.
-        put("devicePlugin", json!({"release": parts.component}));
-    }
-    let metrics = &parts.recipe.rollout.metrics;
-    if !metrics.is_default() {
-        put("metrics", json!(metrics));
-    }
+        ("devicePlugin", has(Task::RestartPlugins).then(|| json!({"release": parts.component}))),
+        ("metrics", (rollout.metrics != RecipeMetrics::default()).then(|| json!(rollout.metrics))),
+    ];
     HookReleasePlan {
         component: parts.component.to_owned(),
         version: parts.version.to_owned(),
         tasks: parts.tasks.to_vec(),
         rights: rights(parts.driver, parts.tasks).collect(),
+        settings: settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect(),
         shares: parts.shares,
         budget: parts.budget,
-        settings,
     }
+}
+
+/// What a preflight is told of the release that waits for the rollout, and how strict it is.
+fn preflight(parts: &HookParts<'_>, strictness: &CheckStrictness) -> Value {
+    let (release, seconds) = parts.waits.unwrap_or_default();
+    let mut preflight = json!({"waits": {"release": release, "budgetSeconds": seconds}});
+    if !strictness.is_empty() {
+        preflight["strictness"] = json!(strictness);
+    }
+    preflight
 }
 
 /// All hooks' metrics are on one dashboard: the first release brings it. Grafana takes two of one name for a mistake.
 pub(super) fn keep_one_dashboard(releases: &mut [Release]) {
-    let hooks = releases.iter_mut().filter_map(|release| match &mut release.kind {
-        ReleaseKind::Hook(hook) => Some(hook),
-        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
-    });
+    let hooks = releases.iter_mut().filter_map(|release| if let ReleaseKind::Hook(hook) = &mut release.kind { Some(hook) } else { None });
     for hook in hooks.skip(1) {
         if let Some(Value::Object(metrics)) = hook.settings.get_mut("metrics") {
             metrics.remove("dashboard");

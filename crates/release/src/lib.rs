@@ -1,13 +1,13 @@
 //! Recipe and catalog → ordered releases. Pure: all meaning of a bundle is decided here, a deployer only writes it down.
 //!
-//! [`plan()`] is the entrance. `choose` fixes versions and values of the components, `values` maps the recipe's `rollout` into chart values, `mode` says what of it is in force, `time` makes budgets, `hook` makes the
+//! [`plan()`] is the entrance. `chosen` fixes versions and values of the components, `values` maps the recipe's `rollout` into chart values, `mode` says what of it is in force, `time` makes budgets, `hook` makes the
 //! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from. `deployed` is the way back.
 
 pub mod catalog;
-mod choose;
+mod chosen;
 pub mod crds;
 pub mod deployed;
-mod described;
+mod described_catalog;
 pub mod device_plugin;
 pub mod error;
 pub mod hook;

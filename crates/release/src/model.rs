@@ -168,9 +168,8 @@ impl ReleasePlan {
     /// What to say if a hook's image is the chart's own, which stands in no registry.
     pub fn image_note(&self) -> Option<&'static str> {
         let is_unset = |hook: &HookReleasePlan| hook.settings.get("image").and_then(|image| image.get("repository")).is_none();
-        let hooks =
-            || self.releases.iter().filter_map(|release| if let ReleaseKind::Hook(hook) = &release.kind { Some(hook) } else { None });
-        hooks().any(|hook| is_unset(hook)).then_some(IMAGE_WITHOUT_REGISTRY)
+        let hooks = self.releases.iter().filter_map(|release| release.kind.hook());
+        hooks.into_iter().any(is_unset).then_some(IMAGE_WITHOUT_REGISTRY)
     }
 }
 

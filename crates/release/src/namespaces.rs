@@ -38,7 +38,6 @@ pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release>
 }
 
 fn namespace(name: &str, level: PodSecurity) -> Value {
-    let level = level.name();
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",

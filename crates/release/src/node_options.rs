@@ -5,101 +5,58 @@
 
 use serde_json::{Map, Value, json};
 
-use super::choose::ChosenComponent;
+use super::chosen::ChosenComponent;
 use super::values::set;
-use catalog::model::{NestedComponent, SchedulingPaths as Known, ValuePaths};
+use catalog::model::NestedComponent;
 use catalog::{self, lookup};
-use recipe::model::{ClusterPlatform, NodeScheduling, PodScheduling, RecipeToleration};
+use recipe::model::{ClusterPlatform, NodeScheduling, PodScheduling, SchedulingPart};
 
-/// The places of one group of pods.
-type PlacesOf = fn(&Known) -> &ValuePaths;
-
-/// One option: what it adds, and which places of a chart it is for.
-struct NodeOption<'a> {
-    flag: &'static str,
-    wanted: NodeOptionValue<'a>,
-    places: PlacesOf,
-}
-
-enum NodeOptionValue<'a> {
-    Labels(&'a Map<String, Value>),
-    Tolerations(&'a [RecipeToleration]),
-}
-
-impl NodeOptionValue<'_> {
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Labels(labels) => labels.is_empty(),
-            Self::Tolerations(tolerations) => tolerations.is_empty(),
-        }
-    }
-
-    fn paths<'p>(&self, places: &'p ValuePaths) -> &'p [String] {
-        match self {
-            Self::Labels(_) => &places.node_selector,
-            Self::Tolerations(_) => &places.tolerations,
-        }
-    }
-}
-
-fn rows(wanted: &NodeScheduling) -> [NodeOption<'_>; 4] {
-    let NodeScheduling { system, accelerated } = wanted;
-    let (of_system, of_accelerated): (PlacesOf, PlacesOf) = (|known| &known.system, |known| &known.accelerated);
-    [
-        NodeOption { flag: "--system-node-selector", wanted: NodeOptionValue::Labels(&system.node_selector), places: of_system },
-        NodeOption { flag: "--system-node-toleration", wanted: NodeOptionValue::Tolerations(&system.tolerations), places: of_system },
-        NodeOption {
-            flag: "--accelerated-node-selector",
-            wanted: NodeOptionValue::Labels(&accelerated.node_selector),
-            places: of_accelerated,
-        },
-        NodeOption {
-            flag: "--accelerated-node-toleration",
-            wanted: NodeOptionValue::Tolerations(&accelerated.tolerations),
-            places: of_accelerated,
-        },
-    ]
+/// The option that says a part for all components.
+fn flag(part: &SchedulingPart) -> String {
+    format!("--{}-node-{}", part.group, if part.key == "tolerations" { "toleration" } else { "selector" })
 }
 
 /// Adds `wanted` to the values of all components that have a place for it; what stays as it is becomes a note.
 pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -> Vec<String> {
     let mut notes = Vec::new();
-    for row in rows(wanted).iter().filter(|row| !row.wanted.is_empty()) {
+    for part in wanted.parts() {
+        let flag = flag(&part);
         let mut is_taken = false;
         let mut without: Vec<&str> = Vec::new();
         for choice in chosen.iter_mut() {
-            let places = (row.places)(&choice.known.node_scheduling);
-            let paths = row.wanted.paths(places);
+            let places = part.places(&choice.known.node_scheduling);
+            let paths = part.paths(&choice.known.node_scheduling);
             is_taken |= !paths.is_empty();
             // A chart without any place for such pods has none of them, unless nobody knows.
             let has_such_pods = !places.node_selector.is_empty() || !places.tolerations.is_empty() || choice.asked.chart.is_some();
             if paths.is_empty() && has_such_pods {
                 without.push(choice.name());
             }
-            notes.extend(apply_option(row, paths, choice));
+            notes.extend(add_part(&part, paths, choice));
         }
         if !without.is_empty() {
-            notes.push(format!("`{}` does not reach {}: no place for it in the chart is known", row.flag, without.join(", ")));
+            notes.push(format!("`{flag}` does not reach {}: no place for it in the chart is known", without.join(", ")));
         } else if !is_taken {
-            notes.push(format!("`{}` has no effect: no component of the recipe has such pods", row.flag));
+            notes.push(format!("`{flag}` has no effect: no component of the recipe has such pods"));
         }
     }
     notes.extend(chosen.iter().filter_map(|choice| made_by_the_operator(wanted, choice)));
     notes
 }
 
-/// One option and one component.
-fn apply_option(row: &NodeOption<'_>, paths: &[String], choice: &mut ChosenComponent<'_>) -> Vec<String> {
+/// Adds one part to the values of one component.
+fn add_part(part: &SchedulingPart, paths: &[String], choice: &mut ChosenComponent<'_>) -> Vec<String> {
     let off = choice.off();
     let defaults = SchedulingDefaults::from_component(choice);
     let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
     let mut notes = Vec::new();
     for path in paths.iter().filter(|path| !is_off(path)) {
-        let left = match row.wanted {
-            NodeOptionValue::Labels(labels) => add_labels(&mut choice.values, path, labels),
-            NodeOptionValue::Tolerations(tolerations) => add_tolerations(&mut choice.values, defaults.list(path), path, tolerations),
+        let left = if let Value::Object(labels) = &part.value {
+            add_labels(&mut choice.values, path, labels)
+        } else {
+            add_tolerations(&mut choice.values, defaults.list(path), path, part.value.as_array().map_or(&[], Vec::as_slice))
         };
-        let note = |left| format!("`{}`: `{left}` of {} stays as the recipe has it", row.flag, choice.known.name);
+        let note = |left| format!("`{}`: `{left}` of {} stays as the recipe has it", flag(part), choice.known.name);
         notes.extend(left.into_iter().map(note));
     }
     notes
@@ -148,14 +105,14 @@ fn add_labels(values: &mut Map<String, Value>, path: &str, labels: &Map<String, 
 }
 
 /// Puts tolerations behind those at `path`, or behind the chart's own; the path if the recipe has filled it otherwise.
-fn add_tolerations(values: &mut Map<String, Value>, defaults: &[Value], path: &str, tolerations: &[RecipeToleration]) -> Vec<String> {
+fn add_tolerations(values: &mut Map<String, Value>, defaults: &[Value], path: &str, tolerations: &[Value]) -> Vec<String> {
     let mut list = match lookup(values, path) {
         Some(Value::Array(list)) => list.clone(),
         None => defaults.to_vec(),
         Some(Value::Null) => Vec::new(),
         Some(_) => return vec![format!("values.{path}")],
     };
-    let new: Vec<Value> = tolerations.iter().map(|toleration| json!(toleration)).filter(|toleration| !list.contains(toleration)).collect();
+    let new: Vec<Value> = tolerations.iter().filter(|toleration| !list.contains(toleration)).cloned().collect();
     if new.is_empty() {
         return Vec::new();
     }
@@ -198,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_there_stays_and_the_rest_is_added() {
         let taint = |key: &str| json!({"key": key, "operator": "Exists"});
-        let asked = ["a", "b"].map(|key| serde_json::from_value::<RecipeToleration>(taint(key)).unwrap());
+        let asked = ["a", "b"].map(taint);
         for (values, expected) in [
             (json!({}), json!([taint("chart"), taint("a"), taint("b")])),
             (json!({"t": []}), json!([taint("a"), taint("b")])),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::choose::ChosenComponent;
+use super::chosen::ChosenComponent;
 use super::hook::DRA_DRIVER;
 use super::plan::GPU_OPERATOR;
 use super::values::gpu::{self, DRIVER_VERSION};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::catalog::PlanCatalog;
-use super::choose::{ChosenComponent, choose};
-use super::described::DescribedCatalog;
+use super::chosen::{ChosenComponent, choose_components};
+use super::described_catalog::DescribedCatalog;
 use super::error::PlanError;
 use super::hook::{self, DRA_DRIVER};
 use super::hook_image::HookImage;
@@ -49,7 +49,7 @@ pub struct PlanOptions {
 pub fn plan(recipe: &Recipe, catalog: &impl PlanCatalog, options: &PlanOptions) -> Result<ReleasePlan, PlanError> {
     check(recipe)?;
     let catalog = &DescribedCatalog::new(recipe, catalog);
-    let mut chosen = choose(recipe, catalog)?;
+    let mut chosen = choose_components(recipe, catalog)?;
     let unscheduled = node_options::add(&options.node_scheduling, &mut chosen);
     check_repositories(catalog, options)?;
     let mut planner = ReleasePlanner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };
@@ -273,9 +273,9 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             tasks,
             budget,
             shares: shares.to_vec(),
-            waits: waiting.and_then(|release| match &release.kind {
-                ReleaseKind::Hook(hook) if hook.tasks.contains(&Task::Settle) => Some((release.name.clone(), hook.budget.seconds)),
-                ReleaseKind::Hook(_) | ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+            waits: waiting.and_then(|release| {
+                let hook = release.kind.hook().filter(|hook| hook.tasks.contains(&Task::Settle))?;
+                Some((release.name.as_str(), hook.budget.seconds))
             }),
             operator_namespace,
             // The GPU operator's has a fixed name.

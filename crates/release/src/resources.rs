@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::choose::ChosenComponent;
+use super::chosen::ChosenComponent;
 use super::crds::KEEP;
 use super::error::PlanError;
 use super::model::{ManifestsRelease, Release, ReleaseKind};
@@ -27,11 +27,9 @@ pub(super) fn release(choice: &ChosenComponent<'_>, rollout: &RecipeRollout) -> 
             version: choice.version.to_owned(),
             kind: kind.clone(),
         })?;
-        let spec = spec.as_object().ok_or_else(|| PlanError::Value {
-            component: component.to_owned(),
-            path: format!("customResources.{kind}"),
-            reason: "expected a map, the resource's `spec`".to_owned(),
-        })?;
+        let spec = spec
+            .as_object()
+            .ok_or_else(|| PlanError::value(component, format!("customResources.{kind}"), "expected a map, the resource's `spec`"))?;
         objects.push(json!({
             "apiVersion": resource.api_version,
             "kind": kind,

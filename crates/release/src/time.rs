@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{PlanError, mode, values};
 use catalog::lookup;
 use contract::budget::{FleetPace, OVERHEAD_SECONDS, deployer_timeout_seconds};
-use contract::count::Count;
+use contract::count::{Count, CountError};
 use contract::driver::Driver;
 use contract::duration::Duration;
 use contract::policy::Policy;
@@ -167,11 +167,7 @@ impl DriverPace<'_> {
     fn limits(self) -> Result<PolicyLimits, PlanError> {
         let empty = Map::new();
         let carrier = self.carrier.unwrap_or(&empty);
-        let wrong = |path: String, reason: &str| PlanError::Value {
-            component: self.component.to_owned(),
-            path: format!("{}.{path}", self.place),
-            reason: reason.to_owned(),
-        };
+        let wrong = |path: String, reason: &str| PlanError::value(self.component, format!("{}.{path}", self.place), reason);
         let number = |key: &str| match lookup(carrier, &self.path(key)) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
@@ -220,7 +216,10 @@ impl DriverPace<'_> {
         if count.is_empty() {
             return Ok(None);
         }
-        count.parse().map(Some).map_err(|error| PlanError::count(self.component, &format!("{}.{path}", self.place), &error))
+        count
+            .parse()
+            .map(Some)
+            .map_err(|error: CountError| PlanError::value(self.component, format!("{}.{path}", self.place), error.to_string()))
     }
 }
 

@@ -1,15 +1,17 @@
 //! The values of a component: what the recipe says in `values`, in `rollout` and in `nodeScheduling`, and what every bundle sets.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use super::{PlanError, device_plugin};
 use catalog::lookup;
-use catalog::model::{ComponentVersion, SchedulingPaths, ValuePaths};
+use catalog::model::{ComponentVersion, SchedulingPaths};
+use contract::duration::Duration;
 use contract::names::DRIVER_MANAGER_OFF;
 use contract::settings::Mode;
 use device_plugin_config::environment::PluginChart;
-use recipe::model::{PodScheduling, RecipeComponent, RecipeRollout};
+use recipe::model::{RecipeComponent, RecipeRollout};
 
 pub mod gpu;
 pub mod ofed;
@@ -17,8 +19,11 @@ pub mod ofed;
 /// The one top-level key that the hook chart does not leave to the component.
 const OF_THE_HOOK: &str = "rollout";
 
+/// The limits of a policy, which are ours where we decide.
+const LIMITS: [&str; 2] = ["maxParallelUpgrades", "maxUnavailable"];
+
 /// One setting of the recipe's `rollout`: its path there, its path where the vendor reads it, its value there.
-type MappedValue = (&'static str, &'static str, Value);
+type MappedValue = (String, String, Value);
 /// One setting that the mode alone decides about: its path where the vendor reads it, its value.
 type FixedValue = (&'static str, Value);
 
@@ -71,11 +76,11 @@ pub(super) fn component_values(
 ) -> Result<Map<String, Value>, PlanError> {
     let mut values = component.values.clone();
     if values.contains_key(OF_THE_HOOK) {
-        return Err(PlanError::Value {
-            component: component.name.clone(),
-            path: format!("values.{OF_THE_HOOK}"),
-            reason: "the hook shares these values and takes this key for its own settings".to_owned(),
-        });
+        return Err(PlanError::value(
+            &component.name,
+            format!("values.{OF_THE_HOOK}"),
+            "the hook shares these values and takes this key for its own settings",
+        ));
     }
     // Names must stay as they are with versions that the catalog does not know, too.
     let fixed = details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
@@ -98,15 +103,15 @@ pub(super) fn component_values(
     match (&rollout.ofed_driver, component.name.as_str()) {
         (_, GPU_OPERATOR) => {
             let mode = gpu::mode(&rollout.gpu_driver, &values);
-            map_rows(component, ("gpuDriver", gpu::rows(&rollout.gpu_driver, mode)), &mut values, written)?;
-            fix(component, (mode, gpu::fixed(mode)), &mut values, written)?;
+            set_mapped(component, ("gpuDriver", gpu::mapped_values(&rollout.gpu_driver, mode)), &mut values, written)?;
+            set_fixed(component, (mode, gpu::fixed(mode)), &mut values, written)?;
             if mode == Mode::Drive {
                 manager_env(component, &mut values)?;
             }
         }
         (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
-            map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut values, written)?;
-            fix(component, (driver.mode, ofed::fixed(driver.mode)), &mut values, written)?;
+            set_mapped(component, ("ofedDriver", ofed::mapped_values(driver)), &mut values, written)?;
+            set_fixed(component, (driver.mode, ofed::fixed(driver.mode)), &mut values, written)?;
         }
         _ => {}
     }
@@ -114,7 +119,7 @@ pub(super) fn component_values(
 }
 
 /// Sets what the mode decides about; what stands there already must be the same.
-fn fix(
+fn set_fixed(
     component: &RecipeComponent,
     (mode, fixed): (Mode, Vec<FixedValue>),
     values: &mut Map<String, Value>,
@@ -141,7 +146,7 @@ fn fix(
 /// Switches off what the driver's init container would do beside us. Entries of the recipe stay, in their order.
 fn manager_env(component: &RecipeComponent, values: &mut Map<String, Value>) -> Result<(), PlanError> {
     let path = gpu::MANAGER_ENV;
-    let wrong = |reason: String| PlanError::Value { component: component.name.clone(), path: format!("values.{path}"), reason };
+    let wrong = |reason: String| PlanError::value(&component.name, format!("values.{path}"), reason);
     let mut entries = match lookup(values, path) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(entries)) => entries.clone(),
@@ -172,11 +177,7 @@ fn device_plugin_config(component: &RecipeComponent, values: &mut Map<String, Va
         let path = format!("{}.{key}", chart.config_path());
         // Charts have an empty text where nothing is set.
         if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
-            return Err(PlanError::SetTwice {
-                component: component.name.clone(),
-                first: "devicePluginConfig".to_owned(),
-                second: format!("values.{path}"),
-            });
+            return Err(PlanError::set_twice(&component.name, "devicePluginConfig", format!("values.{path}")));
         }
         set(values, &path, Value::String(value)).map_err(|path| no_map(component, path))?;
     }
@@ -199,8 +200,8 @@ pub(super) fn spec(
         return Ok(spec);
     };
     let written = |path: &str| format!("customResources.{kind}.{path}");
-    map_rows(component, ("ofedDriver", ofed::rows(driver)), &mut spec, written)?;
-    fix(component, (driver.mode, ofed::fixed(driver.mode)), &mut spec, written)?;
+    set_mapped(component, ("ofedDriver", ofed::mapped_values(driver)), &mut spec, written)?;
+    set_fixed(component, (driver.mode, ofed::fixed(driver.mode)), &mut spec, written)?;
     // Without it the operator ignores the rest of the policy.
     if lookup(&spec, ofed::AUTO_UPGRADE).is_none() {
         set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true)).map_err(|path| no_map(component, path))?;
@@ -208,8 +209,37 @@ pub(super) fn spec(
     Ok(spec)
 }
 
+/// What the recipe sets of a driver in this mode: `steer` keeps the policy's limits to itself, `drive` the whole policy. `keys` are those of
+/// the vendor's policy, each with its name in the recipe's. Times are whole seconds there.
+fn mapped_values(
+    mode: Mode,
+    (version, version_path): (Option<&String>, &str),
+    (policy, policy_path): (&impl Serialize, &str),
+    keys: &[(&str, &str)],
+) -> Vec<MappedValue> {
+    let mut mapped: Vec<MappedValue> = Vec::new();
+    mapped.extend(version.map(|version| ("version".to_owned(), version_path.to_owned(), json!(version))));
+    if mode == Mode::Drive {
+        return mapped;
+    }
+    let policy = json!(policy);
+    for (theirs, own) in keys.iter().filter(|(_, own)| !(mode.decides() && LIMITS.contains(own))) {
+        let (own_path, path) = (format!("policy.{own}"), format!("{policy_path}.{theirs}"));
+        match &policy[own] {
+            Value::Null => {}
+            Value::Object(fields) => mapped.extend(fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
+                let seconds = value.as_str().filter(|_| key == "timeout").and_then(|text| text.parse::<Duration>().ok());
+                let (their_key, value) = seconds.map_or((key.as_str(), value.clone()), |time| ("timeoutSeconds", json!(time.as_secs())));
+                (format!("{own_path}.{key}"), format!("{path}.{their_key}"), value)
+            })),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => mapped.push((own_path, path, policy[own].clone())),
+        }
+    }
+    mapped
+}
+
 /// Sets what `rollout` says, unless it is set already.
-fn map_rows(
+fn set_mapped(
     component: &RecipeComponent,
     (driver, rows): (&str, Vec<MappedValue>),
     values: &mut Map<String, Value>,
@@ -217,14 +247,10 @@ fn map_rows(
 ) -> Result<(), PlanError> {
     let already = values.clone();
     for (rollout, path, value) in rows {
-        if lookup(&already, path).is_some() {
-            return Err(PlanError::SetTwice {
-                component: component.name.clone(),
-                first: format!("rollout.{driver}.{rollout}"),
-                second: written(path),
-            });
+        if lookup(&already, &path).is_some() {
+            return Err(PlanError::set_twice(&component.name, format!("rollout.{driver}.{rollout}"), written(&path)));
         }
-        set(values, path, value).map_err(|path| no_map(component, path))?;
+        set(values, &path, value).map_err(|path| no_map(component, path))?;
     }
     Ok(())
 }
@@ -243,30 +269,18 @@ pub(super) fn schedule(
     off: &[&str],
     values: &mut Map<String, Value>,
 ) -> Result<(), PlanError> {
-    let asked = &component.node_scheduling;
-    let groups: [(&str, &PodScheduling, &ValuePaths); 2] =
-        [("system", &asked.system, &places.system), ("accelerated", &asked.accelerated, &places.accelerated)];
-    for (group, asked, places) in groups {
-        let parts = [
-            ("nodeSelector", asked.node_selector.is_empty(), json!(asked.node_selector), &places.node_selector),
-            ("tolerations", asked.tolerations.is_empty(), json!(asked.tolerations), &places.tolerations),
-        ];
-        for (part, _, value, paths) in parts.into_iter().filter(|(_, is_empty, ..)| !is_empty) {
-            let written = format!("nodeScheduling.{group}.{part}");
-            if paths.is_empty() {
-                return Err(PlanError::NoPlace { component: component.name.clone(), path: written });
+    for part in component.node_scheduling.parts() {
+        let written = format!("nodeScheduling.{}.{}", part.group, part.key);
+        let paths = part.paths(places);
+        if paths.is_empty() {
+            return Err(PlanError::NoPlace { component: component.name.clone(), path: written });
+        }
+        let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
+        for path in paths.iter().filter(|path| !is_off(path)) {
+            if lookup(&component.values, path).is_some() {
+                return Err(PlanError::set_twice(&component.name, written, format!("values.{path}")));
             }
-            let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
-            for path in paths.iter().filter(|path| !is_off(path)) {
-                if lookup(&component.values, path).is_some() {
-                    return Err(PlanError::SetTwice {
-                        component: component.name.clone(),
-                        first: written,
-                        second: format!("values.{path}"),
-                    });
-                }
-                set(values, path, value.clone()).map_err(|path| no_map(component, path))?;
-            }
+            set(values, path, part.value.clone()).map_err(|path| no_map(component, path))?;
         }
     }
     Ok(())

@@ -96,7 +96,7 @@ pub(super) fn lost(settings: &Settings) -> Option<String> {
     if !settings.driver.has_operator() {
         return Some(format!("not in the recipe: {hook}, which rolls out a DaemonSet that no component brings"));
     }
-    let keys: Vec<String> = deployed::wordless(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
+    let keys: Vec<String> = deployed::unmapped_settings(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
     (!keys.is_empty()).then(|| format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", ")))
 }
 
@@ -150,7 +150,7 @@ pub(super) async fn written(
     let hooks: Vec<&Settings> = found.hooks().collect();
     let DeployedFindings { components, metrics } = deployed;
     let all = deployed::DeployedStack { cluster, components: components.clone(), hooks: &hooks, metrics: metrics.clone() };
-    Ok(deployed::brief(&deployed::recipe(all, &EmbeddedCatalog)))
+    Ok(deployed::without_defaults(&deployed::recipe(all, &EmbeddedCatalog)))
 }
 
 /// The recipe on standard input is this one.

@@ -2,6 +2,7 @@
 
 use super::order::OrderedComponent;
 use super::values::ComponentValues;
+use crate::model::{API_VERSION, KIND};
 use catalog::model::CatalogComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::SourceSpan;
@@ -50,8 +51,8 @@ fn recipe(result: &YamlNode, name: &str, ordered: &[OrderedComponent<'_>], findi
         ],
     );
     let mut entries = vec![
-        entry("apiVersion", key("apiVersion"), text("gpu-rollout.dev/v1", at("apiVersion"))),
-        entry("kind", key("kind"), text("Recipe", at("kind"))),
+        entry("apiVersion", key("apiVersion"), text(API_VERSION, at("apiVersion"))),
+        entry("kind", key("kind"), text(KIND, at("kind"))),
         entry("metadata", key("metadata"), metadata),
     ];
     let constraints = result.get("constraints").map_or(&[][..], YamlNode::items);

@@ -4,7 +4,7 @@ use super::{AicrOptions, errors};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
-use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+use diagnostics::tree::{MapEntry, YamlNode};
 
 /// Everything that the format has for a component.
 const KEYS: [&str; 18] = [
@@ -74,7 +74,7 @@ pub(super) fn read<'a>(result: &'a YamlNode, options: &AicrOptions, findings: &m
         Diagnostic::error("`componentRefs` is missing: the recipe deploys nothing").at(result.origin).report(findings);
         return Vec::new();
     };
-    if !matches!(list.node.value, YamlValue::List(_)) {
+    if list.node.list().is_none() {
         Diagnostic::error(format!("`componentRefs` must be a list, and this is {}", list.node.kind())).at(list.key_origin).report(findings);
         return Vec::new();
     }
@@ -136,12 +136,12 @@ fn check(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 fn is_empty_list(node: &YamlNode) -> bool {
-    matches!(&node.value, YamlValue::List(items) if items.is_empty())
+    node.list().is_some_and(<[_]>::is_empty)
 }
 
 /// A list of texts.
 pub(super) fn texts(entry: &MapEntry, findings: &mut Vec<Diagnostic>) {
-    if !matches!(entry.node.value, YamlValue::List(_)) {
+    if entry.node.list().is_none() {
         Diagnostic::error(format!("`{}` must be a list, and this is {}", entry.key, entry.node.kind())).at(place(entry)).report(findings);
     }
     for item in entry.node.items().iter().filter(|item| item.text().is_none()) {
@@ -164,15 +164,13 @@ fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnos
     let mut on = true;
     for gate in GATES {
         let Some(node) = reference.node.at_keys(&["overrides", gate]) else { continue };
-        match node.value {
-            YamlValue::Bool(flag) => on &= flag,
-            YamlValue::Null => {}
-            YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-                Diagnostic::error(format!("`{gate}` switches `{}` on or off, and this is {}", reference.name, node.kind()))
-                    .at(node.origin)
-                    .hint("write `true` or `false`, without quotes")
-                    .report(findings)
-            }
+        if let Some(flag) = node.boolean() {
+            on &= flag;
+        } else if !node.is_null() {
+            Diagnostic::error(format!("`{gate}` switches `{}` on or off, and this is {}", reference.name, node.kind()))
+                .at(node.origin)
+                .hint("write `true` or `false`, without quotes")
+                .report(findings);
         }
     }
     on

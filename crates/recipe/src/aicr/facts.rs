@@ -6,7 +6,7 @@ use super::build::KUBERNETES;
 use super::components::ComponentReference;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
-use diagnostics::tree::{YamlNode, YamlValue};
+use diagnostics::tree::YamlNode;
 
 /// Everything that the format has at the top.
 const KEYS: [&str; 8] = ["apiVersion", "kind", "metadata", "criteria", "constraints", "componentRefs", "deploymentOrder", "validation"];
@@ -26,9 +26,7 @@ pub(super) fn unknown_keys(result: &YamlNode, findings: &mut Vec<Diagnostic>) {
 /// What no bundle does, and what AICR itself had to say.
 pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
     let constraints = list(result, &["constraints"]);
-    if let Some(entry) =
-        result.entry("constraints").filter(|entry| !entry.node.is_null() && !matches!(entry.node.value, YamlValue::List(_)))
-    {
+    if let Some(entry) = result.entry("constraints").filter(|entry| !entry.node.is_null() && entry.node.list().is_none()) {
         Diagnostic::error(format!("`constraints` must be a list, and this is {}", entry.node.kind())).at(entry.key_origin).report(findings);
     }
     let versions: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();

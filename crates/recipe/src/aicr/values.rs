@@ -7,7 +7,7 @@ use crate::parse::parse;
 use crate::read::{ReadError, TextReader};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::{SourceSpan, SourceText, SourceTexts};
-use diagnostics::tree::{YamlNode, YamlValue};
+use diagnostics::tree::YamlNode;
 
 /// What stands in the files of one component.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ impl ValuesFileReader<'_> {
         let before = errors(self.findings);
         match parse(self.sources, source) {
             Ok(node) if node.is_null() => None,
-            Ok(node) if matches!(node.value, YamlValue::Map(_)) => Some(node),
+            Ok(node) if node.is_map() => Some(node),
             Ok(node) => {
                 Diagnostic::error(format!("values are a map, and this is {}", node.kind())).at(node.origin).report(self.findings);
                 None

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
+
 /// What monitoring sees of the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -15,21 +17,14 @@ pub struct RecipeMetrics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// A PodMonitor of the Prometheus operator for each hook.
-    #[serde(skip_serializing_if = "PodMonitor::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub pod_monitor: PodMonitor,
     /// A PrometheusRule with alerts for each hook.
-    #[serde(skip_serializing_if = "PrometheusRule::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub prometheus_rule: PrometheusRule,
     /// A ConfigMap with a Grafana dashboard, in one of the hooks' releases.
-    #[serde(skip_serializing_if = "Dashboard::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub dashboard: Dashboard,
-}
-
-impl RecipeMetrics {
-    /// Whether it says nothing.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A PodMonitor.
@@ -48,12 +43,6 @@ pub struct PodMonitor {
     pub interval: Option<String>,
 }
 
-impl PodMonitor {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// A PrometheusRule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -64,12 +53,6 @@ pub struct PrometheusRule {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
-}
-
-impl PrometheusRule {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A ConfigMap with a dashboard.
@@ -86,10 +69,4 @@ pub struct Dashboard {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "text"}))]
     pub annotations: BTreeMap<String, String>,
-}
-
-impl Dashboard {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }

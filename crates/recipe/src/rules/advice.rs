@@ -9,18 +9,18 @@ use diagnostics::words::first_in_backticks;
 
 /// Knows the keys of one version of a chart.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyAdviser<'a> {
+pub(crate) struct KeyAdviser<'a> {
     /// The component.
-    pub component: &'a str,
+    pub(crate) component: &'a str,
     /// The version.
-    pub version: &'a ComponentVersion,
+    pub(crate) version: &'a ComponentVersion,
     /// All keys of the chart.
-    pub all: &'a ChartKeys,
+    pub(crate) all: &'a ChartKeys,
 }
 
 impl KeyAdviser<'_> {
     /// What to do about the unknown `key` below `path`, where the chart knows `keys`.
-    pub fn advice(&self, path: &KeyPath, key: &str, keys: &ChartKeys) -> String {
+    pub(crate) fn advice(&self, path: &KeyPath, key: &str, keys: &ChartKeys) -> String {
         let wrong = path.child(key).to_string();
         if let Some(advice) = self.version.obsolete_keys.get(&wrong) {
             return advice.clone();

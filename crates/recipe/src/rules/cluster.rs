@@ -7,7 +7,7 @@ use diagnostics::diagnostic::Diagnostic;
 const MOST_NODES: u32 = 20_000;
 
 /// Checks `cluster`.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let nodes = subject.recipe.cluster.gpu_nodes;
     if nodes == 0 || nodes > MOST_NODES {
         Diagnostic::error(format!("`cluster.gpuNodes` must be from 1 to {MOST_NODES}, and is {nodes}"))

@@ -6,7 +6,6 @@ use semver::{Version, VersionReq};
 
 use super::{KnownComponent, RuleTarget};
 use catalog::compatibility::{CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules};
-use catalog::nested::HostComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
@@ -15,7 +14,7 @@ use diagnostics::source::SourceSpan;
 const LAST_MINOR: u64 = 200;
 
 /// Holds the recipe against the table.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let check = CompatibilityCheck { subject };
     for rule in rules() {
         if rule.when.iter().all(|fact| check.holds(fact) == Some(true)) {
@@ -111,12 +110,7 @@ impl CompatibilityCheck<'_> {
 
     /// Whether the component runs, by itself or inside another one's chart.
     fn runs(&self, component: &str) -> bool {
-        let components = self.subject.recipe.components.iter().filter(|asked| asked.enabled);
-        let mut hosts = components.filter_map(|asked| {
-            let known = self.subject.component(&asked.name)?;
-            Some(HostComponent { component: known.entry, version: known.number, values: &asked.values })
-        });
-        hosts.any(|host| host.runs(component))
+        self.subject.hosts().any(|host| host.runs(component))
     }
 
     /// The driver that the GPU operator installs; a digest says nothing.

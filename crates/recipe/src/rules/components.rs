@@ -2,14 +2,14 @@
 
 use semver::Version;
 
-use super::{RuleTarget, described};
+use super::{RuleTarget, described_components};
 use crate::model::RecipeComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::nearest::{did_you_mean, nearest};
 
 /// Checks the list of components.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.components.is_empty() {
         Diagnostic::error("the recipe deploys nothing")
             .at(subject.place(&["components"]))
@@ -19,15 +19,15 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         match (catalog::component(&component.name), &component.chart) {
             (None, None) => findings.push(unknown(subject, &component.name)),
-            (None, Some(chart)) => described::check(subject, component, chart, findings),
+            (None, Some(chart)) => described_components::check(subject, component, chart, findings),
             (Some(entry), chart) => {
                 version(subject, component, entry, findings);
                 if chart.is_some() {
-                    findings.push(described::needless(subject, component));
+                    findings.push(described_components::needless(subject, component));
                 }
             }
         }
-        described::after(subject, component, findings);
+        described_components::after(subject, component, findings);
     }
 }
 

@@ -15,7 +15,7 @@ use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 use diagnostics::words::{first_in_backticks, in_backticks};
 
 /// Checks the custom resources of all components of the catalog.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
         let Some(resources) = subject.node_at(&["components", component.name, "customResources"]) else { continue };
         let version = component.entry.closest_version(component.number);
@@ -24,7 +24,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
                 findings.push(unknown_kind(component, entry));
                 continue;
             };
-            if !matches!(entry.node.value, YamlValue::Map(_)) {
+            if !entry.node.is_map() {
                 Diagnostic::error(format!("`{}` is the `spec` of the resource, a map, and this is {}", entry.key, entry.node.kind()))
                     .at(entry.key_origin)
                     .report(findings);
@@ -182,7 +182,7 @@ impl CustomResourceCheck<'_> {
             }
             _ => None,
         };
-        let place = if matches!(node.value, YamlValue::Map(_) | YamlValue::List(_)) { self.place(path) } else { node.origin };
+        let place = if node.is_collection() { self.place(path) } else { node.origin };
         Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind()))
             .lint(Lint::WrongType)
             .at(place)

@@ -19,7 +19,7 @@ use diagnostics::words::in_backticks;
 const KEY: &str = "devicePluginConfig";
 
 /// Checks the configurations of all components.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
         let Some(node) = subject.node_at(&["components", component.name, KEY]).filter(|node| !node.is_null()) else { continue };
         match component.name.parse::<PluginChart>() {

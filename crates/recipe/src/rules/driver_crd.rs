@@ -42,7 +42,7 @@ fn policy(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: Source
 }
 
 /// Checks the GPU operator's `driver` against `driver.nvidiaDriverCRD`.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(operator) = subject.component("gpu-operator") else { return };
     let Some(driver) = subject.node_at(&DRIVER) else { return };
     let switch = ["driver", "nvidiaDriverCRD", "enabled"];

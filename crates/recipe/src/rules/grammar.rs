@@ -12,7 +12,7 @@ use diagnostics::tree::{YamlNode, YamlValue};
 const BY_RULE: [&str; 3] = ["driverVersion", "chartRepository", "configName"];
 
 /// Checks the whole recipe.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     node(&KeyPath::default(), subject.tree, TypeShape::recipe(), findings);
 }
 

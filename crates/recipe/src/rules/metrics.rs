@@ -4,7 +4,7 @@ use super::RuleTarget;
 use diagnostics::diagnostic::Diagnostic;
 
 /// Objects of the Prometheus operator need metrics that they can go by.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let metrics = &subject.recipe.rollout.metrics;
     for (key, enabled) in [("podMonitor", metrics.pod_monitor.enabled), ("prometheusRule", metrics.prometheus_rule.enabled)] {
         if enabled && !metrics.enabled {

@@ -1,8 +1,9 @@
 //! The mode of each driver: which keys it goes by, and what of the operators' own policy contradicts it.
 
 use super::ofed::{NETWORK_OPERATOR, POLICY_KIND};
+use super::rollout::LONGEST_SECONDS;
 use super::{KnownComponent, RuleTarget};
-use crate::model::RecipeUpgradePolicy;
+use crate::model::DriverRollout;
 use contract::count::Count;
 use contract::duration::Duration;
 use contract::names::{DRIVER_MANAGER_OFF, MANAGER_EVICTIONS};
@@ -13,8 +14,6 @@ use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::YamlNode;
 
-/// Longer than anybody waits for a node: a typing mistake.
-const LONGEST_SECONDS: u64 = 24 * 3600;
 /// The modes in which we decide.
 const OURS: &[Mode] = &[Mode::Steer, Mode::Drive];
 /// The mode in which we act.
@@ -53,7 +52,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for driver in rollout.drivers() {
         keys(subject, driver.key, driver.mode, findings);
         preflight(subject, driver.key, driver.mode, findings);
-        amounts(subject, driver.key, &driver.policy, findings);
+        amounts(subject, &driver, findings);
     }
     operator_upgrade(subject, rollout.gpu_driver.mode, findings);
     gpu_values(subject, rollout.gpu_driver.mode, findings);
@@ -133,26 +132,27 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
 }
 
 /// Numbers with which nothing could ever go, or for ever.
-fn amounts(subject: &RuleTarget<'_>, driver: &str, policy: &RecipeUpgradePolicy, findings: &mut Vec<Diagnostic>) {
+fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<Diagnostic>) {
+    let policy = &driver.policy;
     let mut wrong = |key: &[&str], problem: &str, hint: &str| {
-        let keys = [&["rollout", driver, "policy"], key].concat();
+        let keys = [&["rollout", driver.key, "policy"], key].concat();
         Diagnostic::error(format!("`{}`: {problem}", keys.join("."))).at(subject.place(&keys)).hint(hint).report(findings);
     };
+    let is_charts = driver.key == "gpuDriver" && !driver.mode.decides();
     let group = policy.topology.as_ref().map(|topology| topology.max_unavailable);
-    // The GPU driver's `maxUnavailable` has a rule of its own.
-    let unavailable = policy.max_unavailable.filter(|_| driver == "ofedDriver");
-    let counts: [(&[&str], _); 3] =
-        [(&["failureBudget"], policy.failure_budget), (&["topology", "maxUnavailable"], group), (&["maxUnavailable"], unavailable)];
+    let counts: [(&[&str], _); 3] = [
+        (&["failureBudget"], policy.failure_budget),
+        (&["topology", "maxUnavailable"], group),
+        (&["maxUnavailable"], policy.max_unavailable),
+    ];
     for (key, count) in counts {
-        match count {
-            Some(Count::Number(0) | Count::Percent(0)) => {
-                wrong(key, "no node could ever be upgraded", "set a number from 1 on, or a percentage from `1%` to `100%`");
-            }
-            Some(Count::Percent(101..)) => {
-                wrong(key, "a fleet has no more than 100%", "set a number from 1 on, or a percentage from `1%` to `100%`");
-            }
-            Some(Count::Number(1..) | Count::Percent(1..=100)) | None => {}
-        }
+        let problem = match count {
+            Some(Count::Number(0)) if is_charts && *key == ["maxUnavailable"] => "the chart takes 0 for not set and renders 25%",
+            Some(Count::Number(0) | Count::Percent(0)) => "no node could ever be upgraded",
+            Some(Count::Percent(101..)) => "a fleet has no more than 100%",
+            Some(Count::Number(1..) | Count::Percent(1..=100)) | None => continue,
+        };
+        wrong(key, problem, "set a number from 1 on, or a percentage from `1%` to `100%`");
     }
     if policy.attempts == Some(0) {
         wrong(&["attempts"], "no node would ever be tried", "set a number from 1 on");

@@ -3,63 +3,50 @@
 use serde_json::Value;
 
 use super::{KnownComponent, RuleTarget};
-use crate::model::{PodScheduling, RecipeComponent};
-use catalog::model::ValuePaths;
+use crate::model::{RecipeComponent, SchedulingPart};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::tree::YamlNode;
 
 /// Checks `nodeScheduling` of all components of the catalog.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         let Some(known) = subject.component(&component.name) else { continue };
-        let places = &known.entry.node_scheduling;
-        group(subject, known, ("system", &component.node_scheduling.system, &places.system), findings);
-        group(subject, known, ("accelerated", &component.node_scheduling.accelerated, &places.accelerated), findings);
+        for part in component.node_scheduling.parts() {
+            check_part(subject, known, &part, findings);
+        }
         labels(subject, component, findings);
     }
 }
 
-/// One group of pods: what the recipe says, and the places that the chart has for it.
-fn group(
-    subject: &RuleTarget<'_>,
-    known: &KnownComponent<'_>,
-    (name, asked, places): (&str, &PodScheduling, &ValuePaths),
-    findings: &mut Vec<Diagnostic>,
-) {
-    let parts = [
-        ("nodeSelector", asked.node_selector.is_empty(), &places.node_selector),
-        ("tolerations", asked.tolerations.is_empty(), &places.tolerations),
-    ];
-    for (part, is_empty, paths) in parts {
-        if is_empty {
-            continue;
-        }
-        let written = ["components", known.name, "nodeScheduling", name, part];
-        if paths.is_empty() {
-            Diagnostic::error(format!("the chart `{}` has no place for the `{part}` of its {name} pods", known.entry.chart))
-                .at(subject.place(&written))
-                .hint(advice(known, name, part))
+/// What the recipe says, and the places that the chart has for it.
+fn check_part(subject: &RuleTarget<'_>, known: &KnownComponent<'_>, part: &SchedulingPart, findings: &mut Vec<Diagnostic>) {
+    let SchedulingPart { group, key, .. } = *part;
+    let paths = part.paths(&known.entry.node_scheduling);
+    let written = ["components", known.name, "nodeScheduling", group, key];
+    if paths.is_empty() {
+        Diagnostic::error(format!("the chart `{}` has no place for the `{key}` of its {group} pods", known.entry.chart))
+            .at(subject.place(&written))
+            .hint(advice(known, group, key))
+            .report(findings);
+    }
+    for path in paths {
+        let place: Vec<&str> = ["components", known.name, "values"].into_iter().chain(path.split('.')).collect();
+        if subject.node_at(&place).is_some_and(|node| !node.is_null()) {
+            Diagnostic::error(format!("`{path}` is set twice"))
+                .lint(Lint::SetTwice)
+                .at(subject.place(&place))
+                .related(subject.place(&written), "and here for all such pods")
+                .hint("keep one of them")
                 .report(findings);
-        }
-        for path in paths {
-            let place: Vec<&str> = ["components", known.name, "values"].into_iter().chain(path.split('.')).collect();
-            if subject.node_at(&place).is_some_and(|node| !node.is_null()) {
-                Diagnostic::error(format!("`{path}` is set twice"))
-                    .lint(Lint::SetTwice)
-                    .at(subject.place(&place))
-                    .related(subject.place(&written), "and here for all such pods")
-                    .hint("keep one of them")
-                    .report(findings);
-            }
         }
     }
 }
 
-fn advice(known: &KnownComponent<'_>, name: &str, part: &str) -> String {
+fn advice(known: &KnownComponent<'_>, group: &str, key: &str) -> String {
     let obsolete = known.version.and_then(|version| version.obsolete_keys.get("daemonsets.nodeSelector"));
     match obsolete {
-        Some(advice) if (name, part) == ("accelerated", "nodeSelector") => advice.clone(),
+        Some(advice) if (group, key) == ("accelerated", "nodeSelector") => advice.clone(),
         Some(_) | None => "remove it, or set the keys that the chart has in `values`".to_owned(),
     }
 }

@@ -10,8 +10,14 @@ use diagnostics::lint::Lint;
 pub const NETWORK_OPERATOR: &str = "network-operator";
 /// The custom resource that it works from.
 pub const POLICY_KIND: &str = "NicClusterPolicy";
-/// The keys of `ofedDriver.upgradePolicy` that the recipe's policy is mapped into. (Not `autoUpgrade`: a recipe may set it.)
-pub const POLICY: [&str; 4] = ["maxParallelUpgrades", "waitForCompletion", "drain", "safeLoad"];
+/// The keys of `ofedDriver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not `autoUpgrade`: a recipe
+/// may set it.)
+pub const POLICY: [(&str, &str); 4] = [
+    ("maxParallelUpgrades", "maxParallelUpgrades"),
+    ("safeLoad", "safeLoad"),
+    ("waitForCompletion", "waitForCompletion"),
+    ("drain", "drain"),
+];
 
 /// Checks the OFED driver's part of `rollout` against the network operator.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
@@ -91,7 +97,7 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
             .report(findings);
     }
     let policy = [place, &["upgradePolicy"]].concat();
-    for key in POLICY {
+    for (key, _) in POLICY {
         let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(key)) else { continue };
         let own = ["rollout", "ofedDriver", "policy", key];
         let mut finding = Diagnostic::error(format!(

@@ -2,7 +2,6 @@
 
 use super::RuleTarget;
 use crate::model::DriverRollout;
-use contract::count::Count;
 use contract::duration::Duration;
 use contract::grammar::{is_digest, is_tag};
 use diagnostics::diagnostic::Diagnostic;
@@ -10,7 +9,7 @@ use diagnostics::lint::Lint;
 use diagnostics::path::KeyPath;
 
 /// Longer than any node takes: a typing mistake.
-const LONGEST_SECONDS: u64 = 24 * 3600;
+pub(super) const LONGEST_SECONDS: u64 = 24 * 3600;
 /// The keys of the chart's `driver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not
 /// `autoUpgrade`: the mode decides about it, and `observe` leaves it to the recipe.)
 pub const POLICY: [(&str, &str); 5] = [
@@ -36,7 +35,6 @@ pub fn policy_of(component: &str, path: &KeyPath) -> Option<KeyPath> {
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     times(subject, findings);
     driver_version(subject, findings);
-    limits(subject, findings);
     waiting(subject, findings);
     leaving(subject, findings);
     one_place(subject, findings);
@@ -68,21 +66,6 @@ fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)")
             .report(findings);
     }
-}
-
-fn limits(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let place = subject.place(&["rollout", "gpuDriver", "policy", "maxUnavailable"]);
-    let driver = &subject.recipe.rollout.gpu_driver;
-    let problem = match driver.policy.max_unavailable {
-        Some(Count::Number(0)) if !driver.mode.decides() => "the chart takes 0 for not set and renders 25%",
-        Some(Count::Number(0) | Count::Percent(0)) => "no node could ever be upgraded",
-        Some(Count::Percent(101..)) => "a fleet has no more than 100%",
-        Some(Count::Number(1..) | Count::Percent(1..=100)) | None => return,
-    };
-    Diagnostic::error(format!("`rollout.gpuDriver.policy.maxUnavailable`: {problem}"))
-        .at(place)
-        .hint("set a number from 1 on, or a percentage from `1%` to `100%`")
-        .report(findings);
 }
 
 fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {

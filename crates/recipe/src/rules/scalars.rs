@@ -5,7 +5,7 @@ use contract::count::Count;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::path::KeyPath;
-use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
+use diagnostics::tree::{MapEntry, YamlNode};
 
 /// Keys of Kubernetes that take a number or a percentage.
 const AMOUNTS: [&str; 3] = ["maxUnavailable", "maxSurge", "minAvailable"];
@@ -13,7 +13,7 @@ const AMOUNTS: [&str; 3] = ["maxUnavailable", "maxSurge", "minAvailable"];
 const OUTPUT_LOG_POLICY: &str = "helm.sh/hook-output-log-policy";
 
 /// Checks values and custom resources of all components.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         for part in ["values", "customResources"] {
             if let Some(node) = subject.node_at(&["components", &component.name, part]) {
@@ -38,7 +38,7 @@ impl ScalarCheck<'_> {
         for (index, item) in node.items().iter().enumerate() {
             self.node(&path.child(index.to_string()), item);
         }
-        if !matches!(node.value, YamlValue::Map(_) | YamlValue::List(_)) {
+        if !node.is_collection() {
             self.scalar(path, node);
         }
     }
@@ -71,11 +71,9 @@ impl ScalarCheck<'_> {
             return;
         }
         let quoted = format!("`\"{written}\"`");
-        let hint = match &node.value {
-            YamlValue::String(_) => format!("quote it: {quoted}"),
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-                format!("write `{}`, or {quoted} if it is a text", node.to_json())
-            }
+        let hint = match node.text() {
+            Some(_) => format!("quote it: {quoted}"),
+            None => format!("write `{}`, or {quoted} if it is a text", node.to_json()),
         };
         Diagnostic::warning(format!(
             "`{path}`: `{written}` is {} for parsers of YAML 1.1, and {} for those of YAML 1.2",

@@ -9,7 +9,7 @@ use diagnostics::source::SourceSpan;
 use diagnostics::tree::{YamlNode, YamlValue};
 
 /// Checks the values and custom resources of all components.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         for key in ["values", "customResources"] {
             if let Some(values) = subject.node_at(&["components", &component.name, key]) {
@@ -21,7 +21,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 /// Why one entry of a map is taken for a secret by itself, whatever stands below it.
-pub fn entry(key: &str, node: &YamlNode) -> Option<String> {
+pub(crate) fn entry(key: &str, node: &YamlNode) -> Option<String> {
     let text = node.text().filter(|text| !text.is_empty())?;
     match secret_shape(text) {
         Some(shape) => Some(format!("looks like {shape}")),

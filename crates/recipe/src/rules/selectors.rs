@@ -6,7 +6,7 @@ use contract::selector::Selector;
 use diagnostics::diagnostic::Diagnostic;
 
 /// Checks the label selectors that must select something.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for driver in subject.recipe.rollout.drivers() {
         extra_consumers(subject, &driver, findings);
     }

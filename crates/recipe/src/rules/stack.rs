@@ -11,7 +11,7 @@ use diagnostics::lint::Lint;
 const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";
 
 /// Checks components against each other.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let operator = subject.component("gpu-operator");
     if let Some(dra) = subject.component("nvidia-dra-driver-gpu") {
         dra_driver(subject, dra, operator, findings);
@@ -30,13 +30,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 
 /// A bundle switches sub-charts off that would run a component once more, but not against the recipe's own words.
 fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let components = subject.recipe.components.iter();
-    let hosts: Vec<HostComponent<'_>> = components
-        .filter_map(|component| {
-            let known = subject.component(&component.name)?;
-            Some(HostComponent { component: known.entry, version: known.number, values: &component.values })
-        })
-        .collect();
+    let hosts: Vec<HostComponent<'_>> = subject.hosts().collect();
     for extra in nested::extras(&hosts).into_iter().filter(|extra| extra.is_explicit) {
         let switch = extra.nested.conditions.first().map_or("", String::as_str);
         let place: Vec<&str> = ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();

@@ -15,7 +15,7 @@ use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 const HOOK_KEY: &str = "rollout";
 
 /// Checks the values of all components of the catalog.
-pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
         let Some(values) = component.values else { continue };
         if let Some(entry) = values.entry(HOOK_KEY) {
@@ -85,8 +85,7 @@ impl ValuesCheck<'_> {
         if let (Some(default), false) = (keys.default(), entry.node.is_null())
             && let Some((problem, hint)) = self.mismatch(path, &entry.node, default)
         {
-            let place =
-                if matches!(entry.node.value, YamlValue::Map(_) | YamlValue::List(_)) { entry.key_origin } else { entry.node.origin };
+            let place = if entry.node.is_collection() { entry.key_origin } else { entry.node.origin };
             Diagnostic::error(problem).lint(Lint::WrongType).at(place).maybe_hint(hint).report(self.findings);
         } else if let Some(problem) = self.unknown_word(path, &entry.node) {
             self.findings.push(problem.lint(Lint::UnknownWord).at(entry.node.origin));

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::take::take;
+use super::removal::remove_if;
 use crate::mode;
 use crate::values::{gpu, ofed};
 use contract::count::Count;
@@ -17,18 +17,18 @@ use recipe::rules;
 
 /// Takes what a recipe says in `rollout` out of the values. What is of no use there stays, for the rules to find.
 pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> RecipeUpgradePolicy {
-    let (place, keys): (_, Vec<(&str, &str)>) = match driver {
-        Driver::Gpu | Driver::DaemonSet => (gpu::POLICY, rules::rollout::POLICY.to_vec()),
-        Driver::Ofed => (ofed::POLICY, rules::ofed::POLICY.iter().map(|key| (*key, *key)).collect()),
+    let (place, keys): (_, &[(&str, &str)]) = match driver {
+        Driver::Gpu | Driver::DaemonSet => (gpu::POLICY, &rules::rollout::POLICY),
+        Driver::Ofed => (ofed::POLICY, &rules::ofed::POLICY),
     };
     let mut policy = Map::new();
-    for (theirs, own) in keys {
+    for &(theirs, own) in keys {
         let place = format!("{place}.{theirs}");
-        if own == "waitForCompletion" && take(values, &place, waits_for_nobody).is_some() {
+        if own == "waitForCompletion" && remove_if(values, &place, waits_for_nobody).is_some() {
             continue;
         }
         let read = |value: &Value| Some((own, own_words(value))).filter(|(own, value)| is_readable(own, value));
-        let taken = take(values, &place, |value| read(value).is_some());
+        let taken = remove_if(values, &place, |value| read(value).is_some());
         policy.extend(taken.and_then(|value| read(&value)).map(|(own, value)| (own.to_owned(), value)));
     }
     // Each of them could be read.
@@ -60,7 +60,7 @@ fn own_words(value: &Value) -> Value {
 
 /// Takes out whether a node is held before the driver is loaded on it for the first time; `None`: not.
 pub(super) fn safe_load(values: &mut Map<String, Value>) -> Option<bool> {
-    take(values, &format!("{}.safeLoad", ofed::POLICY), Value::is_boolean)?.as_bool().filter(|on| *on)
+    remove_if(values, &format!("{}.safeLoad", ofed::POLICY), Value::is_boolean)?.as_bool().filter(|on| *on)
 }
 
 /// The policy of a recipe in this mode. `said`: by the vendor's values; `upgrade`: by the hook's settings.
@@ -133,35 +133,20 @@ fn of_settings(upgrade: &UpgradeSettings, usual: &UpgradeSettings, driver: Drive
 
 /// The policy in the words of the OFED driver's.
 pub(super) fn ofed(policy: RecipeUpgradePolicy, safe_load: Option<bool>) -> RecipeOfedUpgradePolicy {
-    let RecipeUpgradePolicy {
-        max_parallel_upgrades,
-        max_unavailable,
-        wait_for_completion,
-        pod_deletion,
-        drain,
-        failure_budget,
-        attempts,
-        soak,
-        topology,
-        foreign_cordon,
-        extra_consumers,
-        driver_start,
-        // The network operator has no validator.
-        validation: _,
-    } = policy;
+    // The network operator has no validator.
     RecipeOfedUpgradePolicy {
-        max_parallel_upgrades,
-        max_unavailable,
-        wait_for_completion,
-        pod_deletion,
-        drain,
+        max_parallel_upgrades: policy.max_parallel_upgrades,
+        max_unavailable: policy.max_unavailable,
+        wait_for_completion: policy.wait_for_completion,
+        pod_deletion: policy.pod_deletion,
+        drain: policy.drain,
         safe_load,
-        failure_budget,
-        attempts,
-        soak,
-        topology,
-        foreign_cordon,
-        extra_consumers,
-        driver_start,
+        failure_budget: policy.failure_budget,
+        attempts: policy.attempts,
+        soak: policy.soak,
+        topology: policy.topology,
+        foreign_cordon: policy.foreign_cordon,
+        extra_consumers: policy.extra_consumers,
+        driver_start: policy.driver_start,
     }
 }

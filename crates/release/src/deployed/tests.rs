@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DeployedStack, brief, wordless};
+use super::{DeployedStack, unmapped_settings, without_defaults};
 use crate::fixture::recipe;
 use crate::model::{HookReleasePlan, Release, ReleaseKind, ReleasePlan};
 use crate::{EmbeddedCatalog, PlanOptions, plan, upgrade};
@@ -175,8 +175,8 @@ fn a_plan_that_is_written_back_is_the_same_plan() {
             assert_eq!(gist(now), gist(before), "{case:#}");
         }
         assert!(planned(&after).releases == plan.releases, "{case:#}");
-        let document = brief(&after);
-        assert_eq!(errors(&document), errors(&brief(&before)), "{document:#}");
+        let document = without_defaults(&after);
+        assert_eq!(errors(&document), errors(&without_defaults(&before)), "{document:#}");
         assert_eq!(serde_json::from_value::<Recipe>(document.clone()).expect("a recipe"), after, "{document:#}");
     }
 }
@@ -194,7 +194,7 @@ fn an_upgrade_policy_leaves_the_values() {
     let Value::Object(values) = values else { panic!("a map") };
     let operator = RecipeComponent { version: Some("v26.3.1".to_owned()), values, ..RecipeComponent::from_name("gpu-operator") };
     let cluster = recipe(json!({})).cluster;
-    let document = brief(&written_back(cluster.clone(), vec![operator], &[]));
+    let document = without_defaults(&written_back(cluster.clone(), vec![operator], &[]));
     let rollout = json!({"gpuDriver": {
         "mode": "observe", "version": "570.1",
         "policy": {"maxParallelUpgrades": 3, "podDeletion": {"force": true, "timeout": "10m"}},
@@ -217,7 +217,7 @@ fn an_upgrade_policy_leaves_the_values() {
         custom_resources: resources,
         ..RecipeComponent::from_name("network-operator")
     };
-    let document = brief(&written_back(cluster, vec![operator], &[]));
+    let document = without_defaults(&written_back(cluster, vec![operator], &[]));
     assert_eq!(document["rollout"], json!({"gpuDriver": {"mode": "observe"}}));
     let left = json!({"ofedDriver": {"version": "1", "upgradePolicy": {"autoUpgrade": false}}});
     assert_eq!(document["components"][0]["customResources"]["NicClusterPolicy"], left);
@@ -240,9 +240,9 @@ fn hooks_of_components_that_were_not_found_are_passed_over() {
         hook.expected.driver_version = Some("580.1".to_owned());
     }
     let operator = vec![RecipeComponent { version: Some("v26.3.1".to_owned()), ..RecipeComponent::from_name("gpu-operator") }];
-    let document = brief(&written_back(before.cluster.clone(), operator, &told.iter().collect::<Vec<_>>()));
+    let document = without_defaults(&written_back(before.cluster.clone(), operator, &told.iter().collect::<Vec<_>>()));
     assert_eq!(document["rollout"]["gpuDriver"]["version"], "580.1");
-    let document = brief(&written_back(before.cluster, Vec::new(), &hooks.iter().collect::<Vec<_>>()));
+    let document = without_defaults(&written_back(before.cluster, Vec::new(), &hooks.iter().collect::<Vec<_>>()));
     assert_eq!(document["rollout"], json!({"gpuDriver": {"mode": "observe"}}));
 }
 
@@ -279,9 +279,9 @@ fn what_the_hook_chart_does_by_itself_can_be_a_recipe() {
                 },
             ];
             let hook = of_chart(driver, mode);
-            assert_eq!(wordless(&hook), Vec::<&str>::new());
+            assert_eq!(unmapped_settings(&hook), Vec::<&str>::new());
             let recipe = written_back(recipe(json!({})).cluster, components, &[&hook]);
-            assert_eq!(errors(&brief(&recipe)), Vec::<String>::new(), "{driver:?} {mode:?} {:#}", brief(&recipe));
+            assert_eq!(errors(&without_defaults(&recipe)), Vec::<String>::new(), "{driver:?} {mode:?} {:#}", without_defaults(&recipe));
             planned(&recipe);
             let judged = if driver == Driver::Gpu { DraRequired::False } else { DraRequired::Auto };
             assert_eq!(recipe.rollout.dra.required, judged, "a hook that stands alone judges itself");
@@ -295,7 +295,7 @@ fn what_no_recipe_has_a_word_for_is_named() {
     hook.upgrade.policy.pod_deletion = None;
     hook.grace_seconds = 60;
     hook.dra.max_unavailable = Count::Number(2);
-    assert_eq!(wordless(&hook), ["upgrade.policy.podDeletion.enable", "graceSeconds", "dra.maxUnavailable"]);
+    assert_eq!(unmapped_settings(&hook), ["upgrade.policy.podDeletion.enable", "graceSeconds", "dra.maxUnavailable"]);
 }
 
 /// Precompiled drivers have a branch for a version, and no recipe's own setting takes that.
@@ -307,7 +307,7 @@ fn a_version_that_no_recipe_takes_stays_in_the_values() {
         let operator = RecipeComponent { version: Some("v26.3.1".to_owned()), values, ..RecipeComponent::from_name("gpu-operator") };
         let mut hook = of_chart(Driver::Gpu, Mode::Drive);
         hook.expected.driver_version = Some("580".to_owned());
-        let document = brief(&written_back(cluster.clone(), vec![operator], &[&hook]));
+        let document = without_defaults(&written_back(cluster.clone(), vec![operator], &[&hook]));
         assert_eq!(errors(&document), Vec::<String>::new(), "{document:#}");
         (document["rollout"]["gpuDriver"]["version"].clone(), document["components"][0]["values"]["driver"].clone())
     };

@@ -7,7 +7,10 @@ use super::{FixedValue, MappedValue};
 use catalog::lookup;
 use contract::settings::Mode;
 use recipe::model::OfedDriverRollout;
+use recipe::rules;
 
+/// Where the version of `rollout.ofedDriver.version` stands.
+pub const DRIVER_VERSION: &str = "ofedDriver.version";
 /// Where the policy stands.
 pub const POLICY: &str = "ofedDriver.upgradePolicy";
 /// Whether the operator upgrades anything by itself.
@@ -29,38 +32,7 @@ pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
     }
 }
 
-/// What the recipe sets: path below `rollout.ofedDriver`, path in NicClusterPolicy's spec, value. Times are whole seconds.
-pub(super) fn rows(driver: &OfedDriverRollout) -> Vec<MappedValue> {
-    let policy = &driver.policy;
-    let mut rows = Vec::new();
-    let mut row = |rollout, path, value: Option<Value>| rows.extend(value.map(|value| (rollout, path, value)));
-    row("version", "ofedDriver.version", driver.version.as_ref().map(|version| json!(version)));
-    if driver.mode == Mode::Drive {
-        return rows;
-    }
-    if !driver.mode.decides() {
-        let number = policy.max_parallel_upgrades.map(|number| json!(number));
-        row("policy.maxParallelUpgrades", "ofedDriver.upgradePolicy.maxParallelUpgrades", number);
-    }
-    row("policy.safeLoad", "ofedDriver.upgradePolicy.safeLoad", policy.safe_load.map(Value::Bool));
-    if let Some(wait) = &policy.wait_for_completion {
-        row(
-            "policy.waitForCompletion.podSelector",
-            "ofedDriver.upgradePolicy.waitForCompletion.podSelector",
-            Some(json!(wait.pod_selector)),
-        );
-        row(
-            "policy.waitForCompletion.timeout",
-            "ofedDriver.upgradePolicy.waitForCompletion.timeoutSeconds",
-            wait.timeout.map(|timeout| json!(timeout.as_secs())),
-        );
-    }
-    if let Some(drain) = &policy.drain {
-        row("policy.drain.enable", "ofedDriver.upgradePolicy.drain.enable", drain.enable.map(Value::Bool));
-        row("policy.drain.force", "ofedDriver.upgradePolicy.drain.force", drain.force.map(Value::Bool));
-        row("policy.drain.podSelector", "ofedDriver.upgradePolicy.drain.podSelector", drain.pod_selector.as_ref().map(|text| json!(text)));
-        row("policy.drain.timeout", "ofedDriver.upgradePolicy.drain.timeoutSeconds", drain.timeout.map(|timeout| json!(timeout.as_secs())));
-        row("policy.drain.deleteEmptyDir", "ofedDriver.upgradePolicy.drain.deleteEmptyDir", drain.delete_empty_dir.map(Value::Bool));
-    }
-    rows
+/// What the recipe sets.
+pub(super) fn mapped_values(driver: &OfedDriverRollout) -> Vec<MappedValue> {
+    super::mapped_values(driver.mode, (driver.version.as_ref(), DRIVER_VERSION), (&driver.policy, POLICY), &rules::ofed::POLICY)
 }

@@ -44,7 +44,7 @@ impl<'a> ChosenComponent<'a> {
 ///
 /// # Errors
 /// A component that is not in the catalog or stands there twice, or values that contradict something.
-pub(super) fn choose<'a>(recipe: &'a Recipe, catalog: &'a impl PlanCatalog) -> Result<Vec<ChosenComponent<'a>>, PlanError> {
+pub(super) fn choose_components<'a>(recipe: &'a Recipe, catalog: &'a impl PlanCatalog) -> Result<Vec<ChosenComponent<'a>>, PlanError> {
     let mut asked: BTreeMap<&str, &recipe::RecipeComponent> = BTreeMap::new();
     let mut known = Vec::new();
     for component in recipe.components.iter().filter(|component| component.enabled) {

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::AicrOptions;
-use super::fix;
+use super::replaced_keys;
 use crate::overrides::insert;
 use crate::rules::advice::KeyAdviser;
 use crate::rules::{rollout, secrets};
@@ -18,15 +18,15 @@ use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
 /// What became of a tree.
 #[derive(Clone, Debug)]
-pub struct TidiedValues {
+pub struct AdaptedValues {
     /// The tree.
     pub tree: YamlNode,
     /// A layer with everything that was moved; `None` if nothing was.
     pub moved: Option<YamlNode>,
 }
 
-/// Tidies the values of all components, as far as they were written for AICR.
-pub fn tidy(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> TidiedValues {
+/// Adapts the values of all components, as far as they were written for AICR.
+pub fn adapt_values(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> AdaptedValues {
     let mut moves = Vec::new();
     if let Some(components) = get_mut(&mut tree, "components")
         && let YamlValue::List(items) = &mut components.value
@@ -38,7 +38,7 @@ pub fn tidy(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, fi
             let known = catalog::component(&name);
             let version = known.and_then(|known| known.version(written.as_deref().unwrap_or(&known.default_version)));
             let keys = known.zip(version).and_then(|(known, version)| ChartKeys::from_version(version, known.defaults(Some(version))));
-            let mut component = TidyTarget { name: &name, version, keys: keys.as_ref(), sources, options, findings, moves: &mut moves };
+            let mut component = ValuesAdapter { name: &name, version, keys: keys.as_ref(), sources, options, findings, moves: &mut moves };
             component.map(&KeyPath::default(), values, keys.as_ref());
         }
     }
@@ -54,7 +54,7 @@ pub fn tidy(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, fi
         insert(&mut tree, path.keys(), node.clone(), key_origin, &[]);
         insert(layer.get_or_insert_with(|| empty(key_origin)), path.keys(), node, key_origin, &[]);
     }
-    TidiedValues { tree, moved: layer }
+    AdaptedValues { tree, moved: layer }
 }
 
 fn get_mut<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
@@ -74,7 +74,7 @@ struct ValueMove {
     dead: KeyPath,
 }
 
-struct TidyTarget<'a> {
+struct ValuesAdapter<'a> {
     name: &'a str,
     /// `None`: not in the catalog.
     version: Option<&'a ComponentVersion>,
@@ -86,7 +86,7 @@ struct TidyTarget<'a> {
     moves: &'a mut Vec<ValueMove>,
 }
 
-impl TidyTarget<'_> {
+impl ValuesAdapter<'_> {
     fn map(&mut self, path: &KeyPath, node: &mut YamlNode, keys: Option<&ChartKeys>) {
         let YamlValue::Map(entries) = &mut node.value else { return };
         entries.retain_mut(|entry| {
@@ -123,9 +123,9 @@ impl TidyTarget<'_> {
             return false;
         }
         let what = format!("`{inner}` of `{}` is left out: the chart {} does not read it", self.name, version.version);
-        let fix = fix::find_fix(self.name, &inner.to_string());
-        let fixed = fix.and_then(|fix| Some((fix.live.iter().copied().collect::<KeyPath>(), (fix.value)(&entry.node.value)?)));
-        match fixed {
+        let replacement = replaced_keys::replacement_of(self.name, &inner.to_string());
+        let moved = replacement.and_then(|row| Some((row.live.iter().copied().collect::<KeyPath>(), (row.value)(&entry.node.value)?)));
+        match moved {
             Some((live, value)) if self.options.fix_dead_keys => {
                 let shown = YamlNode { value: value.clone(), origin: entry.node.origin }.to_json();
                 Diagnostic::warning(format!("`{inner}` of `{}` has become `{live}: {}`", self.name, unquoted(&shown)))
@@ -180,7 +180,7 @@ impl TidyTarget<'_> {
             return false;
         }
         let Some(path) = rollout::policy_of(self.name, inner) else { return false };
-        let node = YamlNode { value: fix::policy_value(&entry.key, &entry.node.value), origin: entry.node.origin };
+        let node = YamlNode { value: replaced_keys::policy_value(&entry.key, &entry.node.value), origin: entry.node.origin };
         self.moves.push(ValueMove { path, node, key_origin: entry.key_origin, dead: inner.clone() });
         true
     }

@@ -1,11 +1,9 @@
 //! Keys of AICR's values that no chart reads any more and that have a counterpart which works.
 
-use serde_json::Number;
-
 use diagnostics::tree::YamlValue;
 
 /// A key without effect, and the one that was meant.
-pub(super) struct KeyFix {
+pub(super) struct ReplacedKey {
     /// The component.
     pub(super) component: &'static str,
     /// The key in its values, as a dotted path.
@@ -16,14 +14,14 @@ pub(super) struct KeyFix {
     pub(super) value: fn(&YamlValue) -> Option<YamlValue>,
 }
 
-const FIXES: [KeyFix; 2] = [
-    KeyFix {
+const REPLACED: [ReplacedKey; 2] = [
+    ReplacedKey {
         component: "gpu-operator",
         dead: "driver.maxParallelUpgrades",
         live: &["rollout", "gpuDriver", "policy", "maxParallelUpgrades"],
         value: count,
     },
-    KeyFix {
+    ReplacedKey {
         component: "gpu-operator",
         dead: "driver.useOpenKernelModules",
         live: &["components", "gpu-operator", "values", "driver", "kernelModuleType"],
@@ -31,9 +29,9 @@ const FIXES: [KeyFix; 2] = [
     },
 ];
 
-/// The row for a key.
-pub(super) fn find_fix(component: &str, dead: &str) -> Option<&'static KeyFix> {
-    FIXES.iter().find(|fix| fix.component == component && fix.dead == dead)
+/// Finds the row for a key of a component's values.
+pub(super) fn replacement_of(component: &str, dead: &str) -> Option<&'static ReplacedKey> {
+    REPLACED.iter().find(|row| row.component == component && row.dead == dead)
 }
 
 fn count(value: &YamlValue) -> Option<YamlValue> {
@@ -41,23 +39,17 @@ fn count(value: &YamlValue) -> Option<YamlValue> {
 }
 
 fn kernel_module_type(value: &YamlValue) -> Option<YamlValue> {
-    match value {
-        YamlValue::Bool(true) => Some(YamlValue::String("open".to_owned())),
-        YamlValue::Bool(false) => Some(YamlValue::String("proprietary".to_owned())),
-        YamlValue::Null | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => None,
-    }
+    let YamlValue::Bool(is_open) = value else { return None };
+    Some(YamlValue::String(if *is_open { "open" } else { "proprietary" }.to_owned()))
 }
 
 /// What a value of the chart's `driver.upgradePolicy` is in the recipe's own policy: times have a unit there.
 pub(super) fn policy_value(chart_key: &str, value: &YamlValue) -> YamlValue {
-    match value {
-        YamlValue::Number(number) if chart_key == "timeoutSeconds" => seconds(number).map_or_else(|| value.clone(), YamlValue::String),
-        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-            value.clone()
-        }
+    if let YamlValue::Number(number) = value
+        && chart_key == "timeoutSeconds"
+        && number.is_u64()
+    {
+        return YamlValue::String(format!("{number}s"));
     }
-}
-
-fn seconds(number: &Number) -> Option<String> {
-    Some(format!("{}s", number.as_u64()?))
+    value.clone()
 }

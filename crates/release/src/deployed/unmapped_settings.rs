@@ -1,4 +1,4 @@
-//! What a hook goes by and no recipe has a word for: somebody has installed it by its chart alone, with values of their own.
+//! Settings of a hook that no recipe has a key for: the user has installed it by its chart alone, with values of their own.
 
 use crate::time::{DRA_MAX_UNAVAILABLE, REPLACEMENT_SECONDS};
 use contract::driver::Driver;
@@ -7,8 +7,8 @@ use contract::settings::{DevicePluginSettings, Mode, Settings};
 /// The hook chart's default.
 const GRACE_SECONDS: u64 = 300;
 
-/// The chart's keys below `rollout` that would be lost, by this hook's release.
-pub fn wordless(settings: &Settings) -> Vec<&'static str> {
+/// Returns the chart's keys below `rollout` that a recipe of this hook would lose.
+pub fn unmapped_settings(settings: &Settings) -> Vec<&'static str> {
     let (dra, plugin, usual) = (&settings.dra, &settings.device_plugin, DevicePluginSettings::default());
     let decides = settings.mode.decides() && settings.driver == Driver::Gpu;
     let rows = [

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::catalog::{CrdFile, PlanCatalog};
+use super::catalog::PlanCatalog;
 use ::recipe::model::{self as recipe, ChartSource, Recipe};
+use catalog::CatalogCrd;
 use catalog::model::{CatalogComponent, ComponentVersion};
 
 /// A catalog with the recipe's own words on top.
@@ -71,7 +72,7 @@ impl<C: PlanCatalog> PlanCatalog for DescribedCatalog<'_, C> {
         version: &'a ComponentVersion,
         values: &Map<String, Value>,
         present: &[&str],
-    ) -> Vec<CrdFile<'a>> {
+    ) -> Vec<CatalogCrd<'a>> {
         self.inner.crds(component, version, values, present)
     }
 }

@@ -1,18 +1,16 @@
-//! A recipe without what goes without saying.
+//! A recipe without its defaults.
 
 use serde_json::{Map, Value, json};
 
 use recipe::model::{OfedDriverRollout, Recipe, RecipeRollout};
 
 /// The recipe as a document: of `rollout` what is not the default, and always the modes.
-pub fn brief(recipe: &Recipe) -> Value {
-    // Types of ours, whose keys are texts: they can be written.
-    let written = |value: serde_json::Result<Value>| value.unwrap_or_default();
-    let mut usual = written(serde_json::to_value(RecipeRollout::default()));
-    usual["ofedDriver"] = written(serde_json::to_value(OfedDriverRollout::default()));
-    let mut document = written(serde_json::to_value(recipe));
+pub fn without_defaults(recipe: &Recipe) -> Value {
+    let mut usual = json!(RecipeRollout::default());
+    usual["ofedDriver"] = json!(OfedDriverRollout::default());
+    let mut document = json!(recipe);
     if let (Some(rollout), Value::Object(usual)) = (document["rollout"].as_object_mut(), usual) {
-        without(rollout, &usual);
+        remove_defaults(rollout, &usual);
     }
     document["rollout"]["gpuDriver"]["mode"] = json!(recipe.rollout.gpu_driver.mode);
     if let Some(ofed) = &recipe.rollout.ofed_driver {
@@ -21,13 +19,13 @@ pub fn brief(recipe: &Recipe) -> Value {
     document
 }
 
-/// Takes out what is the default.
-fn without(values: &mut Map<String, Value>, usual: &Map<String, Value>) {
+/// Removes what is the default.
+fn remove_defaults(values: &mut Map<String, Value>, usual: &Map<String, Value>) {
     values.retain(|key, value| {
         let Some(usual) = usual.get(key) else { return true };
         match (&mut *value, usual) {
             (Value::Object(below), Value::Object(usual)) => {
-                without(below, usual);
+                remove_defaults(below, usual);
                 !below.is_empty()
             }
             _ => value != usual,
