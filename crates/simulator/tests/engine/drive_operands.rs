@@ -1,16 +1,18 @@
 //! Operands of a node that mode `drive` upgrades: what keeps it cordoned, and what is reported and does not.
 
+use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::operand::Operand;
 use contract::record::{NodeOutcome, Verdict};
 use contract::settings::MissingGpus;
+use contract::task::Task;
 use observed::ObservedTaint;
-use planner::decide::Decision;
+use planner::decide::{Action, Decision};
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
 use crate::drive::Driven;
-use crate::fleet::{Fleet, named, reason_of};
+use crate::fleet::{Fleet, NEW, at, named, reason_of};
 use crate::operands::{change, crashes, equip, offers, one_gpu_less};
 
 /// Two nodes with all operands.
@@ -109,4 +111,39 @@ fn node_whose_taint_keeps_drivers_off_is_not_touched() {
     assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:NodeTainted".to_owned()]));
     assert_eq!((decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]), (NodeOutcome::Done, NodeOutcome::Deferred));
     assert_eq!(driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// A failed node with 7 of 8 GPUs, under a policy that only reports that: it is released when it has been so for 30 s.
+#[test]
+fn missing_gpu_of_a_failed_node_is_timed_once() {
+    let mut fleet = Driven::new(1).fleet;
+    equip(&mut fleet);
+    fleet.settings.tasks = vec![Task::Settle, Task::Drive];
+    fleet.settings.settle.gpus_missing = MissingGpus::Report;
+    fleet.driver("gpu-0", "new", NEW, -100);
+    fleet.driver_pod("gpu-0").containers_ready = true;
+    let (digest, attempts) = (fleet.settings.digest.clone(), fleet.settings.upgrade.attempts);
+    let record = serde_json::json!({
+        "version": 1, "state": "upgrade-failed", "since": at(-50), "started": at(-100), "digest": digest, "cordoned": true,
+        "attempts": {"validation-timeout": attempts}, "failure": {"cause": "validation-timeout", "message": "no"},
+    });
+    let node = fleet.node("gpu-0");
+    node.annotations.insert(Driver::Gpu.traits().own_record.into(), record.to_string());
+    node.unschedulable = true;
+
+    let mut apart = |second: i64, gpus: &str| {
+        offers(&mut fleet, "gpu-0", gpus, "8");
+        let decision = fleet.decide(second);
+        let is_released = |action: &Action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(false));
+        (fleet.memory.waiting_apart.get("gpu-0").copied(), decision.actions.iter().any(is_released))
+    };
+    let degraded = |since: i64| Some(("GpusDegraded", at(since)));
+    assert_eq!(apart(0, "7"), (degraded(0), false));
+    assert_eq!(apart(20, "7"), (degraded(0), false), "it is timed once");
+    assert_eq!(apart(21, "0"), (Some(("GpusNotOffered", at(21))), false), "another reason has a time of its own");
+    assert_eq!(apart(25, "7"), (degraded(25), false), "and so has the first one when it comes back");
+    for second in [26, 35, 54] {
+        assert_eq!(apart(second, "7"), (degraded(25), false), "at {second}");
+    }
+    assert_eq!(apart(55, "7"), (degraded(25), true));
 }
