@@ -1,9 +1,9 @@
 //! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
 //! Total and deterministic; the caller performs the actions without deciding anything.
 //!
-//! It is made in stages, each from what the one before has found: which nodes it is about ([`run_nodes`]); what each of them needs by itself
-//! ([`assess`]); which stale plugins are replaced ([`replacements`]); which upgrades go on and which begin ([`upgrades`], [`schedule`]); what becomes of each
-//! node ([`end`]); and what is done, waited for and remembered ([`emit`], [`verdict`]).
+//! It is made in stages, each from the results of the one before: the nodes that it is about ([`run_nodes`]); what each of them needs by itself ([`assess`]);
+//! which stale plugins are replaced, which upgrades continue and which start ([`schedule`]); the outcome of each node, the actions, the waits and what is
+//! remembered ([`emit`]). What a mode adds is in [`modes`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,35 +27,27 @@ use observed::named::Named;
 
 mod alarm;
 mod assess;
-mod assist;
-mod controller;
 mod departed;
-mod drive;
 mod emit;
-mod end;
 mod fleet;
 mod inputs;
 mod memo;
+mod modes;
 mod node_draft;
 mod node_memory;
 mod operands;
 mod others;
-mod plugins;
 mod refused_writes;
-mod replacements;
 mod run_nodes;
 mod schedule;
-mod steer;
-mod upgrades;
-mod verdict;
 
 use fleet::FleetDraft;
 use inputs::FleetInputs;
 use memo::Memo;
-use replacements::ReplacementLimits;
 use run_nodes::{Census, RunNodes};
+use schedule::replacements::{self, ReplacementLimits};
 
-pub use assist::WAKE_VALUE;
+pub use modes::assist::WAKE_VALUE;
 
 /// Something to do, so precise that there is nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,8 +180,8 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
     };
     let mut nodes = RunNodes::assessed(census, &fleet);
     replacements::replace(&mut nodes.listed, &fleet, limits);
-    let controller = upgrades::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
-    end::end_all(&mut nodes);
+    let controller = schedule::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
+    emit::outcome::end_all(&mut nodes);
     emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
         draft.required_driver(&fleet.plugins, drivers).or(config)
     })

@@ -12,9 +12,12 @@ use super::inputs::FleetInputs;
 use super::node_draft::NodeDraft;
 use super::operands;
 use super::others::paused_before;
-use super::plugins::{self, PluginNeed};
-use super::{assist, drive, refused_writes, steer};
+use super::{modes, refused_writes};
 use crate::own_upgrade::start_limits::ThrottledNode;
+
+pub(super) mod plugins;
+
+use plugins::PluginNeed;
 
 /// What a node needs, and where it stands in its upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,15 +90,7 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
     if !decides && is_member {
         follow_state(draft);
     }
-    let upgrade = if fleet.has(Task::Drive) {
-        drive::assess(draft, left.as_ref())
-    } else if fleet.has(Task::Steer) {
-        steer::assess(draft, left.as_ref())
-    } else if fleet.has(Task::Wake) {
-        assist::assess(draft, left.as_ref())
-    } else {
-        UpgradeStanding::with(UpgradeTurn::Left)
-    };
+    let upgrade = modes::assess(draft, left.as_ref());
     NodeAssessment {
         is_member,
         has_own_driver: fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node)),

@@ -13,17 +13,21 @@ use contract::record::NodeOutcome;
 use observed::ObservedNode;
 use observed::named::Named;
 
-use super::controller::ControllerView;
-use super::drive::hand_all_back;
-use super::end::NodeEnding;
 use super::fleet::FleetDraft;
 use super::inputs::FleetInputs;
 use super::memo::{KnownNode, Memo, Unchanged, thin};
+use super::modes::drive::hand_all_back;
+use super::modes::observe::ControllerView;
 use super::node_draft::{NodeDraft, NodeEffects};
 use super::run_nodes::{Census, RunNode, RunNodes};
-use super::verdict::RunState;
 use super::{Action, Decision};
 use contract::task::Task;
+
+pub(super) mod outcome;
+mod verdict;
+
+use outcome::NodeEnding;
+use verdict::RunState;
 
 /// What is done for all nodes.
 #[derive(Default)]

@@ -15,8 +15,8 @@ use observed::named::Named;
 use observed::{Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views, workload};
 
 use super::assess::NodeAssessment;
-use super::controller::ControllerView;
-use super::end::NodeEnding;
+use super::emit::outcome::NodeEnding;
+use super::modes::observe::ControllerView;
 
 /// The last decision: what it was made from, and what it found.
 pub(super) struct Memo {

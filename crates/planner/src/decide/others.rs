@@ -13,8 +13,8 @@ use nvidia_upgrade::state::ControllerState;
 use observed::pause;
 use observed::{Observed, ObservedNode};
 
-use super::drive::patch::put;
 use super::inputs::FleetInputs;
+use super::modes::drive::patch::put;
 use super::node_draft::NodeDraft;
 
 /// What a paused node waits for. `None`: it is not paused.

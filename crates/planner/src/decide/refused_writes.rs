@@ -18,7 +18,7 @@ use contract::settings::Settings;
 use nvidia_upgrade::state::ControllerState;
 use observed::{Observed, ObservedNode};
 
-use super::drive::is_requested;
+use super::modes::drive::is_requested;
 use super::node_draft::NodeDraft;
 
 /// Judges the refusals that were noted since the last decision.

@@ -17,7 +17,7 @@ use observed::{Observed, ObservedNode};
 
 use super::alarm::Alarm;
 use super::assess::{NodeAssessment, assess};
-use super::end::NodeEnding;
+use super::emit::outcome::NodeEnding;
 use super::inputs::FleetInputs;
 use super::memo::{KnownNode, Unchanged};
 use super::node_draft::NodeDraft;

@@ -1,101 +1,77 @@
-//! Which nodes are started: what forbids every start, and what a limit refuses.
+//! The upgrades, by mode: what is under way goes on, what may begin begins, and NVIDIA's controller is helped or asked.
 
 use std::sync::Arc;
 
-use crate::own_upgrade::start_limits::{StartThrottle, ThrottledNode};
+use crate::memory::RunMemory;
+use crate::note::DecisionNote;
+use crate::own_upgrade::record::UpgradeRecord;
 use crate::reason::Reason;
-use crate::reason::upgrade::UpgradeReason;
-use contract::record::{NodeOutcome, NodeRecord};
+use contract::task::Task;
 
-use super::alarm::{Alarm, after};
 use super::assess::UpgradeTurn;
-use super::inputs::FleetInputs;
+use super::memo::Unchanged;
+use super::modes::drive::{self, DriveTurn, DrivenNode};
+use super::modes::observe::{self, ControllerView};
+use super::modes::steer;
 use super::node_draft::NodeDraft;
-use super::run_nodes::{RunNode, RunNodes};
+use super::run_nodes::RunNodes;
 
-/// Starts as many candidates as may be, and tells every one what it waits for. `ends`: a node comes to its end in this very decision; `start`: begins
-/// with a node that was tried so often before.
-pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mut NodeDraft<'a>, u32)) {
-    let candidate = |(place, node): (usize, &RunNode<'_>)| match node.assessment.upgrade.turn {
-        UpgradeTurn::Candidate(again) => Some((again, place)),
-        UpgradeTurn::Over | UpgradeTurn::Waits(_) | UpgradeTurn::Left | UpgradeTurn::UnderWay => None,
-    };
-    // Nodes that were tried before come last: they must not keep the others from their turn.
-    let mut candidates: Vec<(u32, usize)> = nodes.listed.iter().enumerate().filter_map(candidate).collect();
-    if candidates.is_empty() {
-        return;
-    }
-    candidates.sort_unstable();
+pub(super) mod replacements;
+mod starts;
+
+/// Takes all upgrades as far as they can go now: what a node waits for becomes what it waits for with its upgrade. The answer: what NVIDIA's
+/// controller sees of the nodes, where it was asked for.
+pub(super) fn take_on(
+    nodes: &mut RunNodes<'_>,
+    memory: &mut RunMemory,
+    told: &mut Vec<DecisionNote>,
+    unchanged: Option<&Unchanged<'_>>,
+) -> Option<ControllerView> {
     let fleet = nodes.fleet;
-    let standings: Vec<(&'a str, Arc<super::assess::NodeAssessment>)> =
-        nodes.listed.iter().map(|node| (&**node.name, Arc::clone(&node.assessment))).collect();
-    let upgrades = || standings.iter().map(|(name, assessment)| (*name, &assessment.upgrade));
-    let members: Vec<(&str, &ThrottledNode)> = upgrades().filter_map(|(name, upgrade)| Some((name, upgrade.throttled.as_ref()?))).collect();
-    let failed: Vec<String> = upgrades().filter(|(_, upgrade)| upgrade.given_up).map(|(name, _)| name.to_owned()).collect();
-    let mut throttle = StartThrottle::new(&fleet.settings.upgrade, &members);
-    let barrier = barrier(fleet, &mut nodes.alarm, failed, members.len(), ends);
-    let mut last: Option<Arc<Reason>> = None;
-    for (again, place) in candidates {
-        let (name, assessment) = &standings[place];
-        let node = &mut nodes.listed[place];
-        let reason = match &assessment.upgrade.throttled {
-            // Limits know nothing of it: it has no driver pod that could be replaced.
-            None => Reason::DriverPodMissing,
-            Some(member) => {
-                let refused = refused(fleet, name, member, barrier.as_ref(), &mut throttle);
-                Reason::Upgrading(refused.unwrap_or_else(|| {
-                    start(node.draft(fleet), again);
-                    UpgradeReason::Cordoning
-                }))
-            }
-        };
-        // Most of them are refused for one and the same reason.
-        let reason = last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
-        node.reason = Some(Arc::clone(&reason));
-        last = Some(reason);
-    }
-}
-
-/// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself
-/// when the server did not take the patch.
-fn refused<'m>(
-    fleet: &FleetInputs<'_>,
-    name: &'m str,
-    member: &'m ThrottledNode,
-    barrier: Option<&UpgradeReason>,
-    throttle: &mut StartThrottle<'m>,
-) -> Option<UpgradeReason> {
-    if !fleet.is_over() && fleet.memory.patched.get(name).is_some_and(|patched| patched.starts) {
+    if fleet.has(Task::Drive) {
+        let ends = put_together(nodes);
+        go_on(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
+        starts::start(nodes, ends, drive::start_patch::start);
         return None;
     }
-    if let Some(UpgradeReason::NoTime { deadline, per_node, .. }) = barrier {
-        // More time is the wrong advice to somebody whose nodes are held up by others.
-        return Some(UpgradeReason::NoTime { deadline: *deadline, per_node: *per_node, held: throttle.standing(member) });
+    let view = observe::ask_controller(nodes, memory, told, unchanged);
+    let ends = put_together(nodes);
+    if fleet.has(Task::Steer) {
+        go_on(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
+        starts::start(nodes, ends, |draft, _| steer::lift(draft));
     }
-    if let Some(barrier) = barrier {
-        return Some(barrier.clone());
+    for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {
+        if let Some(refused) = &node.assessment.refused {
+            node.reason = Some(Arc::clone(refused));
+        }
     }
-    throttle.start(name, member).err().map(UpgradeReason::Refused)
+    view
 }
 
-/// What forbids every start. `failed`: the nodes that were given up, of so many.
-fn barrier(fleet: &FleetInputs<'_>, alarm: &mut Alarm, failed: Vec<String>, of: usize, ends: bool) -> Option<UpgradeReason> {
-    let (settings, memory) = (fleet.settings, fleet.memory);
-    let budget = settings.upgrade.failure_budget.resolve(of);
-    if failed.len() > budget {
-        return Some(UpgradeReason::FailureBudget { failed: failed.into(), budget });
+/// Puts together what nodes wait for, as far as nothing is under way. The answer: whether one comes to its end.
+fn put_together(nodes: &mut RunNodes<'_>) -> bool {
+    let mut ends = false;
+    for node in &mut nodes.listed {
+        ends |= node.assessment.upgrade.ends;
+        match &node.assessment.upgrade.turn {
+            UpgradeTurn::Over => node.reason = None,
+            UpgradeTurn::Waits(reason) => node.reason = Some(Arc::clone(reason)),
+            UpgradeTurn::Left | UpgradeTurn::Candidate(_) | UpgradeTurn::UnderWay => {}
+        }
     }
-    let per_node = settings.per_node_seconds;
-    if after(fleet.now, per_node) > memory.deadline {
-        return Some(UpgradeReason::NoTime { deadline: memory.deadline, per_node, held: None });
+    ends
+}
+
+/// Goes on with the nodes that are under way.
+fn go_on<'a>(
+    nodes: &mut RunNodes<'a>,
+    advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,
+) {
+    let fleet = nodes.fleet;
+    for node in nodes.listed.iter_mut().filter(|node| node.assessment.upgrade.turn == UpgradeTurn::UnderWay) {
+        let Some(driven) = DrivenNode::of(fleet, node.node) else { continue };
+        let Some(record) = driven.record() else { continue };
+        let left = node.reason.take();
+        node.reason = Some(advance(node.draft(fleet), &driven, record, left).into());
     }
-    let soak = settings.upgrade.soak_seconds;
-    if soak == 0 {
-        return None;
-    }
-    // Nodes that are left alone were not upgraded.
-    let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Failed));
-    let ended = memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
-    let last = ended.filter(|since| *since >= memory.started_at).chain(ends.then_some(fleet.now)).max()?;
-    (!alarm.passed(last, soak)).then_some(UpgradeReason::Soak { until: after(last, soak) })
 }

@@ -1,32 +1,26 @@
 //! One node in progress, as far as it can go now. States that are passed through at once need no write of their own.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::action::{NodeNews, NodePatch, PodDeletion};
+use crate::action::{NodePatch, PodDeletion};
 use crate::decide::Action;
 use crate::decide::alarm::after;
-use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::{operands, others};
-use crate::memory::RunMemory;
+use crate::decide::others;
 use crate::node::DriverPod;
 use crate::own_upgrade::cause::FailureCause;
 use crate::own_upgrade::record::UpgradeRecord;
 use crate::own_upgrade::state::UpgradeState;
-use crate::pods::{listed, verdict_reasons};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use contract::driver::DriverTraits;
-use contract::exit::ExitCode;
-use contract::names;
-use contract::operand::Operand;
 use contract::policy::Policy;
-use contract::record::{NodeOutcome, VerdictReason};
-use observed::{Observed, ObservedPod};
+use contract::record::NodeOutcome;
+use observed::ObservedPod;
 
 use super::clear::{self, PodClearing};
-use super::patch::{put, remove, take_note};
+use super::hand_back::hand_back;
+use super::patch::put;
+use super::validation::{operands_came_to, unfinished, validation, validator_failed_before};
 use super::{DrivenNode, fail, give_back};
 
 /// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
@@ -328,57 +322,6 @@ pub(super) fn is_untouched(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>, recor
     before && record.attempts.keys().all(|cause| cause.is_before_restart()) && driven.pod.as_ref().is_some_and(runs)
 }
 
-/// Gives back what was begun and not touched, when the run ends while the fleet as a whole waits.
-pub(in crate::decide) fn hand_all_back<'a>(
-    fleet: &'a FleetInputs<'a>,
-    nodes: impl Iterator<Item = &'a observed::ObservedNode>,
-) -> Vec<NodeDraft<'a>> {
-    let mut drafts = Vec::new();
-    for node in nodes {
-        let Some(driven) = DrivenNode::of(fleet, node) else { continue };
-        let Some(record) = driven.record().filter(|record| record.state != UpgradeState::UpgradeFailed).cloned() else { continue };
-        let mut draft = NodeDraft::new(fleet, node);
-        if is_untouched(&draft, &driven, &record) {
-            // What it waits for is what the fleet waits for.
-            drop(hand_back(&mut draft, &record));
-            drafts.push(draft);
-        }
-    }
-    drafts
-}
-
-/// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
-fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
-    draft.effects.handed_back = true;
-    let (node, traits) = (draft.node, draft.traits());
-    let mut patch = NodePatch::for_node(node);
-    remove(&mut patch, traits);
-    patch.unschedulable = (record.cordoned && node.unschedulable).then_some(false);
-    take_note(&mut patch, node, record, traits);
-    if record.requested && !node.annotations.contains_key(traits.requested) {
-        // It was taken off when the node was started: whoever asked for it still waits.
-        patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
-    }
-    patch.news = Some(NodeNews::HandedBack(format!("the run's time is over; {}", record.describe_steps(draft.now()))));
-    draft.issue(patch);
-    let (deadline, per_node) = (draft.fleet.memory.deadline, draft.settings().per_node_seconds);
-    Reason::Upgrading(UpgradeReason::NoTime { deadline, per_node, held: None })
-}
-
-/// What became of the nodes that were to be given back at the end.
-pub(in crate::decide) fn told_handed_back(memory: &RunMemory, observed: &Observed, traits: &DriverTraits) -> (String, Vec<VerdictReason>) {
-    let has_ours = |name: &String| observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(traits.own_record));
-    let there: BTreeSet<&String> = memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
-    let (not, back): (Vec<String>, Vec<String>) = there.into_iter().cloned().partition(has_ours);
-    let told = [
-        ("GivenBack", "given back untouched", back),
-        ("NotGivenBack", "not given back in time (the next deployment goes on with them)", not),
-    ];
-    let told = told.iter().filter(|(_, _, names)| !names.is_empty());
-    told.map(|(reason, what, names)| (format!("; {what}: {}", listed(names)), verdict_reasons(names, reason)))
-        .fold((String::new(), Vec::new()), |(texts, reasons), (text, more)| (texts + &text, [reasons, more].concat()))
-}
-
 /// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.
 pub(in crate::decide) fn cordon_again(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
     if record.recordoned >= MOST_CORDONS {
@@ -403,71 +346,6 @@ pub(super) fn after_jobs(policy: &Policy) -> UpgradeState {
     } else {
         UpgradeState::PodRestartRequired
     }
-}
-
-/// Whether the validator was failing on the node before the run, and has not worked since. `left`: what the node waits for apart from its upgrade.
-pub(super) fn validator_failed_before(draft: &NodeDraft<'_>, left: Option<&Reason>) -> bool {
-    let is_validator = |reason: &&Reason| reason.operand().is_some_and(|operand| operand.known == Some(Operand::Validator));
-    left.filter(is_validator).is_some_and(|reason| operands::failed_before(draft, reason))
-}
-
-/// What has become of a node that waits for its operands; `None`: it still waits, or for something else.
-fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOutcome> {
-    if !reason.follows_operand_rule() {
-        return None;
-    }
-    let since = draft.waits(reason);
-    operands::outcome(draft, reason, since)
-}
-
-/// Whether what a failed node waits for of its operands is no fault of its upgrade.
-pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
-    if !reason.follows_operand_rule() {
-        return false;
-    }
-    let now = draft.now();
-    let since = draft.memory.waits_apart(reason, now);
-    matches!(operands::outcome(draft, reason, since), Some(NodeOutcome::Done | NodeOutcome::Deferred))
-}
-
-/// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
-fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateResult {
-    let (code, settings) = (reason.exit_code(), draft.settings());
-    let (cause, limit) = if code == ExitCode::DraNotServing {
-        (FailureCause::PluginNotServing, settings.dra.replacement_seconds)
-    } else if code == ExitCode::PluginsNotServing {
-        (FailureCause::PluginNotServing, settings.device_plugin.replacement_seconds)
-    } else if reason.is_about_operands() {
-        (FailureCause::ValidationTimeout, settings.upgrade.validation_seconds)
-    } else {
-        (FailureCause::DriverTimeout, settings.upgrade.start_seconds)
-    };
-    let since = draft.waits(reason);
-    // The operands' rule has decided nothing so far, even where nothing comes back by itself.
-    let over = !reason.resolves_itself() && !reason.follows_operand_rule() || draft.alarm.passed(since, limit);
-    if over { StateResult::Fails(cause, reason.to_string()) } else { StateResult::Stays(reason.clone()) }
-}
-
-/// What is wrong with the validator; `None`: it succeeded, or the driver has none.
-pub(in crate::decide) fn validation(draft: &NodeDraft<'_>) -> Option<String> {
-    let node = draft.node;
-    draft.traits().validator?;
-    // The operator brings a validator only to nodes with this label; the driver manager pauses it meanwhile.
-    let label = node.labels.get(names::DEPLOY_VALIDATOR_LABEL).map(String::as_str).unwrap_or_default();
-    if matches!(label, "" | "false") {
-        return None;
-    }
-    let mut found = false;
-    for pod in draft.fleet.observed.validators.on(&node.name) {
-        if pod.deleting {
-            continue;
-        }
-        found = true;
-        if !(pod.running && pod.containers_ready) {
-            return Some(pod.trouble.clone().unwrap_or_else(|| format!("{} is not ready", pod.name)));
-        }
-    }
-    (!found).then(|| "there is no validator pod".to_owned())
 }
 
 /// Whether the driver pod is the one that was there when the node was started. A record of version 0.1.0 only tells when that was.

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::hold::HoldPurpose;
 use crate::memory::RunMemory;
+use crate::note::DecisionNote;
 use crate::reason::Reason;
 use crate::watched::watched;
 use contract::driver::Driver;
+use contract::task::Task;
 use nvidia_upgrade::explain::{ControllerWait, looked_through};
 use nvidia_upgrade::generation::ControllerGeneration;
 use nvidia_upgrade::operator::policies;
@@ -18,14 +21,58 @@ use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::snapshot::{Roll, SnapshotInputs};
 use nvidia_upgrade::state::ControllerState;
 
-use super::inputs::FleetInputs;
-use super::memo::Unchanged;
+use crate::decide::inputs::FleetInputs;
+use crate::decide::memo::Unchanged;
+use crate::decide::modes::assist;
+use crate::decide::run_nodes::RunNodes;
+
+/// Says why NVIDIA's controller does not move the nodes, wakes it, and has it try nodes again.
+pub(in crate::decide) fn ask_controller(
+    nodes: &mut RunNodes<'_>,
+    memory: &mut RunMemory,
+    told: &mut Vec<DecisionNote>,
+    unchanged: Option<&Unchanged<'_>>,
+) -> Option<ControllerView> {
+    let fleet = nodes.fleet;
+    let wakes = fleet.has(Task::Wake) || fleet.has(Task::Steer);
+    if !wakes {
+        told.extend(held_by_other_mode(nodes));
+    }
+    let Some(generation) = fleet.generation else {
+        told.extend(wakes.then_some(DecisionNote::OperatorVersionUnknown));
+        return None;
+    };
+    let view = ControllerView::new(fleet, unchanged);
+    let asleep_since = asleep_since(memory, &view, fleet.now);
+    let outlook = outlook(fleet, generation, &view.roll, asleep_since);
+    if wakes {
+        assist::clean_bystanders(nodes);
+        assist::wake(memory, nodes, generation, &outlook.moves);
+    }
+    let mut whys = outlook.whys();
+    for node in &mut nodes.listed {
+        node.reason = whys.with_why(node.name, node.reason.take());
+    }
+    if wakes {
+        assist::retry_failed(nodes);
+    }
+    drop(outlook);
+    Some(view)
+}
+
+/// Names holds that this hook may not take off: mode `observe` writes to no node.
+fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
+    let settings = nodes.fleet.settings;
+    let is_theirs = |purpose: HoldPurpose| purpose != HoldPurpose::Pause;
+    let held = nodes.listed.iter().filter(|node| HoldPurpose::from_node(node.node, settings.driver).is_some_and(is_theirs)).count();
+    (held > 0).then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: settings.mode.name() })
+}
 
 /// What the controller would do in all of its passes, and what nodes wait for.
 #[derive(Default)]
-pub(super) struct ControllerOutlook<'r> {
+struct ControllerOutlook<'r> {
     /// What it would move now.
-    pub(super) moves: Vec<PredictedMove>,
+    moves: Vec<PredictedMove>,
     /// What nodes wait for that it was looked at one by one, by name.
     own: BTreeMap<String, ControllerWait>,
     /// Nodes that wait for a slot and nothing else, in the order of their names, each with its place in `common`.
@@ -37,7 +84,7 @@ pub(super) struct ControllerOutlook<'r> {
 }
 
 /// Puts into reasons why the controller does not move the nodes. The nodes have to come in the order of their names.
-pub(super) struct ControllerReasons<'o> {
+struct ControllerReasons<'o> {
     own: Peekable<btree_map::Iter<'o, String, ControllerWait>>,
     line: Peekable<std::slice::Iter<'o, (&'o str, usize)>>,
     common: &'o [ControllerWait],
@@ -47,7 +94,7 @@ pub(super) struct ControllerReasons<'o> {
 }
 
 impl ControllerOutlook<'_> {
-    pub(super) fn whys(&self) -> ControllerReasons<'_> {
+    fn whys(&self) -> ControllerReasons<'_> {
         let (own, line) = (self.own.iter().peekable(), self.line.iter().peekable());
         ControllerReasons { own, line, common: &self.common, off: self.off.as_ref(), last: None }
     }
@@ -55,7 +102,7 @@ impl ControllerOutlook<'_> {
 
 impl ControllerReasons<'_> {
     /// What the node waits for, with why the controller does not move it.
-    pub(super) fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
+    fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
         while self.own.next_if(|(name, _)| name.as_str() < node).is_some() {}
         while self.line.next_if(|(name, _)| *name < node).is_some() {}
         let own = self.own.next_if(|(name, _)| *name == node).map(|(_, wait)| wait).or(self.off);
@@ -80,15 +127,15 @@ impl ControllerReasons<'_> {
 }
 
 /// What the controller sees.
-pub(super) struct ControllerView {
+pub(in crate::decide) struct ControllerView {
     /// Of the nodes.
-    pub(super) roll: Roll,
+    pub(in crate::decide) roll: Roll,
     /// Of all that wakes it ([`watched`]).
     watched: u64,
 }
 
 impl ControllerView {
-    pub(super) fn new(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Self {
+    fn new(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         let inputs = SnapshotInputs::from_observed(observed, driver);
         let known = unchanged.and_then(|unchanged| Some((unchanged.memo.controller.as_ref()?, unchanged)));
@@ -103,7 +150,7 @@ impl ControllerView {
 }
 
 /// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it.
-pub(super) fn outlook<'r>(
+fn outlook<'r>(
     fleet: &FleetInputs<'r>,
     generation: ControllerGeneration,
     roll: &'r Roll,
@@ -135,7 +182,7 @@ pub(super) fn outlook<'r>(
 }
 
 /// Notes what every release of the controller watches, and answers since when nothing of that has happened.
-pub(super) fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Timestamp {
+fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Timestamp {
     match memory.vendor_seen {
         Some((before, since)) if before == view.watched => since,
         Some(_) | None => {

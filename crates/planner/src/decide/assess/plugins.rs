@@ -11,10 +11,10 @@ use contract::settings::DraRequired;
 use contract::task::Task;
 use observed::{ObservedDaemonSet, ObservedPod};
 
-use super::Action;
-use super::node_draft::NodeDraft;
-use super::others::paused;
-use super::refused_writes;
+use crate::decide::Action;
+use crate::decide::node_draft::NodeDraft;
+use crate::decide::others::paused;
+use crate::decide::refused_writes;
 
 /// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one second, so
 /// a replacement that starts right away could tie with what it serves and look stale for ever. Both times are of the node's own clock, and
@@ -23,7 +23,7 @@ const READY_SECONDS: u64 = 1;
 
 /// What a node needs of one DaemonSet of plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PluginNeed {
+pub(in crate::decide) enum PluginNeed {
     /// It waits.
     Waits(Reason),
     /// Its pod is stale, and is replaced when there is room for that.
@@ -32,21 +32,21 @@ pub(super) enum PluginNeed {
 
 /// A pod that is to be replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StalePlugin {
-    pub(super) plugin: ReplacedPodKind,
-    pub(super) namespace: String,
-    pub(super) pod: String,
-    pub(super) uid: String,
+pub(in crate::decide) struct StalePlugin {
+    pub(in crate::decide) plugin: ReplacedPodKind,
+    pub(in crate::decide) namespace: String,
+    pub(in crate::decide) pod: String,
+    pub(in crate::decide) uid: String,
     /// UID of its DaemonSet.
-    pub(super) daemon_set: String,
+    pub(in crate::decide) daemon_set: String,
     /// The name of that.
-    pub(super) name: String,
+    pub(in crate::decide) name: String,
     /// What it is behind; at most one replacement for each.
-    pub(super) under: String,
+    pub(in crate::decide) under: String,
     /// Why it is stale.
-    pub(super) cause: String,
+    pub(in crate::decide) cause: String,
     /// What it serves has been ready for long enough.
-    pub(super) ready: bool,
+    pub(in crate::decide) ready: bool,
 }
 
 impl StalePlugin {
@@ -65,7 +65,7 @@ impl StalePlugin {
     }
 
     /// What the node waits for once its pod is being replaced.
-    pub(super) fn being_replaced(&self) -> Reason {
+    pub(in crate::decide) fn being_replaced(&self) -> Reason {
         match self.plugin {
             ReplacedPodKind::Dra => Reason::PluginNotReady { trouble: Some("being replaced".to_owned()) },
             ReplacedPodKind::Device => Reason::RestartPending { daemon_set: self.name.clone(), trouble: "being restarted".to_owned() },
@@ -73,7 +73,7 @@ impl StalePlugin {
     }
 
     /// The same while others are away.
-    pub(super) fn queued(&self, away: usize, limit: usize) -> Reason {
+    pub(in crate::decide) fn queued(&self, away: usize, limit: usize) -> Reason {
         let cause = self.cause.clone();
         match self.plugin {
             ReplacedPodKind::Dra => Reason::PluginQueued { cause, away, limit },
@@ -82,7 +82,7 @@ impl StalePlugin {
     }
 
     /// The same when all that may be away have failed.
-    pub(super) fn held_up(&self, failed: usize) -> Reason {
+    pub(in crate::decide) fn held_up(&self, failed: usize) -> Reason {
         let cause = self.cause.clone();
         match self.plugin {
             ReplacedPodKind::Dra => Reason::PluginHeldUp { cause, failed },
@@ -91,7 +91,7 @@ impl StalePlugin {
     }
 
     /// Its deletion.
-    pub(super) fn deletion(&self, node: &str) -> Action {
+    pub(in crate::decide) fn deletion(&self, node: &str) -> Action {
         Action::ReplacePlugin {
             plugin: self.plugin,
             node: node.to_owned(),
@@ -104,7 +104,7 @@ impl StalePlugin {
 }
 
 /// What the node needs of its DRA kubelet plugins, one after the other.
-pub(super) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Vec<PluginNeed> {
+pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Vec<PluginNeed> {
     let (fleet, settings) = (draft.fleet, draft.settings());
     if !fleet.has(Task::Reroll) {
         return Vec::new();
@@ -151,7 +151,7 @@ pub(super) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Vec<PluginNee
 }
 
 /// What the node needs of the pods of its device plugin, one after the other. What was not restarted by us is not waited for either.
-pub(super) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginBase>) -> Vec<PluginNeed> {
+pub(in crate::decide) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginBase>) -> Vec<PluginNeed> {
     let (fleet, node) = (draft.fleet, draft.node);
     let devices = &fleet.devices;
     // A restart would leave the node without its GPUs. What was restarted before is still waited for.
@@ -202,7 +202,7 @@ pub(super) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginBase>) -> Ve
 }
 
 /// The key of the configuration that the node asks for and the ConfigMap does not have.
-pub(super) fn missing_config<'a>(draft: &NodeDraft<'a>) -> Option<&'a str> {
+pub(in crate::decide) fn missing_config<'a>(draft: &NodeDraft<'a>) -> Option<&'a str> {
     match draft.fleet.devices.choice(draft.node) {
         NodePluginConfig::Missing(key) => Some(key),
         NodePluginConfig::Key(_) | NodePluginConfig::None => None,
@@ -254,7 +254,7 @@ fn repeat<'p>(
 }
 
 /// Deletes the pod, unless that was asked for a moment ago, or is to be tried again later.
-pub(super) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
+pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     let tried_again = refused_writes::tried_again(draft).is_some();
     if !tried_again && !draft.is_being_deleted(&stale.uid) {
         let deletion = stale.deletion(&draft.node.name);

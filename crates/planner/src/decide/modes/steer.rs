@@ -16,17 +16,18 @@ use crate::reason::upgrade::UpgradeReason;
 use contract::record::RefusedWrite;
 use nvidia_upgrade::state::ControllerState;
 
-use super::alarm::after;
-use super::assess::{UpgradeStanding, UpgradeTurn};
-use super::drive::patch::put;
-use super::drive::{
+use crate::decide::alarm::after;
+use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
+use crate::decide::modes::assist;
+use crate::decide::modes::drive::patch::put;
+use crate::decide::modes::drive::{
     DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, give_back, is_given_up, is_requested, throttled, validation,
 };
-use super::node_draft::NodeDraft;
-use super::{assist, refused_writes};
+use crate::decide::node_draft::NodeDraft;
+use crate::decide::refused_writes;
 
 /// Where the node stands. `left`: what it waits for apart from its upgrade.
-pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
+pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     let cleaned = assist::cleaned(draft, left);
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(cleaned.unwrap_or(UpgradeTurn::Left)) };
     let member = throttled(draft, &driven);
@@ -81,7 +82,12 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
 }
 
 /// A node that we have let go of: what it waits for. `left`: the same apart from its upgrade.
-pub(super) fn advance(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord, left: Option<&Arc<Reason>>) -> Reason {
+pub(in crate::decide) fn advance(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+    left: Option<&Arc<Reason>>,
+) -> Reason {
     draft.effects.looks_at_others = true;
     let (fleet, settings) = (draft.fleet, draft.settings());
     if matches!(ControllerState::of_node(draft.node, draft.traits()), ControllerState::Unknown | ControllerState::Done)
@@ -190,7 +196,7 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
 }
 
 /// Lets go of a node: label, cordon and record in one patch.
-pub(super) fn lift(draft: &mut NodeDraft<'_>) {
+pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, traits, settings, now) = (draft.node, draft.traits(), draft.settings(), draft.now());
     let record = UpgradeRecord {

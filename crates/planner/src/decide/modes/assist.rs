@@ -27,11 +27,11 @@ use nvidia_upgrade::state::ControllerState;
 use nvidia_upgrade::wake::WakingChange;
 use observed::ObservedNode;
 
-use super::assess::{UpgradeStanding, UpgradeTurn};
-use super::inputs::FleetInputs;
-use super::node_draft::NodeDraft;
-use super::others::{hold_paused, paused};
-use super::run_nodes::RunNodes;
+use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
+use crate::decide::inputs::FleetInputs;
+use crate::decide::node_draft::NodeDraft;
+use crate::decide::others::{hold_paused, paused};
+use crate::decide::run_nodes::RunNodes;
 
 /// Seconds that the controller gets to go on by itself before it is woken: what it watches it acts on in less.
 const NOTICE_SECONDS: u64 = 1;
@@ -58,12 +58,12 @@ struct RetryCount {
 }
 
 /// Where the node stands: what of ours is on it goes. `left`: what it waits for apart from that.
-pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
+pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     UpgradeStanding::with(cleaned(draft, left).unwrap_or(UpgradeTurn::Left))
 }
 
 /// Takes away what of ours is on a node and has done its work. `Some`: the node waits for that.
-pub(super) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> Option<UpgradeTurn> {
+pub(in crate::decide) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> Option<UpgradeTurn> {
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
     if is_known && !steers && paused(draft.fleet.observed, draft.node).is_some() {
@@ -101,7 +101,7 @@ fn wakes_and_retries(draft: &NodeDraft<'_>) -> Option<NodePatch> {
 }
 
 /// Tries nodes again that the controller gave up, one with each decision.
-pub(super) fn retry_failed(nodes: &mut RunNodes<'_>) {
+pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let mut retried = false;
     for node in &mut nodes.listed {
@@ -178,7 +178,7 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
 }
 
 /// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
-pub(super) fn wake(memory: &mut RunMemory, nodes: &mut RunNodes<'_>, generation: ControllerGeneration, moves: &[PredictedMove]) {
+pub(in crate::decide) fn wake(memory: &mut RunMemory, nodes: &mut RunNodes<'_>, generation: ControllerGeneration, moves: &[PredictedMove]) {
     let fleet = nodes.fleet;
     let mut pending = BTreeMap::new();
     // What it has begun with it finishes. Other paused nodes are kept from it by their holds; until those are seen it is not to look.
@@ -259,7 +259,7 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
 }
 
 /// Takes our state label from nodes without driver: that it goes is asked for until it is seen.
-pub(super) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
+pub(in crate::decide) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let traits = fleet.traits;
     let listed = nodes.listed.iter().filter(|node| node.draft.is_some()).map(|node| node.node);

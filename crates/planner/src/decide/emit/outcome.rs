@@ -10,20 +10,20 @@ use contract::exit::ExitCode;
 use contract::record::{NodeOutcome, RecordedReason};
 use contract::task::Task;
 
-use super::inputs::FleetInputs;
-use super::node_draft::NodeDraft;
-use super::operands;
-use super::run_nodes::{RunNode, RunNodes};
+use crate::decide::inputs::FleetInputs;
+use crate::decide::node_draft::NodeDraft;
+use crate::decide::operands;
+use crate::decide::run_nodes::{RunNode, RunNodes};
 
 /// What has become of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeEnding {
+pub(in crate::decide) struct NodeEnding {
     /// How it ended. `None`: it has not, or the run is not about it.
-    pub(super) outcome: Option<NodeOutcome>,
+    pub(in crate::decide) outcome: Option<NodeOutcome>,
     /// What it waits for, or why it ended so.
-    pub(super) reason: Option<Arc<Reason>>,
+    pub(in crate::decide) reason: Option<Arc<Reason>>,
     /// Since when it has been this kind of reason.
-    pub(super) since: Option<Timestamp>,
+    pub(in crate::decide) since: Option<Timestamp>,
 }
 
 impl NodeEnding {
@@ -41,7 +41,7 @@ impl NodeEnding {
 }
 
 /// Finds out what becomes of every node.
-pub(super) fn end_all(nodes: &mut RunNodes<'_>) {
+pub(in crate::decide) fn end_all(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let members = nodes.listed.iter().filter(|node| node.assessment.is_member).count();
     let tolerated = fleet.settings.tolerate_not_ready.resolve(members).min(members.saturating_sub(1));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::hold;
-use crate::node::{DriverOperands, DriverPod};
+use crate::node::DriverPod;
 use crate::own_upgrade::cause::pause;
 use crate::own_upgrade::record::{NodeRecordState, UpgradeRecord, is_anothers, read};
 use crate::own_upgrade::start_limits::ThrottledNode;
@@ -20,48 +20,49 @@ use contract::driver::DriverTraits;
 use contract::policy::ForeignCordon;
 use observed::ObservedNode;
 
-use super::alarm::after;
-use super::assess::{UpgradeStanding, UpgradeTurn};
-use super::inputs::FleetInputs;
-use super::node_draft::{NodeDraft, REPEAT_SECONDS};
-use super::{others, refused_writes};
+use crate::decide::alarm::after;
+use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
+use crate::decide::inputs::FleetInputs;
+use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
+use crate::decide::{others, refused_writes};
 
 mod clear;
 mod end;
-pub(super) mod patch;
+mod hand_back;
+pub(in crate::decide) mod patch;
 mod refused_write;
-pub(super) mod start_patch;
+pub(in crate::decide) mod start_patch;
 mod turn;
+mod validation;
 
-pub(super) use end::{clear_away, fail, give_back};
-pub(super) use turn::{DriveTurn, cordon_again, hand_all_back, told_handed_back, validation};
+pub(in crate::decide) use end::{clear_away, fail, give_back};
+pub(in crate::decide) use hand_back::{describe_handed_back, hand_all_back};
+pub(in crate::decide) use turn::{DriveTurn, cordon_again};
+pub(in crate::decide) use validation::validation;
 
 /// A node, with all that its turn depends on.
-pub(super) struct DrivenNode<'a> {
-    pub(super) node: &'a ObservedNode,
+pub(in crate::decide) struct DrivenNode<'a> {
+    pub(in crate::decide) node: &'a ObservedNode,
     /// Its driver pod, if it is to have one.
-    pub(super) pod: Option<DriverPod<'a>>,
+    pub(in crate::decide) pod: Option<DriverPod<'a>>,
     /// A driver DaemonSet is to have a pod there.
     wanted: bool,
     /// The taint of the node that no driver pod gets past.
     tainted: Option<Reason>,
-    pub(super) found: NodeRecordState,
+    pub(in crate::decide) found: NodeRecordState,
 }
 
 impl<'a> DrivenNode<'a> {
-    /// `identity`: the DaemonSet that the run is about, where nothing else tells.
-    pub(super) fn new(node: &'a ObservedNode, operands: &DriverOperands<'a>, traits: &DriverTraits, identity: Option<&str>) -> Self {
+    /// Returns the node with its record. `None`: no task settles drivers.
+    pub(in crate::decide) fn of(fleet: &'a FleetInputs<'a>, node: &'a ObservedNode) -> Option<Self> {
+        let (operands, traits) = (fleet.operands.as_ref()?, fleet.traits);
         // What stands there for another DaemonSet is not ours to go on with.
-        let found = if is_anothers(node, traits, identity) { NodeRecordState::Nothing } else { read(node, traits) };
-        Self { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), tainted: operands.tainted(node), found }
+        let is_anothers = is_anothers(node, traits, fleet.identity.as_deref());
+        let found = if is_anothers { NodeRecordState::Nothing } else { read(node, traits) };
+        Some(Self { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), tainted: operands.tainted(node), found })
     }
 
-    /// `None`: no task settles drivers.
-    pub(super) fn of(fleet: &'a FleetInputs<'a>, node: &'a ObservedNode) -> Option<Self> {
-        Some(Self::new(node, fleet.operands.as_ref()?, fleet.traits, fleet.identity.as_deref()))
-    }
-
-    pub(super) fn record(&self) -> Option<&UpgradeRecord> {
+    pub(in crate::decide) fn record(&self) -> Option<&UpgradeRecord> {
         match &self.found {
             NodeRecordState::Record(record) => Some(record),
             NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => None,
@@ -78,7 +79,7 @@ impl<'a> DrivenNode<'a> {
     }
 
     /// Whether the node's driver has to be replaced, or somebody asks for it.
-    pub(super) fn needs_upgrade(&self, traits: &DriverTraits) -> bool {
+    pub(in crate::decide) fn needs_upgrade(&self, traits: &DriverTraits) -> bool {
         if !self.wanted {
             return false;
         }
@@ -95,7 +96,7 @@ impl<'a> DrivenNode<'a> {
     }
 
     /// The node's driver pod is the newest one, and works.
-    pub(super) fn is_current(&self) -> bool {
+    pub(in crate::decide) fn is_current(&self) -> bool {
         self.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready)
     }
 
@@ -112,12 +113,12 @@ fn asked_for(node: &ObservedNode, traits: &DriverTraits) -> bool {
 }
 
 /// A person asks for an upgrade of this very node, failed or cordoned as it is.
-pub(super) fn is_requested(node: &ObservedNode, traits: &DriverTraits) -> bool {
+pub(in crate::decide) fn is_requested(node: &ObservedNode, traits: &DriverTraits) -> bool {
     node.annotations.get(traits.requested).is_some_and(|value| value == "true")
 }
 
 /// Where the node stands. `left`: what it waits for apart from its upgrade.
-pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
+pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(UpgradeTurn::Left) };
     // Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
     // must not make the fleet look larger for a moment.
@@ -129,7 +130,7 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> U
 }
 
 /// The node as limits see it. What was asked for and has not been seen counts as if it had.
-pub(super) fn throttled(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> ThrottledNode {
+pub(in crate::decide) fn throttled(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> ThrottledNode {
     let node = driven.node;
     let started = draft.memory.patched.as_ref().filter(|patched| patched.starts);
     // Of a patch that admission changed nothing may ever be seen.
@@ -146,7 +147,7 @@ pub(super) fn throttled(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Throt
 }
 
 /// A failed node that will not be tried again under this digest, unless somebody asks for it.
-pub(super) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
+pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
     if draft.refused_write().is_some() {
         return true;
     }
@@ -213,8 +214,8 @@ fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRe
     if !left.is_some_and(Reason::follows_operand_rule) {
         draft.memory.waiting_apart = None;
     }
-    let well = left.is_none_or(|reason| turn::is_excused(draft, reason));
-    if driven.is_current() && well && (validation(draft).is_none() || turn::validator_failed_before(draft, left)) {
+    let well = left.is_none_or(|reason| validation::is_excused(draft, reason));
+    if driven.is_current() && well && (validation(draft).is_none() || validation::validator_failed_before(draft, left)) {
         return UpgradeTurn::Waits(give_back(draft, driven, record).into());
     }
     // Whoever asks for the node has removed what it failed for: its attempts are counted anew.
@@ -244,7 +245,7 @@ fn forbidden(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
 }
 
 /// What others forbid of it.
-pub(super) fn forbidden_by_others(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
+pub(in crate::decide) fn forbidden_by_others(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
     let (fleet, node) = (draft.fleet, driven.node);
     if let Some(reason) = others::paused(fleet.observed, node).or_else(|| others::others_have_it(fleet, node)) {
         return Some(reason);

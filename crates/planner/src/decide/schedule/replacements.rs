@@ -11,16 +11,16 @@ use crate::reason::Reason;
 use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind};
 use observed::Observed;
 
-use super::inputs::FleetInputs;
-use super::node_draft::NodeDraft;
-use super::plugins::{PluginNeed, StalePlugin, delete};
-use super::run_nodes::RunNode;
+use crate::decide::assess::plugins::{PluginNeed, StalePlugin, delete};
+use crate::decide::inputs::FleetInputs;
+use crate::decide::node_draft::NodeDraft;
+use crate::decide::run_nodes::RunNode;
 
 /// On how many nodes plugins may be away.
 #[derive(Clone, Copy)]
-pub(super) struct ReplacementLimits {
-    pub(super) dra: usize,
-    pub(super) device: usize,
+pub(in crate::decide) struct ReplacementLimits {
+    pub(in crate::decide) dra: usize,
+    pub(in crate::decide) device: usize,
 }
 
 impl ReplacementLimits {
@@ -40,7 +40,7 @@ struct AwayPlugins {
 }
 
 /// Replaces what may be replaced, and tells nodes with stale plugins what they wait for.
-pub(super) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a FleetInputs<'a>, limits: ReplacementLimits) {
+pub(in crate::decide) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a FleetInputs<'a>, limits: ReplacementLimits) {
     if !nodes.iter().any(|node| node.assessment.needs.is_stale()) {
         return;
     }
@@ -105,7 +105,7 @@ fn replaced(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
 
 /// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever. The answer: the nodes of which something was
 /// closed.
-pub(super) fn close(
+pub(in crate::decide) fn close(
     memory: &mut RunMemory,
     observed: &Observed,
     plugins: &DraPlugins<'_>,

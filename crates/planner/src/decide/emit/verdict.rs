@@ -14,10 +14,10 @@ use contract::task::Task;
 use observed::ObservedNode;
 use observed::named::Named;
 
-use super::alarm::after;
-use super::drive::told_handed_back;
-use super::fleet::FleetDraft;
-use super::operands;
+use crate::decide::alarm::after;
+use crate::decide::fleet::FleetDraft;
+use crate::decide::modes::drive::describe_handed_back;
+use crate::decide::operands;
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
@@ -183,7 +183,7 @@ impl RunState<'_> {
         }
         let advice =
             waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.fleet.settings.driver))).unwrap_or_default();
-        let (handed_back, more) = told_handed_back(&self.fleet.memory, self.fleet.observed, self.fleet.settings.driver.traits());
+        let (handed_back, more) = describe_handed_back(&self.fleet.memory, self.fleet.observed, self.fleet.settings.driver.traits());
         let reasons = waits.iter().take(NAMED).map(Wait::verdict_reason).chain(more).collect();
         Verdict { code, message: format!("{}{advice}{handed_back}", named.join("; ")), reasons, at: self.fleet.now }
     }

@@ -1,0 +1,75 @@
+//! The end of a run's time: nodes whose driver was not touched are released as they were.
+
+use std::collections::BTreeSet;
+
+use crate::action::{NodeNews, NodePatch};
+use crate::decide::inputs::FleetInputs;
+use crate::decide::node_draft::NodeDraft;
+use crate::memory::RunMemory;
+use crate::own_upgrade::record::UpgradeRecord;
+use crate::own_upgrade::state::UpgradeState;
+use crate::pods::{listed, verdict_reasons};
+use crate::reason::Reason;
+use crate::reason::upgrade::UpgradeReason;
+use contract::driver::DriverTraits;
+use contract::record::VerdictReason;
+use observed::{Observed, ObservedNode};
+
+use super::DrivenNode;
+use super::patch::{remove, take_note};
+use super::turn::is_untouched;
+
+/// Gives back what was begun and not touched, when the run ends while the fleet as a whole waits.
+pub(in crate::decide) fn hand_all_back<'a>(
+    fleet: &'a FleetInputs<'a>,
+    nodes: impl Iterator<Item = &'a ObservedNode>,
+) -> Vec<NodeDraft<'a>> {
+    let mut drafts = Vec::new();
+    for node in nodes {
+        let Some(driven) = DrivenNode::of(fleet, node) else { continue };
+        let Some(record) = driven.record().filter(|record| record.state != UpgradeState::UpgradeFailed).cloned() else { continue };
+        let mut draft = NodeDraft::new(fleet, node);
+        if is_untouched(&draft, &driven, &record) {
+            // What it waits for is what the fleet waits for.
+            drop(hand_back(&mut draft, &record));
+            drafts.push(draft);
+        }
+    }
+    drafts
+}
+
+/// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
+pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
+    draft.effects.handed_back = true;
+    let (node, traits) = (draft.node, draft.traits());
+    let mut patch = NodePatch::for_node(node);
+    remove(&mut patch, traits);
+    patch.unschedulable = (record.cordoned && node.unschedulable).then_some(false);
+    take_note(&mut patch, node, record, traits);
+    if record.requested && !node.annotations.contains_key(traits.requested) {
+        // It was taken off when the node was started: whoever asked for it still waits.
+        patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
+    }
+    patch.news = Some(NodeNews::HandedBack(format!("the run's time is over; {}", record.describe_steps(draft.now()))));
+    draft.issue(patch);
+    let (deadline, per_node) = (draft.fleet.memory.deadline, draft.settings().per_node_seconds);
+    Reason::Upgrading(UpgradeReason::NoTime { deadline, per_node, held: None })
+}
+
+/// What became of the nodes that were to be given back at the end.
+pub(in crate::decide) fn describe_handed_back(
+    memory: &RunMemory,
+    observed: &Observed,
+    traits: &DriverTraits,
+) -> (String, Vec<VerdictReason>) {
+    let has_ours = |name: &String| observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(traits.own_record));
+    let there: BTreeSet<&String> = memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
+    let (not, back): (Vec<String>, Vec<String>) = there.into_iter().cloned().partition(has_ours);
+    let told = [
+        ("GivenBack", "given back untouched", back),
+        ("NotGivenBack", "not given back in time (the next deployment goes on with them)", not),
+    ];
+    let told = told.iter().filter(|(_, _, names)| !names.is_empty());
+    told.map(|(reason, what, names)| (format!("; {what}: {}", listed(names)), verdict_reasons(names, reason)))
+        .fold((String::new(), Vec::new()), |(texts, reasons), (text, more)| (texts + &text, [reasons, more].concat()))
+}

@@ -1,0 +1,77 @@
+//! What is still to come on a node whose driver runs: the validator, the operands, the plugins.
+
+use crate::decide::node_draft::NodeDraft;
+use crate::decide::operands;
+use crate::own_upgrade::cause::FailureCause;
+use crate::reason::Reason;
+use contract::exit::ExitCode;
+use contract::names;
+use contract::operand::Operand;
+use contract::record::NodeOutcome;
+
+use super::turn::StateResult;
+
+/// Whether the validator was failing on the node before the run, and has not worked since. `left`: what the node waits for apart from its upgrade.
+pub(super) fn validator_failed_before(draft: &NodeDraft<'_>, left: Option<&Reason>) -> bool {
+    let is_validator = |reason: &&Reason| reason.operand().is_some_and(|operand| operand.known == Some(Operand::Validator));
+    left.filter(is_validator).is_some_and(|reason| operands::failed_before(draft, reason))
+}
+
+/// What has become of a node that waits for its operands; `None`: it still waits, or for something else.
+pub(super) fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOutcome> {
+    if !reason.follows_operand_rule() {
+        return None;
+    }
+    let since = draft.waits(reason);
+    operands::outcome(draft, reason, since)
+}
+
+/// Whether what a failed node waits for of its operands is no fault of its upgrade.
+pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
+    if !reason.follows_operand_rule() {
+        return false;
+    }
+    let now = draft.now();
+    let since = draft.memory.waits_apart(reason, now);
+    matches!(operands::outcome(draft, reason, since), Some(NodeOutcome::Done | NodeOutcome::Deferred))
+}
+
+/// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
+pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateResult {
+    let (code, settings) = (reason.exit_code(), draft.settings());
+    let (cause, limit) = if code == ExitCode::DraNotServing {
+        (FailureCause::PluginNotServing, settings.dra.replacement_seconds)
+    } else if code == ExitCode::PluginsNotServing {
+        (FailureCause::PluginNotServing, settings.device_plugin.replacement_seconds)
+    } else if reason.is_about_operands() {
+        (FailureCause::ValidationTimeout, settings.upgrade.validation_seconds)
+    } else {
+        (FailureCause::DriverTimeout, settings.upgrade.start_seconds)
+    };
+    let since = draft.waits(reason);
+    // The operands' rule has decided nothing so far, even where nothing comes back by itself.
+    let over = !reason.resolves_itself() && !reason.follows_operand_rule() || draft.alarm.passed(since, limit);
+    if over { StateResult::Fails(cause, reason.to_string()) } else { StateResult::Stays(reason.clone()) }
+}
+
+/// What is wrong with the validator; `None`: it succeeded, or the driver has none.
+pub(in crate::decide) fn validation(draft: &NodeDraft<'_>) -> Option<String> {
+    let node = draft.node;
+    draft.traits().validator?;
+    // The operator brings a validator only to nodes with this label; the driver manager pauses it meanwhile.
+    let label = node.labels.get(names::DEPLOY_VALIDATOR_LABEL).map(String::as_str).unwrap_or_default();
+    if matches!(label, "" | "false") {
+        return None;
+    }
+    let mut found = false;
+    for pod in draft.fleet.observed.validators.on(&node.name) {
+        if pod.deleting {
+            continue;
+        }
+        found = true;
+        if !(pod.running && pod.containers_ready) {
+            return Some(pod.trouble.clone().unwrap_or_else(|| format!("{} is not ready", pod.name)));
+        }
+    }
+    (!found).then(|| "there is no validator pod".to_owned())
+}
