@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What the engine says stands in the catalog of `crates/planner/src/messages.rs`, and the engine knows no hook.
+    /// What the engine says stands in the catalog of `crates/planner/src/tests/messages.rs`, and the engine knows no hook.
     #[test]
     fn names_and_codes_of_ends_are_as_reviewed() {
         let line = |reason: EndReason| format!("{} ({})", reason.name(), reason.row().1.name());

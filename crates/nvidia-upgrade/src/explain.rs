@@ -18,8 +18,6 @@ use super::state::ControllerState;
 use super::throttle::{PendingDecision, PolicyLimit, slots};
 use observed::Observed;
 
-#[cfg(feature = "samples")]
-pub mod samples;
 mod table;
 mod text;
 
@@ -37,7 +35,7 @@ pub struct WaitingNode {
 
 /// What a node waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "samples", derive(strum::EnumDiscriminants), strum_discriminants(name(WaitKind), vis(pub), derive(strum::EnumIter)))]
+#[cfg_attr(feature = "kinds", derive(strum::EnumDiscriminants), strum_discriminants(name(WaitKind), vis(pub), derive(strum::EnumIter)))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "reason")]
 pub enum ControllerWait {
     /// Upgrades are switched off.

@@ -223,7 +223,7 @@ impl PassOutcome {
 /// What ends a pass: nothing after it is done, for no node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[cfg_attr(
-    feature = "samples",
+    feature = "kinds",
     derive(strum::EnumDiscriminants),
     strum_discriminants(name(PassErrorKind), vis(pub), derive(strum::EnumIter))
 )]

@@ -180,7 +180,7 @@ pub struct MaintenanceObject<'a> {
 /// Why the controller gives up before it looks at any node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[cfg_attr(
-    feature = "samples",
+    feature = "kinds",
     derive(strum::EnumDiscriminants),
     strum_discriminants(name(BuildErrorKind), vis(pub), derive(strum::EnumIter))
 )]

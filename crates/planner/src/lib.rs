@@ -11,8 +11,6 @@ pub mod dra_staleness;
 pub mod estimate;
 pub mod hold;
 pub mod memory;
-#[cfg(test)]
-mod messages;
 pub mod node;
 pub mod note;
 pub mod operands;
@@ -26,4 +24,6 @@ pub mod reason;
 pub mod refused_write;
 pub mod retain;
 pub mod spec;
+#[cfg(test)]
+mod tests;
 mod watched;

@@ -8,9 +8,6 @@ use contract::record::VerdictReason;
 
 use super::reason::{Reason, Wait};
 
-#[cfg(test)]
-pub(crate) mod samples;
-
 /// How many nodes a note names before it only counts the rest.
 const NAMED: usize = 3;
 

@@ -13,8 +13,6 @@ use nvidia_upgrade::state::ControllerState;
 mod daemon_set;
 mod ofed;
 mod operand;
-#[cfg(test)]
-pub(crate) mod samples;
 mod table;
 mod text;
 pub mod upgrade;

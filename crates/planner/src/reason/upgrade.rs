@@ -11,9 +11,6 @@ use crate::pods::{FOCUS_LIMIT, listed};
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 
-#[cfg(test)]
-pub(crate) mod samples;
-
 /// What is waited for in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(UpgradingKind), vis(pub(crate)), derive(strum::EnumIter)))]

@@ -4,22 +4,31 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use jiff::Timestamp;
 use strum::IntoEnumIterator;
 
 use contract::driver::Driver;
 
-use super::note::{DecisionNote, NoteKind, samples as note};
-use super::own_upgrade::cause::FailureCause;
-use super::own_upgrade::start_limits::RefusalVariant;
-use super::reason::upgrade::{UpgradingKind, samples as upgrade};
-use super::reason::{Reason, ReasonKind, samples as reason};
-use nvidia_upgrade::explain::{ControllerWait, WaitKind, samples as vendor};
+use crate::note::{DecisionNote, NoteKind};
+use crate::own_upgrade::cause::FailureCause;
+use crate::own_upgrade::start_limits::RefusalVariant;
+use crate::reason::upgrade::UpgradingKind;
+use crate::reason::{Reason, ReasonKind};
+use nvidia_upgrade::explain::{ControllerWait, WaitKind};
 use nvidia_upgrade::pass::PassErrorKind;
 use nvidia_upgrade::snapshot::BuildErrorKind;
 
+mod controller;
+mod notes;
+mod reasons;
+mod upgrades;
+
+/// The time in all samples: 2023-11-14T22:13:20Z.
+const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
+
 /// Reasons of an upgrade of ours, as a run has them.
 fn upgrading() -> Vec<Reason> {
-    upgrade::upgrading().into_iter().map(Reason::Upgrading).collect()
+    upgrades::upgrading().into_iter().map(Reason::Upgrading).collect()
 }
 
 /// Kinds of an enum without a sample.
@@ -31,13 +40,13 @@ fn missing<K: IntoEnumIterator + PartialEq + Debug>(name: &str, samples: impl In
 #[test]
 fn every_reason_has_a_sample() {
     let missing = [
-        missing("Reason", reason::reasons().iter().chain(&upgrading()).map(ReasonKind::from)),
-        missing("Upgrading", upgrade::upgrading().iter().map(UpgradingKind::from)),
-        missing("Refusal", upgrade::refusals().iter().map(RefusalVariant::from)),
-        missing("vendor::explain::Wait", vendor::waits().iter().map(WaitKind::from)),
-        missing("BuildError", vendor::build_errors().iter().map(BuildErrorKind::from)),
-        missing("PassError", vendor::pass_errors().iter().map(PassErrorKind::from)),
-        missing("DecisionNote", note::notes().iter().map(NoteKind::from)),
+        missing("Reason", reasons::reasons().iter().chain(&upgrading()).map(ReasonKind::from)),
+        missing("Upgrading", upgrades::upgrading().iter().map(UpgradingKind::from)),
+        missing("Refusal", upgrades::refusals().iter().map(RefusalVariant::from)),
+        missing("vendor::explain::Wait", controller::waits().iter().map(WaitKind::from)),
+        missing("BuildError", controller::build_errors().iter().map(BuildErrorKind::from)),
+        missing("PassError", controller::pass_errors().iter().map(PassErrorKind::from)),
+        missing("DecisionNote", notes::notes().iter().map(NoteKind::from)),
     ];
     let missing = missing.concat();
     assert!(missing.is_empty(), "the catalog of messages has no sample of these:\n{}\n", missing.join("\n"));
@@ -106,13 +115,13 @@ fn section(title: &str, messages: impl IntoIterator<Item = CatalogMessage>) -> S
 fn message_catalog_is_as_reviewed() {
     let plain = |kind: &dyn Debug, text: String| CatalogMessage::new(format!("{kind:?}"), text);
     let sections = [
-        section("Reason", reason::reasons().iter().map(CatalogMessage::of_reason)),
+        section("Reason", reasons::reasons().iter().map(CatalogMessage::of_reason)),
         section("Reason::Upgrading", upgrading().iter().map(CatalogMessage::of_reason)),
         section("Cause of a failed upgrade", FailureCause::ALL.map(CatalogMessage::of_cause)),
-        section("Wait for the vendor's controller", vendor::waits().iter().map(CatalogMessage::of_wait)),
-        section("BuildError", vendor::build_errors().iter().map(|error| plain(&BuildErrorKind::from(error), error.to_string()))),
-        section("PassError", vendor::pass_errors().iter().map(|error| plain(&PassErrorKind::from(error), error.to_string()))),
-        section("DecisionNote", note::notes().iter().map(CatalogMessage::of_note)),
+        section("Wait for the vendor's controller", controller::waits().iter().map(CatalogMessage::of_wait)),
+        section("BuildError", controller::build_errors().iter().map(|error| plain(&BuildErrorKind::from(error), error.to_string()))),
+        section("PassError", controller::pass_errors().iter().map(|error| plain(&PassErrorKind::from(error), error.to_string()))),
+        section("DecisionNote", notes::notes().iter().map(CatalogMessage::of_note)),
     ];
     insta::assert_snapshot!(sections.join("\n"));
 }

@@ -1,18 +1,18 @@
 //! A sample of every reason, and of every form that its text, its class or its remedy has, for the catalog of messages
-//! (`crates/planner/src/messages.rs`). What nodes wait for in an upgrade of ours stands in [`super::upgrade::samples`].
+//!. What nodes wait for in an upgrade of ours stands in [`super::upgrade::samples`].
 
 use contract::driver::Driver;
 use contract::names;
 use contract::operand::Operand;
 use contract::record::WriteKind;
 use nvidia_upgrade::explain::ControllerWait;
-use nvidia_upgrade::explain::samples::AT;
 use nvidia_upgrade::pass::PassError;
 
-use super::{OperandName, Reason};
+use super::AT;
+use crate::reason::{OperandName, Reason};
 
 /// Every reason but those of an upgrade of ours.
-pub(crate) fn reasons() -> Vec<Reason> {
+pub(super) fn reasons() -> Vec<Reason> {
     let all = [of_the_operator(), of_policies(), of_specs(), of_nodes(), of_drivers(), of_operands(), of_gpus(), of_dra(), of_plugins()];
     all.concat().into_iter().chain(of_writes()).chain([Reason::Quiet { until: AT }]).collect()
 }

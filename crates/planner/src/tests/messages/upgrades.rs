@@ -1,23 +1,23 @@
 //! A sample of everything that a node waits for in an upgrade that we do or steer, and of every form that it is told in, for the catalog
-//! of messages (`messages.rs`).
+//! of messages.
 
 use crate::own_upgrade::cause::FailureCause;
 use crate::own_upgrade::start_limits::StartRefusal;
 use crate::own_upgrade::state::UpgradeState;
 use contract::driver::Driver;
-use nvidia_upgrade::explain::samples::AT;
 
-use super::UpgradeReason;
+use super::AT;
+use crate::reason::upgrade::UpgradeReason;
 
 /// What is waited for.
-pub(crate) fn upgrading() -> Vec<UpgradeReason> {
+pub(super) fn upgrading() -> Vec<UpgradeReason> {
     let refused = refusals().into_iter().map(UpgradeReason::Refused);
     let failed = FailureCause::ALL.into_iter().map(failed);
     [of_the_turn(), of_others(), of_the_work(), of_the_end()].concat().into_iter().chain(refused).chain(failed).collect()
 }
 
 /// Why a node may not be started.
-pub(crate) fn refusals() -> Vec<StartRefusal> {
+pub(super) fn refusals() -> Vec<StartRefusal> {
     let two = || ["gpu-2".to_owned(), "gpu-3".to_owned()].into();
     vec![
         StartRefusal::Paused { key: "maxUnavailable" },

@@ -1,18 +1,17 @@
 //! A sample of everything that can keep a node under the vendor's controller, and of every form that it is told in, for the catalog of
-//! messages (`crates/planner/src/messages.rs`).
+//! messages.
 
 use jiff::Timestamp;
 
-use crate::pass::{PassError, PassWrite};
-use crate::predict::PredictedStep;
-use crate::snapshot::{NodeDevicePods, SnapshotError};
-use crate::state::ControllerState;
 use contract::driver::Driver;
+use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
+use nvidia_upgrade::pass::{PassError, PassWrite};
+use nvidia_upgrade::predict::PredictedStep;
+use nvidia_upgrade::snapshot::{NodeDevicePods, SnapshotError};
+use nvidia_upgrade::state::ControllerState;
 
-use super::{ControllerWait, SlotHolder};
+use super::AT;
 
-/// The time in all samples: 2023-11-14T22:13:20Z.
-pub const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
 /// A tick of the controller later.
 const LATER: Timestamp = Timestamp::constant(1_700_000_120, 0);
 
@@ -24,7 +23,7 @@ fn holder(node: &str, state: ControllerState) -> SlotHolder {
 }
 
 /// What nodes wait for.
-pub fn waits() -> Vec<ControllerWait> {
+pub(super) fn waits() -> Vec<ControllerWait> {
     [of_the_controller(), of_slots(), of_the_work(), of_the_driver()].concat()
 }
 
@@ -115,7 +114,7 @@ fn of_the_driver() -> Vec<ControllerWait> {
 }
 
 /// Why the controller does nothing for any node.
-pub fn build_errors() -> Vec<SnapshotError> {
+pub(super) fn build_errors() -> Vec<SnapshotError> {
     let count = |owned, missing: &[&str], surplus: &[&str]| SnapshotError::PodCount {
         daemon_set: "nvidia-driver-daemonset".into(),
         desired: 4,
@@ -133,7 +132,7 @@ pub fn build_errors() -> Vec<SnapshotError> {
 }
 
 /// What ends a pass.
-pub fn pass_errors() -> Vec<PassError> {
+pub(super) fn pass_errors() -> Vec<PassError> {
     let traits = Driver::Gpu.traits();
     let node = || "gpu-1".to_owned();
     let errors = vec![

@@ -1,4 +1,4 @@
-//! A sample of every note, and of every form that it is told in, for the catalog of messages (`crates/planner/src/messages.rs`).
+//! A sample of every note, and of every form that it is told in, for the catalog of messages.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::reason::{OperandName, Reason, Wait};
 use contract::driver::Driver;
 use contract::mode::Mode;
 use contract::operand::Operand;
-use nvidia_upgrade::explain::samples::AT;
 
-use super::DecisionNote;
+use super::AT;
+use crate::note::DecisionNote;
 
 /// What a decision reports and does not wait for.
-pub(crate) fn notes() -> Vec<DecisionNote> {
+pub(super) fn notes() -> Vec<DecisionNote> {
     let dra = || Reason::DraScheduledNowhere { daemon_set: "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-kubelet-plugin".into() };
     let without_key = |node: &str| (node.to_owned(), "a100-shared".to_owned());
     vec![
