@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use contract::driver::Driver;
-use contract::exit::ExitCode;
 use contract::record::{VerdictReason, WriteKind};
 use nvidia_upgrade::state::ControllerState;
 
-mod daemon_set;
-mod ofed;
+mod advice;
+mod class;
 mod operand;
-mod table;
 mod text;
 pub mod upgrade;
 
@@ -385,21 +382,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A constant name for events, metrics and logs.
-    pub fn name(&self) -> &'static str {
-        self.row().0
-    }
-
-    /// Whether waiting can help.
-    pub fn resolves_itself(&self) -> bool {
-        self.row().1
-    }
-
-    /// The exit code of a run that ends for this reason.
-    pub fn exit_code(&self) -> ExitCode {
-        self.row().2
-    }
-
     /// Whether it only waits for others: what they wait for is the more telling.
     pub fn waits_for_others(&self) -> bool {
         if let Self::Upgrading(reason) = self {
@@ -445,22 +427,6 @@ impl Reason {
     /// Whether it is about restarts of the device plugin.
     pub fn is_device_plugins(&self) -> bool {
         matches!(self, Self::RestartQueued { .. } | Self::RestartHeldUp { .. } | Self::RestartRolling { .. } | Self::RestartPending { .. })
-    }
-
-    /// What a person can do about it, in the words of the driver's operator.
-    pub fn advice(&self, driver: Driver) -> &'static str {
-        if let Self::DriverOutOfDate { why: Some(why), .. } | Self::UpgradeUnfinished { why: Some(why), .. } = self
-            && why.stops_all()
-        {
-            // What the policy says of nodes does not matter while the controller does nothing at all.
-            return why.advice();
-        }
-        match driver {
-            Driver::Gpu => None,
-            Driver::Ofed => self.ofed_advice(),
-            Driver::DaemonSet => self.daemon_set_advice(),
-        }
-        .unwrap_or(self.row().3)
     }
 }
 

@@ -9,7 +9,6 @@ use crate::own_upgrade::cause::FailureCause;
 use crate::own_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
 use contract::driver::Driver;
-use contract::exit::ExitCode;
 
 /// What is waited for in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,87 +134,6 @@ pub enum UpgradeReason {
 }
 
 impl UpgradeReason {
-    /// The table: name, whether it can resolve by itself, exit code of a run that ends for it, advice.
-    pub(super) fn row(&self) -> (&'static str, bool, ExitCode, &'static str) {
-        use ExitCode::{Budget, NewerFormat, NodesFailed, Success};
-        match self {
-            Self::Paused { .. } => ("Paused", false, Budget, "gpu-rollout resume lets it go on"),
-            Self::Refused(StartRefusal::Paused { .. }) => ("UpgradePaused", false, Budget, "raise the limit to let the rollout go on"),
-            Self::Refused(StartRefusal::Slots { .. }) => {
-                ("SlotsTaken", true, Budget, "its turn comes when another node is done; policy.maxParallelUpgrades is the limit")
-            }
-            Self::Refused(StartRefusal::Unavailable { .. }) => {
-                ("TooManyUnavailable", true, Budget, "bring back the nodes that are named, or raise policy.maxUnavailable")
-            }
-            Self::Refused(StartRefusal::Group { .. }) => (
-                "GroupBusy",
-                true,
-                Budget,
-                "its turn comes when another node of its group is back; policy.topology.maxUnavailable is the limit",
-            ),
-            Self::Soak { .. } => ("Soaking", true, Budget, "nothing: policy.soak lets each node run for a while before the next one goes"),
-            Self::FailureBudget { .. } => (
-                "FailureBudgetSpent",
-                false,
-                NodesFailed,
-                "repair the nodes that failed, then deploy again; policy.failureBudget is the limit",
-            ),
-            Self::NoTime { held: None, .. } => {
-                ("NoTimeLeft", false, Budget, "deploy again: the run goes on where it stopped; give it more time (perNode)")
-            }
-            Self::NoTime { held: Some(_), .. } => (
-                "NoTimeLeft",
-                false,
-                Budget,
-                "bring back the nodes that are named, or raise the limit (policy.maxUnavailable, policy.topology.maxUnavailable); then deploy again",
-            ),
-            Self::ForeignCordon => (
-                "ForeignCordon",
-                false,
-                Success,
-                "uncordon the node to let it be upgraded, or set policy.foreignCordon to include such nodes",
-            ),
-            Self::Maintenance { .. } => {
-                ("NodeMaintenance", true, Budget, "see who asked for it and when it ends: kubectl get nodemaintenances -A")
-            }
-            Self::Requestor => {
-                ("RequestorMode", true, Budget, "the maintenance-operator has the node; the hook goes on when it gives it back")
-            }
-            Self::OtherDriver { .. } => ("OtherDriver", true, Budget, "its turn comes when the other driver of the node is done"),
-            Self::Cordoning => ("Cordoning", true, Budget, "nothing: the cordon is on its way"),
-            Self::Jobs { .. } => {
-                ("JobsRunning", true, Budget, "it goes on when the jobs have ended; policy.waitForCompletion.timeout is the limit")
-            }
-            Self::Listing => ("PodsNotListed", true, Budget, "nothing: the node's pods are being listed"),
-            Self::Queued => (
-                "PodsNotFollowed",
-                true,
-                Budget,
-                "its turn comes when the pods of another node have left; policy.maxParallelUpgrades is the number of nodes that go at once",
-            ),
-            Self::Evicting { .. } => {
-                ("Evicting", true, Budget, "see what holds the pods that are named: their PodDisruptionBudgets, finalizers, grace periods")
-            }
-            Self::DriverEnding { .. } => (
-                "DriverEnding",
-                true,
-                Budget,
-                "nothing yet; if it lasts, see what holds the pod: its grace period, its finalizers, the kubelet of the node",
-            ),
-            Self::DriverComing => {
-                ("DriverComing", true, Budget, "nothing yet; if it lasts, see why there is no pod: kubectl describe daemonset")
-            }
-            Self::Unwanted => ("DriverNotWanted", true, Budget, "nothing: the node is given back if that stays so for a minute"),
-            Self::Validating { .. } => ("Validating", true, Budget, "look at the pod of nvidia-operator-validator on the node"),
-            Self::Retry { .. } => ("RetryDue", true, NodesFailed, "remove what it failed for before it is tried again"),
-            Self::Failed { .. } => ("UpgradeFailed", false, NodesFailed, "remove what it failed for, then deploy again"),
-            Self::NewerRecord { .. } => {
-                ("NewerRecord", false, NewerFormat, "deploy with the version of gpu-rollout that wrote it, or a newer one")
-            }
-            Self::GivingBack => ("GivingBack", true, Budget, "nothing: its labels, annotations and cordon are being taken off"),
-        }
-    }
-
     /// Whether it only waits for others.
     pub(super) fn waits_for_others(&self) -> bool {
         matches!(

@@ -1,6 +1,7 @@
-//! A sample of every reason, and of every form that its text, its class or its remedy has, for the catalog of messages
-//!. What nodes wait for in an upgrade of ours stands in [`super::upgrade::samples`].
+//! A sample of every reason, and of every form that its text, its class or its remedy has, for the catalog of messages.
+//! What nodes wait for in an upgrade of ours is in [`super::upgrades`].
 
+use crate::reason::{OperandName, Reason};
 use contract::driver::Driver;
 use contract::names;
 use contract::operand::Operand;
@@ -9,7 +10,6 @@ use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::pass::PassError;
 
 use super::AT;
-use crate::reason::{OperandName, Reason};
 
 /// Every reason but those of an upgrade of ours.
 pub(super) fn reasons() -> Vec<Reason> {

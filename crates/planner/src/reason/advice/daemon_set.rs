@@ -1,6 +1,6 @@
 //! What people can do where the driver is a DaemonSet without an operator.
 
-use super::Reason;
+use crate::reason::Reason;
 
 impl Reason {
     /// `None`: the same as for the GPU driver.

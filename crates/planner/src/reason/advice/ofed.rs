@@ -1,6 +1,6 @@
 //! Advice that is another one for the network operator.
 
-use super::Reason;
+use crate::reason::Reason;
 
 impl Reason {
     /// What a person can do about it where the driver is OFED; `None`: what the table of reasons says.
