@@ -106,19 +106,11 @@ impl UpgradeController {
 
     fn remember(&mut self, outcome: &PassOutcome) {
         for write in &outcome.writes {
-            match write {
-                PassWrite::Evict { node } => self.evicting.insert(node.clone()),
-                PassWrite::Drain { node } => self.draining.insert(node.clone()),
-                PassWrite::State { .. }
-                | PassWrite::Annotate { .. }
-                | PassWrite::Cordon { .. }
-                | PassWrite::Uncordon { .. }
-                | PassWrite::DeletePod { .. }
-                | PassWrite::CreateMaintenance { .. }
-                | PassWrite::JoinMaintenance { .. }
-                | PassWrite::LeaveMaintenance { .. }
-                | PassWrite::DeleteMaintenance { .. } => false,
-            };
+            if let PassWrite::Evict { node } = write {
+                self.evicting.insert(node.clone());
+            } else if let PassWrite::Drain { node } = write {
+                self.draining.insert(node.clone());
+            }
         }
     }
 }

@@ -203,20 +203,8 @@ pub struct PassOutcome {
 impl PassOutcome {
     /// The state that it gave a node.
     pub fn state_of(&self, node: &str) -> Option<ControllerState> {
-        self.writes.iter().rev().find_map(|write| match write {
-            PassWrite::State { node: written, state } if written == node => Some(*state),
-            PassWrite::State { .. }
-            | PassWrite::Annotate { .. }
-            | PassWrite::Cordon { .. }
-            | PassWrite::Uncordon { .. }
-            | PassWrite::DeletePod { .. }
-            | PassWrite::Evict { .. }
-            | PassWrite::Drain { .. }
-            | PassWrite::CreateMaintenance { .. }
-            | PassWrite::JoinMaintenance { .. }
-            | PassWrite::LeaveMaintenance { .. }
-            | PassWrite::DeleteMaintenance { .. } => None,
-        })
+        let states = self.writes.iter().rev().filter(|write| write.node() == node);
+        states.into_iter().find_map(|write| if let PassWrite::State { state, .. } = write { Some(*state) } else { None })
     }
 }
 

@@ -253,23 +253,12 @@ impl NodeEntry<'_> {
     pub fn lot(&self) -> Lot {
         let at_peace = !self.is_unavailable() && !self.is_requested();
         let needs_none = || matches!(self.pod.revision, PodRevision::Newest | PodRevision::Orphaned) && !self.waits_for_safe_load();
-        match self.state {
-            ControllerState::Done if at_peace && needs_none() => Lot::Settled,
-            ControllerState::UpgradeRequired if at_peace && !self.is_skipped() => Lot::Pending,
-            ControllerState::Unknown
-            | ControllerState::UpgradeRequired
-            | ControllerState::CordonRequired
-            | ControllerState::WaitForJobsRequired
-            | ControllerState::PodDeletionRequired
-            | ControllerState::DrainRequired
-            | ControllerState::NodeMaintenanceRequired
-            | ControllerState::PostMaintenanceRequired
-            | ControllerState::PodRestartRequired
-            | ControllerState::ValidationRequired
-            | ControllerState::UncordonRequired
-            | ControllerState::Done
-            | ControllerState::Failed
-            | ControllerState::Unrecognized => Lot::Open,
+        if self.state == ControllerState::Done && at_peace && needs_none() {
+            Lot::Settled
+        } else if self.state == ControllerState::UpgradeRequired && at_peace && !self.is_skipped() {
+            Lot::Pending
+        } else {
+            Lot::Open
         }
     }
 

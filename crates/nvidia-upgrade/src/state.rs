@@ -95,20 +95,7 @@ impl ControllerState {
 
     /// Whether nodes in it are part of the fleet that percentages are of.
     pub fn is_managed(self) -> bool {
-        match self {
-            Self::NodeMaintenanceRequired | Self::PostMaintenanceRequired | Self::Unrecognized => false,
-            Self::Unknown
-            | Self::UpgradeRequired
-            | Self::CordonRequired
-            | Self::WaitForJobsRequired
-            | Self::PodDeletionRequired
-            | Self::DrainRequired
-            | Self::PodRestartRequired
-            | Self::ValidationRequired
-            | Self::UncordonRequired
-            | Self::Done
-            | Self::Failed => true,
-        }
+        !matches!(self, Self::NodeMaintenanceRequired | Self::PostMaintenanceRequired | Self::Unrecognized)
     }
 
     /// Whether nothing has begun with a node in it, or all is done. The label of a state that is not known means that something has.

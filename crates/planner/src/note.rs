@@ -124,24 +124,7 @@ impl DecisionNote {
 
     /// The node; `None`: the note is about the fleet.
     pub fn node(&self) -> Option<&str> {
-        match self {
-            Self::Tolerated { node, .. } => node.as_deref(),
-            Self::FailedBefore { node, .. } => Some(node),
-            Self::OperandReported { .. }
-            | Self::DaemonSetWantsNoPod
-            | Self::NoNodesWithDevice { .. }
-            | Self::NoGpuNodesConfirmed
-            | Self::OfedOfHost { .. }
-            | Self::NoDraDriver { .. }
-            | Self::NoConfigNamed
-            | Self::ConfigNotUsed { .. }
-            | Self::ConfigWithoutDaemonSet { .. }
-            | Self::ConfigKeyMissing { .. }
-            | Self::DriverOfImage { .. }
-            | Self::NodesJoined { .. }
-            | Self::OperatorVersionUnknown
-            | Self::HeldByOtherMode { .. } => None,
-        }
+        if let Self::Tolerated { node: Some(node), .. } | Self::FailedBefore { node, .. } = self { Some(node) } else { None }
     }
 
     /// As the verdict names it.

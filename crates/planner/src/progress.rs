@@ -15,7 +15,7 @@ use contract::record::NodeOutcome;
 use contract::settings::Settings;
 
 use super::node::driver_nodes;
-use super::own_upgrade::record::{NodeRecordState, read};
+use super::own_upgrade::record::read;
 use super::policies::{NodePool, NodePools};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
@@ -82,7 +82,7 @@ fn is_given_up(reason: &Reason) -> bool {
 /// The node's state: ours where there is one, else the vendor's.
 pub fn state(node: &ObservedNode, driver: Driver) -> Option<String> {
     let traits = driver.traits();
-    if let NodeRecordState::Record(record) = read(node, traits) {
+    if let Some(record) = read(node, traits).record() {
         return Some(record.state.name().to_owned());
     }
     node.labels.get(traits.state_label).filter(|state| !state.is_empty()).cloned()
@@ -90,10 +90,7 @@ pub fn state(node: &ObservedNode, driver: Driver) -> Option<String> {
 
 /// Since when the node is in progress, as far as our record tells.
 fn begun_at(node: &ObservedNode, driver: Driver) -> Option<Timestamp> {
-    match read(node, driver.traits()) {
-        NodeRecordState::Record(record) => Some(record.started),
-        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => None,
-    }
+    read(node, driver.traits()).record().map(|record| record.started)
 }
 
 /// Whether somebody has begun with a node in this state.

@@ -221,23 +221,5 @@ impl<'a> FleetDraft<'a> {
 
 /// Whether what the fleet waits for in vain ends the run with this code, and not at its deadline.
 fn ends_the_run(code: ExitCode) -> bool {
-    match code {
-        ExitCode::ApiMissing | ExitCode::OperatorMissing | ExitCode::Precondition | ExitCode::NoGpuNodes | ExitCode::DraMissing => true,
-        ExitCode::Success
-        | ExitCode::Input
-        | ExitCode::Usage
-        | ExitCode::Different
-        | ExitCode::Rights
-        | ExitCode::Preflight
-        | ExitCode::Budget
-        | ExitCode::NodesFailed
-        | ExitCode::DraNotServing
-        | ExitCode::PluginsNotServing
-        | ExitCode::LeaseHeld
-        | ExitCode::ApiUnreachable
-        | ExitCode::NewerFormat
-        | ExitCode::Interrupted
-        | ExitCode::Record
-        | ExitCode::Internal => false,
-    }
+    matches!(code, ExitCode::ApiMissing | ExitCode::OperatorMissing | ExitCode::Precondition | ExitCode::NoGpuNodes | ExitCode::DraMissing)
 }

@@ -117,8 +117,5 @@ pub(super) fn write_refused(draft: &NodeDraft<'_>, refused: &RefusedWrite) -> Re
 
 /// Whether our upgrade of the node is under way.
 fn is_in_progress(node: &ObservedNode, traits: &DriverTraits) -> bool {
-    match read(node, traits) {
-        NodeRecordState::Record(record) => record.state.is_in_progress(),
-        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => false,
-    }
+    read(node, traits).record().is_some_and(|record| record.state.is_in_progress())
 }

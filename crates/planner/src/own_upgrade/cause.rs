@@ -51,19 +51,15 @@ impl FailureCause {
 
     /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
     pub fn is_before_restart(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::PodsNotEvictable
-            | Self::EvictionTimeout
-            | Self::DrainBlocked
-            | Self::DrainTimeout
-            | Self::CordonContested
-            | Self::WriteRefused => true,
-            Self::DriverFailing
-            | Self::DriverTimeout
-            | Self::ValidationTimeout
-            | Self::PluginNotServing
-            | Self::WriteRefusedAfterRestart => false,
-        }
+                | Self::EvictionTimeout
+                | Self::DrainBlocked
+                | Self::DrainTimeout
+                | Self::CordonContested
+                | Self::WriteRefused
+        )
     }
 
     /// Whether the API server refused a write: the node is tried again by a new run, or when a person asks for it, and not in between.

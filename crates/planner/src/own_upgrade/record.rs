@@ -90,6 +90,13 @@ pub enum NodeRecordState {
     Broken,
 }
 
+impl NodeRecordState {
+    /// Returns the record, if there is one that this program can read.
+    pub fn record(&self) -> Option<&UpgradeRecord> {
+        if let Self::Record(record) = self { Some(record) } else { None }
+    }
+}
+
 #[derive(Deserialize)]
 struct VersionedRecord {
     version: u32,
@@ -98,10 +105,7 @@ struct VersionedRecord {
 /// Whether the record on the node is about another DaemonSet than this one.
 pub fn is_anothers(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
     let Some(identity) = identity else { return false };
-    match read(node, traits) {
-        NodeRecordState::Record(record) => record.daemon_set.is_some_and(|theirs| theirs != identity),
-        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => false,
-    }
+    read(node, traits).record().and_then(|record| record.daemon_set.as_deref()).is_some_and(|theirs| theirs != identity)
 }
 
 /// Reads what the node carries.

@@ -76,12 +76,8 @@ impl EvictionHistory {
     /// The same when the PodDisruptionBudgets that forbade it do so no more: it need not wait as long as the last refusals made it.
     #[must_use]
     pub fn let_go(&self) -> Self {
-        match self.answer {
-            EvictionReply::Blocked { .. } => Self { attempts: 1, ..self.clone() },
-            EvictionReply::Accepted | EvictionReply::Denied | EvictionReply::Busy | EvictionReply::Refused | EvictionReply::Lost => {
-                self.clone()
-            }
-        }
+        let attempts = if matches!(self.answer, EvictionReply::Blocked { .. }) { 1 } else { self.attempts };
+        Self { attempts, ..self.clone() }
     }
 
     /// When it is asked for again. The pod with this UID has not gone until then.

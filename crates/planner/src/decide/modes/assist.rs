@@ -14,7 +14,7 @@ use crate::action::NodePatch;
 use crate::memory::RunMemory;
 use crate::node::is_driver_node;
 use crate::own_upgrade::cause::pause;
-use crate::own_upgrade::record::{NodeRecordState, read};
+use crate::own_upgrade::record::read;
 use crate::own_upgrade::state::UpgradeState::Lifted;
 use crate::policies;
 use crate::reason::Reason;
@@ -125,10 +125,7 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     let (fleet, node, traits, settings) = (draft.fleet, draft.node, draft.traits(), draft.settings());
     draft.effects.looks_at_others = true;
     // Under `steer` only a node that we have let go of under this digest is tried again by its label.
-    let lifted = match read(node, traits) {
-        NodeRecordState::Record(record) => record.state == Lifted && record.digest == settings.digest,
-        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => false,
-    };
+    let lifted = read(node, traits).record().is_some_and(|record| record.state == Lifted && record.digest == settings.digest);
     if fleet.has(Task::Steer) && !lifted {
         return None;
     }

@@ -63,10 +63,7 @@ impl<'a> DrivenNode<'a> {
     }
 
     pub(in crate::decide) fn record(&self) -> Option<&UpgradeRecord> {
-        match &self.found {
-            NodeRecordState::Record(record) => Some(record),
-            NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => None,
-        }
+        self.found.record()
     }
 
     fn in_progress(&self) -> bool {

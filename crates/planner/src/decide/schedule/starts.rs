@@ -16,9 +16,8 @@ use crate::decide::run_nodes::{RunNode, RunNodes};
 /// Starts as many candidates as may be, and tells every one what it waits for. `ends`: a node comes to its end in this very decision; `start`: begins
 /// with a node that was tried so often before.
 pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mut NodeDraft<'a>, u32)) {
-    let candidate = |(place, node): (usize, &RunNode<'_>)| match node.assessment.upgrade.turn {
-        UpgradeTurn::Candidate(again) => Some((again, place)),
-        UpgradeTurn::Over | UpgradeTurn::Waits(_) | UpgradeTurn::Left | UpgradeTurn::UnderWay => None,
+    let candidate = |(place, node): (usize, &RunNode<'_>)| {
+        if let UpgradeTurn::Candidate(again) = node.assessment.upgrade.turn { Some((again, place)) } else { None }
     };
     // Nodes that were tried before come last: they must not keep the others from their turn.
     let mut candidates: Vec<(u32, usize)> = nodes.listed.iter().enumerate().filter_map(candidate).collect();
