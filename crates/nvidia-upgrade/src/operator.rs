@@ -12,7 +12,7 @@ use super::pass::{PassWrite, Requestor};
 use super::rules::PolicyRules;
 use super::snapshot::{SnapshotInputs, UpgradeSnapshot};
 use super::state::ControllerState;
-use observed::{ClusterPolicy, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
+use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
 
 /// What a reconciliation comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn work<'a>(
     let policies = policies(observed, driver, generation);
     if policies.is_empty() {
         // Releases that have one policy for all do nothing without the ClusterPolicy that has it.
-        let nothing = driver == Driver::Gpu && !generation.features().policy_per_driver && cluster_policy(observed).is_none();
+        let nothing = driver == Driver::Gpu && !generation.features().policy_per_driver && observed.live_cluster_policy().is_none();
         return if nothing { ReconciliationPlan::default() } else { off(observed, driver, requestor) };
     }
     let snapshot =
@@ -73,16 +73,13 @@ pub fn work<'a>(
         let (name, rules) = (object.name.as_str(), PolicyRules::from_live(&object.upgrade_policy));
         // What keeps the controller from looking at the nodes keeps it from all of this. A node without a live owner keeps what it has.
         let off = !rules.auto_upgrade && all.blocked.is_none();
-        let cleaned = labeled(observed, driver).filter(|node| off && owner(node) == Some(name)).map(|node| node.name.clone()).collect();
+        let cleaned =
+            labeled(observed, driver).filter(|node| off && node.driver_owner() == Some(name)).map(|node| node.name.clone()).collect();
         // An error of all is that of the first pass; there is none for a policy that is off.
         PartialPass { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
     };
-    let parts = observed.nvidia_drivers.served().into_iter().flatten().map(part).collect();
+    let parts = observed.live_nvidia_drivers().map(part).collect();
     ReconciliationPlan { parts, ..ReconciliationPlan::default() }
-}
-
-fn cluster_policy(observed: &Observed) -> Option<&ClusterPolicy> {
-    observed.cluster_policy.served().and_then(Option::as_ref)
 }
 
 /// The policies by which passes go, in the order of the passes, and the NVIDIADriver whose nodes each is for; without one it is for all.
@@ -92,10 +89,10 @@ pub fn policies(observed: &Observed, driver: Driver, generation: ControllerGener
     match driver {
         Driver::DaemonSet => Vec::new(),
         Driver::Ofed => {
-            let policy = observed.nic_cluster_policy.served().and_then(Option::as_ref);
+            let policy = observed.live_nic_cluster_policy();
             policy.map_or_else(Vec::new, |policy| one(policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade, &policy.upgrade_policy))
         }
-        Driver::Gpu => match (cluster_policy(observed), generation.features().policy_per_driver) {
+        Driver::Gpu => match (observed.live_cluster_policy(), generation.features().policy_per_driver) {
             (Some(policy), per_driver) if !policy.uses_nvidia_drivers || !per_driver => {
                 one(policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads, &policy.upgrade_policy)
             }
@@ -107,7 +104,7 @@ pub fn policies(observed: &Observed, driver: Driver, generation: ControllerGener
 
 /// Every NVIDIADriver with its own policy.
 fn each_driver(observed: &Observed) -> Vec<(Option<&str>, PolicyRules)> {
-    let drivers = observed.nvidia_drivers.served().into_iter().flatten().filter(|object| object.upgrade_policy.auto_upgrade);
+    let drivers = observed.live_nvidia_drivers().filter(|object| object.upgrade_policy.auto_upgrade);
     drivers.map(|object| (Some(object.name.as_str()), PolicyRules::from_live(&object.upgrade_policy))).collect()
 }
 
@@ -125,33 +122,17 @@ fn labeled(observed: &Observed, driver: Driver) -> impl Iterator<Item = &Observe
     observed.nodes.values().filter(move |node| node.labels.contains_key(driver.traits().state_label))
 }
 
-fn owner(node: &ObservedNode) -> Option<&str> {
-    node.labels.get(names::DRIVER_OWNER_LABEL).map(String::as_str).filter(|owner| !owner.is_empty())
-}
-
-fn state(node: &ObservedNode, driver: Driver) -> ControllerState {
-    ControllerState::of_node(node, driver.traits())
-}
-
-/// Whether drivers are the business of NVIDIADrivers: the ClusterPolicy says so, or there is none.
-fn uses_nvidia_drivers(observed: &Observed) -> bool {
-    cluster_policy(observed).is_none_or(|policy| policy.uses_nvidia_drivers)
-}
-
 /// Nodes that the labelling controller puts into `upgrade-required`: a driver pod was left without owner on a node of an NVIDIADriver (the
 /// way from ClusterPolicy to NVIDIADrivers). Whether such a node was cordoned before is not noted.
 pub fn orphaned(observed: &Observed) -> Vec<String> {
-    let drivers = observed.nvidia_drivers.served().into_iter().flatten();
+    let drivers = observed.live_nvidia_drivers();
     let live: BTreeSet<&str> = drivers.filter(|object| !object.deleting).map(|object| object.name.as_str()).collect();
     let (key, value) = names::DRIVER_COMPONENT;
-    let orphans = observed
-        .pods
-        .iter()
-        .filter(|pod| pod.orphaned && pod.running && !pod.unbound && pod.labels.get(key).is_some_and(|found| found == value));
+    let orphans = observed.pods.iter().filter(|pod| pod.orphaned && pod.running && !pod.unbound && pod.labels.has(key, value));
     let nodes: BTreeSet<&str> = orphans.filter_map(|pod| pod.node.as_deref()).collect();
     let fits = |node: &&ObservedNode| {
-        owner(node).is_some_and(|owner| live.contains(owner))
-            && matches!(state(node, Driver::Gpu), ControllerState::Unknown | ControllerState::Done)
+        node.driver_owner().is_some_and(|owner| live.contains(owner))
+            && matches!(ControllerState::of_node(node, Driver::Gpu.traits()), ControllerState::Unknown | ControllerState::Done)
     };
     nodes.into_iter().filter_map(|name| observed.nodes.get(name)).filter(fits).map(|node| node.name.clone()).collect()
 }
@@ -159,24 +140,19 @@ pub fn orphaned(observed: &Observed) -> Vec<String> {
 /// What the labelling controller does to the annotation that leaves evictions to the upgrade controller: `true` while upgrades are on for
 /// a node, and removed otherwise.
 pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
-    let policy = cluster_policy(observed);
-    let drivers: BTreeMap<&str, bool> = observed
-        .nvidia_drivers
-        .served()
-        .into_iter()
-        .flatten()
-        .map(|object| (object.name.as_str(), object.upgrade_policy.auto_upgrade))
-        .collect();
-    let per_driver = uses_nvidia_drivers(observed);
+    let policy = observed.live_cluster_policy();
+    let drivers: BTreeMap<&str, bool> =
+        observed.live_nvidia_drivers().map(|object| (object.name.as_str(), object.upgrade_policy.auto_upgrade)).collect();
+    let per_driver = observed.uses_nvidia_drivers();
     let enabled = |node: &ObservedNode| {
         if per_driver {
-            owner(node).and_then(|owner| drivers.get(owner)).copied().unwrap_or(false)
+            node.driver_owner().and_then(|owner| drivers.get(owner)).copied().unwrap_or(false)
         } else {
             policy.is_some_and(|policy| policy.driver_enabled && policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads)
         }
     };
     let change = |node: &ObservedNode| {
-        let found = node.annotations.get(names::UPGRADE_ENABLED_ANNOTATION).map(String::as_str);
+        let found = node.annotations.text(names::UPGRADE_ENABLED_ANNOTATION);
         let value = match (enabled(node), found) {
             (true, Some("true")) | (false, None) => return None,
             (true, _) => Some("true".to_owned()),
@@ -184,7 +160,7 @@ pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
         };
         Some(PassWrite::Annotate { node: node.name.clone(), key: names::UPGRADE_ENABLED_ANNOTATION, value })
     };
-    let gpu = |node: &&ObservedNode| node.labels.get(names::GPU_PRESENT_LABEL).is_some_and(|value| value == "true");
+    let gpu = |node: &&ObservedNode| node.labels.has(names::GPU_PRESENT_LABEL, "true");
     observed.nodes.values().filter(gpu).filter_map(change).collect()
 }
 
@@ -192,9 +168,9 @@ pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
 pub fn unfinished(observed: &Observed) -> Vec<String> {
     let traits = Driver::Gpu.traits();
     let counts = |node: &&ObservedNode| {
-        owner(node).is_some()
-            && node.labels.get(traits.skip_label).is_none_or(|value| value != "true")
-            && !matches!(state(node, Driver::Gpu), ControllerState::Unknown | ControllerState::Done)
+        node.driver_owner().is_some()
+            && !node.labels.has(traits.skip_label, "true")
+            && !matches!(ControllerState::of_node(node, Driver::Gpu.traits()), ControllerState::Unknown | ControllerState::Done)
     };
     observed.nodes.values().filter(counts).map(|node| node.name.clone()).collect()
 }

@@ -70,7 +70,7 @@ impl ControllerState {
 
     /// The state that a node's label stands for.
     pub fn of_node(node: &ObservedNode, traits: &DriverTraits) -> Self {
-        Self::from_label(node.labels.get(traits.state_label).map(String::as_str))
+        Self::from_label(node.labels.text(traits.state_label))
     }
 
     /// The label's value; `""` is no label. An unrecognized value has none, and is never written.

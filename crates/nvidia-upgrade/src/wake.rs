@@ -52,6 +52,14 @@ impl ControllerGeneration {
     }
 }
 
+fn gpu_spec(observed: &Observed) -> Option<(&str, i64)> {
+    observed.live_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
+}
+
+fn ofed_spec(observed: &Observed) -> Option<(&str, i64)> {
+    observed.live_nic_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
+}
+
 /// What happened between two looks.
 pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<WakingChange> {
     let mut changes = BTreeSet::new();
@@ -76,22 +84,12 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
         WakingChange::PolicySpec,
         match driver {
             Driver::DaemonSet => false,
-            Driver::Gpu => {
-                let spec = |observed: &Observed| {
-                    observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))
-                };
-                spec(before) != spec(after)
-            }
-            Driver::Ofed => {
-                let spec = |observed: &Observed| {
-                    observed.nic_cluster_policy.served().and_then(Option::as_ref).map(|policy| (policy.uid.clone(), policy.generation))
-                };
-                spec(before) != spec(after)
-            }
+            Driver::Gpu => gpu_spec(before) != gpu_spec(after),
+            Driver::Ofed => ofed_spec(before) != ofed_spec(after),
         },
     );
     let drivers = |observed: &Observed| {
-        let all = observed.nvidia_drivers.served().into_iter().flatten();
+        let all = observed.live_nvidia_drivers();
         all.map(|object| (object.uid.clone(), object.generation)).collect::<BTreeSet<_>>()
     };
     note(WakingChange::DriverSpec, drivers(before) != drivers(after));

@@ -63,6 +63,16 @@ impl Labels {
         self.place(key.as_ref()).ok().map(|place| &self.entries[place].value)
     }
 
+    /// Returns the value of a key as text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.get(key).map(String::as_str)
+    }
+
+    /// Returns whether the key has this value.
+    pub fn has(&self, key: &str, value: &str) -> bool {
+        self.text(key) == Some(value)
+    }
+
     /// Whether there is this key.
     pub fn contains_key<Key: AsRef<str> + ?Sized>(&self, key: &Key) -> bool {
         self.place(key.as_ref()).is_ok()
@@ -144,7 +154,7 @@ impl<const N: usize> From<[(String, String); N]> for Labels {
 
 impl Labeled for Labels {
     fn label(&self, key: &str) -> Option<&str> {
-        self.get(key).map(String::as_str)
+        self.text(key)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use contract::count::Count;
+use contract::names;
 use contract::operand::Operand;
 use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy};
 
@@ -87,6 +88,33 @@ pub struct Observed {
     pub pauses: Vec<ObservedPause>,
 }
 
+impl Observed {
+    /// Returns the ClusterPolicy, if its API is served and the object is there.
+    pub fn live_cluster_policy(&self) -> Option<&ClusterPolicy> {
+        self.cluster_policy.served()?.as_ref()
+    }
+
+    /// Returns the NicClusterPolicy, if its API is served and the object is there.
+    pub fn live_nic_cluster_policy(&self) -> Option<&NicClusterPolicy> {
+        self.nic_cluster_policy.served()?.as_ref()
+    }
+
+    /// Returns the NVIDIADrivers: none where their API is not served.
+    pub fn live_nvidia_drivers(&self) -> impl Iterator<Item = &NvidiaDriver> {
+        self.nvidia_drivers.served().into_iter().flatten()
+    }
+
+    /// Returns whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or there is none.
+    pub fn uses_nvidia_drivers(&self) -> bool {
+        self.live_cluster_policy().is_none_or(|policy| policy.uses_nvidia_drivers)
+    }
+
+    /// Returns the version of the operator's program.
+    pub fn operator_version(&self) -> Option<&str> {
+        self.operator.as_ref()?.version.as_deref()
+    }
+}
+
 /// What is seen of device plugin, GPU feature discovery and MPS daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedDevicePlugin {
@@ -153,6 +181,13 @@ pub struct ObservedNode {
     pub gpus_allocatable: Labels,
     /// GPUs in `status.capacity`, by resource. The kubelet keeps them for minutes while the device plugin restarts.
     pub gpus_capacity: Labels,
+}
+
+impl ObservedNode {
+    /// Returns the NVIDIADriver that owns the node, by its label.
+    pub fn driver_owner(&self) -> Option<&str> {
+        self.labels.text(names::DRIVER_OWNER_LABEL).filter(|owner| !owner.is_empty())
+    }
 }
 
 /// A Deployment.

@@ -9,7 +9,7 @@ use contract::settings::{Mode, Settings};
 use kube_io::gpus::GpuUse;
 use nvidia_upgrade::generation::ControllerGeneration;
 use observed::workload::Workload;
-use planner::policies::{NodePool, has_policy_per_driver, owner};
+use planner::policies::{NodePool, has_policy_per_driver};
 use simulator::found_fleet::{FoundFleet, FoundNode};
 use simulator::random::TimeSpread;
 use simulator::report::SimulationReport;
@@ -167,7 +167,7 @@ fn pools(sight: &RolloutSnapshot, proposed: &ProposedDeployment, found: &FoundFl
         Some(PoolSetup { max_parallel_upgrades: policy.max_parallel_upgrades, max_unavailable: policy.max_unavailable, name })
     };
     let pools: Vec<PoolSetup> = sight.pools.iter().filter_map(of).collect();
-    let has_pool = |node: &FoundNode| pools.iter().any(|pool| owner(&node.node) == Some(pool.name.as_str()));
+    let has_pool = |node: &FoundNode| pools.iter().any(|pool| node.node.driver_owner() == Some(pool.name.as_str()));
     // A node that none of them owns is in no model.
     if found.nodes.iter().all(has_pool) { pools } else { Vec::new() }
 }

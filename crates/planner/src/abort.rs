@@ -35,7 +35,7 @@ pub fn of_node(node: &ObservedNode, paused: &[Driver]) -> Option<NodePatch> {
 /// a node that the vendor's controller has begun with does not heed one.
 fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     let traits = driver.traits();
-    let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
+    let free = !node.labels.has(traits.skip_label, "true");
     let begun = ControllerState::of_node(node, traits).is_busy();
     let held = hold::is_held(node, driver);
     if begun || !(held || free && is_driver_node(node, driver)) {

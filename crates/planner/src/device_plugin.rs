@@ -57,7 +57,7 @@ impl<'a> DevicePlugins<'a> {
                 && !is_of_another_release(daemon_set, settings)
         };
         let daemon_sets: Vec<&ObservedDaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
-        let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+        let policy = observed.live_cluster_policy();
         Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest: newest(&seen.revisions), pods: &seen.pods }
     }
 

@@ -61,13 +61,13 @@ pub fn missing(observed: &Observed, settings: &Settings, now: Timestamp) -> Vec<
 /// Whether the skip label on the node is our hold.
 pub fn is_held(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
-    node.annotations.contains_key(traits.hold) && node.labels.get(traits.skip_label).is_some_and(|value| value == "true")
+    node.annotations.contains_key(traits.hold) && node.labels.has(traits.skip_label, "true")
 }
 
 /// Whether a hold can be put on the node.
 pub fn can_be_held(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
-    let free = node.labels.get(traits.skip_label).is_none_or(|value| value != "true");
+    let free = !node.labels.has(traits.skip_label, "true");
     let state = ControllerState::of_node(node, traits);
     let idle =
         matches!(state, ControllerState::Unknown | ControllerState::Done | ControllerState::UpgradeRequired | ControllerState::Failed);

@@ -261,7 +261,7 @@ impl<'a> DriverOperands<'a> {
         if !labeled {
             return Some(Reason::NodeNotLabeled);
         }
-        match node.labels.get(names::DEPLOY_DRIVER_LABEL).map(String::as_str) {
+        match node.labels.text(names::DEPLOY_DRIVER_LABEL) {
             // With drivers off no node has one of the operator's.
             Some(_) | None if self.asked == DriverRequester::Nobody => None,
             // A node that no NVIDIADriver wants has none either.
@@ -328,7 +328,7 @@ impl<'a> DriverOperands<'a> {
 
     /// The user's skip label counts only until the vendor's controller has begun with the node.
     fn skipped(&self, node: &ObservedNode) -> bool {
-        let label = |key: &str| node.labels.get(key).map(String::as_str);
+        let label = |key: &str| node.labels.text(key);
         let begun = !ControllerState::from_label(label(self.traits().state_label)).is_idle();
         // A hold of ours is no wish: the node's turn comes.
         let held = node.annotations.contains_key(self.traits().hold);
@@ -395,12 +395,12 @@ pub fn lacking(observed: &Observed, driver: Driver) -> UnscheduledDaemonSets<'_>
 
 fn asked(observed: &Observed, driver: Driver) -> DriverRequester {
     match driver {
-        Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
+        Driver::Gpu => match observed.live_cluster_policy() {
             Some(policy) if !policy.driver_enabled => DriverRequester::Nobody,
             Some(policy) if policy.uses_nvidia_drivers => DriverRequester::Somewhere,
             Some(_) | None => DriverRequester::Everywhere,
         },
-        Driver::Ofed => match observed.nic_cluster_policy.served().and_then(Option::as_ref) {
+        Driver::Ofed => match observed.live_nic_cluster_policy() {
             Some(policy) if policy.ofed.is_some() && policy.node_affinity => DriverRequester::Somewhere,
             Some(policy) if policy.ofed.is_some() => DriverRequester::Everywhere,
             Some(_) | None => DriverRequester::Nobody,
@@ -453,11 +453,11 @@ pub fn is_driver_node(node: &ObservedNode, driver: Driver) -> bool {
 
 /// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
 fn has_device(node: &ObservedNode, driver: Driver) -> bool {
-    driver.traits().device_labels.iter().any(|key| node.labels.get(*key).is_some_and(|value| value == "true"))
+    driver.traits().device_labels.iter().any(|key| node.labels.has(key, "true"))
 }
 
 fn operands_wanted(node: &ObservedNode) -> bool {
-    node.labels.get(names::DEPLOY_OPERANDS_LABEL).is_none_or(|value| value != "false")
+    !node.labels.has(names::DEPLOY_OPERANDS_LABEL, "false")
 }
 
 fn not_ready(node: &ObservedNode) -> Option<Reason> {

@@ -45,7 +45,7 @@ struct OperandSet<'a> {
 impl<'a> OperandSets<'a> {
     /// Finds the DaemonSets that the ClusterPolicy owns. The driver's are judged by its upgrade, the toolkit's with it.
     pub fn new(observed: &'a Observed, settings: &Settings) -> Self {
-        let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+        let policy = observed.live_cluster_policy();
         let all = settings.settle.operands == GatingOperands::All;
         let is_operand = |daemon_set: &&ObservedDaemonSet| {
             policy.is_some_and(|policy| daemon_set.owner.as_ref() == Some(&policy.uid))
@@ -198,7 +198,7 @@ fn placement(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> DaemonSetPl
 }
 
 fn has_template_label(daemon_set: &ObservedDaemonSet, (key, value): (&str, &str)) -> bool {
-    daemon_set.template_labels.get(key).is_some_and(|found| found == value)
+    daemon_set.template_labels.has(key, value)
 }
 
 /// A quantity of an extended resource is a whole number.

@@ -79,13 +79,8 @@ impl LivePolicy {
 
     /// Whether it governs the node.
     pub fn governs(&self, node: &ObservedNode) -> bool {
-        !self.is_pool || owner(node) == Some(self.name.as_str())
+        !self.is_pool || node.driver_owner() == Some(self.name.as_str())
     }
-}
-
-/// The NVIDIADriver that owns the node, by its label.
-pub fn owner(node: &ObservedNode) -> Option<&str> {
-    node.labels.get(names::DRIVER_OWNER_LABEL).map(String::as_str).filter(|owner| !owner.is_empty())
 }
 
 /// Whether the operator of this version has a policy for each NVIDIADriver. A version that cannot be told is taken for a new one.
@@ -93,18 +88,9 @@ pub fn has_policy_per_driver(version: Option<&str>) -> bool {
     ControllerGeneration::from_version(Driver::Gpu, version).is_none_or(|generation| generation.features().policy_per_driver)
 }
 
-/// Whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or there is none.
-pub fn uses_nvidia_drivers(observed: &Observed) -> bool {
-    observed.cluster_policy.served().and_then(Option::as_ref).is_none_or(|policy| policy.uses_nvidia_drivers)
-}
-
-fn version(observed: &Observed) -> Option<&str> {
-    observed.operator.as_ref().and_then(|operator| operator.version.as_deref())
-}
-
 /// The policies that the vendor's controller uses now. Empty: there is no custom resource with one.
 pub fn live(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
-    let per_driver = uses_nvidia_drivers(observed) && has_policy_per_driver(version(observed));
+    let per_driver = observed.uses_nvidia_drivers() && has_policy_per_driver(observed.operator_version());
     policies(observed, settings, per_driver)
 }
 
@@ -112,8 +98,8 @@ pub fn live(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
 pub fn coming(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
     let (coming, expected) = (&settings.preflight.coming, &settings.expected);
     let own = Some(settings.component.as_str()).filter(|component| *component == Driver::Gpu.traits().component);
-    let version = own.and(settings.component_version.as_deref()).or_else(|| version(observed));
-    let uses = coming.nvidia_drivers.unwrap_or_else(|| uses_nvidia_drivers(observed));
+    let version = own.and(settings.component_version.as_deref()).or_else(|| observed.operator_version());
+    let uses = coming.nvidia_drivers.unwrap_or_else(|| observed.uses_nvidia_drivers());
     let mut policies = policies(observed, settings, uses && has_policy_per_driver(version));
     let is_charts =
         |policy: &LivePolicy| !policy.is_pool || expected.default_nvidia_driver.is_some() && policy.name == names::DEFAULT_NVIDIA_DRIVER;
@@ -130,9 +116,9 @@ pub fn coming(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
 fn policies(observed: &Observed, settings: &Settings, per_driver: bool) -> Vec<LivePolicy> {
     match settings.driver {
         Driver::DaemonSet => Vec::new(),
-        Driver::Gpu if per_driver => observed.nvidia_drivers.served().into_iter().flatten().map(LivePolicy::of_nvidia_driver).collect(),
+        Driver::Gpu if per_driver => observed.live_nvidia_drivers().map(LivePolicy::of_nvidia_driver).collect(),
         Driver::Gpu => {
-            let policy = observed.cluster_policy.served().and_then(Option::as_ref);
+            let policy = observed.live_cluster_policy();
             let live = |policy: &observed::ClusterPolicy| LivePolicy {
                 kind: Driver::Gpu.traits().policy_kind,
                 name: settings.cluster_policy.clone(),
@@ -144,7 +130,7 @@ fn policies(observed: &Observed, settings: &Settings, per_driver: bool) -> Vec<L
             policy.map(live).into_iter().collect()
         }
         Driver::Ofed => {
-            let policy = observed.nic_cluster_policy.served().and_then(Option::as_ref);
+            let policy = observed.live_nic_cluster_policy();
             let live = |policy: &observed::NicClusterPolicy| LivePolicy {
                 kind: Driver::Ofed.traits().policy_kind,
                 name: names::NIC_CLUSTER_POLICY.to_owned(),
@@ -205,10 +191,12 @@ impl NodePools {
 
     /// Returns the pool of a node. `None`: no NVIDIADriver owns it.
     pub fn pool_of(&self, node: &ObservedNode) -> Option<&NodePool> {
-        self.0.iter().find(|pool| pool.owner.is_none() || pool.owner.as_deref() == owner(node)).or_else(|| match self.0.as_slice() {
-            // Where nothing is labeled yet the only NVIDIADriver gets every node.
-            [only] if owner(node).is_none() => Some(only),
-            _ => None,
+        self.0.iter().find(|pool| pool.owner.is_none() || pool.owner.as_deref() == node.driver_owner()).or_else(|| {
+            match self.0.as_slice() {
+                // Where nothing is labeled yet the only NVIDIADriver gets every node.
+                [only] if node.driver_owner().is_none() => Some(only),
+                _ => None,
+            }
         })
     }
 

@@ -5,7 +5,6 @@
 use contract::driver::Driver;
 use contract::names;
 
-use super::policies::{owner, uses_nvidia_drivers};
 use super::reason::Reason;
 use nvidia_upgrade::generation::ControllerGeneration;
 use observed::selects;
@@ -33,14 +32,13 @@ enum PoolMembership<'a> {
 impl<'a> DriverPools<'a> {
     /// Of a cluster where drivers come from NVIDIADrivers; elsewhere nodes belong to nobody.
     pub fn new(observed: &'a Observed) -> Self {
-        if !uses_nvidia_drivers(observed) {
+        if !observed.uses_nvidia_drivers() {
             return Self::default();
         }
-        let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
-        let live = observed.nvidia_drivers.served().into_iter().flatten().filter(|driver| !driver.deleting);
+        let live = observed.live_nvidia_drivers().filter(|driver| !driver.deleting);
         // Of an operator whose version cannot be told it is not known whether it labels nodes.
-        let labels =
-            ControllerGeneration::from_version(Driver::Gpu, version).is_some_and(|generation| generation.features().policy_per_driver);
+        let labels = ControllerGeneration::from_version(Driver::Gpu, observed.operator_version())
+            .is_some_and(|generation| generation.features().policy_per_driver);
         Self { drivers: live.collect(), labels }
     }
 
@@ -63,14 +61,14 @@ impl<'a> DriverPools<'a> {
 
     /// Returns why a node that is to have a driver of the operator's is not with the NVIDIADriver that it belongs to.
     pub fn misplaced(&self, node: &ObservedNode) -> Option<Reason> {
-        let is_gpu_node = node.labels.get(names::GPU_PRESENT_LABEL).is_some_and(|value| value == "true");
-        let takes_driver = node.labels.get(names::DEPLOY_DRIVER_LABEL).is_some_and(|value| value == "true");
+        let is_gpu_node = node.labels.has(names::GPU_PRESENT_LABEL, "true");
+        let takes_driver = node.labels.has(names::DEPLOY_DRIVER_LABEL, "true");
         if !self.labels || !is_gpu_node || !takes_driver {
             return None;
         }
         match self.belongs(node) {
-            PoolMembership::To(wanted) if owner(node) != Some(wanted) => {
-                Some(Reason::NodeInOtherPool { wanted: wanted.to_owned(), found: owner(node).map(str::to_owned) })
+            PoolMembership::To(wanted) if node.driver_owner() != Some(wanted) => {
+                Some(Reason::NodeInOtherPool { wanted: wanted.to_owned(), found: node.driver_owner().map(str::to_owned) })
             }
             PoolMembership::Nobody | PoolMembership::To(_) | PoolMembership::Several => None,
         }
@@ -78,12 +76,12 @@ impl<'a> DriverPools<'a> {
 
     /// Returns whether an NVIDIADriver is to bring the node its driver.
     pub fn wants(&self, node: &ObservedNode) -> bool {
-        owner(node).is_some() || self.belongs(node) != PoolMembership::Nobody
+        node.driver_owner().is_some() || self.belongs(node) != PoolMembership::Nobody
     }
 
     /// Returns whether a node depends on the NVIDIADriver: it owns the node, or wants it alone or together with others.
     pub fn concerns(&self, driver: &NvidiaDriver, node: &ObservedNode) -> bool {
-        owner(node) == Some(driver.name.as_str())
+        node.driver_owner() == Some(driver.name.as_str())
             || match self.belongs(node) {
                 PoolMembership::To(wanted) => wanted == driver.name,
                 PoolMembership::Several => selects(&driver.node_selector, &node.labels),

@@ -147,9 +147,9 @@ pub fn operand_of(daemon_set: &ObservedDaemonSet) -> Option<Operand> {
 /// Which specs a rollout was about: UID and generation of ClusterPolicy, NicClusterPolicy and every NVIDIADriver. Edits that no template
 /// shows change it too.
 pub fn fingerprint(observed: &Observed) -> String {
-    let policy = observed.cluster_policy.served().and_then(Option::as_ref).map(|policy| format!("{}/{}", policy.uid, policy.generation));
-    let nic = observed.nic_cluster_policy.served().and_then(Option::as_ref).map(|policy| format!("{}/{}", policy.uid, policy.generation));
-    let drivers = observed.nvidia_drivers.served().into_iter().flatten().map(|driver| format!("{}/{}", driver.uid, driver.generation));
+    let policy = observed.live_cluster_policy().map(|policy| format!("{}/{}", policy.uid, policy.generation));
+    let nic = observed.live_nic_cluster_policy().map(|policy| format!("{}/{}", policy.uid, policy.generation));
+    let drivers = observed.live_nvidia_drivers().map(|driver| format!("{}/{}", driver.uid, driver.generation));
     policy.into_iter().chain(nic).chain(drivers).collect::<Vec<_>>().join("+")
 }
 
@@ -157,7 +157,7 @@ pub fn fingerprint(observed: &Observed) -> String {
 pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&ObservedDaemonSet> {
     match driver {
         Driver::Gpu => {
-            let enabled = observed.cluster_policy.served().and_then(Option::as_ref).is_none_or(|policy| policy.driver_enabled);
+            let enabled = observed.live_cluster_policy().is_none_or(|policy| policy.driver_enabled);
             gpu_daemon_sets(observed).filter(|_| enabled).collect()
         }
         Driver::Ofed => ofed::daemon_sets(observed).collect(),
@@ -271,7 +271,7 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
 
 /// Nodes that the operator has labeled for a driver of its own. Of the others it is told node by node what they wait for.
 fn takers(observed: &Observed) -> impl Iterator<Item = &ObservedNode> {
-    let takes = |node: &&ObservedNode| node.labels.get(names::DEPLOY_DRIVER_LABEL).is_some_and(|value| value == "true");
+    let takes = |node: &&ObservedNode| node.labels.has(names::DEPLOY_DRIVER_LABEL, "true");
     driver_nodes(observed, Driver::Gpu).filter(takes)
 }
 

@@ -13,7 +13,6 @@ use observed::{
     ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedContainer, ObservedDaemonSet, ObservedDeployment,
     ObservedDra, ObservedNode, ObservedPod, ObservedRevision, ObservedSlice, OperatorLease, OperatorPod, OptionalApi,
 };
-use planner::policies::owner;
 
 use super::operand_pods;
 use super::setup::{PoolSetup, SimulationSetup};
@@ -199,7 +198,7 @@ fn selector_of(pool: &str) -> Labels {
 pub(super) fn count_pools<'n>(setup: &SimulationSetup, nodes: impl Iterator<Item = &'n ObservedNode>) -> BTreeMap<String, i32> {
     let mut counts: BTreeMap<String, i32> = setup.pools.iter().map(|pool| (pool.name.clone(), 0)).collect();
     for node in nodes {
-        if let Some(count) = owner(node).and_then(|owner| counts.get_mut(owner)) {
+        if let Some(count) = node.driver_owner().and_then(|owner| counts.get_mut(owner)) {
             *count += 1;
         }
     }
@@ -208,7 +207,7 @@ pub(super) fn count_pools<'n>(setup: &SimulationSetup, nodes: impl Iterator<Item
 
 /// A pod of an operand on this node: a driver pod is its NVIDIADriver's, where there are any.
 pub(super) fn joins_pool(pod: &mut ObservedPod, operand: SimulatedOperand, node: &ObservedNode, setup: &SimulationSetup) {
-    if let Some(pool) = owner(node).filter(|_| operand == SimulatedOperand::Driver && !setup.pools.is_empty()) {
+    if let Some(pool) = node.driver_owner().filter(|_| operand == SimulatedOperand::Driver && !setup.pools.is_empty()) {
         pod.owner = Some(daemon_set_of(pool));
     }
 }

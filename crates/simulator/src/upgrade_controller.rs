@@ -16,7 +16,6 @@ use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, drained, e
 use nvidia_upgrade::users::{users, uses_gpu};
 use observed::workload::{Workload, Workloads};
 use observed::{Observed, ObservedNode};
-use planner::policies::owner;
 
 use super::budgets::GuardAnswer;
 use super::objects::{self, OperatorObjects, SimulatedOperand, milliseconds, timestamp};
@@ -253,9 +252,10 @@ impl World<'_> {
         let is_busy = |node: &ObservedNode| ControllerState::of_node(node, traits).is_busy();
         let busy = self.hosts.values().filter(|host| is_busy(&host.node)).count();
         self.report.peak_in_progress = self.report.peak_in_progress.max(busy);
-        let pool = self.hosts.get(node).and_then(|host| owner(&host.node)).filter(|_| !self.setup.pools.is_empty()).map(str::to_owned);
+        let pool =
+            self.hosts.get(node).and_then(|host| host.node.driver_owner()).filter(|_| !self.setup.pools.is_empty()).map(str::to_owned);
         if let Some(pool) = pool {
-            let in_pool = |node: &ObservedNode| owner(node) == Some(pool.as_str());
+            let in_pool = |node: &ObservedNode| node.driver_owner() == Some(pool.as_str());
             let nodes = || self.hosts.values().map(|host| &host.node).filter(|node| in_pool(node));
             let of_pool = nodes().filter(|node| is_busy(node)).count();
             let peak = self.report.peak_of_pool.entry(pool).or_default();

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 
 use contract::driver::{Driver, DriverTraits};
-use contract::names;
 
 use super::super::pass::Requestor;
 use super::super::state::ControllerState;
@@ -178,8 +177,8 @@ impl<'a> EntryTables<'a> {
 
     pub(super) fn entry(&self, node: &'a ObservedNode, TakenPod { place, pod }: TakenPod<'a>, order: &DaemonSetOrder<'a>) -> NodeEntry<'a> {
         let daemon_set = order.daemon_sets.get(place).copied();
-        let label = |key: &str| node.labels.get(key).map(String::as_str);
-        let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
+        let label = |key: &str| node.labels.text(key);
+        let annotation = |key: &str| node.annotations.text(key);
         let name = node.name.as_str();
         let ready = |pod: &ObservedPod| pod.running && pod.containers_ready;
         let mut validators: Vec<&ObservedPod> = self.validators.on(name).filter(|pod| !pod.unbound).collect();
@@ -192,7 +191,7 @@ impl<'a> EntryTables<'a> {
             // A condition has the time of its last change, always: without one there is no condition.
             ready: (node.ready || node.ready_since.is_some()).then_some(node.ready),
             skip: label(self.traits.skip_label),
-            owner: label(names::DRIVER_OWNER_LABEL).filter(|owner| !owner.is_empty()),
+            owner: node.driver_owner(),
             notes: NodeAnnotations {
                 safe_load: annotation(self.traits.safe_load),
                 initially_unschedulable: annotation(self.traits.initially_unschedulable).is_some(),

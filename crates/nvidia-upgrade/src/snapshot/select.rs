@@ -28,7 +28,7 @@ impl DriverSelection {
             Driver::Ofed if any(names::OFED_OWNER_LABEL) => Self::Network,
             // There is no controller that would select.
             Driver::Ofed | Driver::DaemonSet => Self::NetworkWithoutOwner,
-            Driver::Gpu => match observed.cluster_policy.served().and_then(Option::as_ref) {
+            Driver::Gpu => match observed.live_cluster_policy() {
                 Some(policy) if policy.uses_nvidia_drivers => Self::NvidiaDrivers,
                 None => Self::NvidiaDrivers,
                 Some(_) if any(names::DRIVER_TOOLKIT_LABEL) => Self::OpenShift,
@@ -50,6 +50,6 @@ impl DriverSelection {
 
     /// Whether an object with these labels is selected.
     pub fn selects(self, labels: &Labels) -> bool {
-        self.labels().iter().all(|(key, value)| labels.get(*key).is_some_and(|found| found == value))
+        self.labels().iter().all(|(key, value)| labels.has(key, value))
     }
 }

@@ -12,7 +12,6 @@ use contract::names;
 use contract::settings::Mode;
 use observed::{NvidiaDriver, ObservedDaemonSet};
 use planner::node::{DriverOperands, driver_nodes};
-use planner::policies;
 use planner::preflight::leaves_evictions;
 use planner::spec::chart::{is_version, version_of};
 use planner::spec::driver_daemon_sets;
@@ -74,7 +73,7 @@ pub fn changes(sight: &RolloutSnapshot, proposed: &ProposedDeployment) -> Driver
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     for node in driver_nodes(&sight.observed, driver) {
         let pod = operands.driver_pod(node);
-        let concerns = |change: &&DriverChange| change.nvidia_driver.as_deref().is_none_or(|name| policies::owner(node) == Some(name));
+        let concerns = |change: &&DriverChange| change.nvidia_driver.as_deref().is_none_or(|name| node.driver_owner() == Some(name));
         let all: Vec<&DriverChange> = all.iter().filter(concerns).collect();
         let same_driver = same_driver(&all);
         let step = match &pod {
@@ -105,7 +104,7 @@ pub fn changes(sight: &RolloutSnapshot, proposed: &ProposedDeployment) -> Driver
 /// The drivers of NVIDIADrivers that some of their nodes do not run yet, where nothing else is going to change them.
 fn under_way(sight: &RolloutSnapshot, coming: &[DriverChange], operands: &DriverOperands<'_>) -> Vec<DriverChange> {
     let driver = sight.settings.driver;
-    if driver != Driver::Gpu || !policies::uses_nvidia_drivers(&sight.observed) {
+    if driver != Driver::Gpu || !sight.observed.uses_nvidia_drivers() {
         return Vec::new();
     }
     let told =
@@ -113,7 +112,7 @@ fn under_way(sight: &RolloutSnapshot, coming: &[DriverChange], operands: &Driver
     let objects = sight.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !told(&object.name));
     let of = |object: &NvidiaDriver| {
         let to = object.driver.version.clone()?;
-        let owned = driver_nodes(&sight.observed, driver).filter(|node| policies::owner(node) == Some(object.name.as_str()));
+        let owned = driver_nodes(&sight.observed, driver).filter(|node| node.driver_owner() == Some(object.name.as_str()));
         let outdated = owned.filter_map(|node| operands.driver_pod(node)).filter(|pod| !pod.newest);
         let from = outdated.filter_map(|pod| image::running(pod.pod, driver)).find(|version| *version != to)?;
         Some(DriverChange { of: DRIVER, nvidia_driver: Some(object.name.clone()), from, to })
@@ -138,7 +137,7 @@ impl DriverVersions {
         let container = sight.settings.driver.traits().container;
         let objects = sight.observed.nvidia_drivers.served().into_iter().flatten();
         let default = objects
-            .filter(|_| policies::uses_nvidia_drivers(&sight.observed))
+            .filter(|_| sight.observed.uses_nvidia_drivers())
             .find(|object| object.name == names::DEFAULT_NVIDIA_DRIVER && !object.deleting);
         let is_its = |daemon_set: &&&ObservedDaemonSet| default.is_none_or(|object| daemon_set.owner.as_ref() == Some(&object.uid));
         let image = daemon_sets

@@ -109,7 +109,7 @@ impl<'a> FleetDraft<'a> {
             self.notes.push(DecisionNote::NoNodesWithDevice { device });
             return Ok(());
         }
-        let policy = self.observed.cluster_policy.served().and_then(Option::as_ref);
+        let policy = self.observed.live_cluster_policy();
         let says = policy.and_then(|policy| policy.ready_reason.clone());
         if says.as_deref() == Some("NoGPUNodes") {
             self.notes.push(DecisionNote::NoGpuNodesConfirmed);
@@ -120,7 +120,7 @@ impl<'a> FleetDraft<'a> {
 
     /// Nobody asks for an OFED driver: every node uses its own.
     fn ofed_is_the_hosts(&mut self) -> bool {
-        let policy = self.observed.nic_cluster_policy.served().and_then(Option::as_ref);
+        let policy = self.observed.live_nic_cluster_policy();
         if policy.is_some_and(|policy| policy.ofed.is_some()) || !driver_daemon_sets(self.observed, Driver::Ofed).is_empty() {
             return false;
         }

@@ -52,7 +52,6 @@ impl<'a> FleetInputs<'a> {
         restarts: bool,
     ) -> Self {
         let settles = settings.has(Task::Settle);
-        let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
         Self {
             observed,
             settings,
@@ -60,7 +59,7 @@ impl<'a> FleetInputs<'a> {
             memory,
             traits: settings.driver.traits(),
             identity: settings.own_daemon_set(),
-            generation: ControllerGeneration::from_version(settings.driver, version),
+            generation: ControllerGeneration::from_version(settings.driver, observed.operator_version()),
             operands: settles.then(|| DriverOperands::new(observed, settings.driver)),
             operand_sets: (settles && settings.driver == Driver::Gpu).then(|| OperandSets::new(observed, settings)),
             plugins,

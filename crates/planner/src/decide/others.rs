@@ -73,7 +73,7 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
         return Some(Reason::Upgrading(UpgradeReason::Maintenance { name: theirs.name.clone(), requestor: theirs.requestor.clone() }));
     }
     // NVIDIA's controller may have been switched off a moment ago: what it was doing goes on until it has taken its label away.
-    let state = node.labels.get(traits.state_label).map(String::as_str).unwrap_or_default();
+    let state = node.labels.text(traits.state_label).unwrap_or_default();
     if is_active(state) {
         return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
     }
@@ -90,7 +90,7 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
 pub(super) fn other_driver(node: &ObservedNode, this: Driver) -> Option<(Driver, &str, bool)> {
     Driver::ALL.into_iter().filter(|driver| *driver != this).find_map(|driver| {
         let traits = driver.traits();
-        let state = |label: &str| node.labels.get(label).map(String::as_str).filter(|state| !state.is_empty());
+        let state = |label: &str| node.labels.text(label).filter(|state| !state.is_empty());
         if let Some(own) = state(traits.own_state_label) {
             return Some((driver, own, true));
         }

@@ -119,8 +119,8 @@ fn gpu(view: &PreflightView<'_>, daemon_set: &ObservedDaemonSet) -> Option<Drive
 }
 
 fn live(observed: &Observed, daemon_set: &ObservedDaemonSet) -> DriverIdentity {
-    let drivers = observed.nvidia_drivers.served().into_iter().flatten();
-    let label = |key: &str| daemon_set.template_labels.get(key).is_some_and(|value| value == "true");
+    let drivers = observed.live_nvidia_drivers();
+    let label = |key: &str| daemon_set.template_labels.has(key, "true");
     if drivers.into_iter().any(|driver| daemon_set.owner.as_ref() == Some(&driver.uid)) {
         DriverIdentity::NvidiaDriver
     } else if label(DRIVER_TOOLKIT_LABEL) {

@@ -73,10 +73,10 @@ fn is_at_work(state: Option<&str>) -> bool {
 
 /// Whether a vendor's controller has cordoned the node: it is at work there or has given it up, and did not find it cordoned.
 fn is_vendors(node: &ObservedNode) -> bool {
-    Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
-        is_at_work(node.labels.get(traits.state_label).map(String::as_str))
-            && !node.annotations.contains_key(traits.initially_unschedulable)
-    })
+    Driver::ALL
+        .iter()
+        .map(|driver| driver.traits())
+        .any(|traits| is_at_work(node.labels.text(traits.state_label)) && !node.annotations.contains_key(traits.initially_unschedulable))
 }
 
 fn cordons(view: &PreflightView<'_>) -> Option<DraftFinding> {

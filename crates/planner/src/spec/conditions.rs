@@ -20,7 +20,7 @@ pub fn reconciled(kind: &'static str, name: &str, conditions: &PolicyConditions)
 /// Checks every NVIDIADriver that a node depends on. One that concerns no node stops nobody.
 pub(super) fn nvidia_drivers(observed: &Observed) -> Result<(), Reason> {
     let pools = DriverPools::new(observed);
-    for driver in observed.nvidia_drivers.served().into_iter().flatten().filter(|driver| !driver.deleting) {
+    for driver in observed.live_nvidia_drivers().filter(|driver| !driver.deleting) {
         if driver.conditions.failure().is_some() && driver_nodes(observed, Driver::Gpu).any(|node| pools.concerns(driver, node)) {
             reconciled(names::NVIDIA_DRIVER_KIND, &driver.name, &driver.conditions)?;
         }

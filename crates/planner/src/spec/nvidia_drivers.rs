@@ -11,7 +11,7 @@ use observed::{LiveUpgradePolicy, NvidiaDriver, Observed};
 pub(super) fn precondition(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
     let Some(expected) = &settings.expected.default_nvidia_driver else { return Ok(()) };
     let missing = || Reason::PolicyMissing { kind: names::NVIDIA_DRIVER_KIND, name: names::DEFAULT_NVIDIA_DRIVER.to_owned() };
-    let mut drivers = observed.nvidia_drivers.served().into_iter().flatten();
+    let mut drivers = observed.live_nvidia_drivers();
     let driver = drivers.find(|driver| driver.name == names::DEFAULT_NVIDIA_DRIVER && !driver.deleting).ok_or_else(missing)?;
     let image = &driver.driver;
     for (field, expected, found) in [
@@ -25,8 +25,7 @@ pub(super) fn precondition(observed: &Observed, settings: &Settings) -> Result<(
             return Err(mismatch(driver, field, expected, found.as_deref()));
         }
     }
-    let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
-    if has_policy_per_driver(version) {
+    if has_policy_per_driver(observed.operator_version()) {
         return upgrade_policy(driver, &settings.expected.upgrade_policy);
     }
     Ok(())

@@ -57,7 +57,7 @@ fn tells_generation(settings: &Settings) -> bool {
 
 /// All that somebody asks for: of the NicClusterPolicy while it has a driver, and of NicNodePolicies.
 pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
-    let asked = observed.nic_cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.ofed.is_some());
+    let asked = observed.live_nic_cluster_policy().is_some_and(|policy| policy.ofed.is_some());
     labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(move |daemon_set| asked || !is_own(daemon_set))
 }
 

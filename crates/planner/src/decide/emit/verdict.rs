@@ -91,7 +91,7 @@ impl RunState<'_> {
     /// For how long all must have been well. Before 26.7 the network operator does not tell whether it has acted on an edit that changes
     /// no image tag.
     fn quiet_seconds(&self) -> u64 {
-        let policy = self.fleet.observed.nic_cluster_policy.served().and_then(Option::as_ref);
+        let policy = self.fleet.observed.live_nic_cluster_policy();
         let silent = policy.is_some_and(|policy| policy.ofed.is_some() && policy.observed_generation.is_none());
         let settles = self.fleet.settings.has(Task::Settle) && self.fleet.settings.driver == Driver::Ofed;
         if settles && silent { self.fleet.settings.quiet_seconds.max(SILENT_QUIET_SECONDS) } else { self.fleet.settings.quiet_seconds }

@@ -239,7 +239,7 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
         patch.annotations.insert(traits.wake.to_owned(), Some("true".to_owned()));
         return Some((node, patch));
     }
-    let is = |node: &ObservedNode, state: ControllerState| node.labels.get(traits.state_label).is_some_and(|found| found == state.label());
+    let is = |node: &ObservedNode, state: ControllerState| node.labels.has(traits.state_label, state.label());
     // One that still waits for its turn; the controller puts it there again. The last one: its turn is the farthest.
     // One that somebody asked to be upgraded though it is current would be forgotten with its label.
     let outdated = |node: &&ObservedNode| {
@@ -264,7 +264,7 @@ pub(in crate::decide) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
     let labeled: Vec<&ObservedNode> = listed.chain(others).filter(|node| node.annotations.contains_key(traits.wake)).collect();
     for node in labeled {
         let mut patch = NodePatch::for_node(node);
-        let ours = node.labels.get(traits.state_label).is_some_and(|state| state == ControllerState::Done.label());
+        let ours = node.labels.has(traits.state_label, ControllerState::Done.label());
         // A node that has become one of the controller's keeps what that says of it.
         if ours && !is_driver_node(node, fleet.settings.driver) {
             patch.labels.insert(traits.state_label.to_owned(), None);

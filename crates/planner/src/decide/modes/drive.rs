@@ -105,13 +105,13 @@ impl<'a> DrivenNode<'a> {
 
 /// The driver pod waits with loading, or a person asks for an upgrade.
 fn asked_for(node: &ObservedNode, traits: &DriverTraits) -> bool {
-    let annotation = |key: &str| node.annotations.get(key).map(String::as_str);
+    let annotation = |key: &str| node.annotations.text(key);
     annotation(traits.safe_load).is_some_and(|value| !value.is_empty()) || is_requested(node, traits)
 }
 
 /// A person asks for an upgrade of this very node, failed or cordoned as it is.
 pub(in crate::decide) fn is_requested(node: &ObservedNode, traits: &DriverTraits) -> bool {
-    node.annotations.get(traits.requested).is_some_and(|value| value == "true")
+    node.annotations.has(traits.requested, "true")
 }
 
 /// Where the node stands. `left`: what it waits for apart from its upgrade.
@@ -234,7 +234,7 @@ fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRe
 /// What forbids the node's start, limits apart.
 fn forbidden(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
     let (node, traits) = (driven.node, draft.traits());
-    let skipped = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
+    let skipped = node.labels.has(traits.skip_label, "true");
     if skipped && !hold::is_held(node, draft.settings().driver) {
         return Some(Reason::Skipped { label: traits.skip_label });
     }

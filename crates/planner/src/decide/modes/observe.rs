@@ -159,7 +159,7 @@ fn outlook<'r>(
     let (observed, driver) = (fleet.observed, fleet.settings.driver);
     let inputs = SnapshotInputs::from_observed(observed, driver);
     let passes = policies(observed, driver, generation);
-    let is_sandboxed = observed.cluster_policy.served().and_then(Option::as_ref).is_some_and(|policy| policy.sandbox_workloads);
+    let is_sandboxed = observed.live_cluster_policy().is_some_and(|policy| policy.sandbox_workloads);
     let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed).then_some(ControllerWait::SandboxWorkloads);
     let mut outlook = ControllerOutlook { off, ..ControllerOutlook::default() };
     for (owner, rules) in passes {

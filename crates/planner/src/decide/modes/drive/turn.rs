@@ -112,7 +112,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     fn stays(self, next: &UpgradeRecord, reason: Reason) -> Reason {
         let traits = self.draft.traits();
         let mut patch = NodePatch::for_node(self.driven.node);
-        let label = self.driven.node.labels.get(traits.own_state_label).map(String::as_str);
+        let label = self.driven.node.labels.text(traits.own_state_label);
         // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.
         let told = next.state == self.record.state || next.state == UpgradeState::ValidationRequired;
         if !told || label != Some(self.record.state.name()) {

@@ -59,7 +59,7 @@ pub(in crate::decide) fn validation(draft: &NodeDraft<'_>) -> Option<String> {
     let node = draft.node;
     draft.traits().validator?;
     // The operator brings a validator only to nodes with this label; the driver manager pauses it meanwhile.
-    let label = node.labels.get(names::DEPLOY_VALIDATOR_LABEL).map(String::as_str).unwrap_or_default();
+    let label = node.labels.text(names::DEPLOY_VALIDATOR_LABEL).unwrap_or_default();
     if matches!(label, "" | "false") {
         return None;
     }
