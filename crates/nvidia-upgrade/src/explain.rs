@@ -220,7 +220,7 @@ pub fn explain(
     options: &PassOptions,
     asleep_since: Option<Timestamp>,
 ) -> Vec<WaitingNode> {
-    looked_through(snapshot, rules, options, asleep_since).waits
+    explain_pass(snapshot, rules, options, asleep_since).waits
 }
 
 /// What one pass would do now, and what the nodes wait for that it would not move.
@@ -230,12 +230,12 @@ pub struct PassOutlook {
     pub moves: Vec<PredictedMove>,
     /// Why the nodes with an entry of their own do not move, in the controller's order.
     pub waits: Vec<WaitingNode>,
-    /// What all of the snapshot's quiet nodes wait for that are pending.
-    pub in_line: Option<ControllerWait>,
+    /// What all of the snapshot's counted nodes wait for that are pending.
+    pub pending_wait: Option<ControllerWait>,
 }
 
 /// Looks at what a pass that ran now would do, and at what is left. `asleep_since`: when the controller last had a reason to run.
-pub fn looked_through(
+pub fn explain_pass(
     snapshot: &UpgradeSnapshot<'_>,
     rules: &PolicyRules,
     options: &PassOptions,
@@ -251,8 +251,8 @@ pub fn looked_through(
     let waits = snapshot.entries.iter().filter_map(waiting).collect();
     // Any one stands for all of them: nothing is done with them, and nothing of their own keeps them.
     let pending = NodeEntry { state: ControllerState::UpgradeRequired, ..NodeEntry::default() };
-    let in_line = if snapshot.quiet.line.is_empty() { None } else { view.wait(&pending) };
-    PassOutlook { moves: all, waits, in_line }
+    let pending_wait = if snapshot.counted.pending_nodes.is_empty() { None } else { view.wait(&pending) };
+    PassOutlook { moves: all, waits, pending_wait }
 }
 
 /// Nodes with a state that no pass ever sees, because they have no driver pod. In the snapshot all others must have their entry.
@@ -301,12 +301,12 @@ struct ExplainView<'v, 'a> {
 impl ExplainView<'_, '_> {
     /// `None`: there is nothing to wait for.
     fn wait(&self, entry: &NodeEntry<'_>) -> Option<ControllerWait> {
-        let at_rest = matches!(entry.state, ControllerState::Unknown | ControllerState::Done) && entry.pod.revision != PodRevision::Older;
+        let is_idle = matches!(entry.state, ControllerState::Unknown | ControllerState::Done) && entry.pod.revision != PodRevision::Older;
         if !self.rules.auto_upgrade {
-            return (!at_rest).then_some(ControllerWait::Off);
+            return (!is_idle).then_some(ControllerWait::Off);
         }
         if let Some(error) = &self.snapshot.blocked {
-            return (!at_rest).then(|| ControllerWait::Blocked { error: error.clone() });
+            return (!is_idle).then(|| ControllerWait::Blocked { error: error.clone() });
         }
         if let Some(step) = self.moved.get(entry.node) {
             let until = self.asleep_since.map(|since| later(since, TICK));
@@ -316,7 +316,7 @@ impl ExplainView<'_, '_> {
             return Some(ControllerWait::Skipped { label: self.driver().traits().skip_label });
         }
         if let Some(error) = &self.error {
-            return (!at_rest).then(|| ControllerWait::PassEnds { error: error.clone() });
+            return (!is_idle).then(|| ControllerWait::PassEnds { error: error.clone() });
         }
         match entry.state {
             ControllerState::Unknown | ControllerState::Done => None,

@@ -9,11 +9,11 @@ use contract::driver::Driver;
 use super::state::ControllerState;
 
 mod build;
-mod roll;
+mod cache;
 mod select;
 
 pub use build::SnapshotInputs;
-pub use roll::Roll;
+pub use cache::SnapshotCache;
 pub use select::DriverSelection;
 
 /// Everything that a pass is decided from.
@@ -25,25 +25,25 @@ pub struct UpgradeSnapshot<'a> {
     /// twice.
     pub entries: Vec<NodeEntry<'a>>,
     /// Entries that are only counted: there are none where everything is looked at.
-    pub quiet: Quiet<'a>,
+    pub counted: CountedEntries<'a>,
     /// Why the controller does nothing at all; it looks again after a short pause.
     pub blocked: Option<SnapshotError>,
 }
 
 /// Entries with which a pass without the maintenance-operator does nothing, whatever it does with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quiet<'a> {
+pub struct CountedEntries<'a> {
     /// How many are done with, and available.
     pub settled: usize,
     /// How many wait for a slot and get none.
     pub pending: usize,
     /// The nodes of the pending ones, in the order of their names.
-    pub line: Vec<&'a str>,
+    pub pending_nodes: Vec<&'a str>,
 }
 
 /// What a pass has to do with an entry, as far as that entry alone tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lot {
+pub enum EntryClass {
     /// Nothing: it is done with, and takes nothing from the limits.
     Settled,
     /// To start it when there is a slot for it; its place among the others tells when.
@@ -250,15 +250,15 @@ impl NodeEntry<'_> {
     }
 
     /// What a pass has to do with it. A pod whose revision cannot be told is an error that ends the pass.
-    pub fn lot(&self) -> Lot {
-        let at_peace = !self.is_unavailable() && !self.is_requested();
+    pub fn class(&self) -> EntryClass {
+        let is_available = !self.is_unavailable() && !self.is_requested();
         let needs_none = || matches!(self.pod.revision, PodRevision::Newest | PodRevision::Orphaned) && !self.waits_for_safe_load();
-        if self.state == ControllerState::Done && at_peace && needs_none() {
-            Lot::Settled
-        } else if self.state == ControllerState::UpgradeRequired && at_peace && !self.is_skipped() {
-            Lot::Pending
+        if self.state == ControllerState::Done && is_available && needs_none() {
+            EntryClass::Settled
+        } else if self.state == ControllerState::UpgradeRequired && is_available && !self.is_skipped() {
+            EntryClass::Pending
         } else {
-            Lot::Open
+            EntryClass::Open
         }
     }
 
@@ -269,7 +269,7 @@ impl NodeEntry<'_> {
 }
 
 impl<'a> UpgradeSnapshot<'a> {
-    /// The entry of a node, if it has one; a quiet node has none.
+    /// The entry of a node, if it has one; a counted node has none.
     pub fn entry(&self, node: &str) -> Option<&NodeEntry<'a>> {
         self.entries.iter().find(|entry| entry.node == node)
     }
@@ -287,6 +287,6 @@ impl<'a> UpgradeSnapshot<'a> {
     #[must_use]
     pub fn owned_by(&self, owner: &str) -> Self {
         let entries = self.entries.iter().filter(|entry| entry.owner == Some(owner)).cloned().collect();
-        Self { driver: self.driver, entries, quiet: Quiet::default(), blocked: self.blocked.clone() }
+        Self { driver: self.driver, entries, counted: CountedEntries::default(), blocked: self.blocked.clone() }
     }
 }

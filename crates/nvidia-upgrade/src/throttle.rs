@@ -54,11 +54,11 @@ pub enum PendingDecision {
 
 /// The numbers for the nodes of a snapshot under a policy.
 pub fn slots(snapshot: &UpgradeSnapshot<'_>, policy: &Policy) -> UpgradeSlots {
-    let UpgradeSnapshot { entries, quiet, .. } = snapshot;
+    let UpgradeSnapshot { entries, counted: others, .. } = snapshot;
     let count = |test: &dyn Fn(&NodeEntry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).count();
-    let total = count(&|entry| entry.state.is_managed()) + quiet.settled + quiet.pending;
+    let total = count(&|entry| entry.state.is_managed()) + others.settled + others.pending;
     let in_progress = count(&|entry| entry.state.is_in_progress());
-    let pending = count(&|entry| entry.state == ControllerState::UpgradeRequired) + quiet.pending;
+    let pending = count(&|entry| entry.state == ControllerState::UpgradeRequired) + others.pending;
     let unavailable = count(&|entry| entry.is_unavailable());
     let counted = unavailable + count(&|entry| entry.state == ControllerState::CordonRequired);
     let max_unavailable = policy.max_unavailable.map_or(total, |limit| limit.resolve(total));

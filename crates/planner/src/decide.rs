@@ -180,7 +180,7 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
     };
     let mut nodes = RunNodes::assessed(census, &fleet);
     replacements::replace(&mut nodes.listed, &fleet, limits);
-    let controller = schedule::take_on(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
+    let controller = schedule::schedule(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
     emit::outcome::end_all(&mut nodes);
     emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
         draft.required_driver(&fleet.plugins, drivers).or(config)

@@ -128,7 +128,7 @@ pub fn preflight(input: PreflightInput<'_>) -> Vec<PreflightFinding> {
     let strictness = &input.settings.preflight.strictness;
     let nodes = driver_nodes(input.observed, input.settings.driver).map(|node| (node.name.as_str(), node)).collect();
     let view = PreflightView { input, nodes };
-    let drafts = [workloads::look, actors::look, identity::look, nodes::look].into_iter().flat_map(|look| look(&view));
+    let drafts = [workloads::check, actors::check, identity::check, nodes::check].into_iter().flat_map(|check| check(&view));
     let judged = drafts.filter_map(|DraftFinding { check, mut nodes, mut pods, text, advice }| {
         let severity = strictness.severity(check, input.settings.mode)?;
         nodes.sort();

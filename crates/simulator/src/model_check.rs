@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use contract::driver::Driver;
-use nvidia_upgrade::explain::{ControllerWait, PassOutlook, looked_through};
+use nvidia_upgrade::explain::{ControllerWait, PassOutlook, explain_pass};
 use nvidia_upgrade::generation::ControllerGeneration;
 use nvidia_upgrade::operator::{PartialPass, work};
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
-use nvidia_upgrade::snapshot::{Roll, SnapshotInputs, UpgradeSnapshot};
+use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs, UpgradeSnapshot};
 use observed::Observed;
 
 /// Where the two differ in what they would move, or in what nodes wait for.
@@ -16,7 +16,7 @@ pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) ->
     let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
     let generation = ControllerGeneration::from_version(driver, version)?;
     let inputs = SnapshotInputs::from_observed(observed, driver);
-    let roll = Roll::new(observed, &inputs);
+    let roll = SnapshotCache::new(observed, &inputs);
     let passes = work(observed, driver, generation, None).parts;
     passes.iter().filter(|pass| pass.rules.auto_upgrade).find_map(|pass| {
         let counted = roll.snapshot(observed, &inputs, pass.owner, &pass.rules.policy);
@@ -25,7 +25,7 @@ pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) ->
 }
 
 fn compared(pass: &PartialPass<'_>, counted: &UpgradeSnapshot<'_>, options: &PassOptions) -> Option<String> {
-    let look = |snapshot: &UpgradeSnapshot<'_>| looked_through(snapshot, &pass.rules, &options.clone().seen_from_outside(snapshot), None);
+    let look = |snapshot: &UpgradeSnapshot<'_>| explain_pass(snapshot, &pass.rules, &options.clone().seen_from_outside(snapshot), None);
     let (each, some) = (look(&pass.snapshot), look(counted));
     let moves = |outlook: &PassOutlook| {
         let mut moves: Vec<PredictedMove> = outlook.moves.clone();
@@ -37,7 +37,7 @@ fn compared(pass: &PartialPass<'_>, counted: &UpgradeSnapshot<'_>, options: &Pas
     }
     let waits = |node: &str| -> Option<&ControllerWait> {
         let own = some.waits.iter().find(|waiting| waiting.node == node).map(|waiting| &waiting.wait);
-        own.or_else(|| some.in_line.as_ref().filter(|_| counted.quiet.line.contains(&node)))
+        own.or_else(|| some.pending_wait.as_ref().filter(|_| counted.counted.pending_nodes.contains(&node)))
     };
     let differing = each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;
     Some(format!("{} waits for {:?} or {:?}", differing.node, differing.wait, waits(&differing.node)))

@@ -7,8 +7,8 @@ use contract::driver::{Driver, DriverTraits};
 use super::super::pass::Requestor;
 use super::super::state::ControllerState;
 use super::{
-    DriverSelection, MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision, Quiet, SnapshotDriverPod, SnapshotError, UpgradeSnapshot,
-    ValidatorPod,
+    CountedEntries, DriverSelection, MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision, SnapshotDriverPod, SnapshotError,
+    UpgradeSnapshot, ValidatorPod,
 };
 use observed::{self, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest};
 use observed::{selects, untolerated_taint};
@@ -40,7 +40,7 @@ impl<'a> UpgradeSnapshot<'a> {
         taken.sort_by_key(TakenPod::turn);
         let blocked = order.wrong_count(observed, || taken.iter().copied());
         let (entries, blocked) = EntryTables::new(observed, inputs).entries(observed, &order, taken, blocked);
-        Self { driver: inputs.driver, entries, quiet: Quiet::default(), blocked }
+        Self { driver: inputs.driver, entries, counted: CountedEntries::default(), blocked }
     }
 }
 

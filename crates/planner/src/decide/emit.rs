@@ -49,7 +49,7 @@ impl FleetEffects {
         let (before, memory, effects, alarm) = draft.into_parts();
         memory.put(&before, &mut fleet.memory, node);
         fleet.alarm.set(alarm.at);
-        let NodeEffects { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, looks_at_others: _ } =
+        let NodeEffects { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, depends_on_others: _ } =
             effects;
         fleet.memory.issued.extend(issued.into_iter().map(|uid| (uid, fleet.now)));
         for uid in unasked {
@@ -118,13 +118,13 @@ pub(super) fn of_nodes<'a>(
     }
     let mut effects = FleetEffects::default();
     draft.alarm.set(nodes.alarm.at);
-    let told = told_of_nodes(&nodes);
+    let told = notes_about_nodes(&nodes);
     if stalls_are_over(&nodes) {
         draft.alarm.set(draft.now);
     }
     let mut deferred = Vec::new();
     let listed: Vec<&ObservedNode> = nodes.listed.iter().map(|node| node.node).collect();
-    pass_by(nodes.others, nodes.bystanders, &mut Kept { known: &mut known, outcomes: &mut outcomes }, &mut effects, &mut draft);
+    emit_bystanders(nodes.others, nodes.bystanders, &mut Kept { known: &mut known, outcomes: &mut outcomes }, &mut effects, &mut draft);
     for mut node in nodes.listed {
         waits(&node, &mut draft, &mut deferred);
         set(&mut outcomes, node.name, node.ending.outcome);
@@ -163,7 +163,7 @@ struct Kept<'k> {
 }
 
 /// Nodes that the decision is not about, some of which are made use of.
-fn pass_by<'a>(
+fn emit_bystanders<'a>(
     others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
     kept: &mut Kept<'_>,
@@ -194,7 +194,7 @@ fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> 
 }
 
 /// What of nodes is told in one sentence.
-fn told_of_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
+fn notes_about_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
     let listed = || nodes.listed.iter();
     let missing: Vec<(String, String)> =
         listed().filter_map(|node| Some((node.node.name.clone(), node.assessment.needs.missing_config.clone()?))).collect();

@@ -49,7 +49,7 @@ impl<'a> FleetDraft<'a> {
         if !self.settings.has(Task::Settle) {
             return Ok(());
         }
-        let quiet = self.operator_is_quiet();
+        let quiet = self.operator_is_unchanged();
         let age = ObservationAge { since: self.memory.taken_up, now: self.now };
         let led = observed_spec(self.observed, self.settings, drivers > 0, age);
         if let Some(lease) = &self.observed.operator_lease
@@ -62,7 +62,7 @@ impl<'a> FleetDraft<'a> {
     }
 
     /// The operator has led, and left its DaemonSets and its spec alone, for a while.
-    fn operator_is_quiet(&mut self) -> Result<(), Reason> {
+    fn operator_is_unchanged(&mut self) -> Result<(), Reason> {
         if self.settings.driver != Driver::Gpu {
             return Ok(());
         }

@@ -51,14 +51,14 @@ pub(super) struct NodeEffects {
     /// The time is over, and it is given back untouched.
     pub(super) handed_back: bool,
     /// What it comes to depends on more than the fleet and itself.
-    pub(super) looks_at_others: bool,
+    pub(super) depends_on_others: bool,
 }
 
 impl NodeEffects {
     fn is_nothing(&self) -> bool {
-        let Self { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, looks_at_others } = self;
+        let Self { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, depends_on_others } = self;
         let lists = replacements.is_empty() && actions.is_empty() && starts.is_empty() && evictions.is_empty();
-        lists && issued.is_empty() && unasked.is_empty() && notes.is_empty() && !focus && !handed_back && !looks_at_others
+        lists && issued.is_empty() && unasked.is_empty() && notes.is_empty() && !focus && !handed_back && !depends_on_others
     }
 }
 
@@ -183,7 +183,7 @@ impl<'a> NodeDraft<'a> {
 
     /// How it ended for the node of this name, as far as that is known.
     pub(super) fn outcome_of(&mut self, node: &str) -> Option<NodeOutcome> {
-        self.effects.looks_at_others = true;
+        self.effects.depends_on_others = true;
         self.fleet.memory.nodes.get(node)?.outcome
     }
 }

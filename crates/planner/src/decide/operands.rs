@@ -43,7 +43,7 @@ pub(super) fn fault(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     note_recovery(draft, operands);
     let reason = operands.fault(draft.node, draft.memory.baseline.as_deref());
     // Which node stalls the update depends on the others.
-    draft.effects.looks_at_others |= matches!(reason, Some(Reason::OperandOutdated { .. }));
+    draft.effects.depends_on_others |= matches!(reason, Some(Reason::OperandOutdated { .. }));
     reason
 }
 
@@ -73,7 +73,7 @@ pub(super) fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timesta
     }
     if let Reason::NodeTainted { daemon_set, .. } = reason {
         // The operator does not serve the node, and cannot. A new node has taints that go by themselves.
-        draft.effects.looks_at_others = true;
+        draft.effects.depends_on_others = true;
         let over = draft.alarm.passed(since, draft.settings().per_node_seconds) && draft.fleet.gets_somewhere(daemon_set);
         if over {
             note_tolerated(draft, reason);

@@ -21,7 +21,7 @@ mod starts;
 
 /// Takes all upgrades as far as they can go now: what a node waits for becomes what it waits for with its upgrade. The answer: what NVIDIA's
 /// controller sees of the nodes, where it was asked for.
-pub(super) fn take_on(
+pub(super) fn schedule(
     nodes: &mut RunNodes<'_>,
     memory: &mut RunMemory,
     told: &mut Vec<DecisionNote>,
@@ -29,15 +29,15 @@ pub(super) fn take_on(
 ) -> Option<ControllerView> {
     let fleet = nodes.fleet;
     if fleet.has(Task::Drive) {
-        let ends = put_together(nodes);
-        go_on(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
+        let ends = set_reasons(nodes);
+        advance_all(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
         starts::start(nodes, ends, drive::start_patch::start);
         return None;
     }
     let view = observe::ask_controller(nodes, memory, told, unchanged);
-    let ends = put_together(nodes);
+    let ends = set_reasons(nodes);
     if fleet.has(Task::Steer) {
-        go_on(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
+        advance_all(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
         starts::start(nodes, ends, |draft, _| steer::lift(draft));
     }
     for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {
@@ -49,7 +49,7 @@ pub(super) fn take_on(
 }
 
 /// Puts together what nodes wait for, as far as nothing is under way. The answer: whether one comes to its end.
-fn put_together(nodes: &mut RunNodes<'_>) -> bool {
+fn set_reasons(nodes: &mut RunNodes<'_>) -> bool {
     let mut ends = false;
     for node in &mut nodes.listed {
         ends |= node.assessment.upgrade.ends;
@@ -63,7 +63,7 @@ fn put_together(nodes: &mut RunNodes<'_>) -> bool {
 }
 
 /// Goes on with the nodes that are under way.
-fn go_on<'a>(
+fn advance_all<'a>(
     nodes: &mut RunNodes<'a>,
     advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,
 ) {

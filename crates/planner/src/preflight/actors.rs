@@ -19,7 +19,7 @@ const GPU_POD_EVICTION: &str = "ENABLE_GPU_POD_EVICTION";
 /// … and by which it drains the node where that is not enough.
 const AUTO_DRAIN: &str = "ENABLE_AUTO_DRAIN";
 
-pub(super) fn look(view: &PreflightView<'_>) -> Vec<DraftFinding> {
+pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let others = [manager(view), mode_change(view), time_budget(view)].into_iter().flatten();
     actors(view).into_iter().chain(others).collect()
 }

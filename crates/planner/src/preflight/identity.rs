@@ -45,7 +45,7 @@ impl DriverIdentity {
     }
 }
 
-pub(super) fn look(view: &PreflightView<'_>) -> Vec<DraftFinding> {
+pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let observed = view.observed();
     let driver = view.input.settings.driver;
     let mut drafts = Vec::new();

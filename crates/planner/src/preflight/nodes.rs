@@ -15,7 +15,7 @@ use super::{DraftFinding, PreflightView};
 /// What the driver manager appends to the label of an operand that it sends away.
 const PAUSED: &str = "paused-for-driver-upgrade";
 
-pub(super) fn look(view: &PreflightView<'_>) -> Vec<DraftFinding> {
+pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let checks = [ready(view), kubernetes(view), cordons(view), maintenances(view), paused(view), leftovers(view)];
     checks.into_iter().flatten().collect()
 }

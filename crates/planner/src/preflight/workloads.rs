@@ -93,7 +93,7 @@ impl<'a> EvictionSteps<'a> {
     }
 }
 
-pub(super) fn look(view: &PreflightView<'_>) -> Vec<DraftFinding> {
+pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let mut drafts = Vec::new();
     let selectors = consumers(&view.input.settings.upgrade).unwrap_or_else(|error| {
         drafts.push(DraftFinding::new(PreflightCheck::Selectors, error.to_string()));

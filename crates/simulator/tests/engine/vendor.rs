@@ -2,6 +2,6 @@
 
 mod explain;
 mod replay;
-mod roll;
+mod snapshot_cache;
 mod story;
 mod world;

@@ -32,8 +32,8 @@ impl NodeEnding {
     fn holds_for(&self, reason: Option<&Arc<Reason>>, fleet: &FleetInputs<'_>) -> bool {
         match (reason, &self.reason) {
             (Some(reason), Some(known)) => {
-                let only_told = self.outcome.is_none() && (fleet.has(Task::Drive) || reason.asks_why());
-                reason == known || only_told && reason.name() == known.name()
+                let is_only_described = self.outcome.is_none() && (fleet.has(Task::Drive) || reason.asks_why());
+                reason == known || is_only_described && reason.name() == known.name()
             }
             (reason, known) => reason.is_none() && known.is_none(),
         }
@@ -107,7 +107,7 @@ fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timestamp, not_rea
             return None;
         }
         // How many are tolerated depends on the others.
-        draft.effects.looks_at_others = true;
+        draft.effects.depends_on_others = true;
         // Since when it has been down by its condition is told by another clock: what we have seen counts.
         let long = draft.alarm.passed(since, per_node);
         not_ready.found += usize::from(long);

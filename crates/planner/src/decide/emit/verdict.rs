@@ -22,7 +22,7 @@ use crate::decide::operands;
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;
 /// More replacements of plugins on one node in one run than a driver, a toolkit and the attempts at both come to.
-const RESTLESS: usize = 5;
+const MOST_REPLACEMENTS: usize = 5;
 
 /// How soon it is looked at again whether nodes have been given back after the deadline.
 const HANDING_BACK_SECONDS: u64 = 10;
@@ -69,14 +69,14 @@ impl RunState<'_> {
             }
         }
         let deadline = self.fleet.memory.deadline;
-        let last_moment = after(deadline, MARGIN_SECONDS / 2);
+        let latest = after(deadline, MARGIN_SECONDS / 2);
         // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
-        let well_at = self.fleet.memory.well.as_ref().map(|(_, since)| after(*since, quiet)).filter(|at| well && *at <= last_moment);
+        let well_at = self.fleet.memory.well.as_ref().map(|(_, since)| after(*since, quiet)).filter(|at| well && *at <= latest);
         // Nodes that were not touched are given back first: the verdict is the last word, and nobody would come back for them.
-        let is_handing_back = self.is_handing_back && self.fleet.now < last_moment;
+        let is_handing_back = self.is_handing_back && self.fleet.now < latest;
         if is_handing_back {
             // The deadline is behind us; a patch that was not taken is asked for again.
-            self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(last_moment);
+            self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(latest);
         }
         if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_handing_back {
             verdict = Some(self.out_of_time());
@@ -159,16 +159,17 @@ impl RunState<'_> {
             Some(_) | None => ExitCode::Budget,
         };
         let mut verdict = self.failed(code, &waits);
-        let (told, reasons) = self.restless();
+        let (told, reasons) = self.describe_restarted_again();
         verdict.message = format!("the time budget of {} s is over: {}{told}", self.fleet.settings.budget_seconds, verdict.message);
         verdict.reasons.extend(reasons);
         verdict
     }
 
     /// Nodes whose driver was started again and again: what the last look found of them may be that all is well.
-    fn restless(&self) -> (String, Vec<VerdictReason>) {
+    fn describe_restarted_again(&self) -> (String, Vec<VerdictReason>) {
         let replaced = |record: &NodeRecord| record.replaced.values().filter(|one| one.at >= self.fleet.memory.started_at).count();
-        let counts = self.fleet.memory.nodes.iter().map(|(name, record)| (name, replaced(record))).filter(|(_, count)| *count > RESTLESS);
+        let counts =
+            self.fleet.memory.nodes.iter().map(|(name, record)| (name, replaced(record))).filter(|(_, count)| *count > MOST_REPLACEMENTS);
         let told = counts.take(NAMED).map(|(name, count)| {
             let text = format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit");
             (text, VerdictReason::new(Some(name), "PluginsReplacedRepeatedly"))

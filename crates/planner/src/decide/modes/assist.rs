@@ -123,7 +123,7 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
 /// last one would end the next at once. `retried`: another one is tried again with this decision.
 fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     let (fleet, node, traits, settings) = (draft.fleet, draft.node, draft.traits(), draft.settings());
-    draft.effects.looks_at_others = true;
+    draft.effects.depends_on_others = true;
     // Under `steer` only a node that we have let go of under this digest is tried again by its label.
     let lifted = read(node, traits).record().is_some_and(|record| record.state == Lifted && record.digest == settings.digest);
     if fleet.has(Task::Steer) && !lifted {

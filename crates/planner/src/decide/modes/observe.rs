@@ -13,12 +13,12 @@ use crate::reason::Reason;
 use crate::watched::watched;
 use contract::driver::Driver;
 use contract::task::Task;
-use nvidia_upgrade::explain::{ControllerWait, looked_through};
+use nvidia_upgrade::explain::{ControllerWait, explain_pass};
 use nvidia_upgrade::generation::ControllerGeneration;
 use nvidia_upgrade::operator::policies;
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
-use nvidia_upgrade::snapshot::{Roll, SnapshotInputs};
+use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
 use nvidia_upgrade::state::ControllerState;
 
 use crate::decide::inputs::FleetInputs;
@@ -44,7 +44,7 @@ pub(in crate::decide) fn ask_controller(
     };
     let view = ControllerView::new(fleet, unchanged);
     let asleep_since = asleep_since(memory, &view, fleet.now);
-    let outlook = outlook(fleet, generation, &view.roll, asleep_since);
+    let outlook = foresee(fleet, generation, &view.cache, asleep_since);
     if wakes {
         assist::clean_bystanders(nodes);
         assist::wake(memory, nodes, generation, &outlook.moves);
@@ -73,7 +73,7 @@ fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
 struct ControllerOutlook<'r> {
     /// What it would move now.
     moves: Vec<PredictedMove>,
-    /// What nodes wait for that it was looked at one by one, by name.
+    /// What nodes wait for that it was asked about one by one, by name.
     own: BTreeMap<String, ControllerWait>,
     /// Nodes that wait for a slot and nothing else, in the order of their names, each with its place in `common`.
     line: Vec<(&'r str, usize)>,
@@ -129,7 +129,7 @@ impl ControllerReasons<'_> {
 /// What the controller sees.
 pub(in crate::decide) struct ControllerView {
     /// Of the nodes.
-    pub(in crate::decide) roll: Roll,
+    pub(in crate::decide) cache: SnapshotCache,
     /// Of all that wakes it ([`watched`]).
     watched: u64,
 }
@@ -140,20 +140,20 @@ impl ControllerView {
         let inputs = SnapshotInputs::from_observed(observed, driver);
         let known = unchanged.and_then(|unchanged| Some((unchanged.memo.controller.as_ref()?, unchanged)));
         let Some((before, unchanged)) = known else {
-            return Self { roll: Roll::new(observed, &inputs), watched: watched(observed, driver, None) };
+            return Self { cache: SnapshotCache::new(observed, &inputs), watched: watched(observed, driver, None) };
         };
-        let mut roll = before.roll.clone();
-        roll.look_again(observed, &inputs, unchanged.changed.iter().map(String::as_str));
+        let mut cache = before.cache.clone();
+        cache.update(observed, &inputs, unchanged.changed.iter().map(String::as_str));
         let since = (before.watched, &unchanged.memo.observed, &unchanged.changed);
-        Self { roll, watched: watched(observed, driver, Some(since)) }
+        Self { cache, watched: watched(observed, driver, Some(since)) }
     }
 }
 
 /// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it.
-fn outlook<'r>(
+fn foresee<'r>(
     fleet: &FleetInputs<'r>,
     generation: ControllerGeneration,
-    roll: &'r Roll,
+    cache: &'r SnapshotCache,
     asleep_since: Timestamp,
 ) -> ControllerOutlook<'r> {
     let (observed, driver) = (fleet.observed, fleet.settings.driver);
@@ -163,17 +163,17 @@ fn outlook<'r>(
     let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed).then_some(ControllerWait::SandboxWorkloads);
     let mut outlook = ControllerOutlook { off, ..ControllerOutlook::default() };
     for (owner, rules) in passes {
-        let snapshot = roll.snapshot(observed, &inputs, owner, &rules.policy);
+        let snapshot = cache.snapshot(observed, &inputs, owner, &rules.policy);
         let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
         // Where the jobs are not watched, nobody can tell whether they have ended.
         let blind = rules.policy.wait_for_completion.is_some();
         let may = |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
-        let looked = looked_through(&snapshot, &rules, &options, Some(asleep_since));
-        outlook.moves.extend(looked.moves.into_iter().filter(may));
-        outlook.own.extend(looked.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
-        if let Some(wait) = looked.in_line {
+        let found = explain_pass(&snapshot, &rules, &options, Some(asleep_since));
+        outlook.moves.extend(found.moves.into_iter().filter(may));
+        outlook.own.extend(found.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
+        if let Some(wait) = found.pending_wait {
             let place = outlook.common.len();
-            outlook.line.extend(snapshot.quiet.line.into_iter().map(|name| (name, place)));
+            outlook.line.extend(snapshot.counted.pending_nodes.into_iter().map(|name| (name, place)));
             outlook.common.push(wait);
         }
     }

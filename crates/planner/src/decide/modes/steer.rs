@@ -88,7 +88,7 @@ pub(in crate::decide) fn advance(
     record: &UpgradeRecord,
     left: Option<&Arc<Reason>>,
 ) -> Reason {
-    draft.effects.looks_at_others = true;
+    draft.effects.depends_on_others = true;
     let (fleet, settings) = (draft.fleet, draft.settings());
     if matches!(ControllerState::of_node(draft.node, draft.traits()), ControllerState::Unknown | ControllerState::Done)
         && driven.is_current()

@@ -36,7 +36,7 @@ impl ReplacementLimits {
 struct AwayPlugins {
     nodes: usize,
     /// Those of them that have failed.
-    for_good: usize,
+    failed: usize,
 }
 
 /// Replaces what may be replaced, and tells nodes with stale plugins what they wait for.
@@ -67,7 +67,7 @@ impl AwayPlugins {
         let holders: Vec<&NodeRecord> =
             remembered.chain(changed).filter(|(name, record)| holds_slot(record, ready(name))).map(|(_, record)| record).collect();
         let failed = holders.iter().filter(|record| record.outcome == Some(NodeOutcome::Failed)).count();
-        Self { nodes: holders.len(), for_good: failed }
+        Self { nodes: holders.len(), failed }
     }
 
     /// What a node waits for of a DaemonSet, whose stale pod is replaced if there is room. With all slots held by nodes that have failed there
@@ -84,7 +84,7 @@ impl AwayPlugins {
             self.nodes += usize::from(!held);
             return stale.being_replaced();
         }
-        if stale.ready && self.for_good >= limit { stale.held_up(self.for_good) } else { stale.queued(self.nodes, limit) }
+        if stale.ready && self.failed >= limit { stale.held_up(self.failed) } else { stale.queued(self.nodes, limit) }
     }
 }
 

@@ -64,7 +64,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         left: Option<Arc<Reason>>,
     ) -> Self {
         // Its pods are looked at, and what was asked of them.
-        draft.effects.looks_at_others = true;
+        draft.effects.depends_on_others = true;
         Self { draft, driven, record, left, actions: Vec::new() }
     }
 

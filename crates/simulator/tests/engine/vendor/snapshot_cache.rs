@@ -7,8 +7,8 @@ use contract::driver::Driver;
 use contract::names;
 use contract::policy::Policy;
 use jiff::Timestamp;
-use nvidia_upgrade::explain::looked_through;
-use nvidia_upgrade::snapshot::{Roll, SnapshotInputs};
+use nvidia_upgrade::explain::explain_pass;
+use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
 use nvidia_upgrade::throttle::slots;
 use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass};
 use observed::{ClusterPolicy, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision, OptionalApi};
@@ -144,7 +144,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
 }
 
 /// Holds what is kept against a snapshot of everything.
-fn agree(roll: &Roll, observed: &Observed, rules: &PolicyRules, owner: Option<&str>) -> Result<(), TestCaseError> {
+fn agree(roll: &SnapshotCache, observed: &Observed, rules: &PolicyRules, owner: Option<&str>) -> Result<(), TestCaseError> {
     let inputs = SnapshotInputs::from_observed(observed, Driver::Gpu);
     let all = UpgradeSnapshot::from_observed(observed, &inputs);
     let all = owner.map_or_else(|| all.clone(), |owner| all.owned_by(owner));
@@ -153,14 +153,14 @@ fn agree(roll: &Roll, observed: &Observed, rules: &PolicyRules, owner: Option<&s
     prop_assert_eq!(slots(&quiet, &rules.policy), slots(&all, &rules.policy));
     let options = PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::UNIX_EPOCH).seen_from_outside(&all);
     prop_assert_eq!(pass(&quiet, rules, &options), pass(&all, rules, &options));
-    let (ours, theirs) = (looked_through(&quiet, rules, &options, None), looked_through(&all, rules, &options, None));
+    let (ours, theirs) = (explain_pass(&quiet, rules, &options, None), explain_pass(&all, rules, &options, None));
     prop_assert_eq!(ours.moves, theirs.moves);
-    let line: BTreeSet<&str> = quiet.quiet.line.iter().copied().collect();
+    let line: BTreeSet<&str> = quiet.counted.pending_nodes.iter().copied().collect();
     let (in_line, own): (Vec<_>, Vec<_>) = theirs.waits.into_iter().partition(|waiting| line.contains(waiting.node.as_str()));
     prop_assert_eq!(ours.waits, own);
-    prop_assert_eq!(in_line.len(), quiet.quiet.pending);
+    prop_assert_eq!(in_line.len(), quiet.counted.pending);
     prop_assert_eq!(in_line.iter().map(|waiting| waiting.node.as_str()).collect::<BTreeSet<_>>(), line);
-    prop_assert!(in_line.iter().all(|waiting| Some(&waiting.wait) == ours.in_line.as_ref()));
+    prop_assert!(in_line.iter().all(|waiting| Some(&waiting.wait) == ours.pending_wait.as_ref()));
     Ok(())
 }
 
@@ -179,7 +179,7 @@ proptest! {
         let rules = PolicyRules { auto_upgrade: !off, ..PolicyRules::from_policy(policy) };
         let before = observed(&places, &nowhere, wrong);
         let inputs = SnapshotInputs::from_observed(&before, Driver::Gpu);
-        let mut roll = Roll::new(&before, &inputs);
+        let mut roll = SnapshotCache::new(&before, &inputs);
         for owner in [None, Some("one"), Some("two")] {
             agree(&roll, &before, &rules, owner)?;
         }
@@ -192,8 +192,8 @@ proptest! {
             }
         }
         let after = observed(&later, &[], wrong);
-        roll.look_again(&after, &inputs, changed.iter().map(String::as_str));
-        prop_assert_eq!(&roll, &Roll::new(&after, &inputs));
+        roll.update(&after, &inputs, changed.iter().map(String::as_str));
+        prop_assert_eq!(&roll, &SnapshotCache::new(&after, &inputs));
         for owner in [None, Some("one"), Some("two")] {
             agree(&roll, &after, &rules, owner)?;
         }
