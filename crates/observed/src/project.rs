@@ -53,7 +53,8 @@ fn filled(text: Option<&String>) -> String {
 /// A node. All its labels are kept: node selectors of DaemonSets may name any.
 pub fn node(object: &api::Node) -> Option<ObservedNode> {
     let metadata = &object.metadata;
-    let ready = object.status.iter().flat_map(|status| status.conditions.iter().flatten()).find(|condition| condition.r#type == "Ready");
+    let status = object.status.as_ref();
+    let ready = status.and_then(|status| status.conditions.iter().flatten().find(|condition| condition.r#type == "Ready"));
     Some(ObservedNode {
         name: filled(metadata.name.as_ref()),
         uid: filled(metadata.uid.as_ref()),
@@ -62,23 +63,12 @@ pub fn node(object: &api::Node) -> Option<ObservedNode> {
         ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
         unschedulable: object.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
         labels: metadata.labels.clone().unwrap_or_default().into(),
-        annotations: metadata
-            .annotations
-            .iter()
-            .flatten()
-            .filter(|(key, _)| names::UPGRADE_ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
+        annotations: select(metadata.annotations.as_ref(), |key| starts_with_any(key, &names::UPGRADE_ANNOTATION_PREFIXES)),
         version: metadata.resource_version.clone().unwrap_or_default(),
-        kubelet: object
-            .status
-            .as_ref()
-            .and_then(|status| status.node_info.as_ref())
-            .map(|info| info.kubelet_version.clone())
-            .unwrap_or_default(),
+        kubelet: status.and_then(|status| status.node_info.as_ref()).map(|info| info.kubelet_version.clone()).unwrap_or_default(),
         taints: object.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).filter_map(taint).collect(),
-        gpus_allocatable: gpus(object.status.as_ref().and_then(|status| status.allocatable.as_ref())),
-        gpus_capacity: gpus(object.status.as_ref().and_then(|status| status.capacity.as_ref())),
+        gpus_allocatable: gpus(status.and_then(|status| status.allocatable.as_ref())),
+        gpus_capacity: gpus(status.and_then(|status| status.capacity.as_ref())),
     })
 }
 
@@ -90,8 +80,16 @@ fn taint(taint: &api::Taint) -> Option<ObservedTaint> {
 
 /// GPUs among a node's resources.
 fn gpus(resources: Option<&BTreeMap<String, String>>) -> Labels {
-    let is_gpu = |name: &str| names::GPU_RESOURCE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    resources.into_iter().flatten().filter(|(name, _)| is_gpu(name)).map(|(name, count)| (name.clone(), count.clone())).collect()
+    select(resources, |name| starts_with_any(name, &names::GPU_RESOURCE_PREFIXES))
+}
+
+/// The entries of a map whose keys are wanted.
+fn select(entries: Option<&BTreeMap<String, String>>, is_wanted: impl Fn(&str) -> bool) -> Labels {
+    entries.into_iter().flatten().filter(|(key, _)| is_wanted(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn starts_with_any(text: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| text.starts_with(prefix))
 }
 
 /// The version of a Deployment's program: its label, or the tag of its first image.
@@ -126,7 +124,7 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<ObservedDaemonSet> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let pod = spec.template.spec.as_ref()?;
-    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
+    let containers = pod.all_containers();
     let status = object.status.as_ref();
     Some(ObservedDaemonSet {
         namespace: filled(metadata.namespace.as_ref()),
@@ -176,8 +174,7 @@ fn toleration(toleration: &api::Toleration) -> ObservedToleration {
 
 /// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's restart-only test).
 fn config_digest(pod: &api::PodSpec) -> Option<String> {
-    let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
-    let variables = containers.flat_map(|container| container.env.iter().flatten());
+    let variables = pod.all_containers().flat_map(|container| container.env.iter().flatten());
     variables
         .filter(|variable| variable.name == names::CONFIG_DIGEST_ENV)
         .find_map(|variable| variable.value.clone().filter(|value| !value.is_empty()))
@@ -218,10 +215,8 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
-    let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.r#type == kind);
-    let ready = condition("Ready");
     // A scheduler that lost the answer to its own binding binds once more, is refused, and says so in the pod, which has its node.
-    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
+    let unscheduled = status.condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
     let by_name: BTreeMap<&str, &api::ContainerStatus> =
         status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
     let containers = spec.containers.iter().map(|container| {
@@ -235,7 +230,6 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
         }
     });
     let statuses = || status.container_statuses.iter().flatten();
-    let unready = status.init_container_statuses.iter().flatten().chain(statuses()).filter(|status| !status.ready);
     let kept =
         [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::DRIVER_TOOLKIT_LABEL, names::OFED_DRIVER_LABEL, names::OFED_OWNER_LABEL];
     Some(ObservedPod {
@@ -246,24 +240,18 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
         node: spec.node_name.clone().or_else(|| affinity_node(spec)),
         unbound: spec.node_name.is_none(),
         revision: metadata.labels.as_ref().and_then(|labels| labels.get("controller-revision-hash")).cloned(),
-        labels: metadata
-            .labels
-            .iter()
-            .flatten()
-            .filter(|(key, _)| kept.contains(&key.as_str()))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect(),
+        labels: select(metadata.labels.as_ref(), |key| kept.contains(&key)),
         deleting: metadata.deletion_timestamp.is_some(),
         running: status.phase.as_deref() == Some("Running"),
-        ready: ready.is_some_and(|condition| condition.status == "True"),
-        ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+        ready: status.is_ready(),
+        ready_since: status.condition("Ready").and_then(|condition| condition.last_transition_time.as_ref()).map(time),
         created: created(metadata.creation_timestamp.as_ref()),
         unschedulable: unscheduled.map(|condition| condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()),
         containers: containers.collect(),
         trouble: trouble(&status),
         orphaned: metadata.owner_references.iter().flatten().next().is_none(),
         containers_ready: statuses().next().is_some() && statuses().all(|status| status.ready),
-        unready_restarts: unready.map(|status| status.restart_count).max().unwrap_or(0),
+        unready_restarts: status.unready_restarts(),
         config_digest: config_digest(spec),
     })
 }
@@ -278,8 +266,7 @@ fn affinity_node(spec: &api::PodSpec) -> Option<String> {
 
 /// The first container state that is not part of a normal start.
 fn trouble(status: &api::PodStatus) -> Option<String> {
-    let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    for container in all {
+    for container in status.all_containers() {
         let Some(state) = &container.state else { continue };
         if let Some(waiting) = &state.waiting
             && let Some(reason) = &waiting.reason

@@ -220,6 +220,35 @@ pub struct PodStatus {
     pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
 
+impl PodStatus {
+    /// Returns the condition of a type.
+    pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().flatten().find(|condition| condition.r#type == kind)
+    }
+
+    /// Returns whether the condition `Ready` is true.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(|condition| condition.status == "True")
+    }
+
+    /// Returns the statuses of all containers, init containers first.
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.init_container_statuses.iter().flatten().chain(self.container_statuses.iter().flatten())
+    }
+
+    /// Returns the most restarts of a container, init containers included, that is not ready.
+    pub(crate) fn unready_restarts(&self) -> i32 {
+        self.all_containers().filter(|status| !status.ready).map(|status| status.restart_count).max().unwrap_or(0)
+    }
+}
+
+impl PodSpec {
+    /// Returns all containers, init containers first.
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = &Container> + Clone {
+        self.init_containers.iter().flatten().chain(&self.containers)
+    }
+}
+
 /// The claim of a pod's extended resources.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -15,13 +15,11 @@ use super::{affinity_node, controller, created, filled, trouble};
 pub fn operator_pod(object: &api::Pod) -> Option<OperatorPod> {
     let metadata = &object.metadata;
     let owner = controller(metadata.owner_references.as_deref())?;
-    let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.clone().any(|condition| condition.r#type == "Ready" && condition.status == "True");
     (owner.kind == "ReplicaSet").then(|| OperatorPod {
         name: filled(metadata.name.as_ref()),
         labels: metadata.labels.clone().unwrap_or_default().into(),
         deleting: metadata.deletion_timestamp.is_some(),
-        ready,
+        ready: object.status.as_ref().is_some_and(api::PodStatus::is_ready),
     })
 }
 
@@ -37,10 +35,7 @@ pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<Operan
     }
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
-    let condition = |kind: &str| status.conditions.iter().flatten().find(|condition| condition.r#type == kind);
-    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
-    let statuses = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    let restarts = statuses.filter(|status| !status.ready).map(|status| status.restart_count).max().unwrap_or(0);
+    let unscheduled = status.condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
     let message = || unscheduled.and_then(|condition| condition.message.clone().or_else(|| condition.reason.clone()));
     let text = |text: &String| interner.text(text);
     Some(OperandPod {
@@ -49,8 +44,8 @@ pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<Operan
         revision: labels.get("controller-revision-hash").map(text),
         created: created(metadata.creation_timestamp.as_ref()),
         deleting: metadata.deletion_timestamp.is_some(),
-        ready: status.phase.as_deref() == Some("Running") && condition("Ready").is_some_and(|condition| condition.status == "True"),
-        restarts,
+        ready: status.phase.as_deref() == Some("Running") && status.is_ready(),
+        restarts: status.unready_restarts(),
         trouble: trouble(&status).or_else(message).map(String::into_boxed_str),
     })
 }

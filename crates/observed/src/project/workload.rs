@@ -33,7 +33,6 @@ pub fn workload(object: &api::Pod) -> Option<Workload> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let annotated = |key: &str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key));
-    let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let volumes = || spec.volumes.iter().flatten();
     let in_memory = |volume: &api::EmptyDirVolumeSource| {
         volume.medium.as_deref().is_some_and(|medium| medium == "Memory" || medium.starts_with("HugePages"))
@@ -46,7 +45,7 @@ pub fn workload(object: &api::Pod) -> Option<Workload> {
         node: spec.node_name.clone().filter(|node| !node.is_empty())?,
         labels: metadata.labels.clone().unwrap_or_default().into(),
         phase: phase(object),
-        ready: conditions.into_iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+        ready: object.status.as_ref().is_some_and(api::PodStatus::is_ready),
         created: created(metadata.creation_timestamp.as_ref()),
         deleted_at: metadata.deletion_timestamp.as_ref().map(time),
         finalizers: metadata.finalizers.clone().unwrap_or_default(),
@@ -101,8 +100,7 @@ fn host_devices(spec: &api::PodSpec) -> bool {
     let all: BTreeSet<&str> = paths().filter(|(_, path)| *path == "/dev").map(|(name, _)| name).collect();
     let privileged =
         |container: &&api::Container| container.security_context.as_ref().and_then(|context| context.privileged).unwrap_or(false);
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let mut mounts = containers.filter(privileged).flat_map(|container| container.volume_mounts.iter().flatten());
+    let mut mounts = spec.all_containers().filter(privileged).flat_map(|container| container.volume_mounts.iter().flatten());
     paths().any(|(_, path)| path.starts_with("/dev/nvidia")) || mounts.any(|mount| all.contains(mount.name.as_str()))
 }
 
