@@ -316,31 +316,31 @@ impl<'r, 'a> PassRun<'r, 'a> {
         if self.rules.lacks_drain && self.options.generation.features().needs_drain {
             return Err(PassError::NoDrain);
         }
-        self.unknown_or_done(ControllerState::Unknown)?;
-        self.unknown_or_done(ControllerState::Done)?;
+        begin::unknown_or_done(self, ControllerState::Unknown)?;
+        begin::unknown_or_done(self, ControllerState::Done)?;
         match &self.options.requestor {
-            None => self.start()?,
-            Some(requestor) => self.request(requestor)?,
+            None => begin::start(self)?,
+            Some(requestor) => requestor::request(self, requestor)?,
         }
-        self.cordon()?;
-        self.wait_for_jobs();
-        self.pod_deletion()?;
-        self.drain()?;
+        begin::cordon(self)?;
+        work::wait_for_jobs(self);
+        work::pod_deletion(self)?;
+        work::drain(self)?;
         if self.options.requestor.is_some() {
-            self.maintenance()?;
+            requestor::maintenance(self)?;
         }
-        self.restart()?;
-        self.failed()?;
-        self.validation()?;
-        self.uncordon()?;
+        restart::restart(self)?;
+        restart::failed(self)?;
+        validate::validation(self)?;
+        finish::uncordon(self)?;
         if let Some(requestor) = &self.options.requestor {
-            self.release(requestor)?;
+            requestor::release(self, requestor)?;
         }
         Ok(())
     }
 
     /// The entries in a state, as the pass found them. A node makes one step a pass, so what the pass writes is not
-    /// read again, unless the node is there twice ([`Self::finish`]).
+    /// read again, unless the node is there twice ([`finish::finish`]).
     fn bucket(&self, state: ControllerState) -> impl Iterator<Item = &'r NodeEntry<'a>> + use<'r, 'a> {
         self.snapshot.entries.iter().filter(move |entry| entry.state == state)
     }

@@ -274,15 +274,6 @@ impl<'a> UpgradeSnapshot<'a> {
         self.entries.iter().find(|entry| entry.node == node)
     }
 
-    /// The same with what is known of the pods that use the device.
-    #[must_use]
-    pub fn with_users(mut self, mut users: impl FnMut(&str) -> Option<NodeDevicePods>) -> Self {
-        for entry in &mut self.entries {
-            entry.users = users(entry.node);
-        }
-        self
-    }
-
     /// The nodes of one NVIDIADriver, where all have their entry. What blocks one blocks all.
     #[must_use]
     pub fn owned_by(&self, owner: &str) -> Self {

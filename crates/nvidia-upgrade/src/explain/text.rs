@@ -16,14 +16,8 @@ impl fmt::Display for ControllerWait {
             Self::Blocked { error } => write!(out, "the operator does nothing for any node: {error}"),
             Self::PassEnds { error } => write!(out, "the operator gives up before it comes to the node: {error}"),
             Self::Asleep { step, since, until } => {
-                write!(out, "the operator has not looked")?;
-                if let Some(since) = since {
-                    write!(out, " since {since}")?;
-                }
-                match until {
-                    Some(until) => write!(out, "; by {until} {step}"),
-                    None => write!(out, "; when it does {step}"),
-                }
+                let until = until.map_or_else(|| "when it does".to_owned(), |until| format!("by {until}"));
+                write!(out, "the operator has not looked{}; {until} {step}", OptionalText(" since ", since, ""))
             }
             Self::Skipped { label } => write!(out, "label {label}=true"),
             Self::Parallel { limit, holders, ahead } => {
@@ -39,14 +33,8 @@ impl fmt::Display for ControllerWait {
                 )
             }
             Self::Jobs { count, since, until } => {
-                write!(out, "{count} {}", if *count == 1 { "pod of a job runs" } else { "pods of jobs run" })?;
-                if let Some(since) = since {
-                    write!(out, "; waited for since {since}")?;
-                }
-                match until {
-                    Some(until) => write!(out, ", until {until}"),
-                    None => Ok(()),
-                }
+                let run = if *count == 1 { "pod of a job runs" } else { "pods of jobs run" };
+                write!(out, "{count} {run}{}{}", OptionalText("; waited for since ", since, ""), OptionalText(", until ", until, ""))
             }
             Self::Evicting { users, timeout_seconds, drain } => {
                 write!(out, "pods that use the device are being evicted")?;
@@ -64,27 +52,16 @@ impl fmt::Display for ControllerWait {
             Self::MaintenanceOff => write!(out, "it was handed to the maintenance-operator, and that mode is off"),
             Self::Terminating { pod } => write!(out, "the old driver pod/{pod} is terminating"),
             Self::DriverStarting { pod, trouble, restarts } => {
-                write!(out, "driver pod/{pod} is not ready")?;
-                if let Some(trouble) = trouble {
-                    write!(out, " ({trouble})")?;
-                }
+                write!(out, "driver pod/{pod} is not ready{}", OptionalText(" (", trouble, ")"))?;
                 if *restarts > 0 { write!(out, ", {restarts} restarts") } else { Ok(()) }
             }
             Self::NoValidator => write!(out, "there is no validator pod on the node"),
             Self::Validating { pod, until } => {
-                write!(out, "validator pod/{pod} is not ready")?;
-                match until {
-                    Some(until) => write!(out, "; after {until} the node is given up"),
-                    None => Ok(()),
-                }
+                write!(out, "validator pod/{pod} is not ready{}", OptionalText("; after ", until, " the node is given up"))
             }
             Self::FailedBefore => write!(out, "given up with its old driver"),
             Self::FailedDriver { pod, trouble } => {
-                write!(out, "given up; driver pod/{pod} is not ready")?;
-                match trouble {
-                    Some(trouble) => write!(out, " ({trouble})"),
-                    None => Ok(()),
-                }
+                write!(out, "given up; driver pod/{pod} is not ready{}", OptionalText(" (", trouble, ")"))
             }
             Self::UnknownState { label } => write!(out, "the operator does not know the state `{label}`"),
             Self::NoDriverPod => write!(out, "there is no driver pod on the node, so the operator does not see it"),
@@ -101,6 +78,16 @@ impl fmt::Display for PredictedStep {
             Self::Drain => write!(out, "it is drained"),
             Self::Load => write!(out, "its driver may load"),
         }
+    }
+}
+
+/// A value with what stands before and after it, or nothing.
+struct OptionalText<'a, T>(&'static str, &'a Option<T>, &'static str);
+
+impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(before, value, after) = self;
+        value.as_ref().map_or(Ok(()), |value| write!(out, "{before}{value}{after}"))
     }
 }
 

@@ -11,66 +11,64 @@ fn needs_upgrade(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
     Ok(older || entry.waits_for_safe_load() || entry.is_requested())
 }
 
-impl PassRun<'_, '_> {
-    /// Nodes without a state, and nodes that are done.
-    pub(super) fn unknown_or_done(&mut self, state: ControllerState) -> Result<(), PassError> {
-        for entry in self.bucket(state) {
-            if needs_upgrade(entry)? {
-                if entry.unschedulable {
-                    self.annotate(entry, self.traits.initially_unschedulable, Some("true".to_owned()))?;
-                }
-                self.state(entry, ControllerState::UpgradeRequired)?;
-            } else if state == ControllerState::Unknown {
-                self.state(entry, ControllerState::Done)?;
+/// Nodes without a state, and nodes that are done.
+pub(super) fn unknown_or_done(run: &mut PassRun<'_, '_>, state: ControllerState) -> Result<(), PassError> {
+    for entry in run.bucket(state) {
+        if needs_upgrade(entry)? {
+            if entry.unschedulable {
+                run.annotate(entry, run.traits.initially_unschedulable, Some("true".to_owned()))?;
             }
+            run.state(entry, ControllerState::UpgradeRequired)?;
+        } else if state == ControllerState::Unknown {
+            run.state(entry, ControllerState::Done)?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Starts as many pending nodes as the policy allows.
-    pub(super) fn start(&mut self) -> Result<(), PassError> {
-        let mut available = slots(self.snapshot, &self.rules.policy).available;
-        for entry in self.bucket(ControllerState::UpgradeRequired) {
-            let requested = self.take_request(entry)?;
-            if turn(entry, available) != PendingDecision::Starts {
+/// Starts as many pending nodes as the policy allows.
+pub(super) fn start(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
+    let mut available = slots(run.snapshot, &run.rules.policy).available;
+    for entry in run.bucket(ControllerState::UpgradeRequired) {
+        let requested = take_request(run, entry)?;
+        if turn(entry, available) != PendingDecision::Starts {
+            continue;
+        }
+        if !requested && restarts_only(run.options, entry) {
+            // A node that cannot be cordoned stays, and the others go on.
+            if !entry.unschedulable
+                && let Err(error) = run.write(PassWrite::Cordon { node: entry.node.to_owned() })
+            {
+                run.outcome.swallowed.push(error);
                 continue;
             }
-            if !requested && restarts_only(self.options, entry) {
-                // A node that cannot be cordoned stays, and the others go on.
-                if !entry.unschedulable
-                    && let Err(error) = self.write(PassWrite::Cordon { node: entry.node.to_owned() })
-                {
-                    self.outcome.swallowed.push(error);
-                    continue;
-                }
-                self.state(entry, ControllerState::PodRestartRequired)?;
-            } else {
-                self.state(entry, ControllerState::CordonRequired)?;
-            }
-            available -= 1;
+            run.state(entry, ControllerState::PodRestartRequired)?;
+        } else {
+            run.state(entry, ControllerState::CordonRequired)?;
         }
-        Ok(())
+        available -= 1;
     }
+    Ok(())
+}
 
-    /// A request is taken off as soon as it is seen, whether the node may start or not.
-    pub(super) fn take_request(&mut self, entry: &NodeEntry<'_>) -> Result<bool, PassError> {
-        let requested = entry.is_requested();
-        if requested {
-            self.annotate(entry, self.traits.requested, None)?;
-        }
-        Ok(requested)
+/// A request is taken off as soon as it is seen, whether the node may start or not.
+pub(super) fn take_request(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result<bool, PassError> {
+    let requested = entry.is_requested();
+    if requested {
+        run.annotate(entry, run.traits.requested, None)?;
     }
+    Ok(requested)
+}
 
-    /// Cordons the nodes whose turn has come.
-    pub(super) fn cordon(&mut self) -> Result<(), PassError> {
-        for entry in self.bucket(ControllerState::CordonRequired) {
-            if !entry.unschedulable {
-                self.write(PassWrite::Cordon { node: entry.node.to_owned() })?;
-            }
-            self.state(entry, ControllerState::WaitForJobsRequired)?;
+/// Cordons the nodes whose turn has come.
+pub(super) fn cordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
+    for entry in run.bucket(ControllerState::CordonRequired) {
+        if !entry.unschedulable {
+            run.write(PassWrite::Cordon { node: entry.node.to_owned() })?;
         }
-        Ok(())
+        run.state(entry, ControllerState::WaitForJobsRequired)?;
     }
+    Ok(())
 }
 
 /// The same driver configuration in pod and template: the driver need not be installed anew, and workloads can stay. That the pod is

@@ -2,6 +2,7 @@
 
 use super::super::snapshot::NodeEntry;
 use super::super::state::ControllerState;
+use super::begin::take_request;
 use super::{PassError, PassRun, PassWrite};
 
 /// The prefix with which operators share one object a node.
@@ -25,55 +26,53 @@ impl Requestor {
     }
 }
 
-impl PassRun<'_, '_> {
-    /// Asks for every pending node at once: how many go is the maintenance-operator's business.
-    pub(super) fn request(&mut self, requestor: &Requestor) -> Result<(), PassError> {
-        for entry in self.bucket(ControllerState::UpgradeRequired) {
-            self.take_request(entry)?;
-            if entry.is_skipped() {
-                continue;
-            }
-            if let Some(write) = request_of(entry, requestor) {
-                self.write(write)?;
-            }
-            self.annotate(entry, self.traits.requestor, Some("true".to_owned()))?;
-            self.state(entry, ControllerState::NodeMaintenanceRequired)?;
+/// Asks for every pending node at once: how many go is the maintenance-operator's business.
+pub(super) fn request(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Result<(), PassError> {
+    for entry in run.bucket(ControllerState::UpgradeRequired) {
+        take_request(run, entry)?;
+        if entry.is_skipped() {
+            continue;
         }
-        Ok(())
+        if let Some(write) = request_of(entry, requestor) {
+            run.write(write)?;
+        }
+        run.annotate(entry, run.traits.requestor, Some("true".to_owned()))?;
+        run.state(entry, ControllerState::NodeMaintenanceRequired)?;
     }
+    Ok(())
+}
 
-    /// Goes on where the object is ready; begins again where it is gone. There is no limit of time.
-    pub(super) fn maintenance(&mut self) -> Result<(), PassError> {
-        for entry in self.bucket(ControllerState::NodeMaintenanceRequired) {
-            match &entry.maintenance {
-                None => self.state(entry, ControllerState::UpgradeRequired)?,
-                Some(object) if object.reason == Some("Ready") => self.state(entry, ControllerState::PodRestartRequired)?,
-                Some(_) => {}
-            }
+/// Goes on where the object is ready; begins again where it is gone. There is no limit of time.
+pub(super) fn maintenance(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
+    for entry in run.bucket(ControllerState::NodeMaintenanceRequired) {
+        match &entry.maintenance {
+            None => run.state(entry, ControllerState::UpgradeRequired)?,
+            Some(object) if object.reason == Some("Ready") => run.state(entry, ControllerState::PodRestartRequired)?,
+            Some(_) => {}
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Gives nodes back. The label comes first: what fails after it is never tried again.
-    pub(super) fn release(&mut self, requestor: &Requestor) -> Result<(), PassError> {
-        for entry in self.bucket(ControllerState::UncordonRequired).filter(|entry| entry.notes.requestor) {
-            self.state(entry, ControllerState::Done)?;
-            self.annotate(entry, self.traits.requestor, None)?;
-            let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
-            match &entry.maintenance {
-                Some(object) if object.requestor == requestor.id => {
-                    if !object.deleting {
-                        self.write(PassWrite::DeleteMaintenance { node, name })?;
-                    }
+/// Gives nodes back. The label comes first: what fails after it is never tried again.
+pub(super) fn release(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Result<(), PassError> {
+    for entry in run.bucket(ControllerState::UncordonRequired).filter(|entry| entry.notes.requestor) {
+        run.state(entry, ControllerState::Done)?;
+        run.annotate(entry, run.traits.requestor, None)?;
+        let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
+        match &entry.maintenance {
+            Some(object) if object.requestor == requestor.id => {
+                if !object.deleting {
+                    run.write(PassWrite::DeleteMaintenance { node, name })?;
                 }
-                Some(object) if object.additional.contains(&requestor.id.as_str()) => {
-                    self.write(PassWrite::LeaveMaintenance { node, name })?;
-                }
-                Some(_) | None => {}
             }
+            Some(object) if object.additional.contains(&requestor.id.as_str()) => {
+                run.write(PassWrite::LeaveMaintenance { node, name })?;
+            }
+            Some(_) | None => {}
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What brings the node's NodeMaintenance about. `None`: it is there, and ours too.
