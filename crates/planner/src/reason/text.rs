@@ -3,25 +3,16 @@
 use std::fmt;
 
 use contract::names;
-use nvidia_upgrade::explain::ControllerWait;
 
 use super::Reason;
 
-/// ` (trouble)`, or nothing.
-struct TroubleText<'a>(&'a Option<String>);
+/// A value with what stands before and after it, or nothing.
+struct OptionalText<'a, T>(&'static str, &'a Option<T>, &'static str);
 
-impl fmt::Display for TroubleText<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |trouble| write!(formatter, " ({trouble})"))
-    }
-}
-
-/// `; why`, or nothing.
-struct WhyText<'a>(&'a Option<Box<ControllerWait>>);
-
-impl fmt::Display for WhyText<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |why| write!(formatter, "; {why}"))
+impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(before, value, after) = self;
+        value.as_ref().map_or(Ok(()), |value| write!(out, "{before}{value}{after}"))
     }
 }
 
@@ -78,8 +69,8 @@ impl fmt::Display for Reason {
                 write!(out, "NVIDIADriver `{wanted}` selects the node, and its label {label} is {found}")
             }
             Self::Precondition { kind, name, field, expected, found, manager } => {
-                write!(out, "{field} of {kind} `{name}` is `{found}`, and must be `{expected}`")?;
-                manager.as_ref().map_or(Ok(()), |manager| write!(out, " (field manager `{manager}`)"))
+                let manager = OptionalText(" (field manager `", manager, "`)");
+                write!(out, "{field} of {kind} `{name}` is `{found}`, and must be `{expected}`{manager}")
             }
             Self::SpecNotObserved { object, field, expected, found } => {
                 write!(out, "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`")
@@ -97,32 +88,35 @@ impl fmt::Display for Reason {
             Self::NodeNotLabeled => write!(out, "the operator has not labeled the node for its operands"),
             Self::NodeWithoutDaemonSet => write!(out, "no driver DaemonSet selects the node"),
             Self::NodeNotReady { since } => {
-                write!(out, "the node is NotReady")?;
-                since.map_or(Ok(()), |since| write!(out, " since {since}"))
+                write!(out, "the node is NotReady{}", OptionalText(" since ", since, ""))
             }
             Self::DriverPodMissing => write!(out, "no driver pod on the node"),
             Self::DriverPodUnschedulable { message } => write!(out, "the driver pod cannot be scheduled: {message}"),
             Self::DriverOutOfDate { state, why } => {
                 let state = state.as_deref().unwrap_or("none");
-                write!(out, "the driver pod is of an older revision, upgrade state `{state}`{}", WhyText(why))
+                write!(out, "the driver pod is of an older revision, upgrade state `{state}`{}", OptionalText("; ", why, ""))
             }
             Self::DriverNotReady { state, trouble, restarts } => {
                 let state = state.as_deref().unwrap_or("none");
-                write!(out, "the new driver pod is not ready{}, {restarts} restarts, upgrade state `{state}`", TroubleText(trouble))
+                write!(
+                    out,
+                    "the new driver pod is not ready{}, {restarts} restarts, upgrade state `{state}`",
+                    OptionalText(" (", trouble, ")")
+                )
             }
             Self::UpgradeUnfinished { state, why } => {
-                write!(out, "the vendor's controller has not finished: upgrade state `{state}`{}", WhyText(why))
+                write!(out, "the vendor's controller has not finished: upgrade state `{state}`{}", OptionalText("; ", why, ""))
             }
-            Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", TroubleText(trouble)),
+            Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", OptionalText(" (", trouble, ")")),
             Self::Skipped { label } => write!(out, "left on its old driver: label {label}"),
-            Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", TroubleText(trouble)),
+            Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", OptionalText(" (", trouble, ")")),
             Self::OperandMissing { operand } => write!(out, "no pod of {operand} on the node"),
-            Self::OperandOutdated { operand, stalled_by: None } => write!(out, "the pod of {operand} is of an older revision"),
-            Self::OperandOutdated { operand, stalled_by: Some(node) } => {
-                write!(out, "the pod of {operand} is of an older revision, and the update is stalled by node {node}")
+            Self::OperandOutdated { operand, stalled_by } => {
+                let stalled = OptionalText(", and the update is stalled by node ", stalled_by, "");
+                write!(out, "the pod of {operand} is of an older revision{stalled}")
             }
             Self::OperandNotReady { operand, trouble, restarts } => {
-                write!(out, "the pod of {operand} is not ready{}, {restarts} restarts", TroubleText(trouble))
+                write!(out, "the pod of {operand} is not ready{}, {restarts} restarts", OptionalText(" (", trouble, ")"))
             }
             Self::NodeTainted { daemon_set, taint } => write!(out, "pods of daemonset/{daemon_set} do not tolerate the taint {taint}"),
             Self::MigReconfiguring { state } => write!(out, "MIG manager is changing the MIG layout (state `{state}`)"),
@@ -142,7 +136,7 @@ impl fmt::Display for Reason {
             Self::PluginStale { cause } => write!(out, "the DRA plugin is stale ({cause}) and rollout.dra.reroll is off"),
             Self::PluginMissing => write!(out, "no DRA plugin pod on the node"),
             Self::PluginUnschedulable { message } => write!(out, "the DRA plugin pod cannot be scheduled: {message}"),
-            Self::PluginNotReady { trouble } => write!(out, "the DRA plugin pod is not ready{}", TroubleText(trouble)),
+            Self::PluginNotReady { trouble } => write!(out, "the DRA plugin pod is not ready{}", OptionalText(" (", trouble, ")")),
             Self::SliceMissing { driver } => write!(out, "no ResourceSlice of {driver} for the node"),
             Self::SliceOutdated { published, loaded } => write!(out, "the DRA plugin publishes driver {published}, loaded is {loaded}"),
             Self::DraMissing { namespaces } if namespaces.is_empty() => {
