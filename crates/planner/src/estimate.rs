@@ -2,12 +2,11 @@
 
 use contract::budget::FleetPace;
 use contract::count::Count;
-use contract::policy::Policy;
 use contract::settings::Settings;
 use contract::task::Task;
 
 use super::node::{DriverOperands, DriverStatus, driver_nodes};
-use super::policies::NodePools;
+use super::policies::{NodePools, controller_pace};
 use observed::{Observed, ObservedNode};
 
 /// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
@@ -32,10 +31,10 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
     let owned: usize = sizes.iter().map(|(_, nodes)| nodes).sum();
     let of_pools = pools.sizes(all).into_iter().filter_map(|(pool, all)| {
         let (_, outdated) = sizes.iter().find(|(other, _)| *other == pool)?;
-        Some(waves(vendors(&pool.policy, settings, all), *outdated))
+        Some(waves(controller_pace(&pool.policy, settings, all), *outdated))
     });
     let ownerless = outdated.len() - owned;
-    let of_others = (ownerless > 0).then(|| waves(vendors(&pools.common(), settings, ownerless), ownerless));
+    let of_others = (ownerless > 0).then(|| waves(controller_pace(&pools.common(), settings, ownerless), ownerless));
     of_pools.chain(of_others).max()
 }
 
@@ -43,15 +42,4 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
 fn waves(fleet: FleetPace, outdated: usize) -> u64 {
     let parallel = Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX));
     FleetPace { max_unavailable: parallel, nodes: outdated, ..fleet }.budget_seconds()
-}
-
-/// The fleet under the operator's own limits.
-fn vendors(policy: &Policy, settings: &Settings, nodes: usize) -> FleetPace {
-    FleetPace {
-        nodes,
-        max_parallel: policy.max_parallel_upgrades,
-        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
-        per_node_seconds: settings.per_node_seconds,
-        soak_seconds: 0,
-    }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::budget::FleetPace;
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::names;
@@ -11,7 +12,7 @@ use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy}
 use contract::settings::{Mode, Settings};
 
 use nvidia_upgrade::generation::ControllerGeneration;
-use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
+use observed::{ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode};
 
 /// Where the fields of an upgrade policy are in a custom resource.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,6 +67,10 @@ impl LivePolicy {
         format!("{} `{}`", self.kind, self.name)
     }
 
+    fn of_fleet(driver: Driver, name: String, policy: LiveUpgradePolicy, fields: &'static PolicyFields, manager: Option<String>) -> Self {
+        Self { kind: driver.traits().policy_kind, name, is_pool: false, policy, fields, manager }
+    }
+
     fn of_nvidia_driver(driver: &NvidiaDriver) -> Self {
         Self {
             kind: names::NVIDIA_DRIVER_KIND,
@@ -118,28 +123,18 @@ fn policies(observed: &Observed, settings: &Settings, per_driver: bool) -> Vec<L
         Driver::DaemonSet => Vec::new(),
         Driver::Gpu if per_driver => observed.live_nvidia_drivers().map(LivePolicy::of_nvidia_driver).collect(),
         Driver::Gpu => {
-            let policy = observed.live_cluster_policy();
-            let live = |policy: &observed::ClusterPolicy| LivePolicy {
-                kind: Driver::Gpu.traits().policy_kind,
-                name: settings.cluster_policy.clone(),
-                is_pool: false,
-                policy: policy.upgrade_policy.clone(),
-                fields: &CLUSTER_POLICY,
-                manager: policy.driver_field_manager.clone(),
+            let fleet_policy = |policy: &ClusterPolicy| {
+                let (name, manager) = (settings.cluster_policy.clone(), policy.driver_field_manager.clone());
+                LivePolicy::of_fleet(Driver::Gpu, name, policy.upgrade_policy.clone(), &CLUSTER_POLICY, manager)
             };
-            policy.map(live).into_iter().collect()
+            observed.live_cluster_policy().map(fleet_policy).into_iter().collect()
         }
         Driver::Ofed => {
-            let policy = observed.live_nic_cluster_policy();
-            let live = |policy: &observed::NicClusterPolicy| LivePolicy {
-                kind: Driver::Ofed.traits().policy_kind,
-                name: names::NIC_CLUSTER_POLICY.to_owned(),
-                is_pool: false,
-                policy: policy.upgrade_policy.clone(),
-                fields: &NIC_CLUSTER_POLICY,
-                manager: policy.driver_field_manager.clone(),
+            let fleet_policy = |policy: &NicClusterPolicy| {
+                let (name, manager) = (names::NIC_CLUSTER_POLICY.to_owned(), policy.driver_field_manager.clone());
+                LivePolicy::of_fleet(Driver::Ofed, name, policy.upgrade_policy.clone(), &NIC_CLUSTER_POLICY, manager)
             };
-            policy.map(live).into_iter().collect()
+            observed.live_nic_cluster_policy().map(fleet_policy).into_iter().collect()
         }
     }
 }
@@ -218,6 +213,17 @@ impl NodePools {
             None => return Policy::default(),
         };
         others.iter().fold(first.policy.clone(), |common, pool| least(common, &pool.policy))
+    }
+}
+
+/// Returns the pace of so many nodes under a policy that NVIDIA's controller uses: it pauses between no nodes.
+pub fn controller_pace(policy: &Policy, settings: &Settings, nodes: usize) -> FleetPace {
+    FleetPace {
+        nodes,
+        max_parallel: policy.max_parallel_upgrades,
+        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
+        per_node_seconds: settings.per_node_seconds,
+        soak_seconds: 0,
     }
 }
 

@@ -7,8 +7,6 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use contract::budget;
-use contract::count::Count;
 use contract::driver::Driver;
 use contract::policy::Policy;
 use contract::record::NodeOutcome;
@@ -16,7 +14,7 @@ use contract::settings::Settings;
 
 use super::node::driver_nodes;
 use super::own_upgrade::record::read;
-use super::policies::{NodePool, NodePools};
+use super::policies::{NodePool, NodePools, controller_pace};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
 use nvidia_upgrade::state::ControllerState;
@@ -242,14 +240,7 @@ fn parallel(settings: &Settings, policy: &Policy, nodes: usize) -> usize {
     if settings.mode.decides() {
         return settings.upgrade.fleet(nodes, settings.per_node_seconds).parallel();
     }
-    budget::FleetPace {
-        nodes,
-        max_parallel: policy.max_parallel_upgrades,
-        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
-        per_node_seconds: settings.per_node_seconds,
-        soak_seconds: 0,
-    }
-    .parallel()
+    controller_pace(policy, settings, nodes).parallel()
 }
 
 /// When all will probably be done. Absent: nothing is to be done; or one node, or what the whole fleet waits for (`fleet_ended`), has no end.

@@ -1,11 +1,10 @@
 //! Who upgrades: exactly one, and with enough time.
 
-use crate::policies::{self, LivePolicy, NodePools};
+use crate::policies::{self, LivePolicy, NodePools, controller_pace};
 use crate::spec::actor::{PolicyMismatch, mismatch};
 use crate::spec::driver_daemon_sets;
 use contract::budget::FleetPace;
 use contract::check::PreflightCheck;
-use contract::count::Count;
 use contract::driver::Driver;
 use contract::policy::Policy;
 use contract::settings::{Mode, Settings};
@@ -129,13 +128,8 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let (settings, policy) = (view.input.settings, view.input.policy);
     let nodes = view.nodes.len();
     let (has, remedy) = waits(settings).filter(|_| nodes > 0)?;
-    let vendors = |policy: &Policy, nodes: usize| FleetPace {
-        nodes,
-        max_parallel: policy.max_parallel_upgrades,
-        max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
-        per_node_seconds: settings.per_node_seconds,
-        soak_seconds: settings.upgrade.soak_seconds,
-    };
+    let soak_seconds = settings.upgrade.soak_seconds;
+    let vendors = |policy: &Policy, nodes: usize| FleetPace { soak_seconds, ..controller_pace(policy, settings, nodes) };
     let decides = settings.mode.decides();
     let pools = NodePools::in_force(view.observed(), settings);
     let fleet = if decides {
