@@ -1,8 +1,6 @@
 //! One node: are driver and container toolkit current on it?
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 
 use contract::driver::{Driver, DriverTraits};
 use contract::names;
@@ -12,64 +10,15 @@ use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use nvidia_upgrade::state::ControllerState;
 use observed::version::DriverVersion;
-use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest, selects, untolerated_taint};
+use observed::{Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest, selects, untolerated_taint};
 
-/// The longest that a driver takes from its container's start to its first readiness: the chart's startup probe gives it 21 minutes
-/// (60 s, then 120 times 10 s); twice that and some for those who gave it more.
-const FIRST_READINESS: SignedDuration = SignedDuration::from_hours(1);
+mod driver_nodes;
+mod plugin_base;
 
-/// Pods of a node take about as long to start; what differs by more is the work of a clock that was set.
-const CLOCK_STEP: SignedDuration = SignedDuration::from_mins(20);
+pub use driver_nodes::{DriverNodes, UnscheduledDaemonSets, driver_nodes, is_driver_node, lacking};
+pub use plugin_base::{PluginBase, PodStart, clock_lead};
 
-/// What runs under a plugin on a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginBase {
-    /// `<pod UID>/<restarts>` of driver and toolkit: another driver container is another identity.
-    pub identity: String,
-    /// The latest moment at which a container of driver or toolkit started, or their pods became ready.
-    pub served_since: Option<Timestamp>,
-    /// The driver's version, where its image tells.
-    pub driver_version: Option<DriverVersion>,
-    /// How the youngest of these pods began, if its containers were never restarted.
-    pub beginning: Option<PodStart>,
-    /// At most so far is the node's clock ahead of the API server's, by its pods: none starts before it is created.
-    pub clock_lead: Option<SignedDuration>,
-}
-
-/// How a pod began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodStart {
-    /// When the object was created, by the API server's clock.
-    pub created: Timestamp,
-    /// How much later its first containers started, by the node's clock.
-    pub delay: SignedDuration,
-}
-
-impl PodStart {
-    /// `None`: nothing runs, or it was restarted.
-    pub fn of_pod(pod: &ObservedPod) -> Option<Self> {
-        let once = pod.containers.iter().all(|container| container.restarts == 0);
-        clock_lead(pod).filter(|_| once).map(|delay| Self { created: pod.created, delay })
-    }
-}
-
-impl PluginBase {
-    /// Why a plugin that seems to have started later than what it serves is stale all the same: its pod is the older one by the API server's clock, and the
-    /// node's clock was set in between, so that container times do not tell an order.
-    pub fn replaced_under(&self, plugin: &ObservedPod) -> Option<String> {
-        let (base, plugin) = (self.beginning?, PodStart::of_pod(plugin)?);
-        let is_set = base.delay.saturating_sub(plugin.delay).abs() > CLOCK_STEP;
-        (plugin.created < base.created && is_set).then(|| {
-            format!("its pod was created {}, what it serves {}, and the node's clock was set in between", plugin.created, base.created)
-        })
-    }
-}
-
-/// By how much the node's clock is ahead of the API server's at most, as far as this pod tells.
-pub fn clock_lead(pod: &ObservedPod) -> Option<SignedDuration> {
-    let started = pod.containers.iter().filter_map(|container| container.started).min()?;
-    Some(started.duration_since(pod.created))
-}
+use plugin_base::serves_since;
 
 /// How far a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,13 +171,7 @@ impl<'a> DriverOperands<'a> {
         }
         let Some(base) = self.base(driver, toolkit) else {
             // Driver and toolkit both come from outside: nothing to wait for, and nothing that a plugin could be older than.
-            return DriverStatus::Current(PluginBase {
-                identity: "host".to_owned(),
-                served_since: None,
-                driver_version: None,
-                beginning: None,
-                clock_lead: None,
-            });
+            return DriverStatus::Current(PluginBase { identity: "host".to_owned(), ..PluginBase::default() });
         };
         match state.map(String::as_str) {
             None | Some("upgrade-done") => DriverStatus::Current(base),
@@ -360,39 +303,6 @@ pub fn node_tainted(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> Opti
     Some(Reason::NodeTainted { daemon_set: daemon_set.name.clone(), taint })
 }
 
-/// UIDs of driver DaemonSets that want more pods than they have, where their node selectors alone do not tell which nodes they mean.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct UnscheduledDaemonSets<'a> {
-    /// As the numbers are.
-    pub now: BTreeSet<&'a str>,
-    /// As far as anything speaks for it: it is asked of nodes whose pod we may have deleted. Pods that are on their way, or stand where none
-    /// should or no node is any more, are none that it has.
-    pub at_most: BTreeSet<&'a str>,
-}
-
-/// Which driver DaemonSets want more pods than they have.
-pub fn lacking(observed: &Observed, driver: Driver) -> UnscheduledDaemonSets<'_> {
-    let mut lacking = UnscheduledDaemonSets::default();
-    if driver == Driver::Gpu {
-        return lacking;
-    }
-    for daemon_set in driver_daemon_sets(observed, driver) {
-        let uid = daemon_set.uid.as_str();
-        let owned = || observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid));
-        let of_node = |pod: &'_ ObservedPod| !pod.deleting && pod.node.as_deref().is_some_and(|node| observed.nodes.contains_key(node));
-        let staying: BTreeSet<&str> = owned().filter(|pod| of_node(pod)).filter_map(|pod| pod.node.as_deref()).collect();
-        let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        if i64::from(daemon_set.desired) > signed(owned().count()) {
-            lacking.now.insert(uid);
-        }
-        let wanted = i64::from(daemon_set.desired) + i64::from(daemon_set.misscheduled);
-        if !daemon_set.observed || wanted > signed(staying.len()) {
-            lacking.at_most.insert(uid);
-        }
-    }
-    lacking
-}
-
 fn asked(observed: &Observed, driver: Driver) -> DriverRequester {
     match driver {
         Driver::Gpu => match observed.live_cluster_policy() {
@@ -409,66 +319,6 @@ fn asked(observed: &Observed, driver: Driver) -> DriverRequester {
     }
 }
 
-/// Nodes that need the driver and that its operator is to serve.
-pub fn driver_nodes(observed: &Observed, driver: Driver) -> impl Iterator<Item = &ObservedNode> {
-    let which = DriverNodes::new(observed, driver);
-    observed.nodes.values().filter(move |node| which.contains(node))
-}
-
-/// Which nodes need the driver.
-#[derive(Debug)]
-pub struct DriverNodes<'a> {
-    driver: Driver,
-    pods: &'a Views<ObservedPod>,
-    /// Where no label tells: the driver's DaemonSets, whose pods do, …
-    daemon_sets: Vec<&'a ObservedDaemonSet>,
-    /// … and what they select by where they still want more of them.
-    lacking: Vec<&'a Labels>,
-}
-
-impl<'a> DriverNodes<'a> {
-    /// Looked up once for a whole fleet.
-    pub fn new(observed: &'a Observed, driver: Driver) -> Self {
-        let daemon_sets = if driver.has_operator() { Vec::new() } else { driver_daemon_sets(observed, driver) };
-        let uids = if driver.has_operator() { BTreeSet::new() } else { lacking(observed, driver).now };
-        let lacks = |daemon_set: &&&ObservedDaemonSet| uids.contains(daemon_set.uid.as_str());
-        let lacking = daemon_sets.iter().filter(lacks).map(|daemon_set| &daemon_set.node_selector).collect();
-        Self { driver, pods: &observed.pods, daemon_sets, lacking }
-    }
-
-    /// Whether the node needs the driver.
-    pub fn contains(&self, node: &ObservedNode) -> bool {
-        if self.driver.has_operator() {
-            return is_driver_node(node, self.driver);
-        }
-        let of_driver = |pod: &ObservedPod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
-        self.pods.on(&node.name).any(of_driver) || self.lacking.iter().any(|selector| selects(selector, &node.labels))
-    }
-}
-
-/// Whether a node needs the driver and its operator is to serve it. Of a driver without an operator any node may have one.
-pub fn is_driver_node(node: &ObservedNode, driver: Driver) -> bool {
-    !driver.has_operator() || has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
-}
-
-/// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
-fn has_device(node: &ObservedNode, driver: Driver) -> bool {
-    driver.traits().device_labels.iter().any(|key| node.labels.has(key, "true"))
-}
-
-fn operands_wanted(node: &ObservedNode) -> bool {
-    !node.labels.has(names::DEPLOY_OPERANDS_LABEL, "false")
-}
-
 fn not_ready(node: &ObservedNode) -> Option<Reason> {
     (!node.ready).then_some(Reason::NodeNotReady { since: node.ready_since })
-}
-
-/// When a pod's containers had started and it became ready. The Ready condition's time is renewed whenever the node or its kubelet goes
-/// away for a moment: one that lies further from the start than a first readiness can is none, and the start counts alone.
-fn serves_since(pod: &ObservedPod) -> Option<Timestamp> {
-    let started = pod.containers.iter().filter_map(|container| container.started).max()?;
-    let latest = started.saturating_add(FIRST_READINESS).unwrap_or(Timestamp::MAX);
-    let ready = pod.ready_since.filter(|ready| pod.ready && *ready <= latest);
-    Some(ready.map_or(started, |ready| ready.max(started)))
 }
