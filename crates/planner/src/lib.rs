@@ -26,4 +26,5 @@ pub mod retain;
 pub mod spec;
 #[cfg(test)]
 mod tests;
+mod time;
 mod watched;

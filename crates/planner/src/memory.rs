@@ -22,7 +22,7 @@ use observed::named::Named;
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 
 /// A run's memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMemory {
     /// When the run began.
     pub started_at: Timestamp,
@@ -95,35 +95,7 @@ pub struct PendingPatch {
 impl RunMemory {
     /// A run that begins.
     pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
-        Self {
-            started_at,
-            cohort: None,
-            taken_up: started_at,
-            deadline,
-            nodes: Named::new(),
-            configs: BTreeMap::new(),
-            fleet_waiting: None,
-            waiting: Named::new(),
-            waiting_apart: Named::new(),
-            ready: Named::new(),
-            outdated: Named::new(),
-            issued: BTreeMap::new(),
-            patched: Named::new(),
-            evictions: BTreeMap::new(),
-            refusals: BTreeMap::new(),
-            handed_back: BTreeSet::new(),
-            busy: None,
-            pending: BTreeMap::new(),
-            wakes: BTreeMap::new(),
-            vendor_seen: None,
-            operator: None,
-            settled_version: None,
-            baseline: None,
-            earlier_baseline: None,
-            recovering: BTreeMap::new(),
-            own: OwnPods::default(),
-            well: None,
-        }
+        Self { started_at, taken_up: started_at, deadline, ..Self::default() }
     }
 
     /// The nodes of which the two remember something else.

@@ -1,6 +1,8 @@
 //! When to decide again though nothing was observed to change.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+
+use crate::time::after;
 
 /// The earliest moment at which something that a decision has looked at comes to its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +30,4 @@ impl Alarm {
         }
         at <= self.now
     }
-}
-
-/// So many seconds later.
-pub(super) fn after(since: Timestamp, seconds: u64) -> Timestamp {
-    since.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))).unwrap_or(Timestamp::MAX)
 }

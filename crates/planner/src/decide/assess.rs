@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::node::{DriverStatus, PluginBase, is_driver_node};
 use crate::reason::Reason;
+use crate::reason::upgrade::UpgradeReason;
 use contract::record::{MOST_STEPS, RecordedStep};
 use contract::task::Task;
 use nvidia_upgrade::state::ControllerState;
@@ -72,6 +73,13 @@ pub(super) enum UpgradeTurn {
     Candidate(u32),
     /// It is under way, and goes on once its plugins are seen to.
     UnderWay,
+}
+
+impl UpgradeTurn {
+    /// Its upgrade waits for this.
+    pub(super) fn waits(reason: UpgradeReason) -> Self {
+        Self::Waits(Reason::Upgrading(reason).into())
+    }
 }
 
 impl UpgradeStanding {

@@ -21,7 +21,8 @@ use contract::settings::{DraRequired, Settings};
 use contract::task::Task;
 use observed::{Observed, ObservedConfigMap, ObservedNode};
 
-use super::alarm::{Alarm, after};
+use super::alarm::Alarm;
+use crate::time::after;
 
 /// The fleet while a decision is made.
 pub(super) struct FleetDraft<'a> {

@@ -121,6 +121,27 @@ pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
 }
 
 impl UpgradeRecord {
+    /// Creates the record of a node that is started now under this digest.
+    pub fn new(state: UpgradeState, digest: &str, now: Timestamp) -> Self {
+        Self {
+            version: VERSION,
+            state,
+            since: now,
+            started: now,
+            digest: digest.to_owned(),
+            cordoned: false,
+            recordoned: 0,
+            paused: None,
+            steps: BTreeMap::from([(state, now)]),
+            restart_only: false,
+            requested: false,
+            daemon_set: None,
+            driver_pod: None,
+            attempts: BTreeMap::new(),
+            failure: None,
+        }
+    }
+
     /// The annotation's text.
     pub fn text(&self) -> String {
         // A struct of plain fields with string keys always has a JSON form.

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::time::after;
 use contract::record::{NodeOutcome, NodeRecord};
 
 /// What is known of a rollout's pace.
@@ -51,9 +52,6 @@ pub struct FleetProgress<'a> {
 
 /// When each of the nodes will be done.
 pub fn ends<'a>(fleet: &FleetProgress<'a>, pace: RolloutPace, now: Timestamp) -> BTreeMap<&'a str, Timestamp> {
-    let after = |at: Timestamp, seconds: u64| {
-        at.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))).unwrap_or(Timestamp::MAX)
-    };
     let mut ends = BTreeMap::new();
     let mut slots: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
     for (node, begun) in &fleet.moving {
@@ -76,6 +74,8 @@ pub fn ends<'a>(fleet: &FleetProgress<'a>, pace: RolloutPace, now: Timestamp) ->
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
     use contract::record::RecordedStep;
 

@@ -14,10 +14,10 @@ use contract::task::Task;
 use observed::ObservedNode;
 use observed::named::Named;
 
-use crate::decide::alarm::after;
 use crate::decide::fleet::FleetDraft;
 use crate::decide::modes::drive::describe_handed_back;
 use crate::decide::operands;
+use crate::time::after;
 
 /// How many waits a message names before it only counts the rest.
 const NAMED: usize = 5;

@@ -80,7 +80,7 @@ pub(in crate::decide) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Re
         return None;
     };
     draft.issue(patch);
-    Some(UpgradeTurn::Waits(Reason::Upgrading(UpgradeReason::GivingBack).into()))
+    Some(UpgradeTurn::waits(UpgradeReason::GivingBack))
 }
 
 /// The patch that takes away what woke the controller, and how often the node was tried, once the controller is done with it.

@@ -20,11 +20,11 @@ use contract::driver::DriverTraits;
 use contract::policy::ForeignCordon;
 use observed::ObservedNode;
 
-use crate::decide::alarm::after;
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
 use crate::decide::{others, refused_writes};
+use crate::time::after;
 
 mod clear;
 mod end;
@@ -172,7 +172,7 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, left: Option<&Arc<Re
         return UpgradeTurn::Waits(reason.into());
     }
     match &driven.found {
-        NodeRecordState::Newer(version) => waits(UpgradeReason::NewerRecord { version: *version }),
+        NodeRecordState::Newer(version) => UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version }),
         NodeRecordState::Broken => clear_away(draft),
         NodeRecordState::Nothing => untouched(draft, driven, left),
         NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed => failed(draft, driven, record, left),
@@ -181,10 +181,6 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, left: Option<&Arc<Re
             UpgradeTurn::UnderWay
         }
     }
-}
-
-fn waits(reason: UpgradeReason) -> UpgradeTurn {
-    UpgradeTurn::Waits(Reason::Upgrading(reason).into())
 }
 
 /// A node whose upgrade needs nothing.
@@ -221,12 +217,12 @@ fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRe
     let (attempts, limit) = (record.attempts(failure.cause, &settings.digest), settings.upgrade.attempts);
     let message = || failure.message.clone();
     if same && attempts >= limit {
-        return waits(UpgradeReason::Failed { cause: failure.cause, message: message(), attempts, cordoned: record.cordoned });
+        return UpgradeTurn::waits(UpgradeReason::Failed { cause: failure.cause, message: message(), attempts, cordoned: record.cordoned });
     }
     let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
     if same && at > draft.now() {
         draft.alarm.set(at);
-        return waits(UpgradeReason::Retry { message: message(), attempts, limit, at });
+        return UpgradeTurn::waits(UpgradeReason::Retry { message: message(), attempts, limit, at });
     }
     forbidden(draft, driven).map_or(UpgradeTurn::Candidate(attempts + 1), |reason| UpgradeTurn::Waits(reason.into()))
 }

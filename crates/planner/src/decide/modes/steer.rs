@@ -2,13 +2,12 @@
 //! taking the label away and cordoning it in the same patch, with the note that makes the controller leave the cordon: it is ours until the
 //! node is checked. If we die, held nodes run on with their old driver.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::hold;
 use crate::node::DriverPod;
 use crate::own_upgrade::cause::FailureCause;
-use crate::own_upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord, VERSION};
+use crate::own_upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord};
 use crate::own_upgrade::start_limits::ThrottledNode;
 use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
@@ -16,7 +15,6 @@ use crate::reason::upgrade::UpgradeReason;
 use contract::record::RefusedWrite;
 use nvidia_upgrade::state::ControllerState;
 
-use crate::decide::alarm::after;
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::modes::assist;
 use crate::decide::modes::drive::patch::put;
@@ -25,6 +23,7 @@ use crate::decide::modes::drive::{
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_writes;
+use crate::time::after;
 
 /// Where the node stands. `left`: what it waits for apart from its upgrade.
 pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
@@ -52,14 +51,10 @@ fn left_or(waits: bool, otherwise: UpgradeTurn) -> UpgradeTurn {
     if waits { UpgradeTurn::Left } else { otherwise }
 }
 
-fn waits_for(reason: UpgradeReason) -> UpgradeTurn {
-    UpgradeTurn::Waits(Reason::Upgrading(reason).into())
-}
-
 /// What comes next for a node. `waits`: it waits for something apart from its upgrade.
 fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> UpgradeTurn {
     match &driven.found {
-        NodeRecordState::Newer(version) => waits_for(UpgradeReason::NewerRecord { version: *version }),
+        NodeRecordState::Newer(version) => UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version }),
         NodeRecordState::Broken => clear_away(draft),
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
@@ -144,13 +139,13 @@ fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFa
 fn refused_turn(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite, waits: bool) -> UpgradeTurn {
     let node = draft.node;
     if draft.is_patched() {
-        return waits_for(UpgradeReason::Cordoning);
+        return UpgradeTurn::waits(UpgradeReason::Cordoning);
     }
     if let Some(reason) = refused_writes::tried_again(draft) {
         return UpgradeTurn::Waits(reason.into());
     }
     if ControllerState::of_node(node, draft.traits()).is_busy() {
-        return left_or(waits, waits_for(UpgradeReason::Cordoning));
+        return left_or(waits, UpgradeTurn::waits(UpgradeReason::Cordoning));
     }
     match &driven.found {
         NodeRecordState::Record(record) if record.state.is_in_progress() && !refused.stays => {
@@ -183,7 +178,7 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         }
         // It has nothing to be held back from.
         draft.issue(patch);
-        return waits_for(UpgradeReason::GivingBack);
+        return UpgradeTurn::waits(UpgradeReason::GivingBack);
     }
     if hold::is_held(node, kind) {
         return forbidden_by_others(draft, driven).map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()));
@@ -192,7 +187,7 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         // A hold that was lost: the controller goes one node at a time without us, but not by our limits.
         draft.issue(hold::hold(node, kind));
     }
-    left_or(waits, waits_for(UpgradeReason::Cordoning))
+    left_or(waits, UpgradeTurn::waits(UpgradeReason::Cordoning))
 }
 
 /// Lets go of a node: label, cordon and record in one patch.
@@ -200,21 +195,9 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, traits, settings, now) = (draft.node, draft.traits(), draft.settings(), draft.now());
     let record = UpgradeRecord {
-        version: VERSION,
-        state: UpgradeState::Lifted,
-        since: now,
-        started: now,
-        digest: settings.digest.clone(),
         cordoned: !node.unschedulable,
-        recordoned: 0,
-        paused: None,
-        steps: BTreeMap::from([(UpgradeState::Lifted, now)]),
-        restart_only: false,
-        requested: false,
-        daemon_set: None,
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
-        attempts: BTreeMap::new(),
-        failure: None,
+        ..UpgradeRecord::new(UpgradeState::Lifted, &settings.digest, now)
     };
     let mut patch = hold::released(node, settings.driver);
     put(&mut patch, &record, traits);

@@ -7,11 +7,12 @@ use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::{NodeOutcome, NodeRecord};
 
-use crate::decide::alarm::{Alarm, after};
+use crate::decide::alarm::Alarm;
 use crate::decide::assess::{NodeAssessment, UpgradeTurn};
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::run_nodes::{RunNode, RunNodes};
+use crate::time::after;
 
 /// Starts as many candidates as may be, and tells every one what it waits for. `ends`: a node comes to its end in this very decision; `start`: begins
 /// with a node that was tried so often before.

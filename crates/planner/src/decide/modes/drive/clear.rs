@@ -19,9 +19,9 @@ use observed::{Observed, ObservedNode};
 
 use super::DrivenNode;
 use super::turn::{StateResult, after_jobs};
-use crate::decide::alarm::after;
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
+use crate::time::after;
 
 /// Seconds beyond its grace period that a pod may take until its node has reported it gone.
 const GRACE_MARGIN_SECONDS: u64 = 30;

@@ -20,7 +20,7 @@ pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
     let mut patch = NodePatch::for_node(draft.node);
     remove(&mut patch, draft.traits());
     draft.issue(patch);
-    UpgradeTurn::Waits(Reason::Upgrading(UpgradeReason::GivingBack).into())
+    UpgradeTurn::waits(UpgradeReason::GivingBack)
 }
 
 /// The node is done: cordon, state and record go in one patch.

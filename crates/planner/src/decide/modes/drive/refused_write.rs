@@ -14,25 +14,27 @@ use contract::record::RefusedWrite;
 
 use super::patch::remove;
 use super::turn::is_untouched;
-use super::{DrivenNode, fail, over, waits};
+use super::{DrivenNode, fail, over};
 
 /// The node is given up. As far as it still takes patches, it is left as any other failed node: with its old driver untouched it is
 /// uncordoned, else it keeps its cordon.
 pub(super) fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite, left: Option<&Arc<Reason>>) -> UpgradeTurn {
     let given_up = write_refused(draft, refused);
     if draft.is_patched() {
-        return waits(UpgradeReason::Cordoning);
+        return UpgradeTurn::waits(UpgradeReason::Cordoning);
     }
     if let Some(reason) = tried_again(draft) {
         return UpgradeTurn::Waits(reason.into());
     }
     match &driven.found {
-        NodeRecordState::Newer(version) => waits(UpgradeReason::NewerRecord { version: *version }),
+        NodeRecordState::Newer(version) => UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version }),
         NodeRecordState::Record(record) if record.state.is_in_progress() && !refused.stays => {
             let cause = cause_of_refusal(draft, driven, record);
             UpgradeTurn::Waits(fail(draft, driven, record, cause, refused.message.clone()).into())
         }
-        NodeRecordState::Nothing | NodeRecordState::Broken if takes_back(draft, driven, refused) => waits(UpgradeReason::GivingBack),
+        NodeRecordState::Nothing | NodeRecordState::Broken if takes_back(draft, driven, refused) => {
+            UpgradeTurn::waits(UpgradeReason::GivingBack)
+        }
         // Somebody else saw to its driver, or it never needed another one.
         NodeRecordState::Nothing if !(driven.needs_upgrade(draft.traits()) || refused.cordon && driven.node.unschedulable) => over(left),
         NodeRecordState::Nothing | NodeRecordState::Broken | NodeRecordState::Record(_) => UpgradeTurn::Waits(given_up.into()),

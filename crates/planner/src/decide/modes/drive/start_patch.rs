@@ -1,11 +1,9 @@
 //! The patch with which a node's upgrade begins.
 
-use std::collections::BTreeMap;
-
 use crate::action::NodePatch;
 use crate::decide::node_draft::NodeDraft;
 use crate::hold;
-use crate::own_upgrade::record::{UpgradeRecord, VERSION};
+use crate::own_upgrade::record::UpgradeRecord;
 use crate::own_upgrade::state::UpgradeState;
 
 use super::patch::put;
@@ -31,21 +29,13 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     };
     let attempts = before.map(|record| record.attempts.iter().map(|(cause, count)| (*cause, if is_new_request { 0 } else { *count })));
     let record = UpgradeRecord {
-        version: VERSION,
-        state,
-        since: now,
-        started: now,
-        digest: settings.digest.clone(),
         cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
-        recordoned: 0,
-        paused: None,
-        steps: BTreeMap::from([(state, now)]),
         restart_only,
         requested: asked_for(node, traits) || known.is_some_and(|record| record.requested),
         daemon_set: settings.own_daemon_set(),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
         attempts: attempts.into_iter().flatten().collect(),
-        failure: None,
+        ..UpgradeRecord::new(state, &settings.digest, now)
     };
     let mut patch = NodePatch::for_node(node);
     put(&mut patch, &record, traits);

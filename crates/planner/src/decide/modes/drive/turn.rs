@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::action::{NodePatch, PodDeletion};
 use crate::decide::Action;
-use crate::decide::alarm::after;
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::others;
 use crate::node::DriverPod;
@@ -13,6 +12,7 @@ use crate::own_upgrade::record::UpgradeRecord;
 use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
+use crate::time::after;
 use contract::policy::Policy;
 use contract::record::NodeOutcome;
 use observed::ObservedPod;
