@@ -31,7 +31,7 @@ pub struct PodSpec {
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Where it may run.
     pub affinity: Option<Affinity>,
-    /// Containers that run before the others, or beside them.
+    /// Containers that run before the others, or alongside them.
     pub init_containers: Option<Vec<Container>>,
     /// Containers.
     pub containers: Vec<Container>,
@@ -115,7 +115,7 @@ pub struct Container {
     pub image: Option<String>,
     /// Its environment.
     pub env: Option<Vec<EnvVar>>,
-    /// `Always`: an init container that runs beside the others.
+    /// `Always`: an init container that runs alongside the others.
     pub restart_policy: Option<String>,
     /// Resources.
     pub resources: Option<ResourceRequirements>,

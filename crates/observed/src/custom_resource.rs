@@ -1,0 +1,122 @@
+//! The custom resources of NVIDIA's operators.
+
+use std::collections::BTreeMap;
+
+use contract::operand::Operand;
+use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy};
+
+use crate::{Labels, OperandSpec, PolicyConditions};
+
+/// An image as an operator's custom resource names it, in parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageSpec {
+    /// Registry and path.
+    pub repository: Option<String>,
+    /// Name.
+    pub image: Option<String>,
+    /// Tag (drivers: without the operating system's suffix) or digest.
+    pub version: Option<String>,
+}
+
+/// What a ClusterPolicy asks for and says.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterPolicy {
+    /// UID of the object.
+    pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
+    /// `spec.driver.enabled` (absent: true).
+    pub driver_enabled: bool,
+    /// `spec.driver.useNvidiaDriverCRD`
+    pub uses_nvidia_drivers: bool,
+    /// `spec.sandboxWorkloads.enabled`: GPUs for virtual machines. Drivers are not upgraded then.
+    pub sandbox_workloads: bool,
+    /// `spec.driver`: repository, image, version.
+    pub driver: ImageSpec,
+    /// `spec.driver.manager`
+    pub driver_manager: ImageSpec,
+    /// `spec.toolkit.enabled` (absent: true).
+    pub toolkit_enabled: bool,
+    /// `spec.toolkit`
+    pub toolkit: ImageSpec,
+    /// The operands of the table, as the spec asks for them.
+    pub operands: BTreeMap<Operand, OperandSpec>,
+    /// `spec.daemonsets.labels`: the operator puts them on every pod template.
+    pub labels: Labels,
+    /// `spec.driver.upgradePolicy`: what the live budget is estimated from.
+    pub upgrade_policy: LiveUpgradePolicy,
+    /// `status.state`
+    pub state: Option<String>,
+    /// Reason of the condition `Ready`.
+    pub ready_reason: Option<String>,
+    /// `status.conditions`
+    pub conditions: PolicyConditions,
+    /// Who owns which field: the manager that last set `spec.driver`.
+    pub driver_field_manager: Option<String>,
+}
+
+/// What a NicClusterPolicy asks for and says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NicClusterPolicy {
+    /// UID of the object.
+    pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
+    /// The generation that the condition `Ready` is about, where the operator tells (26.7 and later).
+    pub observed_generation: Option<i64>,
+    /// `spec.ofedDriver`; `None`: the nodes' own drivers are used. Registry and version may come from `spec.global`.
+    pub ofed: Option<ImageSpec>,
+    /// There is a `spec.nodeAffinity`: not every node with a NIC is the operator's.
+    pub node_affinity: bool,
+    /// `spec.ofedDriver.upgradePolicy`
+    pub upgrade_policy: LiveUpgradePolicy,
+    /// The manager that last set `spec.ofedDriver`.
+    pub driver_field_manager: Option<String>,
+}
+
+/// The upgrade policy of a live object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveUpgradePolicy {
+    /// There is one.
+    pub stated: bool,
+    /// `autoUpgrade`
+    pub auto_upgrade: bool,
+    /// `maxParallelUpgrades`
+    pub max_parallel: Option<u32>,
+    /// `maxUnavailable`, as written; a number in quotes, which the operators refuse, has its quotes.
+    pub max_unavailable: Option<String>,
+    /// `waitForCompletion`; without a selector it is not there.
+    pub wait_for_completion: Option<CompletionPolicy>,
+    /// `podDeletion`
+    pub pod_deletion: Option<PodDeletionPolicy>,
+    /// `drain`, if it is enabled.
+    pub drain: Option<DrainPolicy>,
+    /// There is no `drain` in it at all.
+    pub lacks_drain: bool,
+}
+
+/// What an NVIDIADriver asks for and reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NvidiaDriver {
+    /// Its name.
+    pub name: String,
+    /// UID: the owner of its DaemonSets.
+    pub uid: String,
+    /// `metadata.generation`: counts the edits of the spec.
+    pub generation: i64,
+    /// Being deleted.
+    pub deleting: bool,
+    /// `spec.default` (v26.7 and later): it owns the GPU nodes that no other NVIDIADriver selects.
+    pub is_default: bool,
+    /// `spec.nodeSelector`; empty: every GPU node.
+    pub node_selector: Labels,
+    /// `spec`: repository, image, version.
+    pub driver: ImageSpec,
+    /// `status.conditions`
+    pub conditions: PolicyConditions,
+    /// The manager that last set the spec.
+    pub field_manager: Option<String>,
+    /// `spec.upgradePolicy`; where it is absent upgrades are on.
+    pub upgrade_policy: LiveUpgradePolicy,
+}

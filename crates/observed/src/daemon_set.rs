@@ -1,0 +1,75 @@
+//! DaemonSets and their revisions.
+
+use std::collections::BTreeMap;
+
+use contract::count::Count;
+
+use crate::{Labels, ObservedToleration};
+
+/// A DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedDaemonSet {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// UID of the object.
+    pub uid: String,
+    /// UID of the controller that owns it.
+    pub owner: Option<String>,
+    /// `metadata.generation`
+    pub generation: i64,
+    /// The operator's mark of what it has rendered ([`contract::names::LAST_APPLIED_HASH_ANNOTATION`]).
+    pub applied_hash: Option<String>,
+    /// The controller has seen the newest spec.
+    pub observed: bool,
+    /// `updateStrategy: OnDelete`.
+    pub on_delete: bool,
+    /// `updateStrategy.rollingUpdate.maxUnavailable`
+    pub max_unavailable: Option<Count>,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Pods wanted (`status.desiredNumberScheduled`).
+    pub desired: i32,
+    /// Nodes that have a pod and should not (`status.numberMisscheduled`).
+    pub misscheduled: i32,
+    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from one.
+    pub chart: Option<String>,
+    /// Labels of the pod template.
+    pub template_labels: Labels,
+    /// Node selector of the pod template.
+    pub node_selector: Labels,
+    /// Taints that the pod template tolerates.
+    pub tolerations: Vec<ObservedToleration>,
+    /// Images of the template by container name, init containers too.
+    pub images: BTreeMap<String, String>,
+    /// ConfigMaps that the template mounts.
+    pub config_maps: Vec<String>,
+    /// `DRIVER_CONFIG_DIGEST` of the template (gpu-operator v26.3 and later): the same digest means that the driver need not be installed anew.
+    pub config_digest: Option<String>,
+    /// Environment of the container `k8s-driver-manager` in the template, as far as it is written there.
+    pub manager_environment: Labels,
+}
+
+/// A ControllerRevision of a DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedRevision {
+    /// UID of its DaemonSet.
+    pub owner: String,
+    /// Its number; the highest is the newest.
+    pub revision: i64,
+    /// The hash that pods of this revision carry as label.
+    pub hash: String,
+}
+
+/// The hash of each DaemonSet's newest revision, by UID of the DaemonSet.
+pub fn newest(revisions: &[ObservedRevision]) -> BTreeMap<&str, &str> {
+    let mut newest: BTreeMap<&str, &ObservedRevision> = BTreeMap::new();
+    for revision in revisions {
+        let known = newest.entry(&revision.owner).or_insert(revision);
+        if revision.revision > known.revision {
+            *known = revision;
+        }
+    }
+    newest.into_iter().map(|(owner, revision)| (owner, revision.hash.as_str())).collect()
+}
