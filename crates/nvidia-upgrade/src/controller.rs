@@ -11,7 +11,7 @@ use super::operator::work;
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
 use observed::Observed;
 
-/// A running controller. Nothing of it survives its end: a new one begins evictions and drains anew.
+/// A running controller. Nothing of it survives its end: a new one starts evictions and drains again.
 #[derive(Clone, Debug)]
 pub struct UpgradeController {
     driver: Driver,

@@ -96,7 +96,7 @@ pub enum ControllerWait {
         count: usize,
         /// Since when they are waited for.
         since: Option<Timestamp>,
-        /// Until when. `None`: for ever.
+        /// Until when. `None`: without limit.
         until: Option<Timestamp>,
     },
     /// The pods that use the device are being evicted.

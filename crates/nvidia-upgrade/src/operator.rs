@@ -14,7 +14,7 @@ use super::snapshot::{SnapshotInputs, UpgradeSnapshot};
 use super::state::ControllerState;
 use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
 
-/// What a reconciliation comes to.
+/// What a reconciliation does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReconciliationPlan<'a> {
     /// Passes, one after the other; an error in one ends the later ones. None: upgrades are off, and there is no next reconciliation
@@ -40,7 +40,7 @@ pub struct PartialPass<'a> {
 }
 
 impl ReconciliationPlan<'_> {
-    /// After how long it looks again by itself, when all passes went well.
+    /// Returns after how long it reconciles again by itself, when all passes went well.
     pub fn again(&self) -> Option<SignedDuration> {
         (!self.parts.is_empty()).then_some(TICK)
     }

@@ -32,7 +32,7 @@ pub struct PassOptions {
     pub generation: ControllerGeneration,
     /// It knows which pods use the device, and evicts them.
     pub pod_deletion: bool,
-    /// It looks at validator pods.
+    /// It requires ready validator pods.
     pub validation: bool,
     /// NVIDIA's maintenance-operator is used.
     pub requestor: Option<Requestor>,
@@ -108,7 +108,7 @@ pub enum PassWrite {
         namespace: String,
         /// Its name.
         name: String,
-        /// Its UID, which the original does not look at.
+        /// Its UID, which the original does not check.
         uid: String,
     },
     /// Starts the eviction of the pods that use the device.

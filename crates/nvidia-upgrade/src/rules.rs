@@ -1,4 +1,4 @@
-//! What the controller goes by: the policy of the live custom resource.
+//! The rules of the controller: the policy of the live custom resource.
 
 use contract::count::Count;
 use contract::policy::Policy;
@@ -12,7 +12,7 @@ pub struct PolicyRules {
     pub auto_upgrade: bool,
     /// The policy. `pod_deletion: None` is an error of the controller's as soon as a node comes to that step.
     pub policy: Policy,
-    /// What stands in `maxUnavailable` and is no number of nodes.
+    /// The value of `maxUnavailable`, if it is not a number of nodes.
     pub unreadable: Option<String>,
     /// The policy has no `drain`, not even one that is switched off.
     pub lacks_drain: bool,

@@ -24,7 +24,7 @@ pub struct UpgradeSnapshot<'a> {
     /// Nodes with their driver pods, in the order in which the controller takes them. A node with an owned and an orphaned pod is there
     /// twice.
     pub entries: Vec<NodeEntry<'a>>,
-    /// Entries that are only counted: there are none where everything is looked at.
+    /// Entries that are only counted: none in a full snapshot.
     pub counted: CountedEntries<'a>,
     /// Why the controller does nothing at all; it looks again after a short pause.
     pub blocked: Option<SnapshotError>,
@@ -48,7 +48,7 @@ pub enum EntryClass {
     Settled,
     /// To start it when there is a slot for it; its place among the others tells when.
     Pending,
-    /// That takes a look at it.
+    /// The pass decides.
     Open,
 }
 
@@ -109,7 +109,7 @@ pub struct SnapshotDriverPod<'a> {
     pub name: &'a str,
     /// UID of the object.
     pub uid: &'a str,
-    /// How it stands to its DaemonSet.
+    /// Its revision compared with its DaemonSet's.
     pub revision: PodRevision,
     /// Being deleted.
     pub deleting: bool,
@@ -127,7 +127,7 @@ pub struct SnapshotDriverPod<'a> {
     pub template_digest: Option<&'a str>,
 }
 
-/// How a driver pod stands to its DaemonSet.
+/// The revision of a driver pod compared with its DaemonSet's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodRevision {
     /// Of its newest revision.
@@ -137,9 +137,9 @@ pub enum PodRevision {
     Older,
     /// It has no owner.
     Orphaned,
-    /// The pod does not say of which it is: an error wherever it is looked at.
+    /// The pod does not say of which it is: an error wherever it is read.
     NoHash,
-    /// The DaemonSet has no revision: an error wherever it is looked at.
+    /// The DaemonSet has no revision: an error wherever it is read.
     NoRevision,
 }
 

@@ -46,7 +46,7 @@ impl ControllerGeneration {
         self.features().wakes.contains(&change)
     }
 
-    /// Whether what happened between two looks made it run.
+    /// Returns whether what happened between two observations made it run.
     pub fn is_woken(self, before: &Observed, after: &Observed, driver: Driver) -> bool {
         changes(before, after, driver).into_iter().any(|change| self.is_woken_by(change))
     }
@@ -60,7 +60,7 @@ fn ofed_spec(observed: &Observed) -> Option<(&str, i64)> {
     observed.live_nic_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
 }
 
-/// What happened between two looks.
+/// Returns what happened between two observations.
 pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<WakingChange> {
     let mut changes = BTreeSet::new();
     let mut note = |change: WakingChange, happened: bool| {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use observed::ObservedNode;
 
-/// A change of one node: refused by the server if the node has changed since it was looked at.
+/// A change of one node: refused by the server if the node has changed since it was observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePatch {
     /// Its name.
     pub node: String,
     /// UID of the object.
     pub uid: String,
-    /// `metadata.resourceVersion` of what was looked at.
+    /// `metadata.resourceVersion` of what was observed.
     pub version: String,
     /// Labels; `None` removes one.
     pub labels: BTreeMap<String, Option<String>>,

@@ -1,4 +1,4 @@
-//! The decision: what is observed, the settings and what is remembered, at a moment → actions, waits, and in the end a verdict.
+//! The decision: what is observed, the settings, what is remembered and the time → actions, waits, and in the end a verdict.
 //! Total and deterministic; the caller performs the actions without deciding anything.
 //!
 //! It is made in stages, each from the results of the one before: the nodes that it is about ([`run_nodes`]); what each of them needs by itself ([`assess`]);
@@ -76,12 +76,12 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it is done even when the run is over: a patch that starts nothing.
+    /// Returns whether it is performed even when the run is over: a patch that starts nothing.
     fn is_last(&self) -> bool {
         matches!(self, Self::PatchNode(patch) if !patch.starts && patch.unschedulable != Some(true))
     }
 
-    /// The node that it is about. Actions of one node are done in order, and one that fails stops those behind it.
+    /// Returns the node that it is about. Actions of one node are performed in order, and one that fails stops those behind it.
     pub fn node(&self) -> &str {
         match self {
             Self::ReplacePlugin { node, .. } => node,
@@ -92,7 +92,7 @@ impl Action {
     }
 }
 
-/// What the engine says.
+/// What the planner decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an unread decision is not acted on"]
 pub struct Decision {
@@ -104,13 +104,13 @@ pub struct Decision {
     pub focus: BTreeSet<String>,
     /// What is waited for, fleet first, then by node.
     pub waits: Vec<Wait>,
-    /// How it stands for each node that is waited for or done with.
+    /// The outcome of each node that has one.
     pub outcomes: Named<NodeOutcome>,
     /// Why nodes, or the fleet, have failed or are left as they are.
     pub ended: Vec<Wait>,
     /// What is worth reporting and nothing to wait for.
     pub notes: Vec<DecisionNote>,
-    /// Everything is as it should be at this moment, the quiet period aside.
+    /// Everything is as it should be now, the quiet period aside.
     pub well: bool,
     /// The run is over.
     pub verdict: Option<Verdict>,
@@ -187,7 +187,7 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
     })
 }
 
-/// What comes before any node is looked at.
+/// Prepares the memory before any node is assessed.
 fn begin(draft: &mut FleetDraft<'_>) {
     let (observed, settings) = (draft.observed, draft.settings);
     let memory = &mut draft.memory;

@@ -1,4 +1,4 @@
-//! The DRA kubelet plugin: which DaemonSets are one, and how it stands on each node.
+//! The DRA kubelet plugin: which DaemonSets are one, and its status on each node.
 
 use contract::names;
 use contract::settings::Reroll;
@@ -18,7 +18,7 @@ pub struct DraPlugins<'a> {
     slices: Option<&'a Views<ObservedSlice>>,
 }
 
-/// How one DaemonSet's plugin stands on a node.
+/// The status of one DaemonSet's plugin on a node.
 #[derive(Debug)]
 pub enum DraPluginStatus<'a> {
     /// Serving what is loaded.
@@ -62,7 +62,7 @@ impl<'a> DraPlugins<'a> {
         self.daemon_sets.iter().copied()
     }
 
-    /// How one DaemonSet's plugin stands on the node; `None`: it has no pod there and no node selector that asks for one. `base` is what
+    /// Returns the status of one DaemonSet's plugin on the node; `None`: it has no pod there and no node selector that asks for one. `base` is what
     /// the plugin serves; `replaced`: it was already replaced under this very base, so its age is not held against it again.
     pub fn on_node(
         &self,
@@ -145,7 +145,7 @@ impl<'a> DraPlugins<'a> {
     }
 }
 
-/// A plugin that starts anew publishes its devices without the taints that the old one had put on them: what they said goes into the record.
+/// A plugin that restarts publishes its devices without the taints that the old one had put on them: what they said goes into the record.
 fn with_taints(cause: String, slices: &[&ObservedSlice]) -> String {
     let taints: Vec<String> = slices.iter().flat_map(|slice| &slice.taints).cloned().collect();
     if taints.is_empty() { cause } else { format!("{cause}; device taints that go with it: {}", listed(&taints)) }

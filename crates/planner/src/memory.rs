@@ -33,7 +33,7 @@ pub struct RunMemory {
     pub taken_up: Timestamp,
     /// When the run must have ended.
     pub deadline: Timestamp,
-    /// The nodes that the run is about, by name: those that were out of date at some moment, or whose plugin was replaced.
+    /// The nodes that the run is about, by name: those that were out of date at some time, or whose plugin was replaced.
     pub nodes: Named<NodeRecord>,
     /// The device plugin's configurations as they were last seen.
     pub configs: BTreeMap<String, RecordedPluginConfig>,
@@ -77,7 +77,7 @@ pub struct RunMemory {
     pub recovering: BTreeMap<String, BTreeMap<String, Timestamp>>,
     /// The hook's own pods: they never leave a node because of it.
     pub own: OwnPods,
-    /// Since when everything has been well, and what "everything" was: a change of the fleet starts the quiet period anew.
+    /// Since when everything has been well, and what "everything" was: a change of the fleet restarts the quiet period.
     pub well: Option<(Arc<[String]>, Timestamp)>,
 }
 
@@ -169,8 +169,8 @@ impl RunMemory {
 fn keeps_waiting(outcome: Option<NodeOutcome>, plugin: ReplacedPodKind) -> bool {
     match outcome {
         None | Some(NodeOutcome::Failed) => true,
-        // The settings tolerate that of the DRA driver. A node that was not ready is judged anew, and so is one whose device plugin was not
-        // looked at because its configuration was missing.
+        // The settings tolerate that of the DRA driver. A node that was not ready is judged again, and so is one whose device plugin was not
+        // examined because its configuration was missing.
         Some(NodeOutcome::Done | NodeOutcome::Deferred) => plugin == ReplacedPodKind::Device,
         Some(NodeOutcome::Gone) => false,
     }

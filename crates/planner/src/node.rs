@@ -157,7 +157,7 @@ impl<'a> DriverOperands<'a> {
         {
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
         }
-        // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for for ever.
+        // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for indefinitely.
         let state = node.labels.get(self.traits().state_label).filter(|state| driver_wanted && !state.is_empty());
         if driver_wanted && let Err(reason) = self.driver(node, driver) {
             if self.skipped(node) && matches!(reason, Reason::DriverOutOfDate { .. }) {

@@ -1,4 +1,4 @@
-//! What the GPU operator brings beside driver and container toolkit: which DaemonSets that is, whether their pods on a node are ready and of the
+//! The GPU Operator's operands besides driver and container toolkit: which DaemonSets that is, whether their pods on a node are ready and of the
 //! newest revision, and whether the node offers GPUs.
 
 use std::cell::OnceCell;
@@ -21,7 +21,7 @@ use observed::{Observed, ObservedDaemonSet, ObservedNode, OperandPod, Views, new
 /// Restarts from which a container that is not ready counts as failing, and not as starting.
 const FAILING_RESTARTS: i32 = 1;
 
-/// The operands of a ClusterPolicy beside the driver.
+/// The operands of a ClusterPolicy besides the driver.
 #[derive(Debug)]
 pub struct OperandSets<'a> {
     sets: Vec<OperandSet<'a>>,
@@ -188,7 +188,7 @@ fn placement(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> DaemonSetPl
     for (key, value) in &daemon_set.node_selector {
         match node.labels.get(key) {
             Some(found) if found == value => {}
-            // It still belongs there: driver-manager or mig-manager has sent it away for a moment.
+            // It still belongs there: driver-manager or mig-manager has sent it away for a short time.
             Some(found) if found.contains(names::DEPLOY_PAUSED) => {}
             None if key.starts_with(names::DEPLOY_LABEL_PREFIX) => return DaemonSetPlacement::Unlabeled,
             Some(_) | None => return DaemonSetPlacement::Elsewhere,

@@ -1,4 +1,4 @@
-//! Which pods must leave a node before its driver is replaced, and what stands in the way. All of it is computed anew from the pods as they
+//! Which pods must leave a node before its driver is replaced, and what stands in the way. All of it is computed again from the pods as they
 //! are: nothing is remembered, so that whoever starts again goes on where another one stopped.
 
 use contract::record::VerdictReason;

@@ -71,7 +71,7 @@ pub(super) fn cordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// The same driver configuration in pod and template: the driver need not be installed anew, and workloads can stay. That the pod is
+/// The same driver configuration in pod and template: the driver need not be installed again, and workloads can stay. That the pod is
 /// out of date at all is not asked.
 fn restarts_only(options: &PassOptions, entry: &NodeEntry<'_>) -> bool {
     let digest = entry.pod.digest.filter(|digest| !digest.is_empty());

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::time::after;
 
-/// The earliest moment at which something that a decision has looked at comes to its time.
+/// The earliest deadline of all that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alarm {
     pub(super) now: Timestamp,

@@ -20,7 +20,7 @@ pub(super) mod plugins;
 
 use plugins::PluginNeed;
 
-/// What a node needs, and where it stands in its upgrade.
+/// What a node needs, and the assessment of its upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeAssessment {
     /// The run is about it.
@@ -48,7 +48,7 @@ pub(super) struct NodeNeeds {
     operands: Option<Reason>,
 }
 
-/// Where a node stands in its upgrade.
+/// The assessment of a node's upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpgradeStanding {
     /// What limits see of it. `None`: they do not count it.
@@ -156,7 +156,7 @@ impl NodeNeeds {
     }
 }
 
-/// Notes the states through which NVIDIA's controller leads a node, from the moment on at which it has begun with it.
+/// Notes the states through which NVIDIA's controller leads a node, from the start of its upgrade on.
 fn follow_state(draft: &mut NodeDraft<'_>) {
     let label = draft.node.labels.get(draft.traits().state_label).map_or("", String::as_str);
     let steps = draft.record().map_or(&[][..], |record| &record.steps);

@@ -8,7 +8,7 @@ use crate::memory::RunMemory;
 use contract::record::NodeOutcome;
 use observed::Observed;
 
-/// Notes them. `changed`: the nodes of which something has changed; without it all are looked at. The answer: those of which that is news.
+/// Notes them, and returns those of which that is news. `changed`: the nodes of which something has changed; without it all are examined.
 pub(super) fn note(memory: &mut RunMemory, observed: &Observed, changed: Option<&BTreeSet<String>>, now: Timestamp) -> Vec<String> {
     let of_record = || memory.nodes.keys().map(ToString::to_string).collect::<Vec<_>>();
     let names: Vec<String> = changed.map_or_else(of_record, |changed| changed.iter().cloned().collect());

@@ -38,7 +38,7 @@ struct FleetEffects {
     evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
     focus: BTreeSet<String>,
     is_handing_back: bool,
-    /// What is told of nodes.
+    /// Notes about nodes.
     notes: Vec<DecisionNote>,
 }
 
@@ -90,7 +90,7 @@ impl FleetEffects {
     }
 }
 
-/// The decision where the fleet as a whole waits, and no node was looked at.
+/// Emits the decision where the fleet as a whole waits, and no node was assessed.
 pub(super) fn of_fleet(mut draft: FleetDraft<'_>, fleet: &FleetInputs<'_>, census: &Census<'_>) -> Decision {
     let mut effects = FleetEffects::default();
     if fleet.has(Task::Drive) && fleet.is_over() {
@@ -162,7 +162,7 @@ struct Kept<'k> {
     outcomes: &'k mut Named<NodeOutcome>,
 }
 
-/// Nodes that the decision is not about, some of which are made use of.
+/// Emits what concerns nodes that the decision is not about; some of them wake NVIDIA's controller.
 fn emit_bystanders<'a>(
     others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
@@ -186,14 +186,14 @@ fn emit_bystanders<'a>(
 
 /// What is kept of a node.
 fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> KnownNode {
-    // Why it is not moved is told anew each time: kept, it would hold on to who was in its way at this moment.
+    // Why it is not moved is found again each time: kept, it would name the nodes that are in its way now.
     let lasting = |reason: Arc<Reason>| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason };
     let ending = NodeEnding { reason: node.ending.reason.clone().map(lasting), ..node.ending.clone() };
     let left = node.assessment.needs.first(fleet);
     KnownNode { needs_driver: node.needs_driver, found: Some((Arc::clone(&node.assessment), ending)), left, until }
 }
 
-/// What of nodes is told in one sentence.
+/// Returns the notes that sum up several nodes.
 fn notes_about_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
     let listed = || nodes.listed.iter();
     let missing: Vec<(String, String)> =

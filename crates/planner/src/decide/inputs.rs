@@ -23,7 +23,7 @@ pub(super) struct FleetInputs<'a> {
     pub(super) observed: &'a Observed,
     pub(super) settings: &'a Settings,
     pub(super) now: Timestamp,
-    /// What was remembered before the nodes were looked at.
+    /// What was remembered before the nodes were assessed.
     pub(super) memory: &'a RunMemory,
     pub(super) traits: &'static DriverTraits,
     /// The DaemonSet that the run is about, where nothing else tells.
@@ -32,7 +32,7 @@ pub(super) struct FleetInputs<'a> {
     pub(super) generation: Option<ControllerGeneration>,
     /// `None`: no task settles drivers.
     pub(super) operands: Option<DriverOperands<'a>>,
-    /// What the operator brings beside driver and toolkit.
+    /// The operands besides driver and toolkit.
     pub(super) operand_sets: Option<OperandSets<'a>>,
     pub(super) plugins: DraPlugins<'a>,
     pub(super) devices: DevicePlugins<'a>,

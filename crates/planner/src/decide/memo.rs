@@ -110,7 +110,7 @@ fn lists(observed: &Observed) -> [&Views<ObservedPod>; 4] {
     [&observed.pods, &observed.dra.pods, &observed.device_plugin.pods, &observed.validators]
 }
 
-/// Whether what is remembered of no node in particular, and nodes depend on, is the same. What is remembered of evictions is only looked at
+/// Whether what is remembered of no node in particular, and nodes depend on, is the same. What is remembered of evictions is only read
 /// for nodes that are being upgraded.
 fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
     before.started_at == now.started_at
@@ -123,7 +123,7 @@ fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
         && before.baseline == now.baseline
 }
 
-/// Whether what concerns all nodes is the same. Workloads are only looked at in the turn of a node that is being upgraded, after
+/// Whether what concerns all nodes is the same. Workloads are only read for a node that is being upgraded, after
 /// which it is not known; a NodeMaintenance keeps others from being started.
 fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
     let Observed {

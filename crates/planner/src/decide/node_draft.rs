@@ -1,4 +1,4 @@
-//! One node while it is decided on: what is remembered of it, what is to be done, and when to look again.
+//! One node while it is decided on: what is remembered of it, what is to be done, and when to decide again.
 
 use crate::action::{NodePatch, PodEviction};
 use crate::memory::PendingPatch;
@@ -50,7 +50,7 @@ pub(super) struct NodeEffects {
     pub(super) focus: bool,
     /// The time is over, and it is given back untouched.
     pub(super) handed_back: bool,
-    /// What it comes to depends on more than the fleet and itself.
+    /// Its assessment depends on more than the fleet and itself.
     pub(super) depends_on_others: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> NodeDraft<'a> {
         self.fleet.now
     }
 
-    /// Whether deciding on it again, from what is remembered then, does nothing and comes to the same.
+    /// Returns whether deciding on it again, from what is remembered then, does nothing and has the same result.
     pub(super) fn is_settled(&self) -> bool {
         self.effects.is_nothing() && self.memory == self.before && self.memory.patched.is_none()
     }
@@ -170,7 +170,7 @@ impl<'a> NodeDraft<'a> {
         at.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS))
     }
 
-    /// Whether the deletion of this pod was asked for a moment ago. If not, it is from now on.
+    /// Returns whether the deletion of this pod was asked for just now. If not, it is from now on.
     pub(super) fn is_being_deleted(&mut self, uid: &str) -> bool {
         let issued = self.fleet.memory.issued.get(uid).copied();
         if issued.is_some_and(|issued| !self.alarm.passed(issued, REPEAT_SECONDS)) {

@@ -1,4 +1,4 @@
-//! Operands beside driver and toolkit: what a node waits for, and what becomes of it.
+//! Operands besides driver and toolkit: what a node waits for, and its outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use super::node_draft::NodeDraft;
 
 /// A node offers fewer GPUs than before only when it has done so for this long: the kubelet updates a node's status every 10 s.
 const DEGRADED_SECONDS: u64 = 30;
-/// What was failing before the run has recovered when it has been ready for this long: a container without a probe is ready for a moment each time
+/// What was failing before the run has recovered when it has been ready for this long: a container without a probe is ready for a short time whenever
 /// that it starts, and then crashes again.
 const RECOVERED_SECONDS: u64 = 60;
 
-/// Remembers the fleet as it is when the run looks at it first.
+/// Records the fleet as it is when the run first observes it.
 pub(super) fn record_baseline(memory: &mut RunMemory, observed: &Observed, settings: &Settings) {
     if memory.baseline.is_some() || settings.driver != Driver::Gpu || !settings.has(Task::Settle) {
         return;

@@ -72,7 +72,7 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
     if let Some(theirs) = maintenances.into_iter().find(|maintenance| maintenance.node == node.name) {
         return Some(Reason::Upgrading(UpgradeReason::Maintenance { name: theirs.name.clone(), requestor: theirs.requestor.clone() }));
     }
-    // NVIDIA's controller may have been switched off a moment ago: what it was doing goes on until it has taken its label away.
+    // NVIDIA's controller may have been switched off just now: what it was doing continues until it has removed its label.
     let state = node.labels.text(traits.state_label).unwrap_or_default();
     if is_active(state) {
         return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });

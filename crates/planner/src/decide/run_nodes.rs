@@ -26,7 +26,7 @@ use super::node_draft::NodeDraft;
 pub(super) struct Census<'a> {
     /// In the order of their names.
     pub(super) listed: Vec<ListedNode<'a>>,
-    /// Nodes that were looked at and are none of them, and whether they need the driver.
+    /// Other nodes that were examined, and whether they need the driver.
     pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     /// How many nodes need the driver.
     pub(super) drivers: usize,
@@ -106,7 +106,7 @@ pub(super) struct RunNode<'a> {
     pub(super) node: &'a ObservedNode,
     pub(super) needs_driver: bool,
     pub(super) known: Option<&'a KnownNode>,
-    /// Made when something of it is looked at or done.
+    /// Created when the node is assessed or something is done for it.
     pub(super) draft: Option<NodeDraft<'a>>,
     pub(super) assessment: Arc<NodeAssessment>,
     /// What it waits for, as far as that is known by now.
@@ -130,7 +130,7 @@ pub(super) struct RunNodes<'a> {
     pub(super) fleet: &'a FleetInputs<'a>,
     /// In the order of their names.
     pub(super) listed: Vec<RunNode<'a>>,
-    /// Nodes that were looked at and are none of them, and whether they need the driver.
+    /// Other nodes that were examined, and whether they need the driver.
     pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     /// Those of all the other nodes for which something is done.
     pub(super) bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
@@ -154,7 +154,7 @@ impl<'a> RunNodes<'a> {
                 alarm.set(known.until);
             }
             let reason = match known {
-                // Once more the very same, which is quickly compared.
+                // The same value again, which is quickly compared.
                 Some(known) if !assessment.needs.is_stale() => known.left.clone(),
                 Some(_) | None => assessment.needs.first(fleet),
             };

@@ -19,8 +19,8 @@ use super::run_nodes::RunNodes;
 pub(super) mod replacements;
 mod starts;
 
-/// Takes all upgrades as far as they can go now: what a node waits for becomes what it waits for with its upgrade. The answer: what NVIDIA's
-/// controller sees of the nodes, where it was asked for.
+/// Advances all upgrades as far as they can go now: what a node waits for becomes what it waits for with its upgrade. Returns what NVIDIA's
+/// controller sees of the nodes, where that was asked for.
 pub(super) fn schedule(
     nodes: &mut RunNodes<'_>,
     memory: &mut RunMemory,
@@ -48,7 +48,7 @@ pub(super) fn schedule(
     view
 }
 
-/// Puts together what nodes wait for, as far as nothing is under way. The answer: whether one comes to its end.
+/// Sets what nodes wait for, as far as nothing is under way. Returns whether the upgrade of one ends.
 fn set_reasons(nodes: &mut RunNodes<'_>) -> bool {
     let mut ends = false;
     for node in &mut nodes.listed {
@@ -62,7 +62,7 @@ fn set_reasons(nodes: &mut RunNodes<'_>) -> bool {
     ends
 }
 
-/// Goes on with the nodes that are under way.
+/// Advances the nodes that are under way.
 fn advance_all<'a>(
     nodes: &mut RunNodes<'a>,
     advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,

@@ -37,7 +37,7 @@ impl Reason {
         None
     }
 
-    /// Whether it is about what the operator brings beside driver and toolkit, or about the GPUs that come of it.
+    /// Returns whether it is about operands besides driver and toolkit, or about the GPUs that come of it.
     pub fn is_about_operands(&self) -> bool {
         self.operand().is_some() || matches!(self, Self::MigReconfiguring { .. } | Self::GpusNotOffered | Self::GpusDegraded { .. })
     }

@@ -34,7 +34,7 @@ pub fn quiet_seconds(observed: &Observed) -> u64 {
 pub struct ObservationAge {
     /// Since when.
     pub since: Timestamp,
-    /// The moment of the decision.
+    /// The time of the decision.
     pub now: Timestamp,
 }
 

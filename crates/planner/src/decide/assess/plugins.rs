@@ -17,7 +17,7 @@ use crate::decide::others::paused;
 use crate::decide::refused_writes;
 
 /// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one second, so
-/// a replacement that starts right away could tie with what it serves and look stale for ever. Both times are of the node's own clock, and
+/// a replacement that starts right away could tie with what it serves and seem stale permanently. Both times are of the node's own clock, and
 /// what is seen to be ready has been so before: what starts a whole second later has a later time.
 const READY_SECONDS: u64 = 1;
 
@@ -236,7 +236,7 @@ fn is_away(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet) -> bool {
     draft.record().is_some_and(|record| record.replaced.values().any(away))
 }
 
-/// The pod whose replacement is recorded, if it still stands there undeleted. If its deletion was lost (the process ended between record and
+/// The pod whose replacement is recorded, if it is still there and not being deleted. If its deletion was lost (the process ended between record and
 /// deletion, or the API server refused), it is done again: the same pod, so still only once.
 fn repeat<'p>(
     draft: &mut NodeDraft<'_>,
@@ -253,7 +253,7 @@ fn repeat<'p>(
     Some(stale)
 }
 
-/// Deletes the pod, unless that was asked for a moment ago, or is to be tried again later.
+/// Deletes the pod, unless that was asked for just now, or is to be tried again later.
 pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     let tried_again = refused_writes::tried_again(draft).is_some();
     if !tried_again && !draft.is_being_deleted(&stale.uid) {

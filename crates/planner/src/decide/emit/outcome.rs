@@ -27,8 +27,8 @@ pub(in crate::decide) struct NodeEnding {
 }
 
 impl NodeEnding {
-    /// Whether the node comes to the same with this reason. What it waits for while we drive it stands on the node, and why NVIDIA's controller
-    /// does not move it is only told.
+    /// Returns whether the node has the same outcome with this reason. What it waits for in mode drive is on the node, and why NVIDIA's controller
+    /// does not move it is only described.
     fn holds_for(&self, reason: Option<&Arc<Reason>>, fleet: &FleetInputs<'_>) -> bool {
         match (reason, &self.reason) {
             (Some(reason), Some(known)) => {
@@ -40,7 +40,7 @@ impl NodeEnding {
     }
 }
 
-/// Finds out what becomes of every node.
+/// Determines the outcome of every node.
 pub(in crate::decide) fn end_all(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let members = nodes.listed.iter().filter(|node| node.assessment.is_member).count();
@@ -84,7 +84,7 @@ fn end<'a>(node: &mut RunNode<'a>, fleet: &'a FleetInputs<'a>, not_ready: &mut N
             note(draft, outcome, Some(&reason));
         }
     } else if draft.memory.record.is_some() {
-        // How far it is stands on the node itself; the run record has what came of it.
+        // Its state is on the node itself; the run record has the outcome.
         note(draft, None, None);
     }
     NodeEnding { outcome, reason: Some(reason), since: Some(since) }
@@ -108,7 +108,7 @@ fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timestamp, not_rea
         }
         // How many are tolerated depends on the others.
         draft.effects.depends_on_others = true;
-        // Since when it has been down by its condition is told by another clock: what we have seen counts.
+        // The condition's time is of another clock: what we have observed counts.
         let long = draft.alarm.passed(since, per_node);
         not_ready.found += usize::from(long);
         return (long && not_ready.found <= not_ready.tolerated).then_some(NodeOutcome::Deferred);

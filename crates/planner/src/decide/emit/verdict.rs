@@ -24,18 +24,18 @@ const NAMED: usize = 5;
 /// More replacements of plugins on one node in one run than a driver, a toolkit and the attempts at both come to.
 const MOST_REPLACEMENTS: usize = 5;
 
-/// How soon it is looked at again whether nodes have been given back after the deadline.
+/// Seconds until the next decision while nodes are released after the deadline.
 const HANDING_BACK_SECONDS: u64 = 10;
 
 /// A leader that has not renewed its Lease for longer may have ended: it gives up by itself then (`renewDeadline` of controller-runtime).
 const RENEWED_SECONDS: u64 = 10;
-/// How soon it is looked again whether the operator's leader lives; it renews its Lease every two seconds.
+/// Seconds until the next decision while the operator's leader was not seen; it renews its Lease every two seconds.
 const LEADER_SECONDS: u64 = 2;
 
 /// The quiet period at the least where the operator does not tell which generation it has acted on.
 const SILENT_QUIET_SECONDS: u64 = 60;
 
-/// How the run stands at the end of a decision.
+/// The run at the end of a decision.
 pub(super) struct RunState<'a> {
     pub(super) fleet: FleetDraft<'a>,
     pub(super) outcomes: Named<NodeOutcome>,
@@ -97,7 +97,7 @@ impl RunState<'_> {
         if settles && silent { self.fleet.settings.quiet_seconds.max(SILENT_QUIET_SECONDS) } else { self.fleet.settings.quiet_seconds }
     }
 
-    /// Whether the operator's leader was seen to renew its Lease since then; if not, it is looked again in a moment.
+    /// Returns whether the operator's leader was seen to renew its Lease since then; if not, the next decision is soon.
     fn leader_was_seen(&mut self, since: Timestamp) -> bool {
         if self.fleet.settings.driver != Driver::Gpu || !self.fleet.settings.has(Task::Settle) {
             return true;
@@ -165,7 +165,7 @@ impl RunState<'_> {
         verdict
     }
 
-    /// Nodes whose driver was started again and again: what the last look found of them may be that all is well.
+    /// Describes nodes whose driver was started again and again: in the last decision all may be well with them.
     fn describe_restarted_again(&self) -> (String, Vec<VerdictReason>) {
         let replaced = |record: &NodeRecord| record.replaced.values().filter(|one| one.at >= self.fleet.memory.started_at).count();
         let counts =

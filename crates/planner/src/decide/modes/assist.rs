@@ -57,7 +57,7 @@ struct RetryCount {
     at: Timestamp,
 }
 
-/// Where the node stands: what of ours is on it goes. `left`: what it waits for apart from that.
+/// Assesses the node's upgrade: what of ours is on it is removed. `left`: what it waits for apart from that.
 pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     UpgradeStanding::with(cleaned(draft, left).unwrap_or(UpgradeTurn::Left))
 }
@@ -67,7 +67,7 @@ pub(in crate::decide) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Re
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
     if is_known && !steers && paused(draft.fleet.observed, draft.node).is_some() {
-        // Nobody takes off what keeps the controller from it.
+        // What keeps the controller from it stays.
         hold_paused(draft);
         return None;
     }
@@ -119,7 +119,7 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
     }
 }
 
-/// A node that the controller gave up while its old driver ran on. The label begins its upgrade anew; times that it noted for the
+/// A node that the controller gave up while its old driver ran on. The label restarts its upgrade; times that it noted for the
 /// last one would end the next at once. `retried`: another one is tried again with this decision.
 fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     let (fleet, node, traits, settings) = (draft.fleet, draft.node, draft.traits(), draft.settings());
@@ -178,7 +178,7 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
 pub(in crate::decide) fn wake(memory: &mut RunMemory, nodes: &mut RunNodes<'_>, generation: ControllerGeneration, moves: &[PredictedMove]) {
     let fleet = nodes.fleet;
     let mut pending = BTreeMap::new();
-    // What it has begun with it finishes. Other paused nodes are kept from it by their holds; until those are seen it is not to look.
+    // What it has begun with it finishes. Other paused nodes are kept from it by their holds; until those are seen it must not be woken.
     let is_free = |name: &str| fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet.observed, node).is_none());
     for one in moves.iter().filter(|one| one.from.is_busy() || is_free(&one.node)) {
         let key = (one.node.clone(), one.from.label());

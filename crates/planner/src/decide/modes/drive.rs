@@ -56,7 +56,7 @@ impl<'a> DrivenNode<'a> {
     /// Returns the node with its record. `None`: no task settles drivers.
     pub(in crate::decide) fn of(fleet: &'a FleetInputs<'a>, node: &'a ObservedNode) -> Option<Self> {
         let (operands, traits) = (fleet.operands.as_ref()?, fleet.traits);
-        // What stands there for another DaemonSet is not ours to go on with.
+        // A record of another DaemonSet is not ours to continue.
         let is_anothers = is_anothers(node, traits, fleet.identity.as_deref());
         let found = if is_anothers { NodeRecordState::Nothing } else { read(node, traits) };
         Some(Self { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), tainted: operands.tainted(node), found })
@@ -114,11 +114,11 @@ pub(in crate::decide) fn is_requested(node: &ObservedNode, traits: &DriverTraits
     node.annotations.has(traits.requested, "true")
 }
 
-/// Where the node stands. `left`: what it waits for apart from its upgrade.
+/// Assesses the node's upgrade. `left`: what it waits for apart from its upgrade.
 pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(UpgradeTurn::Left) };
     // Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
-    // must not make the fleet look larger for a moment.
+    // must not make the fleet seem larger for a short time.
     let counts = draft.settings().driver.has_operator() || driven.pod.is_some() || driven.record().is_some();
     let throttled = counts.then(|| throttled(draft, &driven));
     let given_up = is_given_up(draft, &driven);
@@ -211,7 +211,7 @@ fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRe
     if driven.is_current() && well && (validation(draft).is_none() || validation::validator_failed_before(draft, left)) {
         return UpgradeTurn::Waits(give_back(draft, driven, record).into());
     }
-    // Whoever asks for the node has removed what it failed for: its attempts are counted anew.
+    // A person who asks for the node has removed what it failed for: its attempts are counted again.
     // What refused its writes in an earlier run may have been changed since.
     let same = record.digest == settings.digest && !is_requested(driven.node, draft.traits()) && !failure.cause.is_refusal();
     let (attempts, limit) = (record.attempts(failure.cause, &settings.digest), settings.upgrade.attempts);

@@ -25,7 +25,7 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_writes;
 use crate::time::after;
 
-/// Where the node stands. `left`: what it waits for apart from its upgrade.
+/// Assesses the node's upgrade. `left`: what it waits for apart from its upgrade.
 pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     let cleaned = assist::cleaned(draft, left);
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(cleaned.unwrap_or(UpgradeTurn::Left)) };
@@ -173,7 +173,7 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         }
         let current = driven.pod.as_ref().is_some_and(|driver| driver.newest);
         if ControllerState::of_node(node, traits) == ControllerState::UpgradeRequired && current {
-            // The template went back before its turn came: the controller would not look whether there is still something to do.
+            // The template went back before its turn came: the controller would not check whether there is still something to do.
             patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::Done.label().to_owned()));
         }
         // It has nothing to be held back from.
@@ -204,7 +204,7 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
     patch.unschedulable = (!node.unschedulable).then_some(true);
     if ControllerState::of_node(node, traits) == ControllerState::Failed {
-        // The controller gave it up before; its label begins anew.
+        // The controller gave it up before; its label restarts the upgrade.
         patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::UpgradeRequired.label().to_owned()));
     }
     draft.issue_start(patch);

@@ -103,8 +103,7 @@ fn replaced(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     delete(draft, stale);
 }
 
-/// Closes what nobody will bring back: a replacement whose DaemonSet is gone holds no slot for ever. The answer: the nodes of which something was
-/// closed.
+/// Closes replacements whose DaemonSet is gone: they would hold a slot indefinitely. Returns the nodes of which something was closed.
 pub(in crate::decide) fn close(
     memory: &mut RunMemory,
     observed: &Observed,

@@ -108,7 +108,7 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     PodClearing::Waits(UpgradeReason::Evicting { pods: names, until })
 }
 
-/// A node's pods are not known: what it waits for. A watch that does not come about must not hold a slot for ever.
+/// A node's pods are not known: what it waits for. A watch that does not come about must not hold a slot indefinitely.
 ///
 /// # Errors
 /// It has been too long; its time begins when it has a place among those that are followed.

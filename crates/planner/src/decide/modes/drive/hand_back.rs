@@ -38,7 +38,7 @@ pub(in crate::decide) fn hand_all_back<'a>(
     drafts
 }
 
-/// The time is over before the node's driver was touched: it is given back as it was, and the next run begins anew with it.
+/// The time is over before the node's driver was touched: it is released as it was, and the next run starts it again.
 pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
     draft.effects.handed_back = true;
     let (node, traits) = (draft.node, draft.traits());

@@ -63,7 +63,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         record: &'t UpgradeRecord,
         left: Option<Arc<Reason>>,
     ) -> Self {
-        // Its pods are looked at, and what was asked of them.
+        // It reads its pods, and what was asked of them.
         draft.effects.depends_on_others = true;
         Self { draft, driven, record, left, actions: Vec::new() }
     }
@@ -197,7 +197,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     /// The driver pod. A pod that is in sync is not replaced.
     fn restart(&mut self, record: &UpgradeRecord) -> StateResult {
         let limit = self.draft.settings().upgrade.start_seconds;
-        // Nobody looked while there was no process.
+        // Without a process no time counts.
         let late = self.draft.alarm.passed(record.since.max(self.draft.fleet.memory.taken_up), limit);
         let Some(driver) = &self.driven.pod else {
             let coming = Reason::Upgrading(UpgradeReason::DriverComing);
@@ -251,7 +251,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
     }
 
-    /// What stands on the driver: validator, toolkit, plugins.
+    /// Validates what depends on the driver: validator, toolkit, plugins.
     fn validate(&mut self, record: &UpgradeRecord) -> StateResult {
         if !self.driven.is_current() {
             // The driver fell back, or a newer one was asked for meanwhile.
@@ -301,12 +301,12 @@ pub(super) fn keeps_focus(draft: &mut NodeDraft<'_>) {
 }
 
 /// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
-/// changes or labels are written anew it may look so for a moment, and what we have deleted still has to come back.
+/// changes or labels are written again it may seem so for a short time, and what we have deleted still has to come back.
 pub(super) fn unwanted(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
     let reason = Reason::Upgrading(UpgradeReason::Unwanted);
     let since = draft.waits(&reason);
     if draft.alarm.passed(since, UNWANTED_SECONDS) {
-        // A patch that is not taken must not begin the minute anew: it goes on waiting for the same.
+        // A patch that is not taken must not restart the minute: it goes on waiting for the same.
         drop(give_back(draft, driven, record));
     }
     reason

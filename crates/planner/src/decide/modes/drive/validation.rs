@@ -36,7 +36,7 @@ pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
     matches!(operands::outcome(draft, reason, since), Some(NodeOutcome::Done | NodeOutcome::Deferred))
 }
 
-/// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot for ever.
+/// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot indefinitely.
 pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateResult {
     let (code, settings) = (reason.exit_code(), draft.settings());
     let (cause, limit) = if code == ExitCode::DraNotServing {
