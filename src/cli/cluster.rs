@@ -54,14 +54,14 @@ pub(super) struct ClusterSession {
 
 impl ClusterSession {
     /// What there is to look at.
-    pub(super) fn subjects(&self) -> &[RolloutTarget] {
-        &self.found.subjects
+    pub(super) fn targets(&self) -> &[RolloutTarget] {
+        &self.found.targets
     }
 
     /// The settings of every hook release.
     pub(super) fn hooks(&self) -> impl Iterator<Item = &Settings> {
-        let released = self.found.subjects.iter().filter(|subject| subject.release.is_some());
-        released.map(|subject| &subject.settings).chain(&self.found.steps)
+        let released = self.found.targets.iter().filter(|target| target.release.is_some());
+        released.map(|target| &target.settings).chain(&self.found.steps)
     }
 
     /// How the hook before the operator of a rollout looks, where there is one.
@@ -80,24 +80,24 @@ impl ClusterSession {
         &self.found.notes
     }
 
-    /// Begins to follow one of the subjects.
+    /// Begins to follow one of the targets.
     ///
     /// # Errors
     /// As [`RolloutObserver::begin`].
-    pub(super) async fn follow(&self, subject: &RolloutTarget) -> Result<RolloutObserver, ObserveError> {
-        RolloutObserver::begin(&self.client, subject, self.timeout).await
+    pub(super) async fn follow(&self, target: &RolloutTarget) -> Result<RolloutObserver, ObserveError> {
+        RolloutObserver::begin(&self.client, target, self.timeout).await
     }
 
-    /// Looks at each of the subjects once.
+    /// Looks at each of the targets once.
     ///
     /// # Errors
     /// As [`RolloutObserver::observe`].
     pub(super) async fn look(&self) -> Result<Vec<RolloutSnapshot>, ObserveError> {
-        let mut sights = Vec::new();
-        for subject in &self.found.subjects {
-            sights.push(self.follow(subject).await?.observe(|| self.clock.now()).await?);
+        let mut snapshots = Vec::new();
+        for target in &self.found.targets {
+            snapshots.push(self.follow(target).await?.observe(|| self.clock.now()).await?);
         }
-        Ok(sights)
+        Ok(snapshots)
     }
 
     /// The time.
@@ -113,7 +113,7 @@ pub(super) fn run(
     command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, ObserveError>,
 ) -> ExitCode {
     run_anywhere(options, printer, async |cluster, printer| {
-        if !cluster.subjects().is_empty() {
+        if !cluster.targets().is_empty() {
             return command(cluster, printer).await;
         }
         for note in cluster.notes() {

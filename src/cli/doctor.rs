@@ -82,10 +82,10 @@ impl DoctorArguments {
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { recipe, output, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
-            let sights = found.look().await?;
+            let snapshots = found.look().await?;
             let mut notes: Vec<String> = found.notes().to_vec();
-            let deployed = look(&found, &sights, cluster.namespace(), &mut notes).await?;
-            let written = written(&found, &sights, &deployed, &mut notes).await?;
+            let deployed = look(&found, &snapshots, cluster.namespace(), &mut notes).await?;
+            let written = written(&found, &snapshots, &deployed, &mut notes).await?;
             if recipe {
                 notes.extend(found.hooks().filter_map(lost));
                 for note in &notes {
@@ -93,7 +93,7 @@ impl DoctorArguments {
                 }
                 return Ok(printer.yaml(&written));
             }
-            let document = document(&found, &sights, deployed.components, &written, notes).await?;
+            let document = document(&found, &snapshots, deployed.components, &written, notes).await?;
             let ill = document.ailments.iter().any(|ailment| ailment.severity == DoctorSeverity::Problem);
             let code = match output {
                 OutputFormat::Json => printer.json(&document),
@@ -109,13 +109,13 @@ impl DoctorArguments {
 
 async fn document(
     found: &ClusterSession,
-    sights: &[RolloutSnapshot],
+    snapshots: &[RolloutSnapshot],
     components: Vec<model::RecipeComponent>,
     written: &Value,
     mut notes: Vec<String>,
 ) -> Result<DoctorDocument, ObserveError> {
-    let mut ailments: Vec<DoctorFinding> = sights.iter().flat_map(|sight| examine(sight, &status(sight))).collect();
-    let namespaces: BTreeSet<String> = sights.iter().flat_map(|sight| sight.observed.dra.namespaces.iter().cloned()).collect();
+    let mut ailments: Vec<DoctorFinding> = snapshots.iter().flat_map(|snapshot| examine(snapshot, &status(snapshot))).collect();
+    let namespaces: BTreeSet<String> = snapshots.iter().flat_map(|snapshot| snapshot.observed.dra.namespaces.iter().cloned()).collect();
     let namespaces: Vec<String> = namespaces.into_iter().collect();
     for settings in found.hooks() {
         match missing_rights_of(found.client(), settings, &namespaces).await {

@@ -52,7 +52,7 @@ impl From<DriverName> for Driver {
 
 /// A node of a rollout, and what is asked of it.
 struct RequestedNode {
-    subject: usize,
+    target: usize,
     node: String,
 }
 
@@ -73,16 +73,16 @@ async fn run(
 ) -> Result<ExitCode, ObserveError> {
     let wanted = driver.map(Driver::from);
     let mut followed: Vec<RolloutObserver> = Vec::new();
-    let mut sights: Vec<RolloutSnapshot> = Vec::new();
-    for subject in found.subjects() {
-        let settings = &subject.settings;
+    let mut snapshots: Vec<RolloutSnapshot> = Vec::new();
+    for target in found.targets() {
+        let settings = &target.settings;
         if settings.has(Task::Settle) && wanted.is_none_or(|driver| driver == settings.driver) {
-            let mut looking = found.follow(subject).await?;
-            sights.push(looking.observe(|| found.clock().now()).await?);
+            let mut looking = found.follow(target).await?;
+            snapshots.push(looking.observe(|| found.clock().now()).await?);
             followed.push(looking);
         }
     }
-    let known = || sights.iter().flat_map(|sight| sight.observed.nodes.keys()).map(|name| &**name);
+    let known = || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys()).map(|name| &**name);
     for node in nodes {
         if !known().any(|name| name == node) {
             let hint = nearest(node, known()).map(|name| format!("did you mean `{name}`?"));
@@ -94,12 +94,12 @@ async fn run(
         }
     }
     let mut asked = Vec::new();
-    for (subject, sight) in sights.iter().enumerate() {
-        for node in nodes.iter().filter_map(|name| sight.observed.nodes.get(name)) {
-            match change(sight, wish, node) {
+    for (target, snapshot) in snapshots.iter().enumerate() {
+        for node in nodes.iter().filter_map(|name| snapshot.observed.nodes.get(name)) {
+            match change(snapshot, wish, node) {
                 RequestedChange::Patch { text, .. } | RequestedChange::Restart { text, .. } => {
                     printer.note(&format!("{}: {text}", node.name));
-                    asked.push(RequestedNode { subject, node: node.name.clone() });
+                    asked.push(RequestedNode { target, node: node.name.clone() });
                 }
                 RequestedChange::Nothing { text } => printer.note(&format!("{}: nothing to do: {text}", node.name)),
             }
@@ -112,8 +112,8 @@ async fn run(
         return Ok(code);
     }
     let mut code = ExitCode::Success;
-    for RequestedNode { subject, node } in asked {
-        match fulfil(&mut followed[subject], wish, &node, || found.clock().now()).await? {
+    for RequestedNode { target, node } in asked {
+        match fulfil(&mut followed[target], wish, &node, || found.clock().now()).await? {
             RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
             RequestOutcome::Nothing(text) => printer.note(&format!("{node}: nothing to do any more: {text}")),
             RequestOutcome::Failed(text) => {

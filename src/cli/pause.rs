@@ -64,9 +64,9 @@ impl PauseArguments {
             }
         };
         cluster::run(&cluster, printer, async |found, printer| {
-            let (mut followed, sights) = observe_all(&found).await?;
-            for (sight, reach) in sights.iter().map(|sight| (sight, reach(sight, parsed.as_ref()))) {
-                printer.note(&format!("{}: {}", sight.subject.title(), describe_reach(&reach)));
+            let (mut followed, snapshots) = observe_all(&found).await?;
+            for (snapshot, reach) in snapshots.iter().map(|snapshot| (snapshot, reach(snapshot, parsed.as_ref()))) {
+                printer.note(&format!("{}: {}", snapshot.target.title(), describe_reach(&reach)));
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
@@ -124,13 +124,13 @@ impl ResumeArguments {
 
 /// Every rollout of a driver.
 async fn observe_all(found: &ClusterSession) -> Result<(Vec<RolloutObserver>, Vec<RolloutSnapshot>), ObserveError> {
-    let (mut followed, mut sights) = (Vec::new(), Vec::new());
-    for subject in found.subjects().iter().filter(|subject| subject.settings.has(Task::Settle)) {
-        let mut looking = found.follow(subject).await?;
-        sights.push(looking.observe(|| found.clock().now()).await?);
+    let (mut followed, mut snapshots) = (Vec::new(), Vec::new());
+    for target in found.targets().iter().filter(|target| target.settings.has(Task::Settle)) {
+        let mut looking = found.follow(target).await?;
+        snapshots.push(looking.observe(|| found.clock().now()).await?);
         followed.push(looking);
     }
-    Ok((followed, sights))
+    Ok((followed, snapshots))
 }
 
 fn describe_reach(reach: &PauseReach) -> String {

@@ -145,32 +145,32 @@ async fn run(
     output: ListingFormat,
     printer: &mut Printer,
 ) -> Result<ExitCode, ObserveError> {
-    let settling = || found.subjects().iter().filter(|subject| subject.settings.has(Task::Settle));
-    if !settling().any(|subject| subject.settings.driver != Driver::Ofed) {
+    let settling = || found.targets().iter().filter(|target| target.settings.has(Task::Settle));
+    if !settling().any(|target| target.settings.driver != Driver::Ofed) {
         for note in found.notes() {
             printer.note(&format!("note: {note}"));
         }
         printer.note("There is no GPU operator yet: a first installation, which replaces no driver and moves no pod.");
     }
     let mut rollouts = Vec::new();
-    for subject in settling() {
-        let sight = found.follow(subject).await?.observe(|| found.clock().now()).await?;
-        let gpu = sight.settings.driver == Driver::Gpu;
-        let looked = pods(found.client(), &sight).await?;
+    for target in settling() {
+        let snapshot = found.follow(target).await?.observe(|| found.clock().now()).await?;
+        let gpu = snapshot.settings.driver == Driver::Gpu;
+        let looked = pods(found.client(), &snapshot).await?;
         let proposed = proposed.filter(|_| gpu);
-        let input = PlanInput { sight: &sight, proposed, pods: &looked.pods, gpus: &looked.gpus, assumed };
+        let input = PlanInput { snapshot: &snapshot, proposed, pods: &looked.pods, gpus: &looked.gpus, assumed };
         let Some(plan) = plan(input, |setups| runs::run_all(setups, simulate, printer)) else {
-            printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", subject.title()));
+            printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", target.title()));
             continue;
         };
         let findings = if let Some(ProposedDeployment { settings, .. }) = proposed {
             // By what will be in force.
-            examine(&sight, settings, &settings.upgrade.policy, &looked.pods)
+            examine(&snapshot, settings, &settings.upgrade.policy, &looked.pods)
         } else {
-            let preflight = found.before(&subject.settings).cloned().unwrap_or_default();
-            examine(&sight, &Settings { preflight, ..sight.settings.clone() }, &sight.policy, &looked.pods)
+            let preflight = found.before(&target.settings).cloned().unwrap_or_default();
+            examine(&snapshot, &Settings { preflight, ..snapshot.settings.clone() }, &snapshot.policy, &looked.pods)
         };
-        rollouts.push(PlanEntry { title: subject.title(), may_begin: may_begin(&findings), plan, findings });
+        rollouts.push(PlanEntry { title: target.title(), may_begin: may_begin(&findings), plan, findings });
     }
     let code = match output {
         ListingFormat::Json => printer.json(&PlanDocument { rollouts: &rollouts }),

@@ -65,13 +65,13 @@ impl PreflightArguments {
         let Self { output, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
             let mut rollouts = Vec::new();
-            for subject in found.subjects().iter().filter(|subject| subject.settings.has(Task::Settle)) {
-                let sight = found.follow(subject).await?.observe(|| found.clock().now()).await?;
-                let before = found.before(&subject.settings);
-                let looked = look(found.client(), &sight, before).await?;
+            for target in found.targets().iter().filter(|target| target.settings.has(Task::Settle)) {
+                let snapshot = found.follow(target).await?.observe(|| found.clock().now()).await?;
+                let before = found.before(&target.settings);
+                let looked = look(found.client(), &snapshot, before).await?;
                 rollouts.push(PreflightEntry {
-                    title: subject.title(),
-                    mode: subject.settings.mode.name(),
+                    title: target.title(),
+                    mode: target.settings.mode.name(),
                     nodes: looked.nodes,
                     pods: looked.pods,
                     may_begin: may_begin(&looked.findings),

@@ -81,12 +81,12 @@ impl SupportBundleArguments {
 /// How it stands, and what the cluster has.
 async fn gather(found: &ClusterSession, logs: bool, printer: &mut Printer) -> Result<SupportBundle, ObserveError> {
     printer.note("Looking at the rollouts …");
-    let sights: Vec<RolloutSnapshot> = found.look().await?;
-    let statuses: Vec<RolloutStatus> = sights.iter().map(status).collect();
-    let reports: Vec<RunReport> = sights.iter().map(report).collect();
+    let snapshots: Vec<RolloutSnapshot> = found.look().await?;
+    let statuses: Vec<RolloutStatus> = snapshots.iter().map(status).collect();
+    let reports: Vec<RunReport> = snapshots.iter().map(report).collect();
     printer.note("Reading objects, events and logs …");
     let hooks: Vec<_> = found.hooks().collect();
-    let mut support = support(found.client(), &sights, &hooks, &statuses, logs).await;
+    let mut support = support(found.client(), &snapshots, &hooks, &statuses, logs).await;
     let mut file = |path: &str, text: Result<String, String>| match text {
         Ok(text) => support.add(path, &text),
         Err(error) => support.missing.push(format!("{path}: {error}")),

@@ -65,13 +65,13 @@ impl WhyArguments {
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { node, output, cluster } = self;
         cluster::run(&cluster, printer, async |found, printer| {
-            let sights = found.look().await?;
-            let whys: Vec<NodeExplanation> = sights.iter().filter_map(|sight| why(sight, &node)).collect();
+            let snapshots = found.look().await?;
+            let whys: Vec<NodeExplanation> = snapshots.iter().filter_map(|snapshot| why(snapshot, &node)).collect();
             for note in found.notes() {
                 printer.note(&format!("note: {note}"));
             }
             if whys.is_empty() {
-                return Ok(nothing(&sights, &node, printer));
+                return Ok(nothing(&snapshots, &node, printer));
             }
             Ok(match output {
                 ListingFormat::Json => printer.json(&WhyDocument { rollouts: &whys }),
@@ -82,7 +82,7 @@ impl WhyArguments {
                 }
                 ListingFormat::Text | ListingFormat::Wide => {
                     let width = if output == ListingFormat::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
-                    let texts: Vec<String> = whys.iter().zip(&sights).map(|(why, sight)| text(why, sight, width)).collect();
+                    let texts: Vec<String> = whys.iter().zip(&snapshots).map(|(why, snapshot)| text(why, snapshot, width)).collect();
                     printer.data(&texts.join("\n"));
                     ExitCode::Success
                 }
@@ -91,14 +91,14 @@ impl WhyArguments {
     }
 }
 
-fn why(sight: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
-    let RolloutStatus { title, nodes, fleet, .. } = status(sight);
+fn why(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
+    let RolloutStatus { title, nodes, fleet, .. } = status(snapshot);
     let row = nodes.into_iter().find(|row| row.node == node)?;
-    let steps = sight.record.nodes.get(node).map(|record: &NodeRecord| record.steps.clone()).unwrap_or_default();
+    let steps = snapshot.record.nodes.get(node).map(|record: &NodeRecord| record.steps.clone()).unwrap_or_default();
     Some(NodeExplanation { title, row, steps, fleet: fleet.into_iter().map(|waiting| waiting.text).collect() })
 }
 
-fn text(why: &NodeExplanation, sight: &RolloutSnapshot, width: usize) -> String {
+fn text(why: &NodeExplanation, snapshot: &RolloutSnapshot, width: usize) -> String {
     let NodeExplanation { title, row, steps, fleet } = why;
     let mut text = format!("{title}: {}\n", row.node);
     let cordoned = if row.cordoned { ", cordoned" } else { "" };
@@ -113,7 +113,7 @@ fn text(why: &NodeExplanation, sight: &RolloutSnapshot, width: usize) -> String 
         let _ = writeln!(text, "  {:.0}  {}", step.at, step.state);
     }
     if let Some(held) = &row.held {
-        let _ = writeln!(text, "  {} for {}", held.text(), since(held.since, sight.now));
+        let _ = writeln!(text, "  {} for {}", held.text(), since(held.since, snapshot.now));
     }
     for waiting in fleet {
         let _ = writeln!(text, "  the whole fleet waits: {waiting}");
@@ -125,7 +125,7 @@ fn text(why: &NodeExplanation, sight: &RolloutSnapshot, width: usize) -> String 
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = waiting.since.at.map(|at| format!(" ({at:.0}{by})")).unwrap_or_default();
     let ends = if waiting.resolves_itself { "can end by itself" } else { "does not end by itself" };
-    let _ = writeln!(text, "  {} for {}{at}; {ends}:", waiting.reason, since(waiting.since.at, sight.now));
+    let _ = writeln!(text, "  {} for {}{at}; {ends}:", waiting.reason, since(waiting.since.at, snapshot.now));
     for line in table::wrapped(&waiting.text, width.saturating_sub(4).max(40)) {
         let _ = writeln!(text, "    {line}");
     }
@@ -134,8 +134,8 @@ fn text(why: &NodeExplanation, sight: &RolloutSnapshot, width: usize) -> String 
 }
 
 /// The node is none that any rollout is about.
-fn nothing(sights: &[RolloutSnapshot], node: &str, printer: &mut Printer) -> ExitCode {
-    let names = || sights.iter().flat_map(|sight| sight.observed.nodes.keys());
+fn nothing(snapshots: &[RolloutSnapshot], node: &str, printer: &mut Printer) -> ExitCode {
+    let names = || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys());
     if names().any(|name| **name == *node) {
         printer.data(&format!("{node} has no driver that is rolled out here: no label of a device, and no pod of a driver.\n"));
         return ExitCode::Success;

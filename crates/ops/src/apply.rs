@@ -33,9 +33,9 @@ pub async fn fulfil(
     clock: impl Fn() -> Timestamp,
 ) -> Result<RequestOutcome, ObserveError> {
     for _ in 0..LOOKS {
-        let sight = looking.observe(&clock).await?;
-        let Some(object) = sight.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed("it is gone".to_owned())) };
-        let (pod, patch, text) = match change(&sight, wish, object) {
+        let snapshot = looking.observe(&clock).await?;
+        let Some(object) = snapshot.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed("it is gone".to_owned())) };
+        let (pod, patch, text) = match change(&snapshot, wish, object) {
             RequestedChange::Nothing { text } => return Ok(RequestOutcome::Nothing(text)),
             RequestedChange::Patch { patch, text } => (None, Some(patch), text),
             RequestedChange::Restart { pod, patch, text } => (Some(pod), patch, text),

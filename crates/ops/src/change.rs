@@ -61,13 +61,13 @@ pub enum RequestedChange {
 }
 
 /// What the wish comes to on one node of a rollout.
-pub fn change(sight: &RolloutSnapshot, wish: NodeRequest, node: &ObservedNode) -> RequestedChange {
-    let driver = sight.settings.driver;
+pub fn change(snapshot: &RolloutSnapshot, wish: NodeRequest, node: &ObservedNode) -> RequestedChange {
+    let driver = snapshot.settings.driver;
     match wish {
-        NodeRequest::Skip => skip(sight, node),
+        NodeRequest::Skip => skip(snapshot, node),
         NodeRequest::Unskip => unskip(node, driver),
-        NodeRequest::Retry if sight.settings.mode == Mode::Drive => retry_ours(sight, node),
-        NodeRequest::Retry => retry_vendors(sight, node),
+        NodeRequest::Retry if snapshot.settings.mode == Mode::Drive => retry_ours(snapshot, node),
+        NodeRequest::Retry => retry_vendors(snapshot, node),
     }
 }
 
@@ -90,8 +90,8 @@ fn is_begun(node: &ObservedNode, traits: &DriverTraits) -> bool {
     ours || vendors.is_busy()
 }
 
-fn skip(sight: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
-    let traits = sight.settings.driver.traits();
+fn skip(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
+    let traits = snapshot.settings.driver.traits();
     let labeled = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
     let held = node.annotations.contains_key(traits.hold);
     if labeled && !held {
@@ -127,14 +127,14 @@ fn unskip(node: &ObservedNode, driver: Driver) -> RequestedChange {
     patch(change, format!("label {} goes: its turn comes like any other's", traits.skip_label))
 }
 
-fn retry_ours(sight: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
-    let traits = sight.settings.driver.traits();
+fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
+    let traits = snapshot.settings.driver.traits();
     let failed = match read(node, traits) {
         NodeRecordState::Record(record) => record.state == UpgradeState::UpgradeFailed,
         NodeRecordState::Newer(version) => return nothing(format!("it carries a record of version {version}: use a newer gpu-rollout")),
         NodeRecordState::Nothing | NodeRecordState::Broken => false,
     };
-    let outdated = DriverOperands::new(&sight.observed, sight.settings.driver).driver_pod(node).is_some_and(|pod| !pod.newest);
+    let outdated = DriverOperands::new(&snapshot.observed, snapshot.settings.driver).driver_pod(node).is_some_and(|pod| !pod.newest);
     if !failed && !outdated {
         return nothing("it has not failed, and its driver is the one that is asked for");
     }
@@ -143,8 +143,11 @@ fn retry_ours(sight: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
     }
     let mut change = NodePatch::for_node(node);
     change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
-    let when =
-        if sight.is_live() { "the hook tries it again as soon as limits allow" } else { "it is tried again when the bundle is deployed" };
+    let when = if snapshot.is_live() {
+        "the hook tries it again as soon as limits allow"
+    } else {
+        "it is tried again when the bundle is deployed"
+    };
     let cordon = if node.unschedulable && !is_ours(node, traits) { "; it stays cordoned, as somebody wanted it" } else { "" };
     patch(change, format!("annotation {}=true: {when}{cordon}", traits.requested))
 }
@@ -153,8 +156,8 @@ fn is_ours(node: &ObservedNode, traits: &DriverTraits) -> bool {
     matches!(read(node, traits), NodeRecordState::Record(record) if record.cordoned)
 }
 
-fn retry_vendors(sight: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
-    let traits = sight.settings.driver.traits();
+fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
+    let traits = snapshot.settings.driver.traits();
     let state = VendorState::of_node(node, traits);
     let given_up = matches!(read(node, traits), NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed);
     if state != VendorState::Failed && state != VendorState::Unrecognized && !given_up {
@@ -162,7 +165,7 @@ fn retry_vendors(sight: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
     }
     // The controller takes a driver that is up to date for one that fails while its count of restarts is high, however often it is
     // asked; a new pod has none, and the failed node ends by itself when that one is ready.
-    let broken = DriverOperands::new(&sight.observed, sight.settings.driver)
+    let broken = DriverOperands::new(&snapshot.observed, snapshot.settings.driver)
         .driver_pod(node)
         .filter(|driver| driver.newest && !driver.pod.ready && !driver.pod.deleting && state == VendorState::Failed)
         .filter(|driver| driver.pod.trouble.is_some() || driver.pod.unready_restarts > 0)

@@ -55,7 +55,7 @@ impl DoctorFinding {
 }
 
 /// Everything that is not well with one rollout.
-pub fn examine(sight: &RolloutSnapshot, status: &RolloutStatus) -> Vec<DoctorFinding> {
+pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<DoctorFinding> {
     let checks = [
         stale_plugins,
         failed_nodes,
@@ -68,7 +68,7 @@ pub fn examine(sight: &RolloutSnapshot, status: &RolloutStatus) -> Vec<DoctorFin
         forgotten_pause,
         last_run,
     ];
-    let mut found: Vec<DoctorFinding> = checks.into_iter().filter_map(|check| check(sight, status)).collect();
+    let mut found: Vec<DoctorFinding> = checks.into_iter().filter_map(|check| check(snapshot, status)).collect();
     found.sort_by_key(|ailment| ailment.severity);
     found
 }
@@ -78,12 +78,12 @@ fn nodes(status: &RolloutStatus, which: impl Fn(&&NodeRow) -> bool) -> Vec<Strin
 }
 
 /// Plugins that serve a driver that is not loaded any more: pods that start there get devices that do not work.
-fn stale_plugins(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let stale = nodes(status, |row| row.plugin == Some(PluginCondition::Stale));
     if stale.is_empty() {
         return None;
     }
-    let pods = stale.iter().flat_map(|node| sight.observed.dra.pods.on(node));
+    let pods = stale.iter().flat_map(|node| snapshot.observed.dra.pods.on(node));
     let remedy =
         Remedy::words("deploy the bundle again: its hook replaces them one by one; without a bundle delete their pods, a node at a time");
     let remedy = pods.fold(remedy, |remedy, pod| remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)));
@@ -101,46 +101,46 @@ fn failed_nodes(_: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFin
 }
 
 /// To NVIDIA's controller a failed node is one in progress, of the pool that it is in.
-fn slots(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    if sight.settings.mode.decides() {
+fn slots(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    if snapshot.settings.mode.decides() {
         return None;
     }
     let in_pool = |pool: &NodePool, row: &NodeRow| {
-        let node = sight.observed.nodes.get(&row.node);
-        pool.owner.is_none() || node.and_then(|node| sight.pools.pool_of(node)) == Some(pool)
+        let node = snapshot.observed.nodes.get(&row.node);
+        pool.owner.is_none() || node.and_then(|node| snapshot.pools.pool_of(node)) == Some(pool)
     };
-    let stalled = sight.pools.iter().find_map(|pool| {
+    let stalled = snapshot.pools.iter().find_map(|pool| {
         let limit = pool.policy.max_parallel_upgrades as usize;
         let failed = nodes(status, |row| row.stage == NodeStage::Failed && in_pool(pool, row));
         (limit > 0 && failed.len() >= limit).then_some((pool, limit, failed))
     });
     let (pool, limit, failed) = stalled?;
     let (of, field) = match &pool.owner {
-        Some(owner) => (format!(" for NVIDIADriver `{owner}`"), fields(sight, owner)),
-        None => (String::new(), format!("{}.maxParallelUpgrades", sight.settings.driver.traits().upgrade_policy)),
+        Some(owner) => (format!(" for NVIDIADriver `{owner}`"), fields(snapshot, owner)),
+        None => (String::new(), format!("{}.maxParallelUpgrades", snapshot.settings.driver.traits().upgrade_policy)),
     };
     let remedy = Remedy::words(format!("see to the failed nodes, or raise {field}"));
     let text = format!("failed nodes hold all {limit} parallel upgrades of NVIDIA's controller{of}: it begins with no other node");
     Some(DoctorFinding::new("slots-held-by-failures", DoctorSeverity::Problem, failed, text, remedy))
 }
 
-fn fields(sight: &RolloutSnapshot, owner: &str) -> String {
-    let live = policies::live(&sight.observed, &sight.settings).into_iter().find(|live| live.name == owner);
+fn fields(snapshot: &RolloutSnapshot, owner: &str) -> String {
+    let live = policies::live(&snapshot.observed, &snapshot.settings).into_iter().find(|live| live.name == owner);
     live.map_or_else(String::new, |live| live.fields.max_parallel.to_owned())
 }
 
 /// Limits under which no node can ever begin.
-fn limits(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    sight.pools.iter().find_map(|pool| limits_of(sight, status, pool))
+fn limits(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    snapshot.pools.iter().find_map(|pool| limits_of(snapshot, status, pool))
 }
 
-fn limits_of(sight: &RolloutSnapshot, status: &RolloutStatus, pool: &NodePool) -> Option<DoctorFinding> {
-    let in_pool = |node: &ObservedNode| sight.pools.pool_of(node) == Some(pool);
-    let all = nodes(status, |row| sight.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
+fn limits_of(snapshot: &RolloutSnapshot, status: &RolloutStatus, pool: &NodePool) -> Option<DoctorFinding> {
+    let in_pool = |node: &ObservedNode| snapshot.pools.pool_of(node) == Some(pool);
+    let all = nodes(status, |row| snapshot.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
     let limit = pool.policy.max_unavailable?.resolve(all);
     // In progress is what the limit is for.
     let is_away = |node: &ObservedNode| in_pool(node) && (node.unschedulable || !node.ready);
-    let away = nodes(status, |row| row.stage != NodeStage::InProgress && sight.observed.nodes.get(&row.node).is_some_and(is_away));
+    let away = nodes(status, |row| row.stage != NodeStage::InProgress && snapshot.observed.nodes.get(&row.node).is_some_and(is_away));
     if all == 0 || away.len() < limit {
         return None;
     }
@@ -156,16 +156,16 @@ fn limits_of(sight: &RolloutSnapshot, status: &RolloutStatus, pool: &NodePool) -
 }
 
 /// Upgrades are off: neither NVIDIA's controller nor a hook replaces drivers. With several policies, names the nodes of those that are off.
-fn upgrades_off(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let driver = sight.settings.driver;
-    if sight.settings.mode == Mode::Drive || sight.settings.has(Task::Drive) {
+fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let driver = snapshot.settings.driver;
+    if snapshot.settings.mode == Mode::Drive || snapshot.settings.has(Task::Drive) {
         return None;
     }
-    let live = policies::live(&sight.observed, &sight.settings);
+    let live = policies::live(&snapshot.observed, &snapshot.settings);
     let off: Vec<&LivePolicy> = live.iter().filter(|live| live.policy.stated && !live.policy.auto_upgrade).collect();
     let first = off.first()?;
     let governed = |row: &NodeRow| {
-        let node = sight.observed.nodes.get(&row.node);
+        let node = snapshot.observed.nodes.get(&row.node);
         node.is_some_and(|node| off.iter().any(|live| live.governs(node)))
     };
     let outdated = nodes(status, |row| !row.driver_current && governed(row));
@@ -181,13 +181,13 @@ fn upgrades_off(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<Docto
     Some(DoctorFinding::new("nobody-upgrades", severity, outdated, text, remedy))
 }
 
-fn forgotten_cordons(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+fn forgotten_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let idle = |row: &&NodeRow| row.cordoned && matches!(row.stage, NodeStage::Done | NodeStage::Pending | NodeStage::Deferred);
     let cordoned = nodes(status, idle);
     let by: Vec<String> = cordoned
         .iter()
         .filter_map(|node| {
-            let touch = sight.times.get(node)?.cordon.as_ref()?;
+            let touch = snapshot.times.get(node)?.cordon.as_ref()?;
             Some(format!("{node} by {} {:.0}", touch.manager, touch.at))
         })
         .collect();
@@ -199,11 +199,11 @@ fn forgotten_cordons(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<
     (!cordoned.is_empty()).then(|| DoctorFinding::new("idle-cordons", DoctorSeverity::Warning, cordoned, text, remedy))
 }
 
-fn forgotten_skips(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let driver = sight.settings.driver;
+fn forgotten_skips(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let driver = snapshot.settings.driver;
     let label = driver.traits().skip_label;
     let skipped = nodes(status, |row| {
-        let node = sight.observed.nodes.get(&row.node);
+        let node = snapshot.observed.nodes.get(&row.node);
         node.is_some_and(|node| node.labels.get(label).is_some_and(|value| value == "true") && !hold::is_held(node, driver))
     });
     let text = format!("label {label}=true: they keep the driver that they have, whatever is deployed");
@@ -213,8 +213,8 @@ fn forgotten_skips(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
 }
 
 /// Nodes that a hook holds, and no hook is at work: the deployment has ended before its hook after the operator's release.
-fn forgotten_holds(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    if is_attended(sight) {
+fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    if is_attended(snapshot) {
         return None;
     }
     let held = nodes(status, |row| row.held.is_some());
@@ -231,16 +231,16 @@ fn forgotten_holds(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
     (!held.is_empty()).then(|| DoctorFinding::new("held-nodes", DoctorSeverity::Warning, held, text, HoldStatus::remedy()))
 }
 
-fn forgotten_pause(sight: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let old = status.pauses.iter().find(|pause| sight.now.duration_since(pause.at) > FORGOTTEN)?;
+fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let old = status.pauses.iter().find(|pause| snapshot.now.duration_since(pause.at) > FORGOTTEN)?;
     let text = format!("paused by {} since {:.0}: no node is begun with", old.by, old.at);
     let remedy = Remedy::words("let it go on").run("gpu-rollout resume --all --yes");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
 }
 
 /// The hook's last word.
-fn last_run(sight: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFinding> {
-    let verdict = sight.record.run.as_ref()?.verdict.as_ref().filter(|verdict| verdict.code != ExitCode::Success)?;
+fn last_run(snapshot: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFinding> {
+    let verdict = snapshot.record.run.as_ref()?.verdict.as_ref().filter(|verdict| verdict.code != ExitCode::Success)?;
     let text =
         format!("the last run ended {:.0} with {} (exit {}): {}", verdict.at, verdict.code.name(), verdict.code.number(), verdict.message);
     let remedy = Remedy::words("docs/exit-codes.md says what the code means; when the cause is removed, deploy the bundle again")

@@ -20,7 +20,7 @@ const NAME_LABEL: &str = "app.kubernetes.io/name";
 /// What there is to look at, and what is worth knowing about it.
 pub struct FoundRollouts {
     /// The rollouts.
-    pub subjects: Vec<RolloutTarget>,
+    pub targets: Vec<RolloutTarget>,
     /// Hook releases with nothing but a step before the operator.
     pub steps: Vec<Settings>,
     /// For people.
@@ -33,7 +33,7 @@ pub struct FoundRollouts {
 /// # Errors
 /// A call failed. Where only one of the two may be listed the other one is told of.
 pub async fn find(client: &Client, namespace: Option<&str>) -> Result<FoundRollouts, ObserveError> {
-    let SortedReleases { mut subjects, steps, mut notes } = match releases(client, namespace).await {
+    let SortedReleases { mut targets, steps, mut notes } = match releases(client, namespace).await {
         Ok(releases) => of_releases(releases),
         Err(CallError::Forbidden(message)) => {
             let note = format!("hook releases could not be looked for: {message}; -n names one namespace");
@@ -42,20 +42,20 @@ pub async fn find(client: &Client, namespace: Option<&str>) -> Result<FoundRollo
         Err(error) => return Err(error.into()),
     };
     for driver in [Driver::Ofed, Driver::Gpu] {
-        if subjects.iter().any(|subject| subject.settings.driver == driver && subject.settings.has(Task::Settle)) {
+        if targets.iter().any(|target| target.settings.driver == driver && target.settings.has(Task::Settle)) {
             continue;
         }
         match operator(client, driver, namespace).await {
-            Ok(Some((namespace, deployment))) => subjects.push(without_release(driver, &namespace, Some(&deployment))),
+            Ok(Some((namespace, deployment))) => targets.push(without_release(driver, &namespace, Some(&deployment))),
             Ok(None) => {}
             // With hook releases there is something to tell all the same.
-            Err(CallError::Forbidden(message)) if !subjects.is_empty() => {
+            Err(CallError::Forbidden(message)) if !targets.is_empty() => {
                 notes.push(format!("a {} without hook release could not be looked for: {message}", driver.traits().operator));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(FoundRollouts { subjects, steps, notes })
+    Ok(FoundRollouts { targets, steps, notes })
 }
 
 /// Namespace and name of the operator's Deployment.

@@ -35,9 +35,9 @@ const DIGEST: usize = 12;
 
 impl HoldStatus {
     /// The hold on a node; `None`: no hook holds it.
-    pub fn find(sight: &RolloutSnapshot, node: &ObservedNode) -> Option<Self> {
-        let driver = sight.settings.driver;
-        let written = || sight.times.get(&node.name).and_then(|times| times.keys.get(driver.traits().hold)).map(|touch| touch.at);
+    pub fn find(snapshot: &RolloutSnapshot, node: &ObservedNode) -> Option<Self> {
+        let driver = snapshot.settings.driver;
+        let written = || snapshot.times.get(&node.name).and_then(|times| times.keys.get(driver.traits().hold)).map(|touch| touch.at);
         match HoldPurpose::from_node(node, driver)? {
             HoldPurpose::Pause => None,
             HoldPurpose::Steer => Some(Self { purpose: "steer", release: None, deployment: None, operator: None, since: written() }),
@@ -68,7 +68,7 @@ impl HoldStatus {
 }
 
 /// Whether a hook is at work that may release nodes, or hold more.
-pub fn is_attended(sight: &RolloutSnapshot) -> bool {
-    let holds_lease = sight.holder.as_ref().is_some_and(|holder| holder.until.is_none_or(|until| until > sight.now));
-    sight.is_live() || holds_lease
+pub fn is_attended(snapshot: &RolloutSnapshot) -> bool {
+    let holds_lease = snapshot.holder.as_ref().is_some_and(|holder| holder.until.is_none_or(|until| until > snapshot.now));
+    snapshot.is_live() || holds_lease
 }

@@ -66,7 +66,7 @@ impl From<CallError> for ObserveError {
 /// What was seen of a rollout, and what the engine says to it.
 pub struct RolloutSnapshot {
     /// What was looked at.
-    pub subject: RolloutTarget,
+    pub target: RolloutTarget,
     /// By which settings.
     pub settings: Settings,
     /// The cluster.
@@ -105,7 +105,7 @@ fn is_live(job: Option<&HookJob>) -> bool {
 /// Follows one rollout.
 pub struct RolloutObserver {
     client: Client,
-    subject: RolloutTarget,
+    target: RolloutTarget,
     settings: Settings,
     watches: Watches,
     memory: Option<RunMemory>,
@@ -118,12 +118,12 @@ impl RolloutObserver {
     ///
     /// # Errors
     /// The server could not be asked what it serves.
-    pub async fn begin(client: &Client, subject: &RolloutTarget, limit: Duration) -> Result<Self, ObserveError> {
-        let settings = subject.looking(true);
+    pub async fn begin(client: &Client, target: &RolloutTarget, limit: Duration) -> Result<Self, ObserveError> {
+        let settings = target.looking(true);
         let namespaces = dra_namespaces(client, &settings).await?;
         let version = slice_version(client, &settings).await?;
         let watches = Watches::start(client, &settings, namespaces, version);
-        Ok(Self { client: client.clone(), subject: subject.clone(), settings, watches, memory: None, limit })
+        Ok(Self { client: client.clone(), target: target.clone(), settings, watches, memory: None, limit })
     }
 
     /// By which client.
@@ -143,17 +143,17 @@ impl RolloutObserver {
     pub async fn observe(&mut self, clock: impl Fn() -> Timestamp) -> Result<RolloutSnapshot, ObserveError> {
         self.in_step().await?;
         let mut notes = Vec::new();
-        let job = match &self.subject.release {
-            Some(_) => optional(job(&self.client, &self.subject.settings).await, "the hook's Job", &mut notes)?.flatten(),
+        let job = match &self.target.release {
+            Some(_) => optional(job(&self.client, &self.target.settings).await, "the hook's Job", &mut notes)?.flatten(),
             None => None,
         };
         let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
         let record = self.record(&mut notes).await?;
-        self.settings = self.subject.looking(is_live(job.as_ref()));
+        self.settings = self.target.looking(is_live(job.as_ref()));
         let (observed, decision, now) = self.judge(&record, job.as_ref(), &clock, &mut notes).await?;
         let times = optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
         Ok(RolloutSnapshot {
-            subject: self.subject.clone(),
+            target: self.target.clone(),
             settings: self.settings.clone(),
             policy: policy(&observed, &self.settings),
             pools: NodePools::in_force(&observed, &self.settings),
@@ -169,8 +169,8 @@ impl RolloutObserver {
     }
 
     async fn record(&self, notes: &mut Vec<String>) -> Result<StoredRecord, ObserveError> {
-        let settings = &self.subject.settings;
-        if self.subject.release.is_none() {
+        let settings = &self.target.settings;
+        if self.target.release.is_none() {
             return Ok(StoredRecord::default());
         }
         match RecordStore::new(&self.client, &settings.namespace, &settings.record).read().await {

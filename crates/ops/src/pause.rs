@@ -55,14 +55,14 @@ pub struct PauseReach {
 }
 
 /// What a pause would reach in one rollout.
-pub fn reach(sight: &RolloutSnapshot, selector: Option<&Selector>) -> PauseReach {
-    let driver = sight.settings.driver;
-    let ours = sight.settings.mode == Mode::Drive;
-    let nodes: Vec<&ObservedNode> = driver_nodes(&sight.observed, driver).filter(|node| covers(selector, node)).collect();
+pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseReach {
+    let driver = snapshot.settings.driver;
+    let ours = snapshot.settings.mode == Mode::Drive;
+    let nodes: Vec<&ObservedNode> = driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node)).collect();
     let name = |node: &&ObservedNode| node.name.clone();
     PauseReach {
         nodes: nodes.len(),
-        held: nodes.iter().copied().filter(|node| needs_hold(sight, node)).map(|node| node.name.clone()).collect(),
+        held: nodes.iter().copied().filter(|node| needs_hold(snapshot, node)).map(|node| node.name.clone()).collect(),
         begun: nodes.iter().filter(|node| is_begun(node, driver)).map(name).collect(),
         begun_then: if ours {
             "stand still if their driver still runs, and are finished if it does not"
@@ -83,8 +83,8 @@ fn is_begun(node: &ObservedNode, driver: Driver) -> bool {
 }
 
 /// Whether NVIDIA's controller has to be kept from the node by a hold: in mode `drive` it is off, in mode `steer` every node that is to go is held anyway.
-fn needs_hold(sight: &RolloutSnapshot, node: &ObservedNode) -> bool {
-    let settings = &sight.settings;
+fn needs_hold(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
+    let settings = &snapshot.settings;
     let operated = settings.driver.has_operator() && !settings.mode.decides();
     operated && hold::can_be_held(node, settings.driver)
 }
@@ -101,9 +101,9 @@ pub async fn pause(
     clock: impl Fn() -> Timestamp,
 ) -> Result<Vec<String>, ObserveError> {
     write(client, &key(pause.selector.as_deref()), pause).await?;
-    let holds = |sight: &RolloutSnapshot| {
-        let driver = sight.settings.driver;
-        let nodes = driver_nodes(&sight.observed, driver).filter(|node| covers(selector, node) && needs_hold(sight, node));
+    let holds = |snapshot: &RolloutSnapshot| {
+        let driver = snapshot.settings.driver;
+        let nodes = driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node) && needs_hold(snapshot, node));
         nodes.map(|node| hold::hold_as(node, driver, HOLD)).collect()
     };
     patch_all(client, followed, holds, &clock).await
@@ -122,10 +122,10 @@ pub async fn resume(
 ) -> Result<Vec<String>, ObserveError> {
     let left: Vec<ObservedPause> = pauses(client).await?.into_iter().filter(|pause| !keys.contains(&pause.key)).collect();
     remove(client, keys).await?;
-    let releases = |sight: &RolloutSnapshot| {
-        let driver = sight.settings.driver;
+    let releases = |snapshot: &RolloutSnapshot| {
+        let driver = snapshot.settings.driver;
         let paused = |node: &&ObservedNode| left.iter().any(|pause| pause.covers(node));
-        let held = sight.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
+        let held = snapshot.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
         held.map(|node| hold::released(node, driver)).collect()
     };
     patch_all(client, followed, releases, &clock).await

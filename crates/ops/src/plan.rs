@@ -59,7 +59,7 @@ pub struct PlanAssumptions {
 #[derive(Clone, Copy)]
 pub struct PlanInput<'a> {
     /// The cluster.
-    pub sight: &'a RolloutSnapshot,
+    pub snapshot: &'a RolloutSnapshot,
     /// What comes. `None`: nothing; what is still to be done there.
     pub proposed: Option<&'a ProposedDeployment>,
     /// The pods on the nodes that need the driver.
@@ -73,44 +73,44 @@ pub struct PlanInput<'a> {
 /// What would happen. `simulate` runs these worlds and has their reports in the same order. `None`: these upgrades are in no model (OFED, or
 /// an operator of which it is not known how its controller behaves).
 pub fn plan(input: PlanInput<'_>, simulate: impl FnOnce(&[SimulationSetup]) -> Vec<SimulationReport>) -> Option<RolloutPlan> {
-    let PlanInput { sight, proposed, assumed, .. } = input;
-    if sight.settings.driver == Driver::Ofed {
+    let PlanInput { snapshot, proposed, assumed, .. } = input;
+    if snapshot.settings.driver == Driver::Ofed {
         return None;
     }
-    let live = ProposedDeployment::of_live(sight);
+    let live = ProposedDeployment::of_live(snapshot);
     let proposed = proposed.unwrap_or(&live);
-    let driver = sight.settings.driver;
+    let driver = snapshot.settings.driver;
     if driver == Driver::Gpu
         && proposed.settings.mode != Mode::Drive
         && ControllerGeneration::from_version(driver, proposed.operator.as_deref()).is_none()
     {
         return None;
     }
-    let changes = changes(sight, proposed);
-    let measured = measured(&sight.observed, sight.settings.driver);
+    let changes = changes(snapshot, proposed);
+    let measured = measured(&snapshot.observed, snapshot.settings.driver);
     let times = times::times(&measured, assumed.driver);
     let found = fleet::found(input, proposed, &changes);
-    let setup = setup(sight, proposed, &changes, (times, found), assumed);
+    let setup = setup(snapshot, proposed, &changes, (times, found), assumed);
     let reports = simulate(&runs(&setup, assumed));
     Some(outcome::plan(input, proposed, changes, &measured, &setup, &reports))
 }
 
 impl ProposedDeployment {
     /// What is deployed already.
-    pub fn of_live(sight: &RolloutSnapshot) -> Self {
-        let operator = sight.observed.operator.as_ref();
+    pub fn of_live(snapshot: &RolloutSnapshot) -> Self {
+        let operator = snapshot.observed.operator.as_ref();
         Self {
-            settings: sight.settings.clone(),
+            settings: snapshot.settings.clone(),
             driver: None,
             chart: None,
-            operator: operator.filter(|_| sight.settings.mode != Mode::Drive).and_then(|operator| operator.version.clone()),
+            operator: operator.filter(|_| snapshot.settings.mode != Mode::Drive).and_then(|operator| operator.version.clone()),
         }
     }
 }
 
 /// The world that is there, with the times that are drawn.
 fn setup(
-    sight: &RolloutSnapshot,
+    snapshot: &RolloutSnapshot,
     proposed: &ProposedDeployment,
     changes: &change::DriverChanges,
     (times, found): (SimulationTimes, FoundFleet),
@@ -120,9 +120,9 @@ fn setup(
     settings.budget_seconds = settings.budget_seconds.min(LONGEST);
     if proposed.operator.is_some() && !settings.mode.decides() {
         // What NVIDIA's controller goes by is the live object's, as far as nothing else is asked for.
-        settings.upgrade.policy = if proposed.chart.is_none() { sight.policy.clone() } else { settings.upgrade.policy };
+        settings.upgrade.policy = if proposed.chart.is_none() { snapshot.policy.clone() } else { settings.upgrade.policy };
     }
-    let pools = pools(sight, proposed, &found);
+    let pools = pools(snapshot, proposed, &found);
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
     let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
     SimulationSetup {
@@ -132,7 +132,7 @@ fn setup(
         times,
         workers: Vec::new(),
         gpus: 0,
-        dra: !sight.observed.dra.daemon_sets.is_empty(),
+        dra: !snapshot.observed.dra.daemon_sets.is_empty(),
         operands: false,
         // Another template with the same driver is another revision all the same.
         to: if asked == from { format!("{asked}-next") } else { asked },
@@ -153,7 +153,7 @@ fn setup(
 }
 
 /// The NVIDIADrivers with their limits, where each has its own and the operator decides. What is deployed reaches only the chart's.
-fn pools(sight: &RolloutSnapshot, proposed: &ProposedDeployment, found: &FoundFleet) -> Vec<PoolSetup> {
+fn pools(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, found: &FoundFleet) -> Vec<PoolSetup> {
     let per_driver = proposed.operator.as_deref().is_some_and(|version| has_policy_per_driver(Some(version)));
     if !per_driver || proposed.settings.mode.decides() {
         return Vec::new();
@@ -166,7 +166,7 @@ fn pools(sight: &RolloutSnapshot, proposed: &ProposedDeployment, found: &FoundFl
         };
         Some(PoolSetup { max_parallel_upgrades: policy.max_parallel_upgrades, max_unavailable: policy.max_unavailable, name })
     };
-    let pools: Vec<PoolSetup> = sight.pools.iter().filter_map(of).collect();
+    let pools: Vec<PoolSetup> = snapshot.pools.iter().filter_map(of).collect();
     let has_pool = |node: &FoundNode| pools.iter().any(|pool| node.node.driver_owner() == Some(pool.name.as_str()));
     // A node that none of them owns is in no model.
     if found.nodes.iter().all(has_pool) { pools } else { Vec::new() }

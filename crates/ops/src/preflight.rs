@@ -30,16 +30,20 @@ pub struct PreflightResult {
 ///
 /// # Errors
 /// The pods cannot be listed.
-pub async fn look(client: &Client, sight: &RolloutSnapshot, before: Option<&PreflightSettings>) -> Result<PreflightResult, ObserveError> {
-    let nodes = driver_node_names(sight);
+pub async fn look(
+    client: &Client,
+    snapshot: &RolloutSnapshot,
+    before: Option<&PreflightSettings>,
+) -> Result<PreflightResult, ObserveError> {
+    let nodes = driver_node_names(snapshot);
     let pods = list_workloads(client, &nodes, Some).await?;
-    let settings = Settings { preflight: before.cloned().unwrap_or_default(), ..sight.settings.clone() };
-    let findings = examine(sight, &settings, &sight.policy, &pods);
+    let settings = Settings { preflight: before.cloned().unwrap_or_default(), ..snapshot.settings.clone() };
+    let findings = examine(snapshot, &settings, &snapshot.policy, &pods);
     Ok(PreflightResult { nodes: nodes.len(), pods: pods.len(), findings })
 }
 
-fn driver_node_names(sight: &RolloutSnapshot) -> BTreeSet<String> {
-    driver_nodes(&sight.observed, sight.settings.driver).map(|node| node.name.clone()).collect()
+fn driver_node_names(snapshot: &RolloutSnapshot) -> BTreeSet<String> {
+    driver_nodes(&snapshot.observed, snapshot.settings.driver).map(|node| node.name.clone()).collect()
 }
 
 /// What runs on the nodes that need the driver, and with how many GPUs.
@@ -54,20 +58,20 @@ pub struct AffectedWorkloads {
 ///
 /// # Errors
 /// They cannot be listed.
-pub async fn pods(client: &Client, sight: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
-    let nodes = driver_node_names(sight);
+pub async fn pods(client: &Client, snapshot: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
+    let nodes = driver_node_names(snapshot);
     Ok(AffectedWorkloads { pods: list_workloads(client, &nodes, Some).await?, gpus: list_gpus(client, &nodes).await? })
 }
 
 /// What these pods would be in the way of, under these settings and this policy.
-pub fn examine(sight: &RolloutSnapshot, settings: &Settings, policy: &Policy, pods: &[Workload]) -> Vec<PreflightFinding> {
+pub fn examine(snapshot: &RolloutSnapshot, settings: &Settings, policy: &Policy, pods: &[Workload]) -> Vec<PreflightFinding> {
     preflight(PreflightInput {
-        observed: &sight.observed,
+        observed: &snapshot.observed,
         settings,
         policy,
         pods,
         daemon_sets: &DaemonSetLiveness::new(),
         own: &OwnPods::default(),
-        now: sight.now,
+        now: snapshot.now,
     })
 }

@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn a_stale_plugin_is_deleted_by_its_own_name_whatever_its_chart_calls_it() {
-        let subject = without_release(Driver::Gpu, "gpu-operator", None);
+        let target = without_release(Driver::Gpu, "gpu-operator", None);
         let about = RemedyContext {
             node: Some("gpu-3"),
             driver_pod: None,
             plugin_pods: &[("dra", "dra-driver-nvidia-gpu-kubelet-plugin-x2x9q")],
-            settings: &subject.settings,
+            settings: &target.settings,
         };
         let remedy = remedy_for(&Reason::PluginStale { cause: "its driver is newer".into() }, about);
         assert_eq!(remedy.run, ["kubectl delete pod -n dra dra-driver-nvidia-gpu-kubelet-plugin-x2x9q"]);

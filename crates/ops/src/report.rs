@@ -157,11 +157,11 @@ pub struct ReplacedPlugin {
 }
 
 /// How a rollout's last run went. Pure.
-pub fn report(sight: &RolloutSnapshot) -> RunReport {
-    let run = sight.record.run.as_ref().map(|run| {
+pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
+    let run = snapshot.record.run.as_ref().map(|run| {
         let ended_at = run.verdict.as_ref().map(|verdict| verdict.at);
-        let aborted = ended_at.is_none() && !sight.is_live();
-        let end = ended_at.or_else(|| aborted.then(|| last_written(sight).unwrap_or(run.started_at))).unwrap_or(sight.now);
+        let aborted = ended_at.is_none() && !snapshot.is_live();
+        let end = ended_at.or_else(|| aborted.then(|| last_written(snapshot).unwrap_or(run.started_at))).unwrap_or(snapshot.now);
         ReportedRun {
             started_at: run.started_at,
             ended_at,
@@ -176,39 +176,40 @@ pub fn report(sight: &RolloutSnapshot) -> RunReport {
         }
     });
     let aborted = run.as_ref().is_some_and(|run| run.aborted);
-    let end = run.as_ref().and_then(|run| run.ended_at).or_else(|| last_written(sight).filter(|_| aborted)).unwrap_or(sight.now);
-    let mut nodes: Vec<NodeTimeline> = records(sight).into_iter().map(|(node, record)| bar(node, record, end)).filter(is_telling).collect();
+    let end = run.as_ref().and_then(|run| run.ended_at).or_else(|| last_written(snapshot).filter(|_| aborted)).unwrap_or(snapshot.now);
+    let mut nodes: Vec<NodeTimeline> =
+        records(snapshot).into_iter().map(|(node, record)| bar(node, record, end)).filter(is_telling).collect();
     nodes.sort_by(|one, other| (begin(one), &one.node).cmp(&(begin(other), &other.node)));
-    let all = driver_nodes(&sight.observed, sight.settings.driver).count();
+    let all = driver_nodes(&snapshot.observed, snapshot.settings.driver).count();
     RunReport {
-        title: sight.subject.title(),
-        release: sight.subject.release.clone(),
-        driver: sight.settings.driver.traits().name,
-        mode: sight.settings.mode.name(),
+        title: snapshot.target.title(),
+        release: snapshot.target.release.clone(),
+        driver: snapshot.settings.driver.traits().name,
+        mode: snapshot.settings.mode.name(),
         run,
         totals: totals(all, &nodes),
         nodes,
-        notes: sight.notes.clone(),
-        at: sight.now,
+        notes: snapshot.notes.clone(),
+        at: snapshot.now,
     }
 }
 
 /// When something was last written down of a node.
-fn last_written(sight: &RolloutSnapshot) -> Option<Timestamp> {
+fn last_written(snapshot: &RolloutSnapshot) -> Option<Timestamp> {
     let of_node = |record: &NodeRecord| {
         let steps = record.steps.iter().map(|step| step.at);
         let pods = record.evicted.iter().map(|one| one.at).chain(record.replaced.values().map(|one| one.back_at.unwrap_or(one.at)));
         steps.chain(pods).chain(record.since).max()
     };
-    sight.record.nodes.values().filter_map(of_node).max()
+    snapshot.record.nodes.values().filter_map(of_node).max()
 }
 
 /// What is written down of the nodes, with the steps of those that are in progress.
-fn records(sight: &RolloutSnapshot) -> BTreeMap<String, NodeRecord> {
+fn records(snapshot: &RolloutSnapshot) -> BTreeMap<String, NodeRecord> {
     let mut records: BTreeMap<String, NodeRecord> =
-        sight.record.nodes.iter().map(|(name, record)| (name.to_string(), record.clone())).collect();
-    for node in sight.observed.nodes.values() {
-        if let NodeRecordState::Record(own) = read(node, sight.settings.driver.traits()) {
+        snapshot.record.nodes.iter().map(|(name, record)| (name.to_string(), record.clone())).collect();
+    for node in snapshot.observed.nodes.values() {
+        if let NodeRecordState::Record(own) = read(node, snapshot.settings.driver.traits()) {
             records.entry(node.name.clone()).or_default().steps = own.steps();
         }
     }

@@ -162,36 +162,39 @@ pub struct BlockingCondition {
 }
 
 /// How it stands.
-pub fn status(sight: &RolloutSnapshot) -> RolloutStatus {
-    let observed = &sight.observed;
-    let operands = DriverOperands::new(observed, sight.settings.driver);
-    let sources = WaitStartSources { observed, settings: &sight.settings, times: &sight.times, operands: &operands };
-    let waits = progress::by_node(&sight.decision.waits, &sight.decision.ended);
-    let nodes = progress::nodes(observed, sight.settings.driver, &waits);
+pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
+    let observed = &snapshot.observed;
+    let operands = DriverOperands::new(observed, snapshot.settings.driver);
+    let sources = WaitStartSources { observed, settings: &snapshot.settings, times: &snapshot.times, operands: &operands };
+    let waits = progress::by_node(&snapshot.decision.waits, &snapshot.decision.ended);
+    let nodes = progress::nodes(observed, snapshot.settings.driver, &waits);
     let mut rows: Vec<NodeRow> =
-        nodes.into_iter().map(|node| row::row(sight, &sources, node, waits.get(node.name.as_str()).copied())).collect();
-    let pace =
-        RolloutPace::from_records(sight.record.nodes.values().filter(|_| sight.record.run.is_some()), sight.settings.per_node_seconds);
-    let totals = totals::totals(sight, &mut rows, pace);
-    let fleet = sight.decision.waits.iter().chain(&sight.decision.ended).filter(|wait| wait.node.is_none() && !is_quiet(&wait.reason));
+        nodes.into_iter().map(|node| row::row(snapshot, &sources, node, waits.get(node.name.as_str()).copied())).collect();
+    let pace = RolloutPace::from_records(
+        snapshot.record.nodes.values().filter(|_| snapshot.record.run.is_some()),
+        snapshot.settings.per_node_seconds,
+    );
+    let totals = totals::totals(snapshot, &mut rows, pace);
+    let fleet =
+        snapshot.decision.waits.iter().chain(&snapshot.decision.ended).filter(|wait| wait.node.is_none() && !is_quiet(&wait.reason));
     RolloutStatus {
-        title: sight.subject.title(),
-        driver: sight.settings.driver.traits().name,
-        release: sight.subject.release.clone(),
-        mode: sight.settings.mode.name(),
-        run: run(sight),
-        holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(sight),
-        lease_holder: sight
+        title: snapshot.target.title(),
+        driver: snapshot.settings.driver.traits().name,
+        release: snapshot.target.release.clone(),
+        mode: snapshot.settings.mode.name(),
+        run: run(snapshot),
+        holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(snapshot),
+        lease_holder: snapshot
             .holder
             .as_ref()
-            .filter(|holder| holder.until.is_none_or(|until| until > sight.now))
+            .filter(|holder| holder.until.is_none_or(|until| until > snapshot.now))
             .map(|holder| holder.name.clone()),
         pauses: observed.pauses.iter().map(PauseStatus::from_pause).collect(),
         totals,
-        fleet: fleet.map(|wait| waiting::fleet(sight, wait)).collect(),
+        fleet: fleet.map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,
-        notes: sight.decision.notes.iter().map(ToString::to_string).chain(sight.notes.iter().cloned()).collect(),
-        at: sight.now,
+        notes: snapshot.decision.notes.iter().map(ToString::to_string).chain(snapshot.notes.iter().cloned()).collect(),
+        at: snapshot.now,
     }
 }
 
@@ -200,17 +203,17 @@ fn is_quiet(reason: &Reason) -> bool {
     matches!(reason, Reason::Quiet { .. })
 }
 
-fn run(sight: &RolloutSnapshot) -> Option<RunStatus> {
-    sight.subject.release.as_ref()?;
-    let run = sight.record.run.as_ref();
-    let live = sight.is_live();
+fn run(snapshot: &RolloutSnapshot) -> Option<RunStatus> {
+    snapshot.target.release.as_ref()?;
+    let run = snapshot.record.run.as_ref();
+    let live = snapshot.is_live();
     // The record of the run before is still there while the Job of the next one starts.
-    let run = run.filter(|run| !live || sight.job.as_ref().is_some_and(|job| job.uid == run.job));
+    let run = run.filter(|run| !live || snapshot.job.as_ref().is_some_and(|job| job.uid == run.job));
     let verdict = run.and_then(|run| run.verdict.as_ref());
     Some(RunStatus {
         live,
-        started_at: run.map(|run| run.started_at).or_else(|| sight.job.as_ref().and_then(|job| job.started)),
-        deadline: live.then_some(sight.decision.memory.deadline),
+        started_at: run.map(|run| run.started_at).or_else(|| snapshot.job.as_ref().and_then(|job| job.started)),
+        deadline: live.then_some(snapshot.decision.memory.deadline),
         verdict: verdict.map(|verdict| verdict.code.name()),
         message: verdict.map(|verdict| verdict.message.clone()),
         ended_at: verdict.map(|verdict| verdict.at),
@@ -218,6 +221,6 @@ fn run(sight: &RolloutSnapshot) -> Option<RunStatus> {
 }
 
 /// The outcome of a node, where it has one.
-fn outcome(sight: &RolloutSnapshot, node: &str) -> Option<NodeOutcome> {
-    sight.decision.outcomes.get(node).copied()
+fn outcome(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeOutcome> {
+    snapshot.decision.outcomes.get(node).copied()
 }

@@ -55,14 +55,14 @@ impl SupportBundle {
 }
 
 /// Where the things are that take part in rollouts.
-fn namespaces(sights: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<String> {
-    let looked = sights.iter().map(|sight| &sight.settings);
+fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<String> {
+    let looked = snapshots.iter().map(|snapshot| &snapshot.settings);
     let mut all = BTreeSet::new();
     for settings in looked.chain(hooks.iter().copied()) {
         all.extend([&settings.namespace, &settings.operator_namespace, &settings.device_plugin.namespace].map(Clone::clone));
     }
-    for sight in sights {
-        all.extend(sight.observed.dra.pods.iter().map(|pod| pod.namespace.clone()));
+    for snapshot in snapshots {
+        all.extend(snapshot.observed.dra.pods.iter().map(|pod| pod.namespace.clone()));
     }
     all.remove("");
     all
@@ -78,7 +78,7 @@ fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
 /// `get` on `pods/log`; all of it may be missing.
 pub async fn support(
     client: &Client,
-    sights: &[RolloutSnapshot],
+    snapshots: &[RolloutSnapshot],
     hooks: &[&Settings],
     statuses: &[RolloutStatus],
     logs: bool,
@@ -97,7 +97,7 @@ pub async fn support(
         gathering.objects(kind, None, Some(&format!("app.kubernetes.io/name={}", names::PROGRAM))).await;
     }
     let mut pods = Vec::new();
-    for namespace in namespaces(sights, hooks) {
+    for namespace in namespaces(snapshots, hooks) {
         for kind in THEIRS {
             gathering.objects(kind, Some(&namespace), None).await;
         }

@@ -29,7 +29,7 @@ pub struct RolloutTarget {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortedReleases {
     /// The rollouts: of those whose hook watches the cluster.
-    pub subjects: Vec<RolloutTarget>,
+    pub targets: Vec<RolloutTarget>,
     /// Those with nothing but a step before the operator.
     pub steps: Vec<Settings>,
     /// What is wrong with the others, for people.
@@ -38,12 +38,12 @@ pub struct SortedReleases {
 
 /// The rollouts of these releases.
 pub fn of_releases(releases: Vec<HookRelease>) -> SortedReleases {
-    let SortedReleases { mut subjects, mut steps, mut notes } = SortedReleases::default();
+    let SortedReleases { mut targets, mut steps, mut notes } = SortedReleases::default();
     for HookRelease { trigger, settings } in releases {
         match settings {
             Ok(settings) if settings.watches() => {
                 let release = Some(format!("{}/{}", settings.namespace, settings.release));
-                subjects.push(RolloutTarget { settings: *settings, release });
+                targets.push(RolloutTarget { settings: *settings, release });
             }
             // Its rollout is the release behind it.
             Ok(settings) => steps.push(*settings),
@@ -51,11 +51,11 @@ pub fn of_releases(releases: Vec<HookRelease>) -> SortedReleases {
         }
     }
     // Network before GPU, and the release that settles a driver before those that only look after plugins.
-    subjects.sort_by_key(|subject| {
-        let settings = &subject.settings;
-        (!settings.has(Task::Settle), settings.driver != Driver::Ofed, settings.driver, subject.release.clone())
+    targets.sort_by_key(|target| {
+        let settings = &target.settings;
+        (!settings.has(Task::Settle), settings.driver != Driver::Ofed, settings.driver, target.release.clone())
     });
-    SortedReleases { subjects, steps, notes }
+    SortedReleases { targets, steps, notes }
 }
 
 /// A driver of an operator that is there without a hook of ours: what a hook in mode `observe` would go by.

@@ -47,7 +47,7 @@ pub(super) struct DeployedFindings {
 /// The components of the catalog that are deployed: by their Helm releases, or, where those may not be read, by what objects tell of their chart.
 pub(super) async fn look(
     found: &ClusterSession,
-    sights: &[RolloutSnapshot],
+    snapshots: &[RolloutSnapshot],
     namespace: Option<&str>,
     notes: &mut Vec<String>,
 ) -> Result<DeployedFindings, ObserveError> {
@@ -68,9 +68,9 @@ pub(super) async fn look(
         let release = releases.iter().find(|release| is_its(&release.chart, &release.version));
         all.extend(release.map(|release| component(name, &release.version, &release.namespace, release.values.clone())));
     }
-    for sight in sights {
-        let settings = &sight.settings;
-        let operator = sight.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
+    for snapshot in snapshots {
+        let settings = &snapshot.settings;
+        let operator = snapshot.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
         let version = operator.and_then(|operator| version_of(operator.chart.as_ref()?, &settings.component));
         all.extend(version.map(|version| component(&settings.component, version, &settings.operator_namespace, Map::new())));
     }
@@ -125,7 +125,7 @@ async fn custom_resources(found: &ClusterSession, component: &mut model::RecipeC
 /// What is deployed as a recipe.
 pub(super) async fn written(
     found: &ClusterSession,
-    sights: &[RolloutSnapshot],
+    snapshots: &[RolloutSnapshot],
     deployed: &DeployedFindings,
     notes: &mut Vec<String>,
 ) -> Result<Value, ObserveError> {
@@ -144,8 +144,8 @@ pub(super) async fn written(
             model::ClusterPlatform::Kubernetes
         }
     };
-    let gpu = sights.iter().find(|sight| sight.settings.driver == Driver::Gpu);
-    let fleet = gpu.map_or(0, |sight| status(sight).totals.nodes);
+    let gpu = snapshots.iter().find(|snapshot| snapshot.settings.driver == Driver::Gpu);
+    let fleet = gpu.map_or(0, |snapshot| status(snapshot).totals.nodes);
     let cluster = model::ClusterFacts { gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1), platform, kubernetes };
     let hooks: Vec<&Settings> = found.hooks().collect();
     let DeployedFindings { components, metrics } = deployed;

@@ -26,8 +26,8 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// Follows all rollouts until no node is pending or in progress. Exit code: whether nodes have failed.
 pub(super) async fn run(found: &ClusterSession, all: bool, printer: &mut Printer) -> Result<ExitCode, ObserveError> {
     let mut followed: Vec<RolloutObserver> = Vec::new();
-    for subject in found.subjects() {
-        followed.push(found.follow(subject).await?);
+    for target in found.targets() {
+        followed.push(found.follow(target).await?);
     }
     let terminal = std::io::stdout().is_terminal();
     let mut told: BTreeMap<(String, String), String> = BTreeMap::new();

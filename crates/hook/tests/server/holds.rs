@@ -205,11 +205,11 @@ async fn look(world: &World) -> RolloutSnapshot {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn held_nodes_without_hook_are_named() {
     let world = world();
-    let sight = look(&world).await;
-    assert!(examine(&sight, &status(&sight)).iter().all(|finding| finding.check != "held-nodes"), "nothing is held");
+    let snapshot = look(&world).await;
+    assert!(examine(&snapshot, &status(&snapshot)).iter().all(|finding| finding.check != "held-nodes"), "nothing is held");
     world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
-    let sight = look(&world).await;
-    let status = status(&sight);
+    let snapshot = look(&world).await;
+    let status = status(&snapshot);
     assert!(status.holds_unattended);
     let held = status.nodes[0].held.clone().unwrap();
     assert_eq!((held.purpose, held.release.as_deref()), ("operator-upgrade", Some("gpu-operator/gpu-operator-pre")));
@@ -217,7 +217,7 @@ async fn held_nodes_without_hook_are_named() {
     assert!(held.since.is_some());
     let waiting = status.nodes[0].waiting.clone().unwrap();
     assert_eq!((waiting.reason, waiting.resolves_itself), ("NotRunning", false));
-    let found = examine(&sight, &status);
+    let found = examine(&snapshot, &status);
     let finding = found.iter().find(|finding| finding.check == "held-nodes").unwrap();
     assert_eq!(finding.nodes, ["gpu-0", "gpu-1", "gpu-2"]);
     assert_eq!(finding.remedy.run, ["gpu-rollout abort --yes"]);

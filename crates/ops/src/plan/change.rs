@@ -61,17 +61,17 @@ pub struct DriverChanges {
 }
 
 /// Compares.
-pub fn changes(sight: &RolloutSnapshot, proposed: &ProposedDeployment) -> DriverChanges {
-    let driver = sight.settings.driver;
-    let operands = DriverOperands::new(&sight.observed, driver);
-    let daemon_sets = driver_daemon_sets(&sight.observed, driver);
-    let versions = DriverVersions::new(sight, proposed, &daemon_sets);
-    let mut all = versions.changes(sight, proposed, &daemon_sets);
+pub fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment) -> DriverChanges {
+    let driver = snapshot.settings.driver;
+    let operands = DriverOperands::new(&snapshot.observed, driver);
+    let daemon_sets = driver_daemon_sets(&snapshot.observed, driver);
+    let versions = DriverVersions::new(snapshot, proposed, &daemon_sets);
+    let mut all = versions.changes(snapshot, proposed, &daemon_sets);
     // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
     let same_driver = |changes: &[&DriverChange]| changes.iter().all(|change| change.of != DRIVER && change.of != CHART);
     let mut steps = BTreeMap::new();
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
-    for node in driver_nodes(&sight.observed, driver) {
+    for node in driver_nodes(&snapshot.observed, driver) {
         let pod = operands.driver_pod(node);
         let concerns = |change: &&DriverChange| change.nvidia_driver.as_deref().is_none_or(|name| node.driver_owner() == Some(name));
         let all: Vec<&DriverChange> = all.iter().filter(concerns).collect();
@@ -96,23 +96,23 @@ pub fn changes(sight: &RolloutSnapshot, proposed: &ProposedDeployment) -> Driver
         }
         steps.insert(node.name.clone(), step);
     }
-    all.extend(under_way(sight, &all, &operands));
+    all.extend(under_way(snapshot, &all, &operands));
     let from = found.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version).or_else(|| versions.live.clone());
     DriverChanges { from, to: versions.asked.clone().or(versions.live), all, steps }
 }
 
 /// The drivers of NVIDIADrivers that some of their nodes do not run yet, where nothing else is going to change them.
-fn under_way(sight: &RolloutSnapshot, coming: &[DriverChange], operands: &DriverOperands<'_>) -> Vec<DriverChange> {
-    let driver = sight.settings.driver;
-    if driver != Driver::Gpu || !sight.observed.uses_nvidia_drivers() {
+fn under_way(snapshot: &RolloutSnapshot, coming: &[DriverChange], operands: &DriverOperands<'_>) -> Vec<DriverChange> {
+    let driver = snapshot.settings.driver;
+    if driver != Driver::Gpu || !snapshot.observed.uses_nvidia_drivers() {
         return Vec::new();
     }
     let told =
         |name: &str| coming.iter().any(|change| change.of == DRIVER && change.nvidia_driver.as_deref().is_none_or(|told| told == name));
-    let objects = sight.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !told(&object.name));
+    let objects = snapshot.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !told(&object.name));
     let of = |object: &NvidiaDriver| {
         let to = object.driver.version.clone()?;
-        let owned = driver_nodes(&sight.observed, driver).filter(|node| node.driver_owner() == Some(object.name.as_str()));
+        let owned = driver_nodes(&snapshot.observed, driver).filter(|node| node.driver_owner() == Some(object.name.as_str()));
         let outdated = owned.filter_map(|node| operands.driver_pod(node)).filter(|pod| !pod.newest);
         let from = outdated.filter_map(|pod| image::running(pod.pod, driver)).find(|version| *version != to)?;
         Some(DriverChange { of: DRIVER, nvidia_driver: Some(object.name.clone()), from, to })
@@ -133,11 +133,11 @@ struct DriverVersions {
 }
 
 impl DriverVersions {
-    fn new(sight: &RolloutSnapshot, proposed: &ProposedDeployment, daemon_sets: &[&ObservedDaemonSet]) -> Self {
-        let container = sight.settings.driver.traits().container;
-        let objects = sight.observed.nvidia_drivers.served().into_iter().flatten();
+    fn new(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, daemon_sets: &[&ObservedDaemonSet]) -> Self {
+        let container = snapshot.settings.driver.traits().container;
+        let objects = snapshot.observed.nvidia_drivers.served().into_iter().flatten();
         let default = objects
-            .filter(|_| sight.observed.uses_nvidia_drivers())
+            .filter(|_| snapshot.observed.uses_nvidia_drivers())
             .find(|object| object.name == names::DEFAULT_NVIDIA_DRIVER && !object.deleting);
         let is_its = |daemon_set: &&&ObservedDaemonSet| default.is_none_or(|object| daemon_set.owner.as_ref() == Some(&object.uid));
         let image = daemon_sets
@@ -151,7 +151,7 @@ impl DriverVersions {
         }
     }
 
-    fn changes(&self, sight: &RolloutSnapshot, proposed: &ProposedDeployment, daemon_sets: &[&ObservedDaemonSet]) -> Vec<DriverChange> {
+    fn changes(&self, snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, daemon_sets: &[&ObservedDaemonSet]) -> Vec<DriverChange> {
         let mut all = Vec::new();
         if daemon_sets.is_empty() {
             return all;
@@ -162,7 +162,7 @@ impl DriverVersions {
             let nvidia_driver = self.nvidia_driver.clone();
             all.push(DriverChange { of: DRIVER, nvidia_driver, from: live.clone(), to: asked.clone() });
         }
-        let operator = sight.observed.operator.as_ref();
+        let operator = snapshot.observed.operator.as_ref();
         let label = operator.and_then(|operator| operator.chart.as_deref());
         if let (Some(label), Some(asked)) = (label, &proposed.chart)
             && !is_version(label, asked)
@@ -174,7 +174,7 @@ impl DriverVersions {
         let drives = daemon_sets.iter().any(|daemon_set| leaves_evictions(daemon_set));
         let will = proposed.settings.mode == Mode::Drive;
         if proposed.chart.is_some() && drives != will {
-            let live = sight.settings.mode;
+            let live = snapshot.settings.mode;
             let from = if (live == Mode::Drive) == drives { live.name() } else { "another" };
             all.push(DriverChange { of: MODE, nvidia_driver: None, from: from.to_owned(), to: proposed.settings.mode.name().to_owned() });
         }

@@ -14,12 +14,12 @@ const DAEMON_SET: &str = "DaemonSet";
 
 /// The nodes that have a driver, and the pods on them.
 pub(super) fn found(input: PlanInput<'_>, proposed: &ProposedDeployment, changes: &DriverChanges) -> FoundFleet {
-    let PlanInput { sight, pods, gpus, assumed, .. } = input;
+    let PlanInput { snapshot, pods, gpus, assumed, .. } = input;
     let has_driver = |name: &str| changes.steps.get(name).is_some_and(|step| *step != NodeStep::First);
     let pods: Vec<FoundPod> = pods
         .iter()
         .filter(|pod| has_driver(&pod.node) && !is_operand(pod, input, proposed))
-        .map(|pod| FoundPod::new(pod, takes(pod, gpus.pods.get(&pod.uid).copied()), sight.now))
+        .map(|pod| FoundPod::new(pod, takes(pod, gpus.pods.get(&pod.uid).copied()), snapshot.now))
         .collect();
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| !pod.workload.phase.is_finished()) {
@@ -28,12 +28,12 @@ pub(super) fn found(input: PlanInput<'_>, proposed: &ProposedDeployment, changes
     // Where nobody says how many there are, as many as are taken.
     let most = gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
     let room = |name: &str| gpus.nodes.get(name).copied().unwrap_or(most).max(taken.get(name).copied().unwrap_or(0));
-    let operands = DriverOperands::new(&sight.observed, sight.settings.driver);
-    let nodes = driver_nodes(&sight.observed, sight.settings.driver)
+    let operands = DriverOperands::new(&snapshot.observed, snapshot.settings.driver);
+    let nodes = driver_nodes(&snapshot.observed, snapshot.settings.driver)
         .filter(|node| has_driver(&node.name))
         .map(|node| {
             let step = changes.steps[&node.name];
-            let mut found = FoundNode::new(node, room(&node.name), step > NodeStep::First, sight.now);
+            let mut found = FoundNode::new(node, room(&node.name), step > NodeStep::First, snapshot.now);
             if operands.tainted(node).is_none() {
                 // The driver gets past its taints. The model's DaemonSets tolerate nothing.
                 found.node.taints.clear();
@@ -41,7 +41,7 @@ pub(super) fn found(input: PlanInput<'_>, proposed: &ProposedDeployment, changes
             FoundNode { same_config: step == NodeStep::RestartOnly, ..found }
         })
         .collect();
-    let workloads = &sight.observed.workloads;
+    let workloads = &snapshot.observed.workloads;
     FoundFleet { nodes, budgets: workloads.budgets.clone(), claims: workloads.claims.clone(), job_time: assumed.jobs, pods }
 }
 
@@ -53,7 +53,7 @@ fn takes(pod: &Workload, named: Option<usize>) -> usize {
 /// What the operator and the DRA driver run on every node is part of the model already.
 fn is_operand(pod: &Workload, input: PlanInput<'_>, proposed: &ProposedDeployment) -> bool {
     let of_daemon_set = pod.controller.as_ref().is_some_and(|controller| controller.kind == DAEMON_SET);
-    let namespaces = &input.sight.observed.dra.namespaces;
+    let namespaces = &input.snapshot.observed.dra.namespaces;
     let here = |settings: &contract::settings::Settings| pod.namespace == settings.operator_namespace;
-    of_daemon_set && (here(&input.sight.settings) || here(&proposed.settings) || namespaces.contains(&pod.namespace))
+    of_daemon_set && (here(&input.snapshot.settings) || here(&proposed.settings) || namespaces.contains(&pod.namespace))
 }

@@ -266,8 +266,8 @@ fn namespaces(pods: &[PlannedEviction]) -> Vec<PlannedNamespace> {
 }
 
 fn notes(input: PlanInput<'_>, reports: &[SimulationReport]) -> Vec<String> {
-    let mut notes = input.sight.notes.clone();
-    if !input.sight.observed.pauses.is_empty() {
+    let mut notes = input.snapshot.notes.clone();
+    if !input.snapshot.observed.pauses.is_empty() {
         notes.push("the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned());
     }
     let violated = reports.iter().find_map(|report| report.violations.first());

@@ -41,47 +41,48 @@ impl PluginCondition {
     }
 }
 
-pub(super) fn row(sight: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: Option<&Wait>) -> NodeRow {
+pub(super) fn row(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: Option<&Wait>) -> NodeRow {
     let operands = sources.operands;
-    let driver = sight.settings.driver;
+    let driver = snapshot.settings.driver;
     let pod = operands.driver_pod(node);
     let state = state(node, driver);
     let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
     NodeRow {
         node: node.name.clone(),
-        stage: NodeStage::from_wait(wait, outcome(sight, &node.name), state.as_deref()),
+        stage: NodeStage::from_wait(wait, outcome(snapshot, &node.name), state.as_deref()),
         state,
         cordoned: node.unschedulable,
         driver_now: running,
-        driver_wanted: wanted(sight, node).map(version),
+        driver_wanted: wanted(snapshot, node).map(version),
         driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
-        plugin: plugin(sight, operands, node),
-        held: HoldStatus::find(sight, node),
-        waiting: wait.map(|wait| waiting::node(sight, sources, node, wait)),
+        plugin: plugin(snapshot, operands, node),
+        held: HoldStatus::find(snapshot, node),
+        waiting: wait.map(|wait| waiting::node(snapshot, sources, node, wait)),
         end: None,
     }
 }
 
 /// The driver image that is asked for on the node.
-fn wanted<'a>(sight: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a str> {
-    let traits = sight.settings.driver.traits();
+fn wanted<'a>(snapshot: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a str> {
+    let traits = snapshot.settings.driver.traits();
     let of = |daemon_set: &'a ObservedDaemonSet| {
         let own = daemon_set.images.get(traits.container);
         own.or_else(|| daemon_set.images.values().next().filter(|_| traits.container.is_empty())).map(String::as_str)
     };
-    let mut selecting =
-        driver_daemon_sets(&sight.observed, sight.settings.driver).into_iter().filter(|one| selects(&one.node_selector, &node.labels));
+    let mut selecting = driver_daemon_sets(&snapshot.observed, snapshot.settings.driver)
+        .into_iter()
+        .filter(|one| selects(&one.node_selector, &node.labels));
     selecting.find_map(of)
 }
 
 /// The worst of the node's plugins. `None`: it has none, or nothing can be said before its driver is current.
-fn plugin(sight: &RolloutSnapshot, operands: &DriverOperands<'_>, node: &ObservedNode) -> Option<PluginCondition> {
+fn plugin(snapshot: &RolloutSnapshot, operands: &DriverOperands<'_>, node: &ObservedNode) -> Option<PluginCondition> {
     let base: PluginBase = match operands.status(node) {
         NodeStatus::Current(base) | NodeStatus::Finishing(base, _) => base,
         NodeStatus::Skipped(base) => base?,
         NodeStatus::Waiting(_) => return None,
     };
-    let plugins = DraPlugins::new(&sight.observed);
+    let plugins = DraPlugins::new(&snapshot.observed);
     let stands = |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, true)? {
         PluginStatus::Serving(_) => Some(PluginCondition::Fresh),
         PluginStatus::Stale { .. } => Some(PluginCondition::Stale),

@@ -54,36 +54,36 @@ pub struct PoolTotals {
 }
 
 /// Empty where there is one policy for all nodes.
-fn of_pools(stands: &[NodeProgress<'_>], sight: &RolloutSnapshot) -> Vec<PoolTotals> {
-    if !sight.pools.is_split() {
+fn of_pools(stands: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<PoolTotals> {
+    if !snapshot.pools.is_split() {
         return Vec::new();
     }
     let of = |pool: &PoolProgress<'_, '_>| {
         Some(PoolTotals {
             nvidia_driver: pool.pool.owner.clone()?,
             nodes: pool.stands.len(),
-            slots: pool.slots(&sight.settings),
+            slots: pool.slots(&snapshot.settings),
             unavailable: pool.unavailable(),
         })
     };
-    progress::by_pool(stands, &sight.pools).iter().filter_map(of).collect()
+    progress::by_pool(stands, &snapshot.pools).iter().filter_map(of).collect()
 }
 
 /// The rows as the engine's room knows them.
-fn progress_of_rows<'a>(sight: &'a RolloutSnapshot, rows: &[NodeRow]) -> Vec<NodeProgress<'a>> {
+fn progress_of_rows<'a>(snapshot: &'a RolloutSnapshot, rows: &[NodeRow]) -> Vec<NodeProgress<'a>> {
     let moves = |row: &NodeRow| row.waiting.as_ref().is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
     let stand = |row: &NodeRow| {
-        let node = sight.observed.nodes.get(&row.node)?;
+        let node = snapshot.observed.nodes.get(&row.node)?;
         Some(NodeProgress { node, stage: row.stage, state: row.state.clone(), moves: moves(row) })
     };
     rows.iter().filter_map(stand).collect()
 }
 
 /// Counts, and notes on each row when the node will probably be done.
-pub(super) fn totals(sight: &RolloutSnapshot, rows: &mut [NodeRow], pace: RolloutPace) -> FleetTotals {
-    let stands = progress_of_rows(sight, rows);
-    let (settings, pools) = (&sight.settings, &sight.pools);
-    let ends = progress::foresee(&stands, settings, pools, pace, sight.now);
+pub(super) fn totals(snapshot: &RolloutSnapshot, rows: &mut [NodeRow], pace: RolloutPace) -> FleetTotals {
+    let stands = progress_of_rows(snapshot, rows);
+    let (settings, pools) = (&snapshot.settings, &snapshot.pools);
+    let ends = progress::foresee(&stands, settings, pools, pace, snapshot.now);
     for row in &mut *rows {
         row.end = ends.get(&row.node).copied();
     }
@@ -97,8 +97,8 @@ pub(super) fn totals(sight: &RolloutSnapshot, rows: &mut [NodeRow], pace: Rollou
         deferred: count(NodeStage::Deferred),
         slots: progress::slots(&stands, settings, pools),
         unavailable: progress::unavailable(&stands, pools),
-        pools: of_pools(&stands, sight),
+        pools: of_pools(&stands, snapshot),
         pace,
-        end: progress::end(&stands, &ends, sight.decision.ended.iter().any(|wait| wait.node.is_none())),
+        end: progress::end(&stands, &ends, snapshot.decision.ended.iter().any(|wait| wait.node.is_none())),
     }
 }

@@ -16,36 +16,36 @@ use super::BlockingCondition;
 const NOT_RUNNING: &str = "NotRunning";
 
 /// Of a node.
-pub(super) fn node(sight: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: &Wait) -> BlockingCondition {
+pub(super) fn node(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
-    let settings = &sight.settings;
+    let settings = &snapshot.settings;
     let driver_pod = sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str());
-    let plugins = sight.observed.dra.pods.on(&node.name);
+    let plugins = snapshot.observed.dra.pods.on(&node.name);
     let plugin_pods: Vec<(&str, &str)> = plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
-    let pods = sight.observed.workloads.pods.get(&node.name);
-    let policy = sight.pools.pool_of(node).map_or(&sight.policy, |pool| &pool.policy);
+    let pods = snapshot.observed.workloads.pods.get(&node.name);
+    let policy = snapshot.pools.pool_of(node).map_or(&snapshot.policy, |pool| &pool.policy);
     let in_the_way = pods.filter(|_| is_held_by_pods(reason));
     let mut waiting = BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(sources.find(node, reason, sight.record.nodes.get(&node.name)), wait, sight),
+        since: since(sources.find(node, reason, snapshot.record.nodes.get(&node.name)), wait, snapshot),
         resolves_itself: resolves_itself(reason),
         remedy: remedy_for(reason, RemedyContext { node: Some(&node.name), driver_pod, plugin_pods: &plugin_pods, settings }),
-        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&sight.observed, settings, policy), sight.now)).unwrap_or_default(),
+        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&snapshot.observed, settings, policy), snapshot.now)).unwrap_or_default(),
     };
     if !waiting.obstacles.is_empty() {
         waiting.remedy = behind(waiting.remedy, reason);
     }
-    let held = HoldStatus::find(sight, node).filter(|_| !is_attended(sight) && !sight.settings.mode.decides());
+    let held = HoldStatus::find(snapshot, node).filter(|_| !is_attended(snapshot) && !snapshot.settings.mode.decides());
     if let Some(held) = held {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-        waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(sight));
+        waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(snapshot));
         waiting.since = WaitStart { at: held.since, by: None };
         waiting.remedy = HoldStatus::remedy();
     }
-    if is_left_alone(sight, reason) {
+    if is_left_alone(snapshot, reason) {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-        waiting.text = format!("no hook Job is at work{}; when one is: {}", last(sight), waiting.text);
+        waiting.text = format!("no hook Job is at work{}; when one is: {}", last(snapshot), waiting.text);
         waiting.remedy = Remedy::words("deploy the bundle again: the rollout goes on where it stopped");
     }
     waiting
@@ -58,21 +58,21 @@ fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
 }
 
 /// Of the whole fleet.
-pub(super) fn fleet(sight: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
+pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(WaitStart::default(), wait, sight),
+        since: since(WaitStart::default(), wait, snapshot),
         resolves_itself: reason.resolves_itself(),
-        remedy: remedy_for(reason, RemedyContext { node: None, driver_pod: None, plugin_pods: &[], settings: &sight.settings }),
+        remedy: remedy_for(reason, RemedyContext { node: None, driver_pod: None, plugin_pods: &[], settings: &snapshot.settings }),
         obstacles: Vec::new(),
     }
 }
 
 /// What is written, or else what was seen by looks before this one.
-fn since(known: WaitStart, wait: &Wait, sight: &RolloutSnapshot) -> WaitStart {
-    let seen = (wait.since < sight.now).then_some(wait.since);
+fn since(known: WaitStart, wait: &Wait, snapshot: &RolloutSnapshot) -> WaitStart {
+    let seen = (wait.since < snapshot.now).then_some(wait.since);
     WaitStart { at: known.at.or(seen), by: known.by }
 }
 
@@ -96,8 +96,8 @@ fn is_held_by_pods(reason: &Reason) -> bool {
 
 /// Whether the node waits for a hook of ours, and none is at work.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
-fn is_left_alone(sight: &RolloutSnapshot, reason: &Reason) -> bool {
-    if sight.is_live() || !sight.settings.mode.decides() {
+fn is_left_alone(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
+    if snapshot.is_live() || !snapshot.settings.mode.decides() {
         return false;
     }
     match reason {
@@ -117,7 +117,7 @@ fn is_left_alone(sight: &RolloutSnapshot, reason: &Reason) -> bool {
 }
 
 /// ` (the last run ended …)`, or nothing.
-fn last(sight: &RolloutSnapshot) -> String {
-    let verdict = sight.record.run.as_ref().and_then(|run| run.verdict.as_ref());
+fn last(snapshot: &RolloutSnapshot) -> String {
+    let verdict = snapshot.record.run.as_ref().and_then(|run| run.verdict.as_ref());
     verdict.map(|verdict| format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())).unwrap_or_default()
 }
