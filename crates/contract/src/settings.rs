@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::count::Count;
 use super::driver::Driver;
+use super::names;
 use super::policy::UpgradeSettings;
 use super::preflight::PreflightSettings;
 use super::task::Task;
@@ -170,6 +171,42 @@ pub struct Settings {
     pub preflight: PreflightSettings,
 }
 
+impl Default for Settings {
+    /// Returns the defaults of the hook chart. They are written here and in its `values.yaml`, which a test compares; everything else that needs
+    /// one reads it from here. What only a release has, such as its name and its digest, is empty.
+    fn default() -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            digest: String::new(),
+            release: String::new(),
+            namespace: String::new(),
+            record: String::new(),
+            component: Driver::default().traits().component.to_owned(),
+            component_version: None,
+            tasks: vec![Task::Settle, Task::Wake, Task::Reroll],
+            driver: Driver::default(),
+            mode: Mode::default(),
+            gate: Gate::default(),
+            budget_seconds: 3600,
+            per_node_seconds: 720,
+            quiet_seconds: 15,
+            grace_seconds: 300,
+            operator_namespace: String::new(),
+            operator_deployment: None,
+            daemon_set: None,
+            cluster_policy: names::CLUSTER_POLICY.to_owned(),
+            tolerate_not_ready: Count::Number(0),
+            upgrade: UpgradeSettings::default(),
+            settle: SettleSettings::default(),
+            operator_upgrade: OperatorUpgradeSettings::default(),
+            dra: DraSettings::default(),
+            device_plugin: DevicePluginSettings::default(),
+            expected: Expected::default(),
+            preflight: PreflightSettings::default(),
+        }
+    }
+}
+
 impl Settings {
     /// Whether the Job does this.
     pub fn has(&self, task: Task) -> bool {
@@ -296,6 +333,18 @@ pub struct DraSettings {
     pub max_unavailable: Count,
     /// Seconds that a replacement gets to come back and publish.
     pub replacement_seconds: u64,
+}
+
+impl Default for DraSettings {
+    fn default() -> Self {
+        Self {
+            reroll: Reroll::default(),
+            required: DraRequired::default(),
+            namespaces: names::DRA_NAMESPACES.map(str::to_owned).to_vec(),
+            max_unavailable: Count::Percent(25),
+            replacement_seconds: 300,
+        }
+    }
 }
 
 /// The part of [`Settings`] about the device plugin, GPU feature discovery and the MPS daemon.

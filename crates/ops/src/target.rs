@@ -1,20 +1,12 @@
 //! What is looked at: a hook release, or a driver that is rolled out without one.
 
-use contract::count::Count;
 use contract::driver::Driver;
-use contract::names;
-use contract::policy::UpgradeSettings;
-use contract::preflight::PreflightSettings;
-use contract::settings::{
-    self, DevicePluginSettings, DraRequired, DraSettings, Expected, Gate, Mode, OperatorUpgradeSettings, Reroll, Settings, SettleSettings,
-};
+use contract::settings::{DraSettings, Mode, Reroll, Settings};
 use contract::task::Task;
 use kube_io::releases::HookRelease;
 
 /// Seconds that a node is expected to take where nobody says: the hook chart's default.
 const PER_NODE_SECONDS: u64 = 600;
-/// Seconds that a replaced plugin gets to come back; the hook chart's default.
-const REPLACEMENT_SECONDS: u64 = 300;
 
 /// One rollout that is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,41 +52,20 @@ pub fn of_releases(releases: Vec<HookRelease>) -> SortedReleases {
 
 /// A driver of an operator that is there without a hook of ours: what a hook in mode `observe` would go by.
 pub fn without_release(driver: Driver, operator_namespace: &str, operator_deployment: Option<&str>) -> RolloutTarget {
-    let gpu = driver == Driver::Gpu;
     let settings = Settings {
-        format_version: settings::FORMAT_VERSION,
-        digest: String::new(),
-        release: String::new(),
         namespace: operator_namespace.to_owned(),
-        record: String::new(),
         component: driver.traits().component.to_owned(),
-        component_version: None,
-        tasks: if gpu { vec![Task::Settle, Task::Reroll] } else { vec![Task::Settle] },
+        tasks: if driver == Driver::Gpu { vec![Task::Settle, Task::Reroll] } else { vec![Task::Settle] },
         driver,
         mode: Mode::Observe,
-        gate: Gate::Settled,
         budget_seconds: u64::from(u32::MAX),
         per_node_seconds: PER_NODE_SECONDS,
         quiet_seconds: 0,
         grace_seconds: u64::from(u32::MAX),
         operator_namespace: operator_namespace.to_owned(),
         operator_deployment: operator_deployment.map(str::to_owned),
-        daemon_set: None,
-        cluster_policy: names::CLUSTER_POLICY.to_owned(),
-        tolerate_not_ready: Count::Number(0),
-        upgrade: UpgradeSettings::default(),
-        settle: SettleSettings::default(),
-        operator_upgrade: OperatorUpgradeSettings::default(),
-        dra: DraSettings {
-            reroll: Reroll::Off,
-            required: DraRequired::Auto,
-            namespaces: names::DRA_NAMESPACES.map(str::to_owned).to_vec(),
-            max_unavailable: Count::Percent(25),
-            replacement_seconds: REPLACEMENT_SECONDS,
-        },
-        device_plugin: DevicePluginSettings::default(),
-        expected: Expected::default(),
-        preflight: PreflightSettings::default(),
+        dra: DraSettings { reroll: Reroll::Off, ..DraSettings::default() },
+        ..Settings::default()
     };
     RolloutTarget { settings, release: None }
 }

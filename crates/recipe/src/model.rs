@@ -10,7 +10,7 @@ use contract::check::CheckStrictness;
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::duration::Duration;
-use contract::settings::{DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, SettleSettings};
+use contract::settings::{DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, Settings, SettleSettings};
 
 mod metrics;
 mod policy;
@@ -191,14 +191,15 @@ pub struct GpuDriverRollout {
 
 impl Default for GpuDriverRollout {
     fn default() -> Self {
+        let hook = Settings::default();
         Self {
             mode: Mode::default(),
             version: None,
             policy: RecipeUpgradePolicy::default(),
-            per_node: Duration::from_secs(12 * 60),
+            per_node: Duration::from_secs(hook.per_node_seconds),
             gate: Gate::default(),
-            quiet: Duration::from_secs(15),
-            tolerate_not_ready: Count::Number(0),
+            quiet: Duration::from_secs(hook.quiet_seconds),
+            tolerate_not_ready: hook.tolerate_not_ready,
             settle: SettleSettings::default(),
             operator_upgrade: OperatorUpgradeSettings::default(),
             preflight: CheckStrictness::default(),
@@ -234,14 +235,15 @@ pub struct OfedDriverRollout {
 
 impl Default for OfedDriverRollout {
     fn default() -> Self {
+        let hook = Settings::default();
         Self {
             mode: Mode::default(),
             version: None,
             policy: RecipeOfedUpgradePolicy::default(),
             per_node: Duration::from_secs(20 * 60),
             gate: Gate::default(),
-            quiet: Duration::from_secs(15),
-            tolerate_not_ready: Count::Number(0),
+            quiet: Duration::from_secs(hook.quiet_seconds),
+            tolerate_not_ready: hook.tolerate_not_ready,
             preflight: CheckStrictness::default(),
         }
     }
