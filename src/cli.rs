@@ -4,13 +4,18 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use schemars::Schema;
+use schemars::{Schema, schema_for};
 
 use contract::exit::ExitCode;
 
 use crate::hook_command::HookArguments;
 use crate::printer::Printer;
+use format::RolloutList;
 use ops::change::NodeRequest;
+use ops::doctor::DoctorReport;
+use ops::plan::RolloutPrediction;
+use ops::preflight::PreflightReport;
+use ops::report::RunReport;
 
 pub mod abort;
 mod advice;
@@ -28,7 +33,6 @@ mod parallel;
 pub mod pause;
 pub mod plan;
 pub mod preflight;
-mod proposed;
 pub mod range;
 pub mod recipe;
 pub mod report;
@@ -37,7 +41,7 @@ pub mod simulate;
 pub mod status;
 pub mod support_bundle;
 mod table;
-mod time;
+mod terminal;
 pub mod why;
 
 /// Exit codes from here on are about a cluster; those before are about the command line and its input, and their messages say all.
@@ -146,12 +150,12 @@ enum CliCommand {
 /// What the commands that read a cluster print with `-o json`, by command: the source of `docs/json.md`.
 pub fn documents() -> [(&'static str, Schema); 6] {
     [
-        ("status", status::schema()),
-        ("why", why::schema()),
-        ("plan", plan::schema()),
-        ("preflight", preflight::schema()),
-        ("report", report::schema()),
-        ("doctor", doctor::schema()),
+        ("status", schema_for!(status::StatusDocument<'static>)),
+        ("why", schema_for!(why::WhyDocument<'static>)),
+        ("plan", schema_for!(RolloutList<'static, RolloutPrediction>)),
+        ("preflight", schema_for!(RolloutList<'static, PreflightReport>)),
+        ("report", schema_for!(RolloutList<'static, RunReport>)),
+        ("doctor", schema_for!(DoctorReport)),
     ]
 }
 

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::format::OutputFormat;
-use super::status::width;
 use super::table::{push_wrapped, table};
+use super::terminal::width;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 

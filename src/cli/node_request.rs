@@ -2,16 +2,16 @@
 
 use clap::Args;
 
-use super::cluster::{self, ClusterOptions, ClusterSession};
+use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
 use crate::printer::Printer;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
-use contract::task::Task;
 use diagnostics::nearest::nearest;
-use ops::apply::{RequestOutcome, fulfil};
+use ops::apply::{RequestOutcome, apply};
 use ops::change::{NodeRequest, RequestedChange, change};
-use ops::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
+use ops::observe::ObserveError;
+use ops::session::{ClusterSession, FollowedRollouts};
 
 /// Arguments of `gpu-rollout skip`, `unskip` and `retry`.
 #[derive(Debug, Args)]
@@ -50,38 +50,24 @@ impl From<DriverName> for Driver {
     }
 }
 
-/// A node of a rollout, and what is asked of it.
-struct RequestedNode {
-    target: usize,
-    node: String,
-}
-
 impl NodeRequestArguments {
     /// Runs the command.
-    pub fn run(self, wish: NodeRequest, printer: &mut Printer) -> ExitCode {
+    pub fn run(self, request: NodeRequest, printer: &mut Printer) -> ExitCode {
         let Self { nodes, driver, consent, cluster } = self;
-        cluster::run(&cluster, printer, async |found, printer| run(&found, wish, (&nodes, driver), &consent, printer).await)
+        cluster::run(&cluster, printer, async |session, printer| run(&session, request, (&nodes, driver), &consent, printer).await)
     }
 }
 
 async fn run(
-    found: &ClusterSession,
-    wish: NodeRequest,
+    session: &ClusterSession,
+    request: NodeRequest,
     (nodes, driver): (&[String], Option<DriverName>),
     consent: &Consent,
     printer: &mut Printer,
 ) -> Result<ExitCode, ObserveError> {
     let wanted = driver.map(Driver::from);
-    let mut followed: Vec<RolloutObserver> = Vec::new();
-    let mut snapshots: Vec<RolloutSnapshot> = Vec::new();
-    for target in found.targets() {
-        let settings = &target.settings;
-        if settings.has(Task::Settle) && wanted.is_none_or(|driver| driver == settings.driver) {
-            let mut looking = found.follow(target).await?;
-            snapshots.push(looking.observe(|| found.clock().now()).await?);
-            followed.push(looking);
-        }
-    }
+    let FollowedRollouts { mut observers, snapshots } =
+        session.follow_drivers(|settings| wanted.is_none_or(|driver| driver == settings.driver)).await?;
     let known = || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys()).map(|name| &**name);
     for node in nodes {
         if !known().any(|name| name == node) {
@@ -93,32 +79,36 @@ async fn run(
             return Ok(ExitCode::Input);
         }
     }
-    let mut asked = Vec::new();
-    for (target, snapshot) in snapshots.iter().enumerate() {
+    let mut requested = Vec::new();
+    for (observer, snapshot) in observers.iter_mut().zip(&snapshots) {
+        let mut changed = Vec::new();
         for node in nodes.iter().filter_map(|name| snapshot.observed.nodes.get(name)) {
-            match change(snapshot, wish, node) {
+            match change(snapshot, request, node) {
                 RequestedChange::Patch { text, .. } | RequestedChange::Restart { text, .. } => {
                     printer.note(&format!("{}: {text}", node.name));
-                    asked.push(RequestedNode { target, node: node.name.clone() });
+                    changed.push(&node.name);
                 }
                 RequestedChange::Nothing { text } => printer.note(&format!("{}: nothing to do: {text}", node.name)),
             }
         }
+        requested.push((observer, changed));
     }
-    if asked.is_empty() {
+    if requested.iter().all(|(_, nodes)| nodes.is_empty()) {
         return Ok(ExitCode::Success);
     }
     if let Err(code) = consent.given(printer) {
         return Ok(code);
     }
     let mut code = ExitCode::Success;
-    for RequestedNode { target, node } in asked {
-        match fulfil(&mut followed[target], wish, &node, || found.clock().now()).await? {
-            RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
-            RequestOutcome::Nothing(text) => printer.note(&format!("{node}: nothing to do any more: {text}")),
-            RequestOutcome::Failed(text) => {
-                printer.error(&format!("{node}: {text}"), Some("what was done before it stays done; ask again"));
-                code = ExitCode::NodesFailed;
+    for (observer, nodes) in requested {
+        for node in nodes {
+            match apply(observer, request, node, || session.now()).await? {
+                RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
+                RequestOutcome::Nothing(text) => printer.note(&format!("{node}: nothing to do any more: {text}")),
+                RequestOutcome::Failed(text) => {
+                    printer.error(&format!("{node}: {text}"), Some("what was done before it stays done; ask again"));
+                    code = ExitCode::NodesFailed;
+                }
             }
         }
     }

@@ -2,17 +2,14 @@
 
 use clap::Args;
 
-use super::cluster::{self, ClusterOptions, ClusterSession};
+use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use contract::pause::Pause as Written;
 use contract::selector::Selector;
-use contract::task::Task;
-use kube_io::pause::who;
 use observed::pause::ObservedPause;
-use ops::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
-use ops::pause::{PauseReach, key, pause, pauses, reach, resume};
+use ops::pause::{PauseReach, key, new_pause, pause, pauses, reach, resume};
+use ops::session::FollowedRollouts;
 use planner::pods::listed;
 
 /// Arguments of `gpu-rollout pause`.
@@ -63,20 +60,17 @@ impl PauseArguments {
                 return ExitCode::Usage;
             }
         };
-        cluster::run(&cluster, printer, async |found, printer| {
-            let (mut followed, snapshots) = observe_all(&found).await?;
-            for (snapshot, reach) in snapshots.iter().map(|snapshot| (snapshot, reach(snapshot, parsed.as_ref()))) {
-                printer.note(&format!("{}: {}", snapshot.target.title(), describe_reach(&reach)));
+        cluster::run(&cluster, printer, async |session, printer| {
+            let FollowedRollouts { mut observers, snapshots } = session.follow_drivers(|_| true).await?;
+            for snapshot in &snapshots {
+                printer.note(&format!("{}: {}", snapshot.target.title(), describe_reach(&reach(snapshot, parsed.as_ref()))));
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
             }
-            // A server that does not tell (before 1.28) keeps nobody from pausing.
-            let by = who(found.client()).await.ok().flatten();
-            let now = found.clock().now();
-            let written = Written { selector, by: by.unwrap_or_else(|| "somebody".to_owned()), reason, at: now };
-            let wrong = pause(found.client(), &mut followed, &written, parsed.as_ref(), || found.clock().now()).await?;
-            Ok(ended("paused", &wrong, printer))
+            let new = new_pause(session.client(), selector, reason, session.now()).await;
+            let failures = pause(session.client(), &mut observers, &new, parsed.as_ref(), || session.now()).await?;
+            Ok(print_end("paused", &failures, printer))
         })
     }
 }
@@ -85,13 +79,13 @@ impl ResumeArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { selector, all: every, consent, cluster } = self;
-        cluster::run(&cluster, printer, async |found, printer| {
-            let there = pauses(found.client()).await?;
+        cluster::run(&cluster, printer, async |session, printer| {
+            let known = pauses(session.client()).await?;
             let chosen: Vec<&ObservedPause> = match &selector {
-                Some(selector) => there.iter().filter(|pause| pause.key == key(Some(selector))).collect(),
-                None => there.iter().collect(),
+                Some(selector) => known.iter().filter(|pause| pause.key == key(Some(selector))).collect(),
+                None => known.iter().collect(),
             };
-            for pause in &there {
+            for pause in &known {
                 printer.note(&describe_pause(pause));
             }
             if chosen.is_empty() && selector.is_some() {
@@ -115,22 +109,11 @@ impl ResumeArguments {
                 return Ok(code);
             }
             // Also where nothing is paused: holds may be left of a pause that was taken away otherwise.
-            let (mut followed, _) = observe_all(&found).await?;
-            let wrong = resume(found.client(), &mut followed, &keys, || found.clock().now()).await?;
-            Ok(ended(if keys.is_empty() { "nothing left to resume" } else { "resumed" }, &wrong, printer))
+            let mut followed = session.follow_drivers(|_| true).await?;
+            let failures = resume(session.client(), &mut followed.observers, &keys, || session.now()).await?;
+            Ok(print_end(if keys.is_empty() { "nothing left to resume" } else { "resumed" }, &failures, printer))
         })
     }
-}
-
-/// Every rollout of a driver.
-async fn observe_all(found: &ClusterSession) -> Result<(Vec<RolloutObserver>, Vec<RolloutSnapshot>), ObserveError> {
-    let (mut followed, mut snapshots) = (Vec::new(), Vec::new());
-    for target in found.targets().iter().filter(|target| target.settings.has(Task::Settle)) {
-        let mut looking = found.follow(target).await?;
-        snapshots.push(looking.observe(|| found.clock().now()).await?);
-        followed.push(looking);
-    }
-    Ok((followed, snapshots))
 }
 
 fn describe_reach(reach: &PauseReach) -> String {
@@ -151,13 +134,13 @@ fn describe_pause(pause: &ObservedPause) -> String {
     format!("paused by {} since {:.0}, {nodes}{why}", pause.by, pause.at)
 }
 
-fn ended(word: &str, wrong: &[String], printer: &mut Printer) -> ExitCode {
-    if wrong.is_empty() {
+fn print_end(word: &str, failures: &[String], printer: &mut Printer) -> ExitCode {
+    if failures.is_empty() {
         printer.data(&format!("{word}\n"));
         return ExitCode::Success;
     }
     printer.error(
-        &format!("{word}, but not every node could be changed: {}", listed(wrong)),
+        &format!("{word}, but not every node could be changed: {}", listed(failures)),
         Some("it needs the right to patch nodes; asking again goes on with those that are left"),
     );
     ExitCode::NodesFailed

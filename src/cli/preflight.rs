@@ -1,18 +1,16 @@
 //! `gpu-rollout preflight`.
 
 use clap::Args;
-use schemars::{JsonSchema, Schema, schema_for};
-use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
-use super::format::ListingFormat;
+use super::format::{ListingFormat, RolloutList, node_names};
 use super::table::push_wrapped;
+use super::terminal;
 use crate::printer::Printer;
 use contract::check::CheckSeverity;
 use contract::exit::ExitCode;
-use contract::task::Task;
-use ops::preflight::look;
-use planner::preflight::{PreflightFinding, may_begin};
+use ops::preflight::{PreflightReport, check_rollout};
+use planner::preflight::PreflightFinding;
 
 /// Arguments of `gpu-rollout preflight`.
 #[derive(Debug, Args)]
@@ -30,75 +28,21 @@ pub struct PreflightArguments {
     cluster: ClusterOptions,
 }
 
-/// What was found for one rollout.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct PreflightEntry {
-    /// What it is about, for people.
-    title: String,
-    /// Who decides when a node goes.
-    mode: &'static str,
-    /// Nodes that were looked at.
-    nodes: usize,
-    /// Pods on them.
-    pods: usize,
-    /// Nothing of what was found blocks.
-    may_begin: bool,
-    /// What was found.
-    findings: Vec<PreflightFinding>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct PreflightDocument<'a> {
-    /// The rollouts of the cluster.
-    rollouts: &'a [PreflightEntry],
-}
-
-/// What `-o json` prints.
-pub(super) fn schema() -> Schema {
-    schema_for!(PreflightDocument<'static>)
-}
-
 impl PreflightArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { output, cluster } = self;
-        cluster::run(&cluster, printer, async |found, printer| {
+        cluster::run(&cluster, printer, async |session, printer| {
             let mut rollouts = Vec::new();
-            for target in found.targets().iter().filter(|target| target.settings.has(Task::Settle)) {
-                let snapshot = found.follow(target).await?.observe(|| found.clock().now()).await?;
-                let before = found.before(&target.settings);
-                let looked = look(found.client(), &snapshot, before).await?;
-                rollouts.push(PreflightEntry {
-                    title: target.title(),
-                    mode: target.settings.mode.name(),
-                    nodes: looked.nodes,
-                    pods: looked.pods,
-                    may_begin: may_begin(&looked.findings),
-                    findings: looked.findings,
-                });
+            for target in session.driver_targets() {
+                rollouts.push(check_rollout(&session, target).await?);
             }
-            let code = match output {
-                ListingFormat::Json => printer.json(&PreflightDocument { rollouts: &rollouts }),
-                ListingFormat::Yaml => printer.yaml(&PreflightDocument { rollouts: &rollouts }),
-                ListingFormat::Name => {
-                    let mut names: Vec<String> = rollouts
-                        .iter()
-                        .flat_map(|rollout| &rollout.findings)
-                        .flat_map(|finding| &finding.nodes)
-                        .map(|node| format!("node/{node}\n"))
-                        .collect();
-                    names.sort();
-                    names.dedup();
-                    printer.data(&names.concat());
-                    ExitCode::Success
-                }
-                ListingFormat::Text | ListingFormat::Wide => {
-                    let width = if output == ListingFormat::Wide { usize::MAX } else { super::status::width().unwrap_or(120) };
-                    printer.data(&rollouts.iter().map(|rollout| text(rollout, width)).collect::<Vec<_>>().join("\n"));
-                    ExitCode::Success
-                }
+            let names = || node_names(rollouts.iter().flat_map(|rollout| &rollout.findings).flat_map(|finding| &finding.nodes));
+            let text = |wide| {
+                let width = terminal::text_width(wide);
+                rollouts.iter().map(|rollout| rollout_text(rollout, width)).collect::<Vec<_>>().join("\n")
             };
+            let code = output.print(&RolloutList { rollouts: &rollouts }, names, text, printer);
             let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);
             Ok(if code == ExitCode::Success && blocked { ExitCode::Preflight } else { code })
         })
@@ -114,7 +58,7 @@ pub(super) fn push_finding(text: &mut String, finding: &PreflightFinding, width:
     push_wrapped(text, ("", "    "), &format!("{lead}: {}: {}", finding.check.name(), finding.text), width);
 }
 
-fn text(rollout: &PreflightEntry, width: usize) -> String {
+fn rollout_text(rollout: &PreflightReport, width: usize) -> String {
     let mut text = format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);

@@ -1,18 +1,16 @@
 //! `gpu-rollout report`.
 
 use clap::Args;
-use schemars::{JsonSchema, Schema, schema_for};
-use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
+use super::format::RolloutList;
+use super::terminal;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use ops::report::{RunReport, report};
+use ops::report::{RunReport, format_metrics, report};
 
-mod metrics;
 pub(super) mod page;
 mod text;
-mod timeline;
 
 /// Arguments of `gpu-rollout report`.
 #[derive(Debug, Args)]
@@ -45,50 +43,32 @@ enum ReportFormat {
     Metrics,
 }
 
-#[derive(Serialize, JsonSchema)]
-struct ReportDocument<'a> {
-    /// The rollouts of the cluster.
-    rollouts: &'a [RunReport],
-}
-
-/// What `-o json` prints.
-pub(super) fn schema() -> Schema {
-    schema_for!(ReportDocument<'static>)
-}
-
 impl ReportArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { output, cluster } = self;
-        cluster::run(&cluster, printer, async |found, printer| {
-            let reports: Vec<RunReport> = found.look().await?.iter().map(report).collect();
-            for note in found.notes() {
-                printer.note(&format!("note: {note}"));
-            }
-            Ok(match output {
-                ReportFormat::Json => printer.json(&ReportDocument { rollouts: &reports }),
-                ReportFormat::Yaml => printer.yaml(&ReportDocument { rollouts: &reports }),
+        cluster::run(&cluster, printer, async |session, printer| {
+            let reports: Vec<RunReport> = session.observe_all().await?.iter().map(report).collect();
+            cluster::print_notes(&session, printer);
+            let document = RolloutList { rollouts: &reports };
+            match output {
+                ReportFormat::Json => return Ok(printer.json(&document)),
+                ReportFormat::Yaml => return Ok(printer.yaml(&document)),
                 ReportFormat::Text => {
-                    let width = super::status::width();
+                    let width = terminal::width();
                     let texts: Vec<String> = reports.iter().map(|report| text::report_text(report, width)).collect();
                     printer.data(&texts.join("\n"));
-                    ExitCode::Success
                 }
-                ReportFormat::Metrics => {
-                    printer.data(&metrics::metrics(&reports));
-                    ExitCode::Success
-                }
+                ReportFormat::Metrics => printer.data(&format_metrics(&reports)),
                 ReportFormat::Html => match page::page(&reports) {
-                    Ok(page) => {
-                        printer.data(&page);
-                        ExitCode::Success
-                    }
+                    Ok(page) => printer.data(&page),
                     Err(error) => {
                         printer.error(&format!("unable to write the page: {error}"), None);
-                        ExitCode::Internal
+                        return Ok(ExitCode::Internal);
                     }
                 },
-            })
+            }
+            Ok(ExitCode::Success)
         })
     }
 }

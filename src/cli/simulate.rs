@@ -1,25 +1,15 @@
 //! `gpu-rollout simulate`.
 
 use super::format::OutputFormat;
-use super::proposed::{ProposedRecipe, proposed};
 use super::range::DurationRange;
 use super::recipe::{RECIPE_HELP, RecipeSelection, load_recipe};
 use super::runs;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use recipe::model::Recipe;
-use simulator::fault::{Fault, ScheduledFault};
-use simulator::random::SeededRandom;
-use simulator::setup::{PodPlacement, SimulationSetup, SimulationTimes, WorkloadSetup};
+use ops::simulation::{FleetAssumptions, FleetSimulation, MOST_NODES, SimulationSummary};
 use simulator::simulate;
 
-mod summary;
-
-/// How many nodes are simulated at most: what the hook is made for.
-const MOST_NODES: usize = 10_000;
-
-/// The same where NVIDIA's controller is in the model: each of its passes looks at every node.
-const MOST_OPERATED: usize = 1_000;
+mod text;
 
 const EXAMPLES: &str = "Examples:
   gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=drive --nodes 64
@@ -67,34 +57,6 @@ pub struct SimulateArguments {
     output: OutputFormat,
 }
 
-/// What of the recipe is simulated.
-struct SimulationScope {
-    from_recipe: ProposedRecipe,
-    nodes: usize,
-}
-
-/// How many nodes there are to be, if there may be so many.
-fn subject(recipe: &Recipe) -> Result<SimulationScope, (String, Option<String>)> {
-    let from_recipe = proposed(recipe)?;
-    let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
-    if nodes == 0 || nodes > MOST_NODES {
-        return Err((
-            format!("the recipe's cluster.gpuNodes is {nodes}: 1 to {MOST_NODES} nodes can be simulated"),
-            Some("say how many with --nodes".to_owned()),
-        ));
-    }
-    if from_recipe.proposed.operator.is_some() && nodes > MOST_OPERATED {
-        return Err((
-            format!(
-                "in mode `{}` at most {MOST_OPERATED} nodes can be simulated, found {nodes}",
-                from_recipe.proposed.settings.mode.name()
-            ),
-            Some("each pass of NVIDIA's controller looks at every node; say how many with --nodes".to_owned()),
-        ));
-    }
-    Ok(SimulationScope { from_recipe, nodes })
-}
-
 impl SimulateArguments {
     /// Runs the command.
     pub fn run(mut self, printer: &mut Printer) -> ExitCode {
@@ -112,15 +74,16 @@ impl SimulateArguments {
             }
         }
         let Some(loaded) = load_recipe(&self.recipe, &self.overrides, printer) else { return ExitCode::Input };
-        let subject = match subject(&loaded.recipe) {
-            Ok(subject) => subject,
-            Err((message, hint)) => {
-                printer.error(&message, hint.as_deref());
+        let assumed = FleetAssumptions { driver_time: self.driver_time.spread(), pods: self.pods, failing_percent: self.fail };
+        let fleet = match FleetSimulation::new(&loaded.recipe, assumed) {
+            Ok(fleet) => fleet,
+            Err(error) => {
+                printer.error(&error.to_string(), error.hint().as_deref());
                 return ExitCode::Input;
             }
         };
         let seeds: Vec<u64> = (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect();
-        let reports = runs::run_all(&seeds, |seed| simulate(&self.setup(&subject, *seed)), printer);
+        let reports = runs::run_all(&seeds, |seed| simulate(&fleet.setup(*seed)), printer);
         let violations = reports.iter().find(|report| !report.violations.is_empty());
         if let Some(report) = violations {
             // The model's own checks: a mistake of this program, and not of the recipe.
@@ -130,42 +93,13 @@ impl SimulateArguments {
             );
             return ExitCode::Internal;
         }
+        let summary = SimulationSummary::new(&reports, fleet.settings(), fleet.nodes());
         match self.output {
             OutputFormat::Text => {
-                printer.data(&summary::text(&reports, &subject.from_recipe.proposed.settings, subject.nodes));
+                printer.data(&text::summary_text(&summary, &reports, fleet.settings()));
                 ExitCode::Success
             }
-            OutputFormat::Json => printer.json(&summary::json(&reports, &subject.from_recipe.proposed.settings, subject.nodes)),
-        }
-    }
-
-    fn setup(&self, subject: &SimulationScope, seed: u64) -> SimulationSetup {
-        let proposed = &subject.from_recipe.proposed;
-        let fails = |index: &usize| SeededRandom::stream(seed, "fails", u64::try_from(*index).unwrap_or(0)).percent(self.fail);
-        let fault = |index: usize| ScheduledFault { at: 0, fault: Fault::DriverFails(format!("gpu-{index}"), None) };
-        SimulationSetup {
-            settings: proposed.settings.clone(),
-            nodes: subject.nodes,
-            group_size: 0,
-            seed,
-            times: SimulationTimes { driver: self.driver_time.spread(), ..SimulationTimes::default() },
-            workers: if self.pods > 0 { vec![WorkloadSetup::new("train", PodPlacement::Each(self.pods))] } else { Vec::new() },
-            gpus: self.pods.saturating_mul(2).max(8),
-            faults: (0..subject.nodes).filter(fails).map(fault).collect(),
-            from: "0.1".to_owned(),
-            to: proposed.driver.clone().unwrap_or_else(|| "0.2".to_owned()),
-            same_config: false,
-            found: None,
-            hook_node: None,
-            dra: subject.from_recipe.dra,
-            operands: false,
-            tells: false,
-            operator: proposed.operator.clone(),
-            operator_upgrade: None,
-            pools: Vec::new(),
-            thorough: false,
-            clocks: simulator::clocks::SimulatedClocks::default(),
-            mutation: None,
+            OutputFormat::Json => printer.json(&summary),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! `gpu-rollout status`.
 
-use std::io::IsTerminal;
-
 use clap::Args;
-use schemars::{JsonSchema, Schema, schema_for};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
-use super::format::ListingFormat;
+use super::format::{ListingFormat, node_names};
+use super::terminal;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 use ops::status::{NodeStage, RolloutStatus, status};
@@ -40,16 +39,11 @@ pub struct StatusArguments {
 
 /// All rollouts of a cluster, for programs.
 #[derive(Serialize, JsonSchema)]
-struct StatusDocument<'a> {
+pub(super) struct StatusDocument<'a> {
     /// The rollouts of the cluster.
     rollouts: &'a [RolloutStatus],
     /// What is worth knowing, for people.
     notes: &'a [String],
-}
-
-/// What `-o json` prints.
-pub(super) fn schema() -> Schema {
-    schema_for!(StatusDocument<'static>)
 }
 
 impl StatusArguments {
@@ -60,47 +54,24 @@ impl StatusArguments {
             printer.error("--watch shows text", Some("leave -o away, or ask again and again without --watch"));
             return ExitCode::Usage;
         }
-        cluster::run(&cluster, printer, async |found, printer| {
+        cluster::run(&cluster, printer, async |session, printer| {
             if watch {
-                return watch::run(&found, all || output == ListingFormat::Wide, printer).await;
+                return watch::run(&session, all || output == ListingFormat::Wide, printer).await;
             }
-            let rollouts: Vec<RolloutStatus> = found.look().await?.iter().map(status).collect();
-            Ok(print(&rollouts, found.notes(), all, output, printer))
+            let rollouts: Vec<RolloutStatus> = session.observe_all().await?.iter().map(status).collect();
+            let open = || rollouts.iter().flat_map(|rollout| &rollout.nodes).filter(|row| row.stage != NodeStage::Done);
+            let names = || node_names(open().map(|row| &row.node));
+            let text = |wide| text::text(&rollouts, all || wide, if wide { None } else { terminal::width() });
+            let code = output.print(&StatusDocument { rollouts: &rollouts, notes: session.notes() }, names, text, printer);
+            if !output.is_document() {
+                cluster::print_notes(&session, printer);
+            }
+            Ok(code)
         })
     }
-}
-
-fn print(rollouts: &[RolloutStatus], notes: &[String], all: bool, output: ListingFormat, printer: &mut Printer) -> ExitCode {
-    match output {
-        ListingFormat::Json => return printer.json(&StatusDocument { rollouts, notes }),
-        ListingFormat::Yaml => return printer.yaml(&StatusDocument { rollouts, notes }),
-        ListingFormat::Name => {
-            let open = rollouts.iter().flat_map(|rollout| &rollout.nodes).filter(|row| row.stage != NodeStage::Done);
-            let mut names: Vec<String> = open.map(|row| format!("node/{}\n", row.node)).collect();
-            names.sort();
-            names.dedup();
-            printer.data(&names.concat());
-        }
-        ListingFormat::Text | ListingFormat::Wide => {
-            let wide = output == ListingFormat::Wide;
-            printer.data(&text::text(rollouts, all || wide, if wide { None } else { width() }));
-        }
-    }
-    for note in notes {
-        printer.note(&format!("note: {note}"));
-    }
-    ExitCode::Success
 }
 
 /// Everything of all rollouts, for a file.
 pub(super) fn whole(rollouts: &[RolloutStatus]) -> String {
     text::text(rollouts, true, None)
-}
-
-/// The terminal's width in characters; `None`: standard output is none.
-pub(super) fn width() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }

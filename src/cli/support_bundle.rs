@@ -9,13 +9,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
-use super::cluster::{self, ClusterOptions, ClusterSession};
+use super::cluster::{self, ClusterOptions};
 use super::report::page;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 use kube_io::client::server_version;
 use ops::observe::{ObserveError, RolloutSnapshot};
 use ops::report::{RunReport, report};
+use ops::session::ClusterSession;
 use ops::status::{RolloutStatus, status};
 use ops::support::{SupportBundle, SupportFile, support};
 
@@ -47,10 +48,10 @@ impl SupportBundleArguments {
             printer.error(&format!("{} exists", file.display()), Some("write somewhere else, or replace it with --force"));
             return ExitCode::Input;
         }
-        cluster::run(&cluster, printer, async |found, printer| {
-            let now = found.clock().now();
+        cluster::run(&cluster, printer, async |session, printer| {
+            let now = session.now();
             let name = format!("gpu-rollout-support-{}", now.strftime("%Y%m%d-%H%M%S"));
-            let mut support = gather(&found, !no_logs, printer).await?;
+            let mut support = gather(&session, !no_logs, printer).await?;
             let readme = readme(&support, now, no_logs);
             support.add("README.txt", &readme);
             // What people look at first.
@@ -79,14 +80,14 @@ impl SupportBundleArguments {
 }
 
 /// How it stands, and what the cluster has.
-async fn gather(found: &ClusterSession, logs: bool, printer: &mut Printer) -> Result<SupportBundle, ObserveError> {
+async fn gather(session: &ClusterSession, logs: bool, printer: &mut Printer) -> Result<SupportBundle, ObserveError> {
     printer.note("Looking at the rollouts …");
-    let snapshots: Vec<RolloutSnapshot> = found.look().await?;
+    let snapshots: Vec<RolloutSnapshot> = session.observe_all().await?;
     let statuses: Vec<RolloutStatus> = snapshots.iter().map(status).collect();
     let reports: Vec<RunReport> = snapshots.iter().map(report).collect();
     printer.note("Reading objects, events and logs …");
-    let hooks: Vec<_> = found.hooks().collect();
-    let mut support = support(found.client(), &snapshots, &hooks, &statuses, logs).await;
+    let hooks: Vec<_> = session.hooks().collect();
+    let mut support = support(session.client(), &snapshots, &hooks, &statuses, logs).await;
     let mut file = |path: &str, text: Result<String, String>| match text {
         Ok(text) => support.add(path, &text),
         Err(error) => support.missing.push(format!("{path}: {error}")),
@@ -96,7 +97,7 @@ async fn gather(found: &ClusterSession, logs: bool, printer: &mut Printer) -> Re
     file("status.txt", Ok(super::status::whole(&statuses)));
     file("report.json", json(serde_json::to_string_pretty(&reports)));
     file("report.html", page::page(&reports).map_err(|error| error.to_string()));
-    let version = server_version(found.client()).await.unwrap_or_else(|error| format!("unknown: {error}"));
+    let version = server_version(session.client()).await.unwrap_or_else(|error| format!("unknown: {error}"));
     file("versions.txt", Ok(format!("gpu-rollout {}\nKubernetes {version}\n", env!("CARGO_PKG_VERSION"))));
     Ok(support)
 }
@@ -155,7 +156,7 @@ fn write_archive(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Resu
         .and_then(|mut open| open.write_all(archive).and_then(|()| open.sync_all()))
         .and_then(|()| std::fs::rename(&partial, file));
     if written.is_err() {
-        // What fails is told; the rest of a half-written file is in nobody's interest, and may not be there.
+        // The failure is reported; the rest of a half-written file is in nobody's interest, and may not be there.
         let _ = std::fs::remove_file(&partial);
     }
     written

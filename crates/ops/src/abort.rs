@@ -1,11 +1,9 @@
 //! `abort`: everything of ours is given back, whoever left it there and wherever it was killed. In this order, so that an abort that is killed itself is
 //! begun anew and comes to its end: a pause that our hooks see, the end of their Jobs, the Lease, the nodes, the Lease itself, the pause.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
 use kube::Client;
 
 use contract::driver::Driver;
@@ -23,6 +21,7 @@ use planner::action::NodePatch;
 
 use super::observe::ObserveError;
 use super::pause::not_written;
+use super::session::SessionClock;
 
 /// The data key of the pause that an abort begins with.
 pub const KEY: &str = "abort";
@@ -50,11 +49,11 @@ pub struct Leftovers {
     pub holder: Option<String>,
 }
 
-/// Looks for it. `stays_paused`: as for [`abort`]. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
+/// Finds what there is to give back. `stays_paused`: as for [`abort`]. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
 ///
 /// # Errors
 /// A call failed.
-pub async fn left(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Leftovers, ObserveError> {
+pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Leftovers, ObserveError> {
     let nodes = patches(client, hooks, stays_paused).await?.iter().map(|patch| (patch.node.clone(), describe_patch(patch))).collect();
     let mut jobs = Vec::new();
     for hook in hooks {
@@ -88,7 +87,7 @@ async fn patches(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Re
 
 /// Removes everything that is ours from the nodes. With `stays_paused`, the pause remains afterwards and nodes are held, so that neither a hook
 /// nor the vendor's controller starts again. Calls `tells` for each step. Returns the nodes that could not be restored, each with the
-/// reason; the pause remains then too. RBAC: as [`left`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
+/// reason; the pause remains then too. RBAC: as [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
 /// and what a pause needs.
 ///
 /// # Errors
@@ -97,7 +96,7 @@ pub async fn abort(
     client: &Client,
     hooks: &[&Settings],
     pause: &Pause,
-    (stays_paused, clock): (bool, Arc<dyn Fn() -> Timestamp + Send + Sync>),
+    (stays_paused, clock): (bool, SessionClock),
     mut tells: impl FnMut(&str),
 ) -> Result<Vec<String>, ObserveError> {
     write(client, KEY, pause).await?;

@@ -1,4 +1,4 @@
-//! Does what people ask for. Nodes are changed only as they were looked at: one that has changed meanwhile is looked at again.
+//! Applies requests to nodes. A node is changed only as it was observed: one that has changed meanwhile is observed again.
 
 use jiff::Timestamp;
 
@@ -7,10 +7,10 @@ use kube_io::actions::{ActionResult, delete_pod, patch_node};
 use super::change::{DeletedPod, NodeRequest, RequestedChange, change};
 use super::observe::{ObserveError, RolloutObserver};
 
-/// How often a node that changes all the time is looked at.
-const LOOKS: u32 = 5;
+/// How often a node that changes all the time is observed.
+const ATTEMPTS: u32 = 5;
 
-/// What became of a wish.
+/// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// It was done: what that means.
@@ -21,41 +21,41 @@ pub enum RequestOutcome {
     Failed(String),
 }
 
-/// Fulfils a wish on one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the operator's namespace where a driver pod is to
-/// start anew.
+/// Does what is asked of one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the operator's namespace where a driver pod is to
+/// start again.
 ///
 /// # Errors
 /// The cluster cannot be read.
-pub async fn fulfil(
-    looking: &mut RolloutObserver,
-    wish: NodeRequest,
+pub async fn apply(
+    observer: &mut RolloutObserver,
+    request: NodeRequest,
     node: &str,
     clock: impl Fn() -> Timestamp,
 ) -> Result<RequestOutcome, ObserveError> {
-    for _ in 0..LOOKS {
-        let snapshot = looking.observe(&clock).await?;
+    for _ in 0..ATTEMPTS {
+        let snapshot = observer.observe(&clock).await?;
         let Some(object) = snapshot.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed("it is gone".to_owned())) };
-        let (pod, patch, text) = match change(&snapshot, wish, object) {
+        let (pod, patch, text) = match change(&snapshot, request, object) {
             RequestedChange::Nothing { text } => return Ok(RequestOutcome::Nothing(text)),
             RequestedChange::Patch { patch, text } => (None, Some(patch), text),
             RequestedChange::Restart { pod, patch, text } => (Some(pod), patch, text),
         };
         if let Some(DeletedPod { namespace, name, uid }) = pod
-            && let Err(error) = delete_pod(looking.client(), &namespace, &name, &uid).await
+            && let Err(error) = delete_pod(observer.client(), &namespace, &name, &uid).await
         {
             return Ok(RequestOutcome::Failed(error.to_string()));
         }
         let Some(patch) = patch else { return Ok(RequestOutcome::Done(text)) };
-        match patch_node(looking.client(), &patch).await {
+        match patch_node(observer.client(), &patch).await {
             Ok(ActionResult::Now) => return Ok(RequestOutcome::Done(text)),
             Ok(ActionResult::Changed(missing)) => {
                 return Ok(RequestOutcome::Failed(format!("admission drops what is written: {}", missing.join(", "))));
             }
             Ok(ActionResult::Already) => return Ok(RequestOutcome::Failed("it is gone".to_owned())),
             // What has changed is on its way to the caches.
-            Ok(ActionResult::Superseded) => looking.changed().await,
+            Ok(ActionResult::Superseded) => observer.changed().await,
             Err(error) => return Ok(RequestOutcome::Failed(error.to_string())),
         }
     }
-    Ok(RequestOutcome::Failed(format!("it has changed {LOOKS} times while it was looked at; ask again")))
+    Ok(RequestOutcome::Failed(format!("it has changed {ATTEMPTS} times while it was looked at; ask again")))
 }

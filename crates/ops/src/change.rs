@@ -1,4 +1,4 @@
-//! What people ask of single nodes: to be left alone, to be taken again, to be tried again. Pure: the patches, and what each one means.
+//! Requests of people about single nodes (skip, unskip, retry). Pure: the patches, and what each one means.
 
 use contract::driver::{Driver, DriverTraits};
 use contract::settings::Mode;
@@ -60,10 +60,10 @@ pub enum RequestedChange {
     },
 }
 
-/// What the wish comes to on one node of a rollout.
-pub fn change(snapshot: &RolloutSnapshot, wish: NodeRequest, node: &ObservedNode) -> RequestedChange {
+/// What the request changes on one node of a rollout.
+pub fn change(snapshot: &RolloutSnapshot, request: NodeRequest, node: &ObservedNode) -> RequestedChange {
     let driver = snapshot.settings.driver;
-    match wish {
+    match request {
         NodeRequest::Skip => skip(snapshot, node),
         NodeRequest::Unskip => unskip(node, driver),
         NodeRequest::Retry if snapshot.settings.mode == Mode::Drive => retry_ours(snapshot, node),
@@ -100,7 +100,7 @@ fn skip(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
     let mut change = NodePatch::for_node(node);
     change.labels.insert(traits.skip_label.to_owned(), Some("true".to_owned()));
     if held {
-        // The hook's hold becomes the wish of a person: it will not take it off.
+        // The hook's hold becomes the request of a person: it will not take it off.
         change.annotations.insert(traits.hold.to_owned(), None);
     }
     let late = if is_begun(node, traits) { "; it is being upgraded now, and that is finished first" } else { "" };

@@ -17,6 +17,10 @@ use super::observe::RolloutSnapshot;
 use super::remedy::Remedy;
 use super::status::{NodeRow, NodeStage, PluginCondition, RolloutStatus};
 
+mod report;
+
+pub use report::{ComponentSummary, DoctorReport};
+
 /// A pause that is older than this was forgotten.
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24);
 

@@ -2,8 +2,10 @@
 //! works beside NVIDIA's controllers without any bundle of ours; where there is one, by what its hook goes by. Only [`apply`], [`pause`] and [`abort`] write.
 
 pub mod abort;
+pub mod advice;
 pub mod apply;
 pub mod change;
+pub mod deployed;
 pub mod doctor;
 pub mod find;
 pub mod hold_status;
@@ -13,9 +15,14 @@ pub mod obstacle;
 pub mod pause;
 pub mod plan;
 pub mod preflight;
+pub mod proposal;
 pub mod remedy;
 pub mod report;
+pub mod session;
+pub mod simulation;
 pub mod status;
 pub mod support;
 pub mod target;
+pub mod time;
 pub mod wait_start;
+pub mod why;

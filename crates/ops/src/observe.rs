@@ -1,12 +1,14 @@
 //! Looks at the cluster: the caches of a hook Job, filled once or followed, judged by the engine, and nothing written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
 use contract::budget::working_seconds;
+use contract::exit::ExitCode;
 use contract::policy::Policy;
 use contract::selector::Selector;
 use contract::settings::Settings;
@@ -48,6 +50,43 @@ pub enum ObserveError {
     /// A newer version has written the run record.
     #[error(transparent)]
     Record(RecordError),
+}
+
+impl ObserveError {
+    /// Returns the exit code of a command that ends with it.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Forbidden(_) => ExitCode::Rights,
+            Self::Record(_) => ExitCode::NewerFormat,
+            Self::Late(..) | Self::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
+                ExitCode::ApiUnreachable
+            }
+            Self::Call(_) => ExitCode::Internal,
+        }
+    }
+
+    /// Returns what to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Forbidden(_) => "reading needs get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`",
+            Self::Record(_) => "use the version of gpu-rollout that the bundle was rendered with, or a newer one",
+            Self::Late(..) | Self::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
+                "see whether the cluster answers: kubectl get nodes; --timeout gives it more time"
+            }
+            Self::Call(_) => "see whether the cluster answers: kubectl get nodes",
+        }
+    }
+
+    /// Returns the message, followed by those of its causes that it does not repeat.
+    pub fn with_causes(&self) -> String {
+        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
+        causes.map(ToString::to_string).fold(
+            self.to_string(),
+            |text, cause| {
+                if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+            },
+        )
+    }
 }
 
 impl From<CallError> for ObserveError {

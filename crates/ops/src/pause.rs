@@ -13,7 +13,7 @@ use contract::settings::Mode;
 use contract::{digest, pause};
 use kube_io::actions::{ActionResult, patch_node};
 use kube_io::call::CallError;
-use kube_io::pause::{read, remove, write};
+use kube_io::pause::{read, remove, who, write};
 use observed::ObservedNode;
 use observed::pause::{HOLD, ObservedPause, has_hold};
 use planner::action::NodePatch;
@@ -39,6 +39,13 @@ pub fn key(selector: Option<&str>) -> String {
 pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError> {
     let found: BTreeMap<String, String> = read(client).await?;
     Ok(found.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
+}
+
+/// Makes a pause in the name of whom the API server takes this client for.
+pub async fn new_pause(client: &Client, selector: Option<String>, reason: Option<String>, at: Timestamp) -> pause::Pause {
+    // A server that does not tell (before 1.28) keeps nobody from pausing.
+    let by = who(client).await.ok().flatten().unwrap_or_else(|| "somebody".to_owned());
+    pause::Pause { selector, by, reason, at }
 }
 
 /// Nodes on which a pause needs holds, and those that somebody has begun with.

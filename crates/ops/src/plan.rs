@@ -20,10 +20,12 @@ use super::observe::RolloutSnapshot;
 mod change;
 mod fleet;
 mod outcome;
+mod prediction;
 mod times;
 
 pub use change::{DriverChange, NodeStep, changes};
 pub use outcome::{PlannedEviction, PlannedNamespace, PlannedNode, PlannedWave, RolloutPlan, SecondsRange};
+pub use prediction::{RolloutPrediction, predict};
 pub use times::{MeasuredSeconds, measured};
 
 /// A hook waits no longer than this in a prediction: where nobody deploys one there is no budget.

@@ -3,43 +3,58 @@
 use std::collections::BTreeSet;
 
 use kube::Client;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use contract::policy::Policy;
-use contract::preflight::PreflightSettings;
 use contract::settings::Settings;
 use kube_io::gpus::{GpuUse, list_gpus};
 use kube_io::list::list_workloads;
 use observed::workload::Workload;
 use planner::node::driver_nodes;
 use planner::pods::filter::{DaemonSetLiveness, OwnPods};
-use planner::preflight::{PreflightFinding, PreflightInput, preflight};
+use planner::preflight::{PreflightFinding, PreflightInput, may_begin, preflight};
 
 use super::observe::{ObserveError, RolloutSnapshot};
+use super::session::ClusterSession;
+use super::target::RolloutTarget;
 
-/// What was looked at, and what was found.
-pub struct PreflightResult {
-    /// Nodes that need the driver.
+/// What was found for one rollout.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreflightReport {
+    /// What it is about, for people.
+    pub title: String,
+    /// Who decides when a node goes.
+    pub mode: &'static str,
+    /// Nodes that were looked at.
     pub nodes: usize,
     /// Pods on them.
     pub pods: usize,
-    /// The findings, blocking ones first.
+    /// Nothing of what was found blocks.
+    pub may_begin: bool,
+    /// What was found.
     pub findings: Vec<PreflightFinding>,
 }
 
-/// Looks. `before`: how the hook before the operator looks, where there is one. RBAC: `list` on `pods`.
+/// Checks a rollout as the hook before the operator's release does, where there is one. RBAC: `list` on `pods`.
 ///
 /// # Errors
-/// The pods cannot be listed.
-pub async fn look(
-    client: &Client,
-    snapshot: &RolloutSnapshot,
-    before: Option<&PreflightSettings>,
-) -> Result<PreflightResult, ObserveError> {
-    let nodes = driver_node_names(snapshot);
-    let pods = list_workloads(client, &nodes, Some).await?;
-    let settings = Settings { preflight: before.cloned().unwrap_or_default(), ..snapshot.settings.clone() };
-    let findings = examine(snapshot, &settings, &snapshot.policy, &pods);
-    Ok(PreflightResult { nodes: nodes.len(), pods: pods.len(), findings })
+/// The cluster cannot be read.
+pub async fn check_rollout(session: &ClusterSession, target: &RolloutTarget) -> Result<PreflightReport, ObserveError> {
+    let snapshot = session.observe(target).await?;
+    let nodes = driver_node_names(&snapshot);
+    let pods = list_workloads(session.client(), &nodes, Some).await?;
+    let preflight = session.preflight_before(&target.settings).cloned().unwrap_or_default();
+    let findings = examine(&snapshot, &Settings { preflight, ..snapshot.settings.clone() }, &snapshot.policy, &pods);
+    Ok(PreflightReport {
+        title: target.title(),
+        mode: target.settings.mode.name(),
+        nodes: nodes.len(),
+        pods: pods.len(),
+        may_begin: may_begin(&findings),
+        findings,
+    })
 }
 
 fn driver_node_names(snapshot: &RolloutSnapshot) -> BTreeSet<String> {
@@ -54,11 +69,11 @@ pub struct AffectedWorkloads {
     pub gpus: GpuUse,
 }
 
-/// Lists what a prediction begins with. RBAC: `list` on `pods` and `nodes`.
+/// Lists what a prediction starts with. RBAC: `list` on `pods` and `nodes`.
 ///
 /// # Errors
 /// They cannot be listed.
-pub async fn pods(client: &Client, snapshot: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
+pub async fn list_affected(client: &Client, snapshot: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
     let nodes = driver_node_names(snapshot);
     Ok(AffectedWorkloads { pods: list_workloads(client, &nodes, Some).await?, gpus: list_gpus(client, &nodes).await? })
 }

@@ -14,8 +14,12 @@ use planner::own_upgrade::record::{NodeRecordState, read};
 use super::observe::RolloutSnapshot;
 
 mod kind;
+mod metrics;
+mod timeline;
 
 pub use kind::SpanKind;
+pub use metrics::format_metrics;
+pub use timeline::{Timeline, timeline};
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -4,26 +4,24 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
-use super::PlanEntry;
 use crate::cli::preflight::push_finding;
 use crate::cli::table::{counted, push_wrapped, table};
-use crate::cli::time::length;
-use ops::plan::{DriverChange, NodeStep, PlannedNamespace, PlannedNode, RolloutPlan};
+use crate::cli::terminal;
+use ops::plan::{DriverChange, NodeStep, PlannedNamespace, PlannedNode, RolloutPlan, RolloutPrediction};
+use ops::time::format_duration;
 
-/// Lines, where there is no terminal that says how wide it is.
-const LINE: usize = 120;
 /// So many nodes of a wave are named.
 const NAMED: usize = 8;
 /// So many controllers of a namespace are named.
 const CONTROLLERS: usize = 4;
 
 /// `all`: every node and every pod has its line.
-pub(super) fn rollout_text(rollout: &PlanEntry, all: bool, width: Option<usize>) -> String {
+pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option<usize>) -> String {
     let plan = &rollout.plan;
-    let line = width.unwrap_or(LINE);
+    let line = width.unwrap_or(terminal::LINE);
     let mut text = format!("{}\n", rollout.title);
-    for told in head(plan) {
-        push_wrapped(&mut text, ("", "  "), &told, line);
+    for summary in head(plan) {
+        push_wrapped(&mut text, ("", "  "), &summary, line);
     }
     if !plan.namespaces.is_empty() {
         let rows: Vec<Vec<String>> = plan.namespaces.iter().map(namespace).collect();
@@ -47,14 +45,14 @@ pub(super) fn rollout_text(rollout: &PlanEntry, all: bool, width: Option<usize>)
     }
     text.push_str(&unfinished(plan, line));
     text.push_str(&findings(rollout, line));
-    for told in assumed(plan) {
-        push_wrapped(&mut text, ("", "  "), &told, line);
+    for note in assumed(plan) {
+        push_wrapped(&mut text, ("", "  "), &note, line);
     }
     text
 }
 
 fn after(seconds: u64) -> String {
-    length(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
+    format_duration(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
 }
 
 /// `1 pod leaves`, `3 pods leave`.
@@ -179,7 +177,7 @@ fn unfinished(plan: &RolloutPlan, width: usize) -> String {
     text
 }
 
-fn findings(rollout: &PlanEntry, width: usize) -> String {
+fn findings(rollout: &RolloutPrediction, width: usize) -> String {
     let mut text = String::from("\n");
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);

@@ -3,11 +3,10 @@
 use serde::Serialize;
 
 use super::text::{head, outcome};
-use super::timeline::{Timeline, timeline};
-use crate::cli::time::length;
 use contract::exit::ExitCode;
 use deployer::template::{RenderError, TemplateSet};
-use ops::report::{NodeTimeline, RunReport};
+use ops::report::{NodeTimeline, RunReport, Timeline, timeline};
+use ops::time::format_duration;
 
 const NAME: &str = "report.html.j2";
 const SOURCE: &str = include_str!("../../../templates/report/report.html.j2");
@@ -74,7 +73,7 @@ fn node(bar: &NodeTimeline) -> PageNode<'_> {
     PageNode {
         name: &bar.node,
         outcome: outcome(bar),
-        took: bar.seconds.map_or_else(String::new, |seconds| length(jiff::SignedDuration::from_secs(seconds))),
+        took: bar.seconds.map_or_else(String::new, |seconds| format_duration(jiff::SignedDuration::from_secs(seconds))),
         reason: bar.reason.as_deref().unwrap_or_default(),
         evicted: bar.evicted.iter().map(|one| one.pod.as_str()).collect(),
         replaced: bar.replaced.iter().map(|one| format!("{} ({})", one.pod, one.cause)).collect(),

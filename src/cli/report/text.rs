@@ -5,9 +5,9 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 
 use crate::cli::table::{counted, table};
-use crate::cli::time::length;
 use contract::record::NodeOutcome;
 use ops::report::{NodeTimeline, ReportedRun, RunReport, SpanKind};
+use ops::time::format_duration;
 
 /// Columns of the drawing.
 const COLUMNS: i64 = 60;
@@ -51,7 +51,7 @@ pub(super) fn head(report: &RunReport) -> Vec<String> {
 }
 
 fn ended(run: &ReportedRun) -> String {
-    let took = length(SignedDuration::from_secs(run.seconds));
+    let took = format_duration(SignedDuration::from_secs(run.seconds));
     match &run.verdict {
         Some(verdict) => {
             format!("{} (exit {}) after {took}, begun {:.0}: {}", verdict.code, verdict.exit, run.started_at, verdict.message)
@@ -76,7 +76,7 @@ pub(super) fn outcome(bar: &NodeTimeline) -> &'static str {
 
 fn cells(bar: &NodeTimeline) -> Vec<String> {
     let count = |count: usize| if count > 0 { count.to_string() } else { "-".to_owned() };
-    let took = bar.seconds.map_or_else(|| "-".to_owned(), |seconds| length(SignedDuration::from_secs(seconds)));
+    let took = bar.seconds.map_or_else(|| "-".to_owned(), |seconds| format_duration(SignedDuration::from_secs(seconds)));
     let reason = bar.reason.clone().unwrap_or_default();
     vec![bar.node.clone(), outcome(bar).to_owned(), took, count(bar.evicted.len()), count(bar.replaced.len()), reason]
 }
@@ -88,7 +88,7 @@ fn drawing(report: &RunReport) -> String {
     let seconds = to.duration_since(from).as_secs().max(1);
     let column = (seconds + COLUMNS - 1) / COLUMNS;
     let name = report.nodes.iter().map(|bar| bar.node.len()).max().unwrap_or(0);
-    let mut text = format!("\none column is {}, from {from:.0}:\n", length(SignedDuration::from_secs(column)));
+    let mut text = format!("\none column is {}, from {from:.0}:\n", format_duration(SignedDuration::from_secs(column)));
     for bar in report.nodes.iter().filter(|bar| !bar.spans.is_empty()) {
         let sign = |index: i64| {
             // The middle of each span of time.

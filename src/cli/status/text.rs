@@ -5,16 +5,14 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use crate::cli::advice;
 use crate::cli::table::{counted, table};
-use crate::cli::time::{length, since, until};
+use crate::cli::{advice, terminal};
 use ops::hold_status::HoldStatus;
 use ops::status::{BlockingCondition, LimitUse, NodeRow, NodeStage, PoolTotals, RolloutStatus, RunStatus};
+use ops::time::{format_age, format_duration, format_remaining};
 
 /// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
 const ALIKE: usize = 5;
-/// Lines of advice, where there is no terminal that says how wide it is.
-const LINE: usize = 120;
 
 /// All rollouts. `all`: every node has its line. `width`: of the terminal.
 pub(super) fn text(rollouts: &[RolloutStatus], all: bool, width: Option<usize>) -> String {
@@ -30,15 +28,15 @@ fn status_text(status: &RolloutStatus, all: bool, width: Option<usize>) -> Strin
     }
     let mut rows: Vec<&NodeRow> = status.nodes.iter().filter(|row| all || row.stage != NodeStage::Done).collect();
     rows.sort_by_key(|row| (row.stage, &row.node));
-    let (shown, hidden) = if all { (rows, BTreeMap::new()) } else { thin(rows) };
-    if !shown.is_empty() {
-        let cells: Vec<Vec<String>> = shown.iter().map(|row| cells(row, status.at)).collect();
+    let (listed, hidden) = if all { (rows, BTreeMap::new()) } else { thin(rows) };
+    if !listed.is_empty() {
+        let cells: Vec<Vec<String>> = listed.iter().map(|row| cells(row, status.at)).collect();
         let _ = write!(text, "\n{}", table(&["NODE", "STATE", "SINCE", "DRIVER", "PLUGIN", "ENDS IN", "WAITING FOR"], &cells, width));
     }
     for (reason, count) in hidden {
         let _ = writeln!(text, "… and {count} more nodes that wait for {reason} (--all shows them)");
     }
-    text.push_str(&advice::of_fleet(status, width.unwrap_or(LINE)));
+    text.push_str(&advice::fleet_text(status, width.unwrap_or(terminal::LINE)));
     for note in &status.notes {
         let _ = writeln!(text, "note: {note}");
     }
@@ -54,7 +52,7 @@ fn head(status: &RolloutStatus) -> Vec<String> {
     for pause in &status.pauses {
         let nodes = pause.selector.as_ref().map(|selector| format!(" (nodes with {selector})")).unwrap_or_default();
         let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push(format!("paused by {} for {}{nodes}{why}", pause.by, since(Some(pause.at), status.at)));
+        lines.push(format!("paused by {} for {}{nodes}{why}", pause.by, format_age(Some(pause.at), status.at)));
     }
     lines.extend(held(status));
     let totals = &status.totals;
@@ -87,14 +85,14 @@ fn head(status: &RolloutStatus) -> Vec<String> {
             1 => "as measured on 1 node".to_owned(),
             nodes => format!("as measured on {nodes} nodes"),
         };
-        let pace = length(jiff::SignedDuration::from_secs(i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX)));
+        let pace = format_duration(jiff::SignedDuration::from_secs(i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX)));
         lines.push(match totals.end {
-            Some(end) => format!("ends in about {} ({end:.0}): {pace} a node, {measured}", until(end, status.at)),
+            Some(end) => format!("ends in about {} ({end:.0}): {pace} a node, {measured}", format_remaining(end, status.at)),
             None => "no end in sight: something does not move by itself".to_owned(),
         });
     }
     for waiting in &status.fleet {
-        lines.push(format!("waiting: {} (for {})", waiting.text, since(waiting.since.at, status.at)));
+        lines.push(format!("waiting: {} (for {})", waiting.text, format_age(waiting.since.at, status.at)));
     }
     lines
 }
@@ -102,25 +100,26 @@ fn head(status: &RolloutStatus) -> Vec<String> {
 /// Holds of hooks: in mode `steer` only those that no hook is at work to release.
 fn held(status: &RolloutStatus) -> Vec<String> {
     let mut nodes: BTreeMap<String, (usize, Option<Timestamp>)> = BTreeMap::new();
-    let shown = |held: &&HoldStatus| held.release.is_some() || status.holds_unattended;
-    for held in status.nodes.iter().filter_map(|row| row.held.as_ref()).filter(shown) {
+    let is_listed = |held: &&HoldStatus| held.release.is_some() || status.holds_unattended;
+    for held in status.nodes.iter().filter_map(|row| row.held.as_ref()).filter(is_listed) {
         let known = nodes.entry(held.text()).or_default();
         *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
     }
     let rest = if status.holds_unattended { "; no hook Job is at work: deploy the bundle again, or run `gpu-rollout abort`" } else { "" };
     let line =
-        |(text, (count, at)): (String, (usize, Option<Timestamp>))| format!("{count} nodes {text} for {}{rest}", since(at, status.at));
+        |(text, (count, at)): (String, (usize, Option<Timestamp>))| format!("{count} nodes {text} for {}{rest}", format_age(at, status.at));
     nodes.into_iter().map(line).collect()
 }
 
 fn run_text(run: &RunStatus, now: Timestamp) -> String {
     match (run.live, run.started_at, run.verdict) {
         (true, started, _) => {
-            let deadline = run.deadline.map(|deadline| format!(", for another {} at most", until(deadline, now))).unwrap_or_default();
-            format!("at work for {}{deadline}", since(started, now))
+            let deadline =
+                run.deadline.map(|deadline| format!(", for another {} at most", format_remaining(deadline, now))).unwrap_or_default();
+            format!("at work for {}{deadline}", format_age(started, now))
         }
         (false, _, Some(verdict)) => {
-            format!("ended {} ago with {verdict}: {}", since(run.ended_at, now), run.message.as_deref().unwrap_or_default())
+            format!("ended {} ago with {verdict}: {}", format_age(run.ended_at, now), run.message.as_deref().unwrap_or_default())
         }
         (false, Some(_), None) => "ended without a verdict: its Job was deleted, or ran out of pods; deploy again".to_owned(),
         (false, None, None) => "none so far".to_owned(),
@@ -133,21 +132,21 @@ fn limit_text(limit: LimitUse) -> String {
 
 /// The first ones of those that wait for the same, and how many others there are of each kind.
 fn thin(rows: Vec<&NodeRow>) -> (Vec<&NodeRow>, BTreeMap<&'static str, usize>) {
-    let (mut seen, mut hidden) = (BTreeMap::new(), BTreeMap::new());
-    let shown = rows
+    let (mut counts, mut hidden) = (BTreeMap::new(), BTreeMap::new());
+    let listed = rows
         .into_iter()
         .filter(|row| {
             let reason = row.waiting.as_ref().map_or("", |waiting| waiting.reason);
-            let count: &mut usize = seen.entry((row.stage, reason)).or_default();
+            let count: &mut usize = counts.entry((row.stage, reason)).or_default();
             *count += 1;
-            let shows = *count <= ALIKE || row.stage == NodeStage::Failed;
-            if !shows {
+            let is_listed = *count <= ALIKE || row.stage == NodeStage::Failed;
+            if !is_listed {
                 *hidden.entry(reason).or_default() += 1;
             }
-            shows
+            is_listed
         })
         .collect();
-    (shown, hidden)
+    (listed, hidden)
 }
 
 fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
@@ -156,10 +155,10 @@ fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
     vec![
         row.node.clone(),
         state,
-        row.waiting.as_ref().map_or_else(|| "-".to_owned(), |waiting| since(waiting.since.at, now)),
+        row.waiting.as_ref().map_or_else(|| "-".to_owned(), |waiting| format_age(waiting.since.at, now)),
         driver(row),
         row.plugin.map_or("-", |plugin| plugin.name()).to_owned(),
-        row.end.map_or_else(|| "-".to_owned(), |end| until(end, now)),
+        row.end.map_or_else(|| "-".to_owned(), |end| format_remaining(end, now)),
         row.waiting.as_ref().map(reason).unwrap_or_default(),
     ]
 }

@@ -1,4 +1,4 @@
-//! `status --watch`: on a terminal a picture that is drawn anew when something changes; elsewhere a line for each change, with its time.
+//! `status --watch`: on a terminal a picture that is drawn again when something changes; elsewhere a line for each change, with its time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures::future::select_all;
 use jiff::Timestamp;
 
-use super::{text, width};
-use crate::cli::cluster::ClusterSession;
+use super::text;
+use crate::cli::terminal;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 use ops::observe::{ObserveError, RolloutObserver};
+use ops::session::ClusterSession;
 use ops::status::{NodeRow, NodeStage, RolloutStatus, status};
 
 /// Not more often than this.
@@ -24,22 +25,22 @@ const MOST: Duration = Duration::from_secs(10);
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Follows all rollouts until no node is pending or in progress. Exit code: whether nodes have failed.
-pub(super) async fn run(found: &ClusterSession, all: bool, printer: &mut Printer) -> Result<ExitCode, ObserveError> {
-    let mut followed: Vec<RolloutObserver> = Vec::new();
-    for target in found.targets() {
-        followed.push(found.follow(target).await?);
+pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Printer) -> Result<ExitCode, ObserveError> {
+    let mut observers: Vec<RolloutObserver> = Vec::new();
+    for target in session.targets() {
+        observers.push(session.follow(target).await?);
     }
     let terminal = std::io::stdout().is_terminal();
-    let mut told: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut printed: BTreeMap<(String, String), String> = BTreeMap::new();
     loop {
         let mut rollouts = Vec::new();
-        for looking in &mut followed {
-            rollouts.push(status(&looking.observe(|| found.clock().now()).await?));
+        for observer in &mut observers {
+            rollouts.push(status(&observer.observe(|| session.now()).await?));
         }
         if terminal {
-            printer.data(&format!("{CLEAR}{}", text::text(&rollouts, all, width())));
+            printer.data(&format!("{CLEAR}{}", text::text(&rollouts, all, terminal::width())));
         } else {
-            printer.data(&changes(&rollouts, &mut told, found.clock().now()));
+            printer.data(&changes(&rollouts, &mut printed, session.now()));
         }
         let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
         let open = rows().any(|row| matches!(row.stage, NodeStage::Pending | NodeStage::InProgress)) || rollouts.iter().any(is_at_work);
@@ -48,8 +49,8 @@ pub(super) async fn run(found: &ClusterSession, all: bool, printer: &mut Printer
             return Ok(if failed { ExitCode::NodesFailed } else { ExitCode::Success });
         }
         tokio::time::sleep(LEAST).await;
-        let changed = select_all(followed.iter().map(|looking| Box::pin(looking.changed())));
-        // Whichever comes first; the next look tells what it was.
+        let changed = select_all(observers.iter().map(|observer| Box::pin(observer.changed())));
+        // Whichever comes first; the next snapshot shows what it was.
         let _ = tokio::time::timeout(MOST, changed).await;
     }
 }
@@ -59,7 +60,7 @@ fn is_at_work(rollout: &RolloutStatus) -> bool {
 }
 
 /// A line for each node of which something has changed since the last time.
-fn changes(rollouts: &[RolloutStatus], told: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
+fn changes(rollouts: &[RolloutStatus], printed: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
     let mut lines = String::new();
     for rollout in rollouts {
         let totals = &rollout.totals;
@@ -69,13 +70,13 @@ fn changes(rollouts: &[RolloutStatus], told: &mut BTreeMap<(String, String), Str
         let whole = std::iter::once(("", [counts].into_iter().chain(fleet.into_iter().map(str::to_owned)).collect::<Vec<_>>().join("; ")));
         for (node, text) in whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), row_text(row)))) {
             let key = (rollout.title.clone(), node.to_owned());
-            if told.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
+            if printed.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
                 continue;
             }
             let name = if node.is_empty() { rollout.driver } else { node };
             // Writing to a String cannot fail.
             let _ = writeln!(lines, "{now:.0} {name}: {text}");
-            told.insert(key, text);
+            printed.insert(key, text);
         }
     }
     lines

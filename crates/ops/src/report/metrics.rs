@@ -1,10 +1,10 @@
 //! The report as metrics, for the textfile collector of Prometheus' node exporter or a Pushgateway: the hook's own are gone with its pod.
 
+use super::RunReport;
 use contract::metrics::{self as table, Metric, MetricSamples};
-use ops::report::RunReport;
 
-/// The metrics of all runs. A rollout without a hook release has none: nobody has written anything down.
-pub(super) fn metrics(reports: &[RunReport]) -> String {
+/// Formats the metrics of all runs. A rollout without a hook release has none, because it has no run record.
+pub fn format_metrics(reports: &[RunReport]) -> String {
     let mut samples = MetricSamples::default();
     for report in reports {
         if let Some((namespace, release)) = report.release.as_deref().and_then(|release| release.split_once('/')) {

@@ -1,10 +1,10 @@
-//! Where the bars of a run stand in its picture. Numbers only: the page draws them.
+//! Lays out the picture of a run: where the bars, marks and ticks are. Numbers only: the page draws them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::cli::time::length;
-use ops::report::{RunReport, SpanKind};
+use super::{NodeTimeline, RunReport, SpanKind};
+use crate::time::format_duration;
 
 /// Width of the part that is time, in units of the picture.
 const WIDTH: i64 = 1000;
@@ -23,12 +23,12 @@ const TICKS: i64 = 8;
 /// Lengths of time that a tick may stand for, in seconds.
 const STEPS: [i64; 14] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400];
 
-/// The picture.
+/// The picture of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct Timeline {
+pub struct Timeline {
     width: i64,
     height: i64,
-    /// Where time begins.
+    /// Where time starts.
     left: i64,
     ticks: Vec<Tick>,
     rows: Vec<TimelineRow>,
@@ -44,7 +44,7 @@ struct Tick {
 #[derive(Debug, Serialize)]
 struct TimelineRow {
     node: String,
-    /// Where the name stands.
+    /// Where the name is.
     y: i64,
     bars: Vec<Rectangle>,
     marks: Vec<Mark>,
@@ -60,12 +60,12 @@ struct Rectangle {
     text: String,
 }
 
-/// Something that happened at one moment.
+/// Something that happened at one point in time.
 #[derive(Debug, Serialize)]
 struct Mark {
     x: i64,
     y: i64,
-    what: &'static str,
+    kind: &'static str,
     text: String,
 }
 
@@ -75,8 +75,8 @@ struct TimelineEntry {
     text: &'static str,
 }
 
-/// `None`: nothing happened that takes time.
-pub(super) fn timeline(report: &RunReport) -> Option<Timeline> {
+/// Lays out the picture; `None`: nothing happened that takes time.
+pub fn timeline(report: &RunReport) -> Option<Timeline> {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
     let moments = || {
         let replaced = report.nodes.iter().flat_map(|bar| &bar.replaced).flat_map(|one| [Some(one.at), one.back_at]).flatten();
@@ -87,7 +87,7 @@ pub(super) fn timeline(report: &RunReport) -> Option<Timeline> {
     let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
     let left = i64::try_from(name).unwrap_or(0) * CHARACTER + CHARACTER;
     let x = |at: Timestamp| left + at.duration_since(from).as_secs().clamp(0, seconds) * WIDTH / seconds;
-    let row = |(place, bar): (i64, &ops::report::NodeTimeline)| {
+    let row = |(place, bar): (i64, &NodeTimeline)| {
         let top = SCALE + place * LINE + (LINE - BAR) / 2;
         let bars = bar.spans.iter().map(|span| Rectangle {
             x: x(span.from),
@@ -95,11 +95,11 @@ pub(super) fn timeline(report: &RunReport) -> Option<Timeline> {
             width: (x(span.to) - x(span.from)).max(THINNEST),
             height: BAR,
             kind: span.kind,
-            text: format!("{}: {} for {} from {:.0}", bar.node, span.state, length(span.to.duration_since(span.from)), span.from),
+            text: format!("{}: {} for {} from {:.0}", bar.node, span.state, format_duration(span.to.duration_since(span.from)), span.from),
         });
         let evicted = bar.evicted.iter().map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
         let replaced = bar.replaced.iter().map(|one| ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause)));
-        let marks = evicted.chain(replaced).map(|(what, at, text)| Mark { x: x(at), y: top + BAR / 2, what, text });
+        let marks = evicted.chain(replaced).map(|(kind, at, text)| Mark { x: x(at), y: top + BAR / 2, kind, text });
         TimelineRow { node: bar.node.clone(), y: top + BAR - 2, bars: bars.collect(), marks: marks.collect() }
     };
     let rows: Vec<TimelineRow> = (0..).zip(&report.nodes).map(row).collect();
@@ -108,13 +108,15 @@ pub(super) fn timeline(report: &RunReport) -> Option<Timeline> {
         width: left + WIDTH + CHARACTER * 4,
         height: SCALE + i64::try_from(rows.len()).unwrap_or(0) * LINE + LINE / 2,
         left,
-        ticks: ticks(seconds).map(|at| Tick { x: left + at * WIDTH / seconds, text: length(SignedDuration::from_secs(at)) }).collect(),
+        ticks: ticks(seconds)
+            .map(|at| Tick { x: left + at * WIDTH / seconds, text: format_duration(SignedDuration::from_secs(at)) })
+            .collect(),
         rows,
         legend: kinds.map(|kind| TimelineEntry { kind, text: kind.text() }).collect(),
     })
 }
 
-/// Round moments, in seconds from the beginning.
+/// Round times, in seconds from the start.
 fn ticks(seconds: i64) -> impl Iterator<Item = i64> {
     let step = STEPS.into_iter().find(|step| seconds / step <= TICKS).unwrap_or(seconds.max(1));
     (0..).map(move |index| index * step).take_while(move |at| *at <= seconds)

@@ -1,9 +1,9 @@
-//! Lengths of time and moments as people say them.
+//! Times as people read them: how long, how long ago, and how long until then.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// `12 s`, `4 min`, `2 h 3 min`, `3 d 4 h`.
-pub(super) fn length(duration: SignedDuration) -> String {
+/// Formats a length of time: `12 s`, `4 min`, `2 h 3 min`, `3 d 4 h`.
+pub fn format_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let two = |large: i64, unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{large} {unit}"),
@@ -17,14 +17,14 @@ pub(super) fn length(duration: SignedDuration) -> String {
     }
 }
 
-/// How long ago, or that it is not known.
-pub(super) fn since(at: Option<Timestamp>, now: Timestamp) -> String {
-    at.map_or_else(|| "?".to_owned(), |at| length(now.duration_since(at)))
+/// Formats how long ago it was; `?`: that is not known.
+pub fn format_age(at: Option<Timestamp>, now: Timestamp) -> String {
+    at.map_or_else(|| "?".to_owned(), |at| format_duration(now.duration_since(at)))
 }
 
-/// How long until then.
-pub(super) fn until(at: Timestamp, now: Timestamp) -> String {
-    if at <= now { "any moment".to_owned() } else { length(at.duration_since(now)) }
+/// Formats how long it is until then.
+pub fn format_remaining(at: Timestamp, now: Timestamp) -> String {
+    if at <= now { "any moment".to_owned() } else { format_duration(at.duration_since(now)) }
 }
 
 #[cfg(test)]
@@ -32,8 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_have_at_most_two_units() {
-        let said = |seconds| length(SignedDuration::from_secs(seconds));
+    fn durations_have_at_most_two_units() {
         let cases = [
             (-3, "0 s"),
             (59, "59 s"),
@@ -45,7 +44,7 @@ mod tests {
             (273_700, "3 d 4 h"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(said(seconds), expected);
+            assert_eq!(format_duration(SignedDuration::from_secs(seconds)), expected);
         }
     }
 }

@@ -1,0 +1,189 @@
+//! What is deployed, as a recipe: the components of the catalog with their values, and what the hooks use. Reads the cluster and changes nothing.
+
+use serde_json::{Map, Value};
+
+use catalog::lookup;
+use contract::driver::Driver;
+use contract::names;
+use contract::settings::Settings;
+use diagnostics::diagnostic::{Diagnostics, Severity};
+use diagnostics::lint::Lint;
+use kube::Client;
+use kube_io::call::CallError;
+use kube_io::client::{is_openshift, server_version};
+use kube_io::helm::{DeployedRelease, DeployedReleases, releases};
+use kube_io::raw::spec;
+use planner::spec::chart::version_of;
+use recipe::load::load;
+use recipe::model::{ClusterFacts, ClusterPlatform, RecipeComponent, RecipeMetrics};
+use recipe::read::{ReadError, TextReader};
+use release::EmbeddedCatalog;
+use release::deployed::{DeployedStack, without_defaults, recipe, unmapped_settings};
+
+use super::observe::{ObserveError, RolloutSnapshot};
+use super::session::ClusterSession;
+use super::status::status;
+
+/// The lints of recipes that matter to a cluster in which the recipe is deployed already. The others are about how a bundle would be rendered.
+pub const DEPLOYED_LINTS: [Lint; 11] = [
+    Lint::UnknownKey,
+    Lint::WrongType,
+    Lint::UnknownWord,
+    Lint::NoEffect,
+    Lint::TwoDevicePlugins,
+    Lint::PluginBesideDra,
+    Lint::RunsTwice,
+    Lint::DriverCrd,
+    Lint::DriverRoot,
+    Lint::GpuOverride,
+    Lint::Incompatible,
+];
+
+/// What is deployed.
+pub struct DeployedRecipe {
+    /// The components of the catalog.
+    pub components: Vec<RecipeComponent>,
+    /// All of it as a recipe, without what is the default.
+    pub document: Value,
+    /// What could not be read, for people.
+    pub notes: Vec<String>,
+}
+
+impl DeployedRecipe {
+    /// Reads what is deployed, in all namespaces or in one. RBAC: `list` on `secrets` for Helm's releases, and `get` on the custom resources of the
+    /// components; where the former is missing, versions are read from the operators' labels and values are not known.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn read(session: &ClusterSession, snapshots: &[RolloutSnapshot], namespace: Option<&str>) -> Result<Self, ObserveError> {
+        let mut notes = Vec::new();
+        let releases = helm_releases(session.client(), namespace, &mut notes).await?;
+        let mut components = components(&releases, snapshots);
+        for component in &mut components {
+            read_custom_resources(session.client(), component).await?;
+        }
+        let cluster = cluster_facts(session.client(), snapshots, &mut notes).await;
+        let hooks: Vec<&Settings> = session.hooks().collect();
+        let stack = DeployedStack { cluster, components: components.clone(), hooks: &hooks, metrics: metrics(&releases) };
+        Ok(Self { document: without_defaults(&recipe(stack, &EmbeddedCatalog)), components, notes })
+    }
+
+    /// Checks it by the rules of recipes. What cannot be checked becomes a note.
+    pub fn check(&self, notes: &mut Vec<String>) -> Diagnostics {
+        // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
+        let text = yaml::to_string(&self.document).unwrap_or_default();
+        let Diagnostics { sources, mut list } = match load("-", &[], &mut StandardInput(text)) {
+            Ok(loaded) => loaded.warnings,
+            Err(findings) => findings,
+        };
+        // No rule is applied to what cannot be read as a recipe: that is not the same as nothing to find.
+        let unread = list.iter().find(|finding| finding.severity == Severity::Error && finding.lint.is_none());
+        notes.extend(
+            unread.map(|finding| format!("not everything that is deployed could be held to the rules of recipes: {}", finding.message)),
+        );
+        list.retain(|finding| finding.lint.is_some_and(|lint| DEPLOYED_LINTS.contains(&lint)));
+        Diagnostics { sources, list }
+    }
+}
+
+/// A text that is read as standard input.
+struct StandardInput(String);
+
+impl TextReader for StandardInput {
+    fn file(&mut self, _: &str) -> Result<String, ReadError> {
+        Err(ReadError::Missing)
+    }
+
+    fn standard_input(&mut self) -> Result<String, ReadError> {
+        Ok(self.0.clone())
+    }
+}
+
+async fn helm_releases(client: &Client, namespace: Option<&str>, notes: &mut Vec<String>) -> Result<Vec<DeployedRelease>, ObserveError> {
+    match releases(client, namespace).await {
+        Ok(DeployedReleases { deployed, unreadable }) => {
+            notes.extend(unreadable.iter().map(|name| format!("the release {name} is kept in a way that cannot be read")));
+            Ok(deployed)
+        }
+        Err(CallError::Forbidden(message)) => {
+            notes.push(format!("Helm's releases could not be read, so that values are not looked at: {message}"));
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds the components of the catalog by their Helm releases, or, where those may not be read, by their operators' labels.
+fn components(releases: &[DeployedRelease], snapshots: &[RolloutSnapshot]) -> Vec<RecipeComponent> {
+    let mut all: Vec<RecipeComponent> = Vec::new();
+    for name in catalog::component_names() {
+        let is_its = |chart: &str, version: &str| catalog::component(name).is_some_and(|entry| entry.chart_in(version) == chart);
+        let release = releases.iter().find(|release| is_its(&release.chart, &release.version));
+        all.extend(release.map(|release| component(name, &release.version, &release.namespace, release.values.clone())));
+    }
+    for snapshot in snapshots {
+        let settings = &snapshot.settings;
+        let operator = snapshot.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
+        let version = operator.and_then(|operator| version_of(operator.chart.as_ref()?, &settings.component));
+        all.extend(version.map(|version| component(&settings.component, version, &settings.operator_namespace, Map::new())));
+    }
+    all
+}
+
+fn component(name: &str, version: &str, namespace: &str, values: Map<String, Value>) -> RecipeComponent {
+    RecipeComponent { version: Some(version.to_owned()), namespace: Some(namespace.to_owned()), values, ..RecipeComponent::from_name(name) }
+}
+
+/// Reads what the component's operator works from and its chart does not bring.
+async fn read_custom_resources(client: &Client, component: &mut RecipeComponent) -> Result<(), ObserveError> {
+    let version = component.version.as_deref().unwrap_or_default();
+    let known = catalog::component(&component.name).map(|entry| &entry.closest_version(version).custom_resources);
+    for resource in known.into_iter().flatten() {
+        let Some(group_version) = resource.api_version.split_once('/') else { continue };
+        if let Some(spec) = spec(client, group_version, &resource.kind, &resource.name).await? {
+            component.custom_resources.insert(resource.kind.clone(), Value::Object(spec));
+        }
+    }
+    Ok(())
+}
+
+async fn cluster_facts(client: &Client, snapshots: &[RolloutSnapshot], notes: &mut Vec<String>) -> ClusterFacts {
+    let kubernetes = match server_version(client).await {
+        Ok(version) => Some(format!("={version}")),
+        Err(error) => {
+            notes.push(format!("the server does not say which version it is: {error}"));
+            None
+        }
+    };
+    let platform = match is_openshift(client).await {
+        Ok(true) => ClusterPlatform::Openshift,
+        Ok(false) => ClusterPlatform::Kubernetes,
+        Err(error) => {
+            notes.push(format!("the server does not say whether it is OpenShift: {error}"));
+            ClusterPlatform::Kubernetes
+        }
+    };
+    let gpu = snapshots.iter().find(|snapshot| snapshot.settings.driver == Driver::Gpu);
+    let nodes = gpu.map_or(0, |snapshot| status(snapshot).totals.nodes);
+    ClusterFacts { gpu_nodes: u32::try_from(nodes).unwrap_or(u32::MAX).max(1), platform, kubernetes }
+}
+
+/// Reads what the hooks' releases say of monitoring. Only one of a bundle has the dashboard.
+fn metrics(releases: &[DeployedRelease]) -> RecipeMetrics {
+    let hooks = releases.iter().filter(|release| release.chart == names::PROGRAM);
+    let values = hooks.filter_map(|release| lookup(&release.values, "rollout.metrics").cloned());
+    // Keys that an older chart had under another name are left out.
+    let mut all: Vec<RecipeMetrics> = values.filter_map(|values| serde_json::from_value(values).ok()).collect();
+    let chosen = all.iter().position(|metrics| metrics.dashboard.enabled).or_else(|| all.iter().position(|metrics| metrics.enabled));
+    chosen.map(|chosen| all.swap_remove(chosen)).unwrap_or_default()
+}
+
+/// Says what deploying the recipe would change of a hook, because recipes have no word for it.
+pub fn describe_lost_settings(settings: &Settings) -> Option<String> {
+    let hook = format!("the hook {}/{}", settings.namespace, settings.release);
+    if !settings.driver.has_operator() {
+        return Some(format!("not in the recipe: {hook}, which rolls out a DaemonSet that no component brings"));
+    }
+    let keys: Vec<String> = unmapped_settings(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
+    (!keys.is_empty()).then(|| format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", ")))
+}

@@ -1,0 +1,110 @@
+//! The report on a cluster: what the checks of each rollout, the rights of hooks and the rules of recipes find.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use diagnostics::diagnostic::{Diagnostic, Diagnostics, Severity};
+use diagnostics::lint::Lint;
+use kube_io::access::missing_rights_of;
+use kube_io::call::CallError;
+
+use super::{DoctorFinding, DoctorSeverity, examine};
+use crate::deployed::{DEPLOYED_LINTS, DeployedRecipe};
+use crate::observe::{ObserveError, RolloutSnapshot};
+use crate::remedy::Remedy;
+use crate::session::ClusterSession;
+use crate::status::status;
+
+/// What was found.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DoctorReport {
+    /// The components of the catalog that are deployed.
+    pub components: Vec<ComponentSummary>,
+    /// What is not well.
+    #[serde(rename = "ailments")]
+    pub findings: Vec<DoctorFinding>,
+    /// What is worth knowing, for people.
+    pub notes: Vec<String>,
+    /// The findings of the rules of recipes, with their places in the recipe.
+    #[serde(skip)]
+    pub diagnostics: Diagnostics,
+}
+
+/// A component, for programs: without its values, which may hold what is nobody's business.
+#[derive(Serialize, JsonSchema)]
+pub struct ComponentSummary {
+    /// Its name in the catalog.
+    pub name: String,
+    /// The chart's version.
+    pub version: String,
+    /// Where it is.
+    pub namespace: String,
+}
+
+impl DoctorReport {
+    /// Makes the report. RBAC: `create` on `subjectaccessreviews` for the rights of hooks; a refusal becomes a note.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn new(session: &ClusterSession, snapshots: &[RolloutSnapshot], deployed: DeployedRecipe) -> Result<Self, ObserveError> {
+        let mut notes: Vec<String> = session.notes().iter().chain(&deployed.notes).cloned().collect();
+        let mut findings: Vec<DoctorFinding> = snapshots.iter().flat_map(|snapshot| examine(snapshot, &status(snapshot))).collect();
+        findings.extend(missing_rights(session, snapshots, &mut notes).await?);
+        let diagnostics = deployed.check(&mut notes);
+        findings.extend(diagnostics.list.iter().map(rule_finding));
+        findings.sort_by_key(|finding| finding.severity);
+        let components = deployed.components.into_iter().map(|component| ComponentSummary {
+            name: component.name,
+            version: component.version.unwrap_or_default(),
+            namespace: component.namespace.unwrap_or_default(),
+        });
+        Ok(Self { components: components.collect(), findings, notes, diagnostics })
+    }
+
+    /// Whether something does not work now.
+    pub fn has_problems(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == DoctorSeverity::Problem)
+    }
+
+    /// Returns the findings that are not about the recipe.
+    pub fn cluster_findings(&self) -> impl Iterator<Item = &DoctorFinding> {
+        self.findings.iter().filter(|finding| DEPLOYED_LINTS.iter().all(|lint| lint.name() != finding.check))
+    }
+}
+
+async fn missing_rights(
+    session: &ClusterSession,
+    snapshots: &[RolloutSnapshot],
+    notes: &mut Vec<String>,
+) -> Result<Vec<DoctorFinding>, ObserveError> {
+    let namespaces: BTreeSet<&String> = snapshots.iter().flat_map(|snapshot| &snapshot.observed.dra.namespaces).collect();
+    let namespaces: Vec<String> = namespaces.into_iter().cloned().collect();
+    let mut findings = Vec::new();
+    for settings in session.hooks() {
+        match missing_rights_of(session.client(), settings, &namespaces).await {
+            Ok(missing) if missing.is_empty() => {}
+            Ok(missing) => findings.push(DoctorFinding::new(
+                "missing-rights",
+                DoctorSeverity::Problem,
+                Vec::new(),
+                format!("the hook {}/{} may not {}", settings.namespace, settings.release, missing.join("; nor ")),
+                Remedy::words("deploy its release again: its chart brings the rules that docs/rights.md lists"),
+            )),
+            Err(CallError::Forbidden(message)) => notes.push(format!("the rights of hooks could not be asked for: {message}")),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(findings)
+}
+
+fn rule_finding(diagnostic: &Diagnostic) -> DoctorFinding {
+    let severity = match diagnostic.severity {
+        Severity::Error => DoctorSeverity::Problem,
+        Severity::Warning => DoctorSeverity::Warning,
+    };
+    let name = diagnostic.lint.map_or("", Lint::name);
+    DoctorFinding::new(name, severity, Vec::new(), diagnostic.message.to_string(), Remedy::words(diagnostic.hints.join("; ")))
+}

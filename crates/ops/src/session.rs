@@ -1,0 +1,126 @@
+//! A connection to one cluster: the rollouts that were found in it, and how they are observed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+
+use contract::preflight::PreflightSettings;
+use contract::settings::Settings;
+use contract::task::Task;
+
+use super::find::FoundRollouts;
+use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
+use super::target::RolloutTarget;
+
+/// Tells the time. That of a workstation may be wrong, so it is the API server's where that is known.
+pub type SessionClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A client, and the rollouts of its cluster.
+pub struct ClusterSession {
+    client: Client,
+    rollouts: FoundRollouts,
+    limit: Duration,
+    clock: SessionClock,
+}
+
+impl ClusterSession {
+    /// Makes a session. `limit`: how long the cluster may take to be read.
+    pub fn new(client: Client, rollouts: FoundRollouts, limit: Duration, clock: SessionClock) -> Self {
+        Self { client, rollouts, limit, clock }
+    }
+
+    /// Returns every rollout.
+    pub fn targets(&self) -> &[RolloutTarget] {
+        &self.rollouts.targets
+    }
+
+    /// Returns the rollouts of drivers: others only look after plugins.
+    pub fn driver_targets(&self) -> impl Iterator<Item = &RolloutTarget> {
+        self.targets().iter().filter(|target| target.settings.has(Task::Settle))
+    }
+
+    /// Returns the settings of every hook release.
+    pub fn hooks(&self) -> impl Iterator<Item = &Settings> {
+        let released = self.targets().iter().filter(|target| target.release.is_some());
+        released.map(|target| &target.settings).chain(&self.rollouts.steps)
+    }
+
+    /// Returns the preflight settings of the hook before the operator of a rollout, where there is one.
+    pub fn preflight_before(&self, settings: &Settings) -> Option<&PreflightSettings> {
+        let same = |step: &&Settings| step.has(Task::Preflight) && step.driver == settings.driver && step.component == settings.component;
+        self.rollouts.steps.iter().find(same).map(|step| &step.preflight)
+    }
+
+    /// Returns the client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns what is worth knowing about the search for rollouts, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.rollouts.notes
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &SessionClock {
+        &self.clock
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Begins to follow a rollout.
+    ///
+    /// # Errors
+    /// As [`RolloutObserver::begin`].
+    pub async fn follow(&self, target: &RolloutTarget) -> Result<RolloutObserver, ObserveError> {
+        RolloutObserver::begin(&self.client, target, self.limit).await
+    }
+
+    /// Observes a rollout once.
+    ///
+    /// # Errors
+    /// As [`RolloutObserver::observe`].
+    pub async fn observe(&self, target: &RolloutTarget) -> Result<RolloutSnapshot, ObserveError> {
+        self.follow(target).await?.observe(&*self.clock).await
+    }
+
+    /// Observes each rollout once.
+    ///
+    /// # Errors
+    /// As [`RolloutObserver::observe`].
+    pub async fn observe_all(&self) -> Result<Vec<RolloutSnapshot>, ObserveError> {
+        let mut snapshots = Vec::new();
+        for target in self.targets() {
+            snapshots.push(self.observe(target).await?);
+        }
+        Ok(snapshots)
+    }
+
+    /// Follows the rollouts of drivers that `which` accepts, and observes each once.
+    ///
+    /// # Errors
+    /// As [`RolloutObserver::observe`].
+    pub async fn follow_drivers(&self, which: impl Fn(&Settings) -> bool) -> Result<FollowedRollouts, ObserveError> {
+        let mut followed = FollowedRollouts::default();
+        for target in self.driver_targets().filter(|target| which(&target.settings)) {
+            let mut observer = self.follow(target).await?;
+            followed.snapshots.push(observer.observe(&*self.clock).await?);
+            followed.observers.push(observer);
+        }
+        Ok(followed)
+    }
+}
+
+/// Rollouts that are followed, each with its first snapshot.
+#[derive(Default)]
+pub struct FollowedRollouts {
+    /// What follows them.
+    pub observers: Vec<RolloutObserver>,
+    /// What was observed, in the same order.
+    pub snapshots: Vec<RolloutSnapshot>,
+}

@@ -1,0 +1,117 @@
+//! Many runs in numbers. The format of `gpu-rollout simulate -o json` is made from these types.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use contract::exit::ExitCode;
+use contract::settings::Settings;
+use simulator::report::SimulationReport;
+
+/// Least, middle and most of what the runs gave, and what nine of ten stay within.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Quantiles {
+    /// The least.
+    pub least: u64,
+    /// Half of the runs stay within it.
+    pub median: u64,
+    /// Nine of ten runs stay within it.
+    pub ninety_percent: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Quantiles {
+    fn from_values(values: impl Iterator<Item = u64>) -> Self {
+        let mut sorted: Vec<u64> = values.collect();
+        sorted.sort_unstable();
+        let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
+        Self { least: rank(0), median: rank(50), ninety_percent: rank(90), most: rank(100) }
+    }
+
+    fn from_counts(counts: impl Iterator<Item = usize>) -> Self {
+        Self::from_values(counts.map(|count| u64::try_from(count).unwrap_or(u64::MAX)))
+    }
+}
+
+/// One run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunSummary<'a> {
+    seed: u64,
+    seconds: u64,
+    verdict: Option<ExitCode>,
+    message: Option<&'a str>,
+    unavailable: usize,
+    pods_evicted: usize,
+    writes: &'a BTreeMap<&'static str, usize>,
+    nodes: BTreeMap<&'a str, Vec<StateEntry<'a>>>,
+}
+
+/// A node enters a state.
+#[derive(Debug, Serialize)]
+struct StateEntry<'a> {
+    seconds: u64,
+    /// `null`: the upgrade has released the node.
+    state: Option<&'a str>,
+    cordoned: bool,
+}
+
+/// All runs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SimulationSummary<'a> {
+    /// Who decides when a node goes.
+    pub mode: &'static str,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How long the hook waits at most.
+    pub budget_seconds: u64,
+    /// How long the upgrade takes.
+    pub seconds: Quantiles,
+    /// How many nodes are unavailable at once, at most.
+    pub unavailable: Quantiles,
+    /// How many pods are evicted.
+    pub pods_evicted: Quantiles,
+    runs: Vec<RunSummary<'a>>,
+}
+
+impl<'a> SimulationSummary<'a> {
+    /// Summarizes the runs of a fleet.
+    pub fn new(reports: &'a [SimulationReport], settings: &Settings, nodes: usize) -> Self {
+        Self {
+            mode: settings.mode.name(),
+            nodes,
+            budget_seconds: settings.budget_seconds,
+            seconds: Quantiles::from_values(reports.iter().map(seconds)),
+            unavailable: Quantiles::from_counts(reports.iter().map(|report| report.peak_unavailable)),
+            pods_evicted: Quantiles::from_counts(reports.iter().map(|report| report.pods_evicted)),
+            runs: reports.iter().map(RunSummary::new).collect(),
+        }
+    }
+}
+
+impl<'a> RunSummary<'a> {
+    fn new(report: &'a SimulationReport) -> Self {
+        let entered = |(at, state, cordoned): &'a (u64, Option<String>, bool)| StateEntry {
+            seconds: at / 1000,
+            state: state.as_deref(),
+            cordoned: *cordoned,
+        };
+        Self {
+            seed: report.seed,
+            seconds: seconds(report),
+            verdict: report.verdict.as_ref().map(|verdict| verdict.code),
+            message: report.verdict.as_ref().map(|verdict| verdict.message.as_str()),
+            unavailable: report.peak_unavailable,
+            pods_evicted: report.pods_evicted,
+            writes: &report.writes,
+            nodes: report.states.iter().map(|(node, states)| (node.as_str(), states.iter().map(entered).collect())).collect(),
+        }
+    }
+}
+
+fn seconds(report: &SimulationReport) -> u64 {
+    report.duration.div_ceil(1000)
+}

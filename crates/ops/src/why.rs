@@ -1,0 +1,33 @@
+//! Why a node does not move: its row, how its upgrade went so far, and what the whole fleet waits for.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use contract::record::RecordedStep;
+
+use super::observe::RolloutSnapshot;
+use super::status::{NodeRow, RolloutStatus, status};
+
+/// What there is to say of a node, in one rollout.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeExplanation {
+    /// What it is about, for people.
+    pub title: String,
+    /// How it stands with the node.
+    pub row: NodeRow,
+    /// How its upgrade went so far: each state with the time at which it was entered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<RecordedStep>,
+    /// What the whole fleet waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fleet: Vec<String>,
+}
+
+/// Explains a node; `None`: the rollout is not about it.
+pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
+    let RolloutStatus { title, nodes, fleet, .. } = status(snapshot);
+    let row = nodes.into_iter().find(|row| row.node == node)?;
+    let steps = snapshot.record.nodes.get(node).map(|record| record.steps.clone()).unwrap_or_default();
+    Some(NodeExplanation { title, row, steps, fleet: fleet.into_iter().map(|waiting| waiting.text).collect() })
+}
