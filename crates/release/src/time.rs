@@ -9,7 +9,7 @@ use contract::count::{Count, CountError};
 use contract::driver::Driver;
 use contract::duration::Duration;
 use contract::policy::Policy;
-use contract::settings::Mode;
+use contract::settings::{DevicePluginSettings, DraSettings, Mode};
 use contract::task::Task;
 use recipe::model::{OfedDriverRollout, Recipe, RecipeWaitForCompletion};
 
@@ -18,24 +18,14 @@ use recipe::model::{OfedDriverRollout, Recipe, RecipeWaitForCompletion};
 pub const UPSTREAM_TIMEOUT_SECONDS: u64 = 600;
 /// One operation on a local chart of CRDs or namespaces: objects are created and nothing is waited for.
 pub const LOCAL_TIMEOUT_SECONDS: u64 = 300;
-/// Seconds that a re-rolled DRA plugin, or a restarted device plugin, gets to come back; the hook chart's defaults.
-pub const REPLACEMENT_SECONDS: u64 = 300;
-/// How many DRA plugins are re-rolled at once; the hook chart's default.
-pub const DRA_MAX_UNAVAILABLE: Count = Count::Percent(25);
-/// On how many nodes the device plugin's pods are restarted at once; the hook chart's default.
-const PLUGINS_MAX_UNAVAILABLE: Count = Count::Percent(25);
 /// Seconds that the pods of the GPU operator's other operands take to be replaced on one node: the old one's grace period, start, validation.
 const OPERANDS_SECONDS: u64 = 60;
 /// On how many nodes a rolling update of operands replaces pods at once; the gpu-operator chart's and Kubernetes' default.
 const OPERANDS_MAX_UNAVAILABLE: Count = Count::Number(1);
 /// Where that limit stands in the values.
 const OPERANDS_MAX_UNAVAILABLE_PATH: &str = "daemonsets.rollingUpdate.maxUnavailable";
-/// How many nodes both operators upgrade at once where nothing is said.
-const DEFAULT_MAX_PARALLEL: u32 = 1;
-/// The key of that limit.
+/// The key of the limit of nodes that are upgraded at once.
 const MAX_PARALLEL: &str = "maxParallelUpgrades";
-/// The gpu-operator chart's own `maxUnavailable`.
-const CHART_MAX_UNAVAILABLE: Count = Count::Percent(25);
 /// What is said of nodes whose driver is upgraded.
 const UPGRADED: &str = "upgraded";
 /// Budgets beyond this are mistakes, and Go's and Kubernetes' second counters are 32 bits wide in places.
@@ -95,12 +85,13 @@ pub(super) fn budget(recipe: &Recipe, pace: DriverPace<'_>, tasks: &[Task]) -> R
     let vendors =
         FleetPace { nodes, max_parallel: limits.max_parallel, max_unavailable: limits.max_unavailable, per_node_seconds, soak_seconds: 0 };
     let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
-    let reroll = FleetPace { max_parallel: 0, max_unavailable: DRA_MAX_UNAVAILABLE, per_node_seconds: REPLACEMENT_SECONDS, ..vendors };
-    let restart = FleetPace { max_unavailable: PLUGINS_MAX_UNAVAILABLE, ..reroll };
-    let operands = pace.operands_max_unavailable()?.map(|max_unavailable| {
-        let fleet = FleetPace { max_parallel: 0, max_unavailable, per_node_seconds: OPERANDS_SECONDS, ..vendors };
-        (Task::Settle, fleet, "with its operands replaced")
-    });
+    let replaced = |max_unavailable, per_node_seconds| FleetPace { max_parallel: 0, max_unavailable, per_node_seconds, ..vendors };
+    let (dra, plugins) = (DraSettings::default(), DevicePluginSettings::default());
+    let reroll = replaced(dra.max_unavailable, dra.replacement_seconds);
+    let restart = replaced(plugins.max_unavailable, plugins.replacement_seconds);
+    let operands = pace
+        .operands_max_unavailable()?
+        .map(|max_unavailable| (Task::Settle, replaced(max_unavailable, OPERANDS_SECONDS), "with its operands replaced"));
     let candidates = [(Task::Settle, upgrade, UPGRADED), (Task::Reroll, reroll, "re-rolled"), (Task::RestartPlugins, restart, "restarted")];
     let candidates = operands.into_iter().chain(candidates).filter(|(task, ..)| tasks.contains(task));
     let slowest = candidates.max_by_key(|(_, fleet, _)| fleet.budget_seconds());
@@ -173,7 +164,7 @@ impl DriverPace<'_> {
             Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
         };
         let max_parallel = match number(MAX_PARALLEL)? {
-            None => DEFAULT_MAX_PARALLEL,
+            None => Policy::default().max_parallel_upgrades,
             Some(found) => u32::try_from(found).map_err(|_| wrong(self.path(MAX_PARALLEL), "is too large"))?,
         };
         let selector = lookup(carrier, &self.path("waitForCompletion.podSelector")).and_then(Value::as_str).unwrap_or_default();
@@ -199,7 +190,7 @@ impl DriverPace<'_> {
     }
 
     fn max_unavailable(self, carrier: &Map<String, Value>) -> Result<Count, PlanError> {
-        let found = self.count(carrier, &self.path("maxUnavailable"))?.unwrap_or(CHART_MAX_UNAVAILABLE);
+        let found = self.count(carrier, &self.path("maxUnavailable"))?.or(Policy::default().max_unavailable).unwrap_or(Count::Percent(100));
         match found {
             Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(found.to_string())),
             Count::Number(_) | Count::Percent(_) => Ok(found),
