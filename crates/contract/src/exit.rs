@@ -3,49 +3,50 @@
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[repr(u8)]
 pub enum ExitCode {
     /// Done, or nothing to do.
-    Success,
+    Success = 0,
     /// The input is wrong: the user must change something.
-    Input,
+    Input = 1,
     /// Wrong usage of the command line.
-    Usage,
+    Usage = 2,
     /// Two bundles differ.
-    Different,
+    Different = 3,
     /// The hook lacks a right; nothing was written.
-    Rights,
+    Rights = 10,
     /// The API of the operator is not there: its CustomResourceDefinition is missing.
-    ApiMissing,
+    ApiMissing = 11,
     /// The operator is not there, does not get ready, or cannot act on its custom resource.
-    OperatorMissing,
+    OperatorMissing = 12,
     /// The live custom resource does not say what this bundle's values say.
-    Precondition,
+    Precondition = 13,
     /// The preflight found what would stop the upgrade; the operator's release was not reached.
-    Preflight,
+    Preflight = 14,
     /// The time budget is over and nodes still wait.
-    Budget,
+    Budget = 20,
     /// Nodes have failed and will not go on by themselves.
-    NodesFailed,
+    NodesFailed = 21,
     /// No GPU nodes, and it is not certain that there should be none.
-    NoGpuNodes,
+    NoGpuNodes = 22,
     /// A DRA driver is required and is not there.
-    DraMissing,
+    DraMissing = 30,
     /// A DRA kubelet plugin did not come back, or still serves the old driver.
-    DraNotServing,
+    DraNotServing = 31,
     /// A device plugin, GPU feature discovery or MPS daemon did not come back after its restart.
-    PluginsNotServing,
+    PluginsNotServing = 32,
     /// Another hook Job held the Lease until the budget was over.
-    LeaseHeld,
+    LeaseHeld = 40,
     /// The API server could not be reached in time.
-    ApiUnreachable,
+    ApiUnreachable = 41,
     /// A newer version has written what this one does not understand.
-    NewerFormat,
+    NewerFormat = 42,
     /// The run record cannot be written, however often it is tried.
-    Record,
+    Record = 44,
     /// Ended by a signal; a replacement pod goes on where this one stopped.
-    Interrupted,
+    Interrupted = 43,
     /// An error of this program.
-    Internal,
+    Internal = 70,
 }
 
 impl ExitCode {
@@ -76,29 +77,7 @@ impl ExitCode {
 
     /// The number that the process ends with.
     pub fn number(self) -> u8 {
-        match self {
-            Self::Success => 0,
-            Self::Input => 1,
-            Self::Usage => 2,
-            Self::Different => 3,
-            Self::Rights => 10,
-            Self::ApiMissing => 11,
-            Self::OperatorMissing => 12,
-            Self::Precondition => 13,
-            Self::Preflight => 14,
-            Self::Budget => 20,
-            Self::NodesFailed => 21,
-            Self::NoGpuNodes => 22,
-            Self::DraMissing => 30,
-            Self::DraNotServing => 31,
-            Self::PluginsNotServing => 32,
-            Self::LeaseHeld => 40,
-            Self::ApiUnreachable => 41,
-            Self::NewerFormat => 42,
-            Self::Interrupted => 43,
-            Self::Record => 44,
-            Self::Internal => 70,
-        }
+        self as u8
     }
 
     /// The name used in records, events and logs.
