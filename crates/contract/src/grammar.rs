@@ -6,7 +6,7 @@ use semver::{Version, VersionReq};
 use super::selector::{Selector, is_label_key, is_label_value};
 
 /// The longest name of a release that Helm takes.
-pub const LONGEST_RELEASE_NAME: usize = 53;
+const LONGEST_RELEASE_NAME: usize = 53;
 /// The longest line of free text.
 const LONGEST_LINE: usize = 1000;
 /// The longest text in a command line or address.
@@ -194,7 +194,7 @@ pub fn shown(text: &str) -> String {
 }
 
 /// RFC 1123: what names of namespaces, releases and recipes must be.
-pub fn is_dns_label(text: &str) -> bool {
+fn is_dns_label(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = text.bytes().next().is_some_and(allowed) && text.bytes().last().is_some_and(allowed);
     ends && text.len() <= 63 && text.bytes().all(|byte| allowed(byte) || byte == b'-')
@@ -223,7 +223,7 @@ pub fn is_line(text: &str) -> bool {
 }
 
 /// What Helm takes for a chart's name (`chart/metadata.go`: a file name), and no option of a command.
-pub fn is_chart_name(text: &str) -> bool {
+fn is_chart_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric()) && is_word(text, LONGEST_SUBDOMAIN, "-_.") && !text.contains("..")
 }
 

@@ -145,7 +145,7 @@ pub const HELM_INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 /// DRA driver name under which GPUs are published.
 pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
 /// DRA driver name for ComputeDomains.
-pub const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
+const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
 /// The component of recipes that brings the DRA driver, under whatever chart name.
 pub const DRA_COMPONENT: &str = "nvidia-dra-driver-gpu";
 /// The container names of the DRA kubelet plugin and the driver that each one publishes.

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::count::Count;
 use super::driver::Driver;
@@ -51,20 +52,36 @@ pub enum Reroll {
 }
 
 impl<'de> Deserialize<'de> for Reroll {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected `auto` or `off`")]
-        enum DraRequiredForm {
-            Flag(bool),
-            Word(String),
-        }
-        match DraRequiredForm::deserialize(deserializer)? {
-            DraRequiredForm::Flag(false) => Ok(Self::Off),
-            DraRequiredForm::Word(word) if word == "auto" => Ok(Self::Auto),
-            DraRequiredForm::Word(word) if word == "off" => Ok(Self::Off),
-            DraRequiredForm::Flag(true) => Err(serde::de::Error::custom("expected `auto` or `off`, found `true`")),
-            DraRequiredForm::Word(word) => Err(serde::de::Error::custom(format!("expected `auto` or `off`, found `{word}`"))),
-        }
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_word(deserializer, "expected `auto` or `off`", |word| match word {
+            WordForm::Word("auto") => Some(Self::Auto),
+            WordForm::Word("off") | WordForm::Flag(false) => Some(Self::Off),
+            WordForm::Word(_) | WordForm::Flag(true) => None,
+        })
+    }
+}
+
+/// A word, or what YAML makes of one without quotes.
+enum WordForm<'a> {
+    Word(&'a str),
+    Flag(bool),
+}
+
+fn read_word<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &str,
+    parse: impl FnOnce(WordForm<'_>) -> Option<T>,
+) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum WrittenForm {
+        Flag(bool),
+        Word(String),
+    }
+    let refusal = |found: &str| D::Error::custom(format!("{expected}, found `{found}`"));
+    match WrittenForm::deserialize(deserializer).map_err(|_| D::Error::custom(expected))? {
+        WrittenForm::Flag(flag) => parse(WordForm::Flag(flag)).ok_or_else(|| refusal(&flag.to_string())),
+        WrittenForm::Word(word) => parse(WordForm::Word(&word)).ok_or_else(|| refusal(&word)),
     }
 }
 
@@ -83,21 +100,13 @@ pub enum DraRequired {
 }
 
 impl<'de> Deserialize<'de> for DraRequired {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected `auto`, `true` or `false`")]
-        enum RerollForm {
-            Flag(bool),
-            Word(String),
-        }
-        match RerollForm::deserialize(deserializer)? {
-            RerollForm::Flag(true) => Ok(Self::True),
-            RerollForm::Flag(false) => Ok(Self::False),
-            RerollForm::Word(word) if word == "auto" => Ok(Self::Auto),
-            RerollForm::Word(word) if word == "true" => Ok(Self::True),
-            RerollForm::Word(word) if word == "false" => Ok(Self::False),
-            RerollForm::Word(word) => Err(serde::de::Error::custom(format!("expected `auto`, `true` or `false`, found `{word}`"))),
-        }
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_word(deserializer, "expected `auto`, `true` or `false`", |word| match word {
+            WordForm::Word("auto") => Some(Self::Auto),
+            WordForm::Word("true") | WordForm::Flag(true) => Some(Self::True),
+            WordForm::Word("false") | WordForm::Flag(false) => Some(Self::False),
+            WordForm::Word(_) => None,
+        })
     }
 }
 
@@ -118,7 +127,6 @@ pub struct Settings {
     /// The component that the hook stands for.
     pub component: String,
     /// That component's chart version, if the bundle says so.
-    #[serde(default)]
     pub component_version: Option<String>,
     /// What this Job does. Up to version 0.1.0 the key was `duties`.
     #[serde(alias = "duties")]
@@ -141,10 +149,8 @@ pub struct Settings {
     /// Namespace of the driver's operator and its operands.
     pub operator_namespace: String,
     /// The operator's Deployment; `None`: the one of [`Driver::traits`].
-    #[serde(default)]
     pub operator_deployment: Option<String>,
     /// Name of the driver's DaemonSet in the operator's namespace, with [`Driver::DaemonSet`].
-    #[serde(default)]
     pub daemon_set: Option<String>,
     /// Name of the ClusterPolicy.
     pub cluster_policy: String,
@@ -354,19 +360,15 @@ pub struct DevicePluginSettings {
     /// Where they run.
     pub namespace: String,
     /// The Helm release that brings the stand-alone plugin. `None`: nobody says, so whatever stands alone in the namespace counts.
-    #[serde(default)]
     pub release: Option<String>,
     /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart restarts them when it changes.
-    #[serde(default)]
     pub config_map: Option<String>,
     /// The configuration of nodes without a label.
-    #[serde(default)]
     pub default: Option<String>,
     /// What is tried, in this order, on nodes without a label while there is no default.
     pub fallbacks: Vec<ConfigFallback>,
     /// SHA-256 of each configuration's text, by key, as the values have it. `None`: the values do not have it; what is in the cluster
     /// counts.
-    #[serde(default)]
     pub digests: Option<BTreeMap<String, String>>,
     /// On how many nodes pods may be away at once because of us.
     pub max_unavailable: Count,
