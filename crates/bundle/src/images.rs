@@ -39,6 +39,23 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
     Ok(found)
 }
 
+/// Returns the image for each kind of node, if it is built for an operating system: its tag ends with it. Without `systems` the image stays as it is.
+pub fn for_nodes(image: LocatedImage, systems: &[String], architectures: &[String]) -> Vec<LocatedImage> {
+    let Some(suffix) = image.suffix.clone().filter(|_| !systems.is_empty()) else { return vec![image] };
+    let mut images = Vec::new();
+    for system in systems {
+        for architecture in architectures {
+            let end = suffix.replace("{os}", system).replace("{architecture}", architecture);
+            let tag = image.tag.as_deref().map(|tag| format!("{tag}{end}"));
+            let for_node = LocatedImage { tag, suffix: None, ..image.clone() };
+            if !images.contains(&for_node) {
+                images.push(for_node);
+            }
+        }
+    }
+    images
+}
+
 /// The image of a hook: the chart's, with the release's own settings on top.
 fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, BundleError> {
     let chart: Map<String, Value> = read(&folder.join(CHART))?;

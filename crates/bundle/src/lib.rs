@@ -9,6 +9,7 @@ pub mod images;
 pub mod info;
 pub mod promises;
 pub mod read;
+pub mod render;
 pub mod target;
 pub mod tree;
 pub mod verify;

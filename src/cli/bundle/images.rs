@@ -1,11 +1,11 @@
 //! `gpu-rollout bundle images`.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::cli::table::table;
 use crate::printer::Printer;
-use bundle::images::images;
+use bundle::images::{for_nodes, images};
 use contract::exit::ExitCode;
 use release::images::{ImageList, LocatedImage};
 
@@ -50,8 +50,11 @@ impl ImagesArguments {
                 return ExitCode::Input;
             }
         };
-        let images: Vec<LocatedImage> =
-            images.into_iter().filter(|image| self.all || image.enabled).flat_map(|image| self.expand(image)).collect();
+        let images: Vec<LocatedImage> = images
+            .into_iter()
+            .filter(|image| self.all || image.enabled)
+            .flat_map(|image| for_nodes(image, &self.systems, &self.architectures))
+            .collect();
         let open = images.iter().any(|image| image.suffix.is_some());
         if open && self.output == ImagesFormat::List {
             let hint = "name them with --node-os, once for each: `kubectl get nodes -o wide` shows them";
@@ -60,7 +63,7 @@ impl ImagesArguments {
         }
         let mut code = ExitCode::Success;
         match self.output {
-            ImagesFormat::Text => printer.data(&table(&images)),
+            ImagesFormat::Text => printer.data(&image_table(&images)),
             ImagesFormat::List => {
                 let references: BTreeSet<String> = images.iter().map(LocatedImage::reference).collect();
                 printer.data(&references.into_iter().fold(String::new(), |text, reference| text + &reference + "\n"));
@@ -75,34 +78,12 @@ impl ImagesArguments {
         }
         code
     }
-
-    /// The image for each kind of node, if it differs between them.
-    fn expand(&self, image: LocatedImage) -> Vec<LocatedImage> {
-        let Some(suffix) = image.suffix.clone().filter(|_| !self.systems.is_empty()) else { return vec![image] };
-        let mut expanded = Vec::new();
-        for system in &self.systems {
-            for architecture in &self.architectures {
-                let end = suffix.replace("{os}", system).replace("{architecture}", architecture);
-                let tag = image.tag.as_deref().map(|tag| format!("{tag}{end}"));
-                let one = LocatedImage { tag, suffix: None, ..image.clone() };
-                if !expanded.contains(&one) {
-                    expanded.push(one);
-                }
-            }
-        }
-        expanded
-    }
 }
 
-fn table(images: &[LocatedImage]) -> String {
-    let width = |text: fn(&LocatedImage) -> String| images.iter().map(|image| text(image).len()).max().unwrap_or_default();
-    let (release, reference) =
-        (width(|image| image.release.clone()).max("RELEASE".len()), width(LocatedImage::reference).max("IMAGE".len()));
-    let mut text = format!("{:release$}  {:reference$}  PLACE\n", "RELEASE", "IMAGE");
-    for image in images {
+fn image_table(images: &[LocatedImage]) -> String {
+    let row = |image: &LocatedImage| {
         let off = if image.enabled { "" } else { " (switched off)" };
-        // Writing into a String cannot fail.
-        let _ = writeln!(text, "{:release$}  {:reference$}  {}{off}", image.release, image.reference(), image.place);
-    }
-    text
+        vec![image.release.clone(), image.reference(), format!("{}{off}", image.place)]
+    };
+    table(&["RELEASE", "IMAGE", "PLACE"], &images.iter().map(row).collect::<Vec<_>>(), None)
 }

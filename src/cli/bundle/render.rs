@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 
+use crate::cli::parallel;
 use crate::cli::recipe::RecipeSelection;
 use crate::printer::Printer;
+use bundle::render::{LoadedRecipe, RenderOptions, RenderOutcome, refuse_twins, render};
 use contract::exit::ExitCode;
 use contract::grammar;
 use deployer::source::BundleSourcePart;
@@ -19,10 +21,8 @@ use release::{PlanOptions, sources};
 
 mod json;
 mod nodes;
-mod outcome;
 mod recipes;
 mod text;
-mod work;
 
 /// What takes every row of the table of deployers.
 const ALL: &str = "all";
@@ -110,14 +110,8 @@ enum RenderFormat {
 /// What is to be rendered, checked as far as no recipe has to be read for it.
 struct RenderRequest {
     recipes: Vec<String>,
-    deployers: Vec<Deployer>,
-    output: PathBuf,
-    /// Whether each bundle gets a directory of its own below `output`.
-    is_many: bool,
     overrides: RecipeSelection,
-    options: PlanOptions,
-    source: Option<BundleSource>,
-    force: bool,
+    options: RenderOptions,
 }
 
 /// What is wrong with the command line.
@@ -142,25 +136,29 @@ impl RenderArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let format = self.format;
-        let request = match self.request() {
+        let RenderRequest { recipes, overrides, options } = match self.request() {
             Ok(request) => request,
             Err(RenderUsageError { message, hint, code }) => {
                 printer.error(&message, hint.as_deref());
                 return code;
             }
         };
-        let outcomes = work::render_all(&request);
+        let mut loaded = parallel::map(&recipes, |file| LoadedRecipe::new(file, overrides.load(file)));
+        if options.is_many {
+            refuse_twins(&mut loaded);
+        }
+        let outcomes = parallel::map(&loaded, |loaded| render(loaded, &options));
         let mut written = ExitCode::Success;
         match format {
             RenderFormat::Json => written = json::print(&outcomes, printer),
-            RenderFormat::Text if request.is_many => text::many(&outcomes, printer),
-            RenderFormat::Text => text::print_single(&outcomes, &request, printer),
+            RenderFormat::Text if options.is_many => text::print_many(&outcomes, printer),
+            RenderFormat::Text => text::print_single(&outcomes, options.source.as_ref(), printer),
         }
-        let codes: Vec<ExitCode> = outcomes.iter().flat_map(outcome::RenderOutcome::failures).map(|failure| failure.code).collect();
+        let codes: Vec<ExitCode> = outcomes.iter().flat_map(RenderOutcome::failures).map(|failure| failure.code).collect();
         match codes.first() {
             None => written,
             Some(_) if codes.contains(&ExitCode::Internal) => ExitCode::Internal,
-            Some(_) if request.is_many => ExitCode::Input,
+            Some(_) if options.is_many => ExitCode::Input,
             Some(code) => *code,
         }
     }
@@ -200,16 +198,8 @@ impl RenderArguments {
                 code: ExitCode::Input,
             });
         }
-        Ok(RenderRequest {
-            recipes,
-            deployers,
-            output,
-            is_many,
-            overrides,
-            options: PlanOptions { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets, node_scheduling },
-            source,
-            force,
-        })
+        let plan = PlanOptions { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets, node_scheduling };
+        Ok(RenderRequest { recipes, overrides, options: RenderOptions { deployers, output, is_many, plan, source, force } })
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::outcome::{RenderFailure, RenderOutcome, RenderedBundle};
 use crate::printer::Printer;
 use bundle::info::ReleaseInfo;
+use bundle::render::{RenderFailure, RenderOutcome, RenderedBundle};
 use contract::exit::ExitCode;
 
 /// One bundle, or why there is none.

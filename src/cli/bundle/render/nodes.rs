@@ -1,13 +1,9 @@
 //! Which nodes the pods of all components go to.
 
 use super::RenderUsageError;
+use contract::selector::{is_label_key, is_label_value};
 use diagnostics::nearest::nearest;
 use recipe::model::{NodeScheduling, PodScheduling, RecipeToleration, TaintEffect, TolerationOperator};
-
-/// Kubernetes' limit for a label's value and for its key behind the slash.
-const LONGEST_NAME: usize = 63;
-/// Kubernetes' limit for a label's key before the slash.
-const LONGEST_PREFIX: usize = 253;
 
 /// What a taint does, by Kubernetes' words.
 const EFFECTS: [(&str, TaintEffect); 3] =
@@ -74,14 +70,11 @@ fn toleration(text: &str) -> Result<RecipeToleration, NodeOptionError> {
 }
 
 fn checked_key(key: &str) -> Result<String, NodeOptionError> {
-    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let is_part = |part: &str| is_word(part, "-") && part.bytes().all(|byte| !byte.is_ascii_uppercase());
-    let is_domain = |prefix: &str| prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_part);
-    if is_word(name, "-_.") && prefix.is_none_or(is_domain) { Ok(key.to_owned()) } else { Err(NodeOptionError::Key(key.to_owned())) }
+    if is_label_key(key) { Ok(key.to_owned()) } else { Err(NodeOptionError::Key(key.to_owned())) }
 }
 
 fn checked_value(value: &str) -> Result<String, NodeOptionError> {
-    if value.is_empty() || is_word(value, "-_.") { Ok(value.to_owned()) } else { Err(NodeOptionError::Value(value.to_owned())) }
+    if is_label_value(value) { Ok(value.to_owned()) } else { Err(NodeOptionError::Value(value.to_owned())) }
 }
 
 fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
@@ -90,14 +83,6 @@ fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
         let meant = nearest(text, names).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         NodeOptionError::Effect { found: text.to_owned(), expected: format!("`{}`{meant}", names.join("`, `")) }
     })
-}
-
-/// Letters, digits, and what is in `more`; a letter or digit at both ends.
-fn is_word(text: &str, more: &str) -> bool {
-    let ends = [text.chars().next(), text.chars().next_back()];
-    text.len() <= LONGEST_NAME
-        && ends.iter().all(|end| end.is_some_and(|end| end.is_ascii_alphanumeric()))
-        && text.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(character))
 }
 
 /// Node selectors and tolerations; what they do is decided by `release::node_options`.

@@ -2,27 +2,26 @@
 
 use std::path::Path;
 
-use super::RenderRequest;
-use super::outcome::{RenderFailure, RenderOutcome, RenderedBundle};
 use crate::printer::Printer;
 use bundle::WriteSummary;
-use deployer::shell_word;
+use bundle::render::{RenderFailure, RenderOutcome, RenderedBundle};
+use deployer::{BundleSource, shell_word};
 use release::model::IMAGE_WITHOUT_REGISTRY;
 
 /// One bundle: everything about it, and what to do with it.
-pub(super) fn print_single(outcomes: &[RenderOutcome], request: &RenderRequest, printer: &mut Printer) {
+pub(super) fn print_single(outcomes: &[RenderOutcome], source: Option<&BundleSource>, printer: &mut Printer) {
     for outcome in outcomes {
-        recipe(outcome, printer);
+        print_recipe(outcome, printer);
         for bundle in &outcome.bundles {
             match &bundle.result {
                 None => {}
-                Some(Err(failure)) => error(failure, printer),
+                Some(Err(failure)) => print_failure(failure, printer),
                 Some(Ok(written)) => {
                     printer.note(&format!("{} `{}`: {} releases", verb(written), bundle.directory.display(), outcome.releases.len()));
-                    releases(outcome, printer);
-                    notes("note", &outcome.notes, printer);
-                    notes("note", &bundle.notes(outcome.label()), printer);
-                    next(outcome, bundle, request, printer);
+                    print_releases(outcome, printer);
+                    print_notes("note", &outcome.notes, printer);
+                    print_notes("note", &bundle.notes(outcome.label()), printer);
+                    print_next(outcome, bundle, source, printer);
                 }
             }
         }
@@ -30,45 +29,45 @@ pub(super) fn print_single(outcomes: &[RenderOutcome], request: &RenderRequest, 
 }
 
 /// Many bundles: one line each, and a summary.
-pub(super) fn many(outcomes: &[RenderOutcome], printer: &mut Printer) {
+pub(super) fn print_many(outcomes: &[RenderOutcome], printer: &mut Printer) {
     for outcome in outcomes {
         printer.note(&head(outcome));
-        recipe(outcome, printer);
+        print_recipe(outcome, printer);
         for bundle in &outcome.bundles {
             match &bundle.result {
                 None => {}
-                Some(Err(failure)) => error(failure, printer),
+                Some(Err(failure)) => print_failure(failure, printer),
                 Some(Ok(written)) => {
                     printer.note(&format!("  {} `{}`", verb(written), bundle.directory.display()));
-                    notes("  note", &bundle.notes(outcome.label()), printer);
+                    print_notes("  note", &bundle.notes(outcome.label()), printer);
                 }
             }
         }
-        notes("  note", &outcome.notes, printer);
+        print_notes("  note", &outcome.notes, printer);
     }
-    summary(outcomes, printer);
+    print_summary(outcomes, printer);
 }
 
 /// The line that stands above everything about a recipe.
 fn head(outcome: &RenderOutcome) -> String {
     let file = &outcome.file;
-    let what = if outcome.failure.is_some() { "no bundle".to_owned() } else { format!("{} releases", outcome.releases.len()) };
+    let result = if outcome.failure.is_some() { "no bundle".to_owned() } else { format!("{} releases", outcome.releases.len()) };
     match &outcome.name {
-        Some(name) if name != file => format!("{name} (`{file}`): {what}"),
-        Some(_) | None => format!("`{file}`: {what}"),
+        Some(name) if name != file => format!("{name} (`{file}`): {result}"),
+        Some(_) | None => format!("`{file}`: {result}"),
     }
 }
 
-fn recipe(outcome: &RenderOutcome, printer: &mut Printer) {
+fn print_recipe(outcome: &RenderOutcome, printer: &mut Printer) {
     if !outcome.findings.is_empty() {
         printer.note(&format!("{}\n", outcome.findings.render()));
     }
     if let Some(failure) = &outcome.failure {
-        error(failure, printer);
+        print_failure(failure, printer);
     }
 }
 
-fn error(failure: &RenderFailure, printer: &mut Printer) {
+fn print_failure(failure: &RenderFailure, printer: &mut Printer) {
     printer.error(&failure.message, failure.hint.as_deref());
 }
 
@@ -76,20 +75,20 @@ fn verb(written: &WriteSummary) -> &'static str {
     if written.replaced { "replaced" } else { "wrote" }
 }
 
-fn releases(outcome: &RenderOutcome, printer: &mut Printer) {
+fn print_releases(outcome: &RenderOutcome, printer: &mut Printer) {
     let width = outcome.releases.iter().map(|release| release.name.len()).max().unwrap_or_default();
     for (index, (release, line)) in outcome.releases.iter().zip(&outcome.lines).enumerate() {
         printer.note(&format!("  {:>2}  {:width$}  {line}", index + 1, release.name));
     }
 }
 
-fn notes(word: &str, list: &[String], printer: &mut Printer) {
+fn print_notes(word: &str, list: &[String], printer: &mut Printer) {
     for note in list {
         printer.note(&format!("{word}: {note}"));
     }
 }
 
-fn next(outcome: &RenderOutcome, bundle: &RenderedBundle, request: &RenderRequest, printer: &mut Printer) {
+fn print_next(outcome: &RenderOutcome, bundle: &RenderedBundle, source: Option<&BundleSource>, printer: &mut Printer) {
     let directory = shell_path(&bundle.directory);
     printer.note("next:");
     printer.note(&format!("  gpu-rollout bundle verify {directory}"));
@@ -97,12 +96,12 @@ fn next(outcome: &RenderOutcome, bundle: &RenderedBundle, request: &RenderReques
         printer.note("  # build and push the hook's image, and render again with --hook-image REGISTRY/gpu-rollout:TAG");
     }
     let recipe = outcome.name.as_deref().unwrap_or_default();
-    for line in (bundle.deployer.next)(recipe, &directory, request.source.as_ref()) {
+    for line in (bundle.deployer.next)(recipe, &directory, source) {
         printer.note(&format!("  {line}"));
     }
 }
 
-fn summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
+fn print_summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
     let all = outcomes.iter().map(|outcome| outcome.bundles.len()).sum::<usize>();
     let written = outcomes.iter().flat_map(|outcome| &outcome.bundles).filter(|bundle| matches!(bundle.result, Some(Ok(_)))).count();
     let failed: Vec<&str> =

@@ -1,53 +1,57 @@
-//! What came of a recipe.
+//! What became of a recipe and its bundles.
 
 use std::path::PathBuf;
 
-use bundle::WriteSummary;
-use bundle::info::ReleaseInfo;
+use crate::info::ReleaseInfo;
+use crate::write::WriteSummary;
 use contract::exit::ExitCode;
 use deployer::Deployer;
 use diagnostics::diagnostic::Diagnostics;
 
 /// One recipe and its bundles.
-pub(super) struct RenderOutcome {
+pub struct RenderOutcome {
     /// The recipe as it was named on the command line, or the file of the directory.
-    pub(super) file: String,
+    pub file: String,
     /// `metadata.name`, if it could be read.
-    pub(super) name: Option<String>,
+    pub name: Option<String>,
     /// What is not as it should be, in the recipe's own text.
-    pub(super) findings: Diagnostics,
+    pub findings: Diagnostics,
     /// What the user should know and no error says.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// The releases, as `bundle-info.yaml` has them.
-    pub(super) releases: Vec<ReleaseInfo>,
+    pub releases: Vec<ReleaseInfo>,
     /// What each release is, as a line for people.
-    pub(super) lines: Vec<String>,
+    pub lines: Vec<String>,
     /// Why there is no bundle at all.
-    pub(super) failure: Option<RenderFailure>,
+    pub failure: Option<RenderFailure>,
     /// One a deployer.
-    pub(super) bundles: Vec<RenderedBundle>,
+    pub bundles: Vec<RenderedBundle>,
 }
 
 /// One bundle.
-pub(super) struct RenderedBundle {
-    pub(super) deployer: Deployer,
-    /// Where it stands, as the user calls it.
-    pub(super) directory: PathBuf,
+pub struct RenderedBundle {
+    /// Who deploys it.
+    pub deployer: Deployer,
+    /// Where it is, as the user calls it.
+    pub directory: PathBuf,
     /// `None`: the recipe failed before any bundle could be made.
-    pub(super) result: Option<Result<WriteSummary, RenderFailure>>,
+    pub result: Option<Result<WriteSummary, RenderFailure>>,
 }
 
 /// Why something was not done.
 #[derive(Clone)]
-pub(super) struct RenderFailure {
-    pub(super) message: String,
-    pub(super) hint: Option<String>,
-    pub(super) code: ExitCode,
+pub struct RenderFailure {
+    /// What failed, and why.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The exit code for it.
+    pub code: ExitCode,
 }
 
 impl RenderedBundle {
-    /// What is to be known of the bundle that stood there before.
-    pub(super) fn notes(&self, recipe: &str) -> Vec<String> {
+    /// What is worth knowing of the bundle that was there before.
+    pub fn notes(&self, recipe: &str) -> Vec<String> {
         let Some(Ok(written)) = &self.result else { return Vec::new() };
         let other = written.other.as_ref().map(|old| {
             let (old, name, deployer) = (&old.recipe, &old.deployer, self.deployer);
@@ -63,13 +67,13 @@ impl RenderedBundle {
 
 impl RenderOutcome {
     /// Everything that failed: the recipe, else some of its bundles.
-    pub(super) fn failures(&self) -> impl Iterator<Item = &RenderFailure> {
+    pub fn failures(&self) -> impl Iterator<Item = &RenderFailure> {
         let bundles = self.bundles.iter().filter_map(|bundle| bundle.result.as_ref()?.as_ref().err());
         self.failure.iter().chain(bundles)
     }
 
     /// What people call the recipe.
-    pub(super) fn label(&self) -> &str {
+    pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.file)
     }
 }
