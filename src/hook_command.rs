@@ -106,11 +106,13 @@ impl HookRunArguments {
 fn read(text: &str) -> Result<Settings, RunEnd> {
     let newer = |error: serde_json::Error| {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-        let found = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
-        match found {
-            Some(found) => RunEnd::new(
+        let version = value["formatVersion"].as_u64().filter(|version| *version > u64::from(FORMAT_VERSION));
+        match version {
+            Some(version) => RunEnd::new(
                 EndReason::SettingsNewer,
-                format!("the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"),
+                format!(
+                    "the settings have format {version}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"
+                ),
             ),
             None => RunEnd::new(
                 EndReason::SettingsUnreadable,

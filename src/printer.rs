@@ -1,5 +1,6 @@
 //! All output of the command line: standard output is data, standard error is for people.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
@@ -71,30 +72,25 @@ impl Printer {
 
     /// Writes data as one JSON document.
     ///
-    /// The answer is how the command ends if nothing else is wrong: a value that JSON cannot express is a mistake of this program.
+    /// Returns how the command ends if nothing else is wrong: a value that JSON cannot express is a mistake of this program.
     pub fn json(&mut self, value: &impl Serialize) -> ExitCode {
-        match serde_json::to_string_pretty(value) {
-            Ok(text) => {
-                self.data(&(text + "\n"));
-                ExitCode::Success
-            }
-            Err(error) => {
-                self.error(&format!("unable to write JSON: {error}"), None);
-                ExitCode::Internal
-            }
-        }
+        self.document("JSON", serde_json::to_string_pretty(value).map(|text| text + "\n"))
     }
 
     #[cfg(feature = "cli")]
     /// Writes data as one YAML document; the answer is as with [`Self::json`].
     pub fn yaml(&mut self, value: &impl Serialize) -> ExitCode {
-        match yaml::to_string(value) {
+        self.document("YAML", yaml::to_string(value))
+    }
+
+    fn document(&mut self, format: &str, text: Result<String, impl Display>) -> ExitCode {
+        match text {
             Ok(text) => {
                 self.data(&text);
                 ExitCode::Success
             }
             Err(error) => {
-                self.error(&format!("unable to write YAML: {error}"), None);
+                self.error(&format!("unable to write {format}: {error}"), None);
                 ExitCode::Internal
             }
         }
@@ -166,7 +162,7 @@ mod tests {
     }
 
     /// What people see of a long work and a note.
-    fn told(terminal: bool) -> String {
+    fn printed(terminal: bool) -> String {
         let (sender, bytes) = channel();
         let mut printer = Printer { terminal, ..Printer::new(Box::new(io::sink()), Box::new(CapturedOutput(sender))) };
         printer.progress("9 of 10 runs");
@@ -178,7 +174,7 @@ mod tests {
 
     #[test]
     fn progress_stands_alone_in_its_line_and_only_on_a_terminal() {
-        assert_eq!(told(true), "9 of 10 runs\r            \rall\r   \ra note\n");
-        assert_eq!(told(false), "a note\n");
+        assert_eq!(printed(true), "9 of 10 runs\r            \rall\r   \ra note\n");
+        assert_eq!(printed(false), "a note\n");
     }
 }

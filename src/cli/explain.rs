@@ -70,8 +70,8 @@ impl ExplainArguments {
             }
             return ExitCode::Success;
         };
-        let found: Vec<&ExplainEntry> = entries.iter().filter(|entry| entry.names.contains(&name)).collect();
-        if found.is_empty() {
+        let matching: Vec<&ExplainEntry> = entries.iter().filter(|entry| entry.names.contains(&name)).collect();
+        if matching.is_empty() {
             printer.error(
                 &format!("nothing is called `{name}`"),
                 Some("`gpu-rollout explain` lists everything; why a node waits says `gpu-rollout why NODE`"),
@@ -79,8 +79,8 @@ impl ExplainArguments {
             return ExitCode::Usage;
         }
         match output {
-            OutputFormat::Json => return printer.json(&found),
-            OutputFormat::Text => found.iter().for_each(|entry| printer.data(&text(entry))),
+            OutputFormat::Json => return printer.json(&matching),
+            OutputFormat::Text => matching.iter().for_each(|entry| printer.data(&text(entry))),
         }
         ExitCode::Success
     }

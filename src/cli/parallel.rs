@@ -6,11 +6,11 @@ use std::thread;
 
 /// Does `work` on every item, on as many threads as the machine has; the results are in the order of the items.
 pub(super) fn map<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
-    map_telling(items, work, |_| ())
+    map_reporting(items, work, |_| ())
 }
 
-/// The same, and says after each item how many are done.
-pub(super) fn map_telling<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync, mut done: impl FnMut(usize)) -> Vec<R> {
+/// The same, and reports after each item how many are done.
+pub(super) fn map_reporting<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync, mut done: impl FnMut(usize)) -> Vec<R> {
     // A machine that does not say how many it has gets one.
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
@@ -22,7 +22,7 @@ pub(super) fn map_telling<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { return };
-                    // Nobody takes results any more when another thread has panicked: the scope passes that on.
+                    // No one receives results after another thread has panicked: the scope passes that on.
                     let _ = sender.send((index, work(item)));
                 }
             });
@@ -49,10 +49,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_how_many_are_done() {
+    fn number_of_done_items_is_reported() {
         let items: Vec<usize> = (0..100).collect();
-        let mut told = Vec::new();
-        super::map_telling(&items, |item| *item, |done| told.push(done));
-        assert_eq!(told, (1..=100).collect::<Vec<_>>());
+        let mut reported = Vec::new();
+        super::map_reporting(&items, |item| *item, |done| reported.push(done));
+        assert_eq!(reported, (1..=100).collect::<Vec<_>>());
     }
 }

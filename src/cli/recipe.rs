@@ -1,6 +1,7 @@
 //! `gpu-rollout recipe`: arguments in, calls, text out.
 
 use clap::{Subcommand, ValueEnum};
+use serde_json::json;
 
 use super::format::OutputFormat;
 use crate::printer::Printer;
@@ -197,19 +198,9 @@ fn check(recipes: &[String], overrides: &RecipeSelection, strict: bool, printer:
 
 fn show(recipe: &str, overrides: &RecipeSelection, format: RecipeFormat, printer: &mut Printer) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
-    let text = match format {
-        RecipeFormat::Yaml => yaml::to_string(&loaded.recipe).map_err(|error| error.to_string()),
-        RecipeFormat::Json => serde_json::to_string_pretty(&loaded.recipe).map(|text| text + "\n").map_err(|error| error.to_string()),
-    };
-    match text {
-        Ok(text) => {
-            printer.data(&text);
-            ExitCode::Success
-        }
-        Err(error) => {
-            printer.error(&format!("unable to write the recipe: {error}"), None);
-            ExitCode::Internal
-        }
+    match format {
+        RecipeFormat::Yaml => printer.yaml(&loaded.recipe),
+        RecipeFormat::Json => printer.json(&loaded.recipe),
     }
 }
 
@@ -233,17 +224,17 @@ fn list(format: OutputFormat, printer: &mut Printer) -> ExitCode {
         let Some(loaded) = load_recipe(name, &RecipeSelection::default(), printer) else { return ExitCode::Internal };
         recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
     }
-    let text = match format {
+    match format {
         OutputFormat::Text => {
             let width = recipes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-            recipes.iter().fold(String::new(), |text, (name, description)| text + &format!("{name:width$}  {description}\n"))
+            for (name, description) in recipes {
+                printer.data(&format!("{name:width$}  {description}\n"));
+            }
+            ExitCode::Success
         }
         OutputFormat::Json => {
-            let list: Vec<_> =
-                recipes.iter().map(|(name, description)| serde_json::json!({"name": name, "description": description})).collect();
-            format!("{:#}\n", serde_json::Value::Array(list))
+            let list: Vec<_> = recipes.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
+            printer.json(&list)
         }
-    };
-    printer.data(&text);
-    ExitCode::Success
+    }
 }

@@ -7,7 +7,7 @@ use simulator::report::SimulationReport;
 /// Runs `run` on all of them; the reports are in their order.
 pub(super) fn run_all<T: Sync>(runs: &[T], run: impl Fn(&T) -> SimulationReport + Sync, printer: &mut Printer) -> Vec<SimulationReport> {
     let total = runs.len();
-    let mut tell = |done: usize| printer.progress(&format!("{done} of {total} runs simulated"));
-    tell(0);
-    parallel::map_telling(runs, run, tell)
+    let mut report = |done: usize| printer.progress(&format!("{done} of {total} runs simulated"));
+    report(0);
+    parallel::map_reporting(runs, run, report)
 }

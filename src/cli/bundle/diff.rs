@@ -110,9 +110,9 @@ fn summary(release: &ReleaseDifference) -> String {
 fn write_changes(text: &mut String, changes: &[ValueChange]) {
     for ValueChange { path, old, new } in changes {
         match (old, new) {
-            (Some(old), Some(new)) => write_line(text, format_args!("    {path}: {} → {}", shown(old), shown(new))),
-            (Some(old), None) => write_line(text, format_args!("  - {path}: {}", shown(old))),
-            (None, Some(new)) => write_line(text, format_args!("  + {path}: {}", shown(new))),
+            (Some(old), Some(new)) => write_line(text, format_args!("    {path}: {old} → {new}")),
+            (Some(old), None) => write_line(text, format_args!("  - {path}: {old}")),
+            (None, Some(new)) => write_line(text, format_args!("  + {path}: {new}")),
             (None, None) => {}
         }
     }
@@ -127,11 +127,6 @@ fn write_files(text: &mut String, files: &[FileDifference]) {
 fn write_line(text: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{line}");
-}
-
-/// A value in one line.
-fn shown(value: &Value) -> String {
-    value.to_string()
 }
 
 /// A text without quotes.

@@ -34,7 +34,6 @@ impl FactsArguments {
 
 /// The facts of the bundle in `directory`; an error is printed.
 pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<BundleFacts> {
-    let shown = directory.display();
     let hint = Some("name a directory that `gpu-rollout bundle render` has written");
     let files = match bundle::read(directory) {
         Ok(files) => files,
@@ -43,7 +42,7 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Bu
             return None;
         }
     };
-    facts(&files).map_err(|error| printer.error(&format!("`{shown}`: {error}"), hint)).ok()
+    facts(&files).map_err(|error| printer.error(&format!("`{}`: {error}", directory.display()), hint)).ok()
 }
 
 /// A heading a release, a line a fact.

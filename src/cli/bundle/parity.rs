@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::facts::{describe_value, of_directory};
 use crate::cli::format::OutputFormat;
+use crate::cli::table::table;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use deployer::readback::{BundleFacts, Parity, compare};
+use deployer::readback::{BundleFacts, FactDifference, Parity, compare};
 
 /// How much of a digest tells two of them apart.
 const DIGEST_SHOWN: usize = 12;
@@ -49,7 +50,7 @@ impl ParityArguments {
                 let document = json!({"equal": equal, "bundles": bundles, "differences": differences, "notExpressible": not_expressible});
                 printer.data(&format!("{document:#}\n"));
             }
-            OutputFormat::Text => printer.data(&table(&columns, &parity)),
+            OutputFormat::Text => printer.data(&parity_table(&columns, &parity)),
         }
         // The answer comes first; what a deployer cannot say is read after it.
         if parity.equal {
@@ -78,22 +79,16 @@ fn not_expressible(parity: &Parity, bundles: &[BundleFacts], printer: &mut Print
 }
 
 /// Release and fact, then a column for each bundle; nothing if there is nothing to say.
-fn table(columns: &[String], parity: &Parity) -> String {
+fn parity_table(columns: &[String], parity: &Parity) -> String {
     if parity.differences.is_empty() {
         return String::new();
     }
-    let mut rows = vec![["RELEASE", "FACT"].into_iter().map(str::to_owned).chain(columns.iter().cloned()).collect::<Vec<_>>()];
-    for difference in &parity.differences {
+    let header: Vec<&str> = ["RELEASE", "FACT"].into_iter().chain(columns.iter().map(String::as_str)).collect();
+    let row = |difference: &FactDifference| {
         let cells = difference.values.iter().map(|value| cell(value.as_ref(), &difference.values));
-        rows.push([difference.release.clone(), difference.fact.clone()].into_iter().chain(cells).collect());
-    }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("{}\n", cells.join("  ").trim_end())
+        [difference.release.clone(), difference.fact.clone()].into_iter().chain(cells).collect()
     };
-    rows.iter().map(line).collect()
+    table(&header, &parity.differences.iter().map(row).collect::<Vec<_>>(), None)
 }
 
 /// A value as short as it may be: of a list what not all bundles have, of a digest its start.

@@ -26,9 +26,9 @@ impl VerifyArguments {
                 return ExitCode::Input;
             }
         };
-        let shown = directory.display();
+        let bundle = directory.display();
         if findings.is_empty() {
-            printer.note(&format!("`{shown}` is as it was rendered"));
+            printer.note(&format!("`{bundle}` is as it was rendered"));
             return ExitCode::Success;
         }
         for finding in &findings {
@@ -37,13 +37,13 @@ impl VerifyArguments {
         let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
         if findings.iter().any(is_broken) {
             printer.error(
-                &format!("`{shown}` was edited, and its parts do not fit together any more"),
+                &format!("`{bundle}` was edited, and its parts do not fit together any more"),
                 Some("change the recipe and render again, so that hooks, CRDs and timeouts follow"),
             );
         } else {
             let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
             let hint = "an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there";
-            printer.error(&format!("`{shown}` is not as it was rendered"), findings.iter().any(is_values).then_some(hint));
+            printer.error(&format!("`{bundle}` is not as it was rendered"), findings.iter().any(is_values).then_some(hint));
         }
         ExitCode::Input
     }
