@@ -4,6 +4,7 @@
 
 mod chart {
     mod components;
+    mod defaults;
     mod digest;
     mod generated;
     mod helm;

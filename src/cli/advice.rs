@@ -67,7 +67,7 @@ fn push_later(text: &mut String, commands: &[&String]) {
 /// Appends a remedy, with its commands indented.
 pub(super) fn push_remedy(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
     push_wrapped(text, ("  ", "    "), &format!("{lead}{}", remedy.text), width);
-    for command in remedy.look.iter().chain(&remedy.run) {
+    for command in remedy.inspect.iter().chain(&remedy.run) {
         // Never wrapped: it is there to be copied.
         let _ = writeln!(text, "      {command}");
     }
