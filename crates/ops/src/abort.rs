@@ -31,12 +31,12 @@ pub const HOLDER: &str = "gpu-rollout-abort";
 const LEASE: Duration = Duration::from_mins(2);
 /// How long the pods of a Job may take to end: their grace period is 30 s.
 const JOB: Duration = Duration::from_mins(2);
-/// How often it is looked whether they have.
+/// How often that is checked.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Nodes that are changed at once.
 const AT_ONCE: usize = 16;
-/// How often nodes are looked at that change meanwhile.
-const LOOKS: u32 = 10;
+/// How often nodes are listed that change meanwhile.
+const ATTEMPTS: u32 = 10;
 
 /// What there is to give back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ async fn patches(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Re
 }
 
 /// Removes everything that is ours from the nodes. With `stays_paused`, the pause remains afterwards and nodes are held, so that neither a hook
-/// nor the vendor's controller starts again. Calls `tells` for each step. Returns the nodes that could not be restored, each with the
+/// nor the vendor's controller starts again. Calls `report` for each step. Returns the nodes that could not be restored, each with the
 /// reason; the pause remains then too. RBAC: as [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
 /// and what a pause needs.
 ///
@@ -97,38 +97,38 @@ pub async fn abort(
     hooks: &[&Settings],
     pause: &Pause,
     (stays_paused, clock): (bool, SessionClock),
-    mut tells: impl FnMut(&str),
+    mut report: impl FnMut(&str),
 ) -> Result<Vec<String>, ObserveError> {
     write(client, KEY, pause).await?;
     for hook in hooks {
-        end_job(client, hook, &mut tells).await?;
+        end_job(client, hook, &mut report).await?;
     }
     let leases = LeaseCandidate::new(client, HOLDER, clock);
-    tells("waiting for the Lease");
+    report("waiting for the Lease");
     let held = match tokio::time::timeout(LEASE, leases.acquire(|_| ())).await {
         Ok(held) => held?,
         Err(_elapsed) => return Err(ObserveError::Late(LEASE.as_secs(), "somebody else holds the Lease".to_owned())),
     };
-    let wrong = give_all_back(client, hooks, stays_paused, &mut tells).await?;
+    let failures = give_all_back(client, hooks, stays_paused, &mut report).await?;
     held.release().await;
-    if !wrong.is_empty() {
-        return Ok(wrong);
+    if !failures.is_empty() {
+        return Ok(failures);
     }
     lease::delete(client).await?;
     if !stays_paused {
         remove(client, &[KEY.to_owned()]).await?;
     }
-    Ok(wrong)
+    Ok(failures)
 }
 
 /// Ends the Job of a hook, and waits until its pods are gone: one that is on its way out could still take the Lease.
-async fn end_job(client: &Client, hook: &Settings, tells: &mut impl FnMut(&str)) -> Result<(), ObserveError> {
+async fn end_job(client: &Client, hook: &Settings, report: &mut impl FnMut(&str)) -> Result<(), ObserveError> {
     let name = format!("{}/{}", hook.namespace, hook.release);
     let until = tokio::time::Instant::now() + JOB;
-    let mut told = false;
+    let mut is_reported = false;
     while job::end(client, &hook.namespace, &hook.release).await? {
-        if !std::mem::replace(&mut told, true) {
-            tells(&format!("ending job {name}"));
+        if !std::mem::replace(&mut is_reported, true) {
+            report(&format!("ending job {name}"));
         }
         if tokio::time::Instant::now() >= until {
             return Err(ObserveError::Late(JOB.as_secs(), format!("the pods of job {name} do not end")));
@@ -142,9 +142,9 @@ async fn give_all_back(
     client: &Client,
     hooks: &[&Settings],
     stays_paused: bool,
-    tells: &mut impl FnMut(&str),
+    report: &mut impl FnMut(&str),
 ) -> Result<Vec<String>, ObserveError> {
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         let patches = patches(client, hooks, stays_paused).await?;
         if patches.is_empty() {
             return Ok(Vec::new());
@@ -153,7 +153,7 @@ async fn give_all_back(
         let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
         let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
         for (patch, _) in answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Now))) {
-            tells(&format!("node {}: {}", patch.node, describe_patch(patch)));
+            report(&format!("node {}: {}", patch.node, describe_patch(patch)));
         }
         if !failed.is_empty() {
             return Ok(failed);

@@ -25,7 +25,7 @@ use super::session::ClusterSession;
 use super::status::status;
 
 /// The lints of recipes that matter to a cluster in which the recipe is deployed already. The others are about how a bundle would be rendered.
-pub const DEPLOYED_LINTS: [Lint; 11] = [
+pub(crate) const DEPLOYED_LINTS: [Lint; 11] = [
     Lint::UnknownKey,
     Lint::WrongType,
     Lint::UnknownWord,
@@ -69,7 +69,7 @@ impl DeployedRecipe {
     }
 
     /// Checks it by the rules of recipes. What cannot be checked becomes a note.
-    pub fn check(&self, notes: &mut Vec<String>) -> Diagnostics {
+    pub(crate) fn check(&self, notes: &mut Vec<String>) -> Diagnostics {
         // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
         let text = yaml::to_string(&self.document).unwrap_or_default();
         let Diagnostics { sources, mut list } = match load("-", &[], &mut StandardInput(text)) {

@@ -1,5 +1,5 @@
-//! Is a cluster set up well? What stands in it now that will stall, surprise or mislead sooner or later, whether or not anything is being rolled out. Pure:
-//! what is looked at is a [`RolloutSnapshot`] and the [`RolloutStatus`] made from it.
+//! Checks a cluster for what will stall, surprise or mislead sooner or later, whether or not anything is being rolled out. Pure: the input is a
+//! [`RolloutSnapshot`] and the [`RolloutStatus`] made from it.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -58,7 +58,7 @@ impl DoctorFinding {
     }
 }
 
-/// Everything that is not well with one rollout.
+/// Finds everything that is not well with one rollout.
 pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<DoctorFinding> {
     let checks = [
         stale_plugins,
@@ -72,9 +72,9 @@ pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<Doctor
         forgotten_pause,
         last_run,
     ];
-    let mut found: Vec<DoctorFinding> = checks.into_iter().filter_map(|check| check(snapshot, status)).collect();
-    found.sort_by_key(|ailment| ailment.severity);
-    found
+    let mut findings: Vec<DoctorFinding> = checks.into_iter().filter_map(|check| check(snapshot, status)).collect();
+    findings.sort_by_key(|finding| finding.severity);
+    findings
 }
 
 fn nodes(status: &RolloutStatus, which: impl Fn(&&NodeRow) -> bool) -> Vec<String> {
@@ -100,7 +100,7 @@ fn failed_nodes(_: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFin
     let remedy = failed
         .iter()
         .take(3)
-        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| remedy.look(format!("gpu-rollout why {node}")));
+        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| remedy.inspect(format!("gpu-rollout why {node}")));
     (!failed.is_empty()).then(|| DoctorFinding::new("failed-nodes", DoctorSeverity::Problem, failed, "their upgrade has failed", remedy))
 }
 
@@ -248,6 +248,6 @@ fn last_run(snapshot: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFindi
     let text =
         format!("the last run ended {:.0} with {} (exit {}): {}", verdict.at, verdict.code.name(), verdict.code.number(), verdict.message);
     let remedy = Remedy::words("docs/exit-codes.md says what the code means; when the cause is removed, deploy the bundle again")
-        .look("gpu-rollout report");
+        .inspect("gpu-rollout report");
     Some(DoctorFinding::new("last-run-failed", DoctorSeverity::Problem, Vec::new(), text, remedy))
 }

@@ -1,4 +1,4 @@
-//! Which rollouts there are in a cluster.
+//! Finds the rollouts of a cluster.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
@@ -12,12 +12,12 @@ use kube_io::call::{CallError, call};
 use kube_io::releases::releases;
 
 use super::observe::ObserveError;
-use super::target::{RolloutTarget, SortedReleases, of_releases, without_release};
+use super::target::{RolloutTarget, SortedReleases, sort_releases, without_release};
 
 /// The charts of both operators give their Deployment this label, with the chart's name as value.
 const NAME_LABEL: &str = "app.kubernetes.io/name";
 
-/// What there is to look at, and what is worth knowing about it.
+/// The rollouts of a cluster, and what is worth knowing about the search.
 pub struct FoundRollouts {
     /// The rollouts.
     pub targets: Vec<RolloutTarget>,
@@ -27,14 +27,14 @@ pub struct FoundRollouts {
     pub notes: Vec<String>,
 }
 
-/// The rollouts of all hook releases, and of operators that are there without one; in all namespaces, or in one. RBAC: `list` on `configmaps`
+/// Finds the rollouts of all hook releases, and of operators that are there without one; in all namespaces, or in one. RBAC: `list` on `configmaps`
 /// and `deployments`.
 ///
 /// # Errors
-/// A call failed. Where only one of the two may be listed the other one is told of.
+/// A call failed. Where only one of the two may be listed, a note names the other one.
 pub async fn find(client: &Client, namespace: Option<&str>) -> Result<FoundRollouts, ObserveError> {
     let SortedReleases { mut targets, steps, mut notes } = match releases(client, namespace).await {
-        Ok(releases) => of_releases(releases),
+        Ok(releases) => sort_releases(releases),
         Err(CallError::Forbidden(message)) => {
             let note = format!("hook releases could not be looked for: {message}; -n names one namespace");
             SortedReleases { notes: vec![note], ..SortedReleases::default() }
@@ -45,10 +45,10 @@ pub async fn find(client: &Client, namespace: Option<&str>) -> Result<FoundRollo
         if targets.iter().any(|target| target.settings.driver == driver && target.settings.has(Task::Settle)) {
             continue;
         }
-        match operator(client, driver, namespace).await {
+        match find_operator(client, driver, namespace).await {
             Ok(Some((namespace, deployment))) => targets.push(without_release(driver, &namespace, Some(&deployment))),
             Ok(None) => {}
-            // With hook releases there is something to tell all the same.
+            // With hook releases there is something to report all the same.
             Err(CallError::Forbidden(message)) if !targets.is_empty() => {
                 notes.push(format!("a {} without hook release could not be looked for: {message}", driver.traits().operator));
             }
@@ -58,18 +58,18 @@ pub async fn find(client: &Client, namespace: Option<&str>) -> Result<FoundRollo
     Ok(FoundRollouts { targets, steps, notes })
 }
 
-/// Namespace and name of the operator's Deployment.
-async fn operator(client: &Client, driver: Driver, namespace: Option<&str>) -> Result<Option<(String, String)>, CallError> {
+/// Finds namespace and name of the operator's Deployment.
+async fn find_operator(client: &Client, driver: Driver, namespace: Option<&str>) -> Result<Option<(String, String)>, CallError> {
     let api: Api<Deployment> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
     let traits = driver.traits();
     let by_name = ListParams::default().fields(&format!("metadata.name={}", traits.operator_deployment));
     let by_label = ListParams::default().labels(&format!("{NAME_LABEL}={}", traits.component));
     for parameters in [by_name, by_label] {
-        let found = call(api.list(&parameters)).await?.items;
+        let deployments = call(api.list(&parameters)).await?.items;
         // Charts that the GPU operator's brings along carry its label too; its own Deployment has one name in every release.
         let is_operator =
             |object: &&Deployment| driver != Driver::Gpu || object.metadata.name.as_deref() == Some(names::OPERATOR_DEPLOYMENT);
-        if let Some(object) = found.iter().find(is_operator) {
+        if let Some(object) = deployments.iter().find(is_operator) {
             return Ok(object.metadata.namespace.clone().zip(object.metadata.name.clone()));
         }
     }

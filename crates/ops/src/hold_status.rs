@@ -35,7 +35,7 @@ const DIGEST: usize = 12;
 
 impl HoldStatus {
     /// The hold on a node; `None`: no hook holds it.
-    pub fn find(snapshot: &RolloutSnapshot, node: &ObservedNode) -> Option<Self> {
+    pub(crate) fn find(snapshot: &RolloutSnapshot, node: &ObservedNode) -> Option<Self> {
         let driver = snapshot.settings.driver;
         let written = || snapshot.times.get(&node.name).and_then(|times| times.keys.get(driver.traits().hold)).map(|touch| touch.at);
         match HoldPurpose::from_node(node, driver)? {
@@ -61,14 +61,14 @@ impl HoldStatus {
     }
 
     /// What to do where no hook is at work.
-    pub fn remedy() -> Remedy {
+    pub(crate) fn remedy() -> Remedy {
         Remedy::words("deploy the bundle again: the hook after the operator's release releases the nodes; to release them without a deployment, abort it")
             .run("gpu-rollout abort --yes")
     }
 }
 
 /// Whether a hook is at work that may release nodes, or hold more.
-pub fn is_attended(snapshot: &RolloutSnapshot) -> bool {
+pub(crate) fn is_attended(snapshot: &RolloutSnapshot) -> bool {
     let holds_lease = snapshot.holder.as_ref().is_some_and(|holder| holder.until.is_none_or(|until| until > snapshot.now));
     snapshot.is_live() || holds_lease
 }

@@ -5,7 +5,7 @@ use observed::ObservedPod;
 use observed::version::{DriverVersion, split_image};
 
 /// The version that an image's tag tells, or the tag as it is.
-pub fn version(image: &str) -> String {
+pub(crate) fn version(image: &str) -> String {
     let tag = || split_image(image).1.unwrap_or(image).to_owned();
     DriverVersion::of_image(image).map_or_else(tag, |_| {
         // As it is written: a version without its zeros is not the name that people know.
@@ -14,7 +14,7 @@ pub fn version(image: &str) -> String {
 }
 
 /// The version that a driver pod has.
-pub fn running(pod: &ObservedPod, driver: Driver) -> Option<String> {
+pub(crate) fn running(pod: &ObservedPod, driver: Driver) -> Option<String> {
     let container = driver.traits().container;
     let main = pod.containers.iter().find(|one| one.name == container || container.is_empty())?;
     Some(version(&main.image))

@@ -1,5 +1,8 @@
-//! What a person at a workstation is told of a rollout, and what is done for one: the engine's own judgement on what is in the cluster at this moment. It
-//! works beside NVIDIA's controllers without any bundle of ours; where there is one, by what its hook goes by. Only [`apply`], [`pause`] and [`abort`] write.
+//! The operator commands: what a workstation reports of a rollout and does for one, by the engine's own decisions on the state of the cluster. Works with
+//! NVIDIA's controllers alone; where there is a hook release, with its settings. Only [`apply`], [`pause`] and [`abort`] write.
+//!
+//! [`session`] has the rollouts of a cluster, [`observe`] makes a snapshot of each. [`proposal`], [`deployed`] and [`simulation`] know recipes; the other
+//! modules do not.
 
 pub mod abort;
 pub mod advice;
@@ -9,7 +12,7 @@ pub mod deployed;
 pub mod doctor;
 pub mod find;
 pub mod hold_status;
-pub mod image;
+mod image;
 pub mod observe;
 pub mod obstacle;
 pub mod pause;

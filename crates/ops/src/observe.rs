@@ -1,4 +1,4 @@
-//! Looks at the cluster: the caches of a hook Job, filled once or followed, judged by the engine, and nothing written.
+//! Observes rollouts: the caches of a hook Job, filled once or followed, judged by the engine, and nothing written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -35,7 +35,7 @@ use super::wait_start::is_telling;
 /// How long the pods of single nodes are waited for: what is not known by then is missing from the answer, which says so.
 const PODS: Duration = Duration::from_secs(15);
 
-/// Why nothing can be told.
+/// Why a rollout cannot be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The API server refuses what has to be read.
@@ -102,19 +102,19 @@ impl From<CallError> for ObserveError {
     }
 }
 
-/// What was seen of a rollout, and what the engine says to it.
+/// What was observed of a rollout, and what the engine decides about it.
 pub struct RolloutSnapshot {
-    /// What was looked at.
+    /// Which rollout.
     pub target: RolloutTarget,
     /// By which settings.
     pub settings: Settings,
     /// The cluster.
     pub observed: Observed,
-    /// By which policy nodes go: ours, or the live one of the vendor's controller.
+    /// The policy in force: ours, or the live one of the vendor's controller.
     pub policy: Policy,
     /// The same for each pool of nodes that has its own.
     pub pools: NodePools,
-    /// The engine's judgement. Its actions are nobody's.
+    /// The engine's decision. Its actions are not performed.
     pub decision: Decision,
     /// The run record.
     pub record: StoredRecord,
@@ -158,7 +158,7 @@ impl RolloutObserver {
     /// # Errors
     /// The server could not be asked what it serves.
     pub async fn begin(client: &Client, target: &RolloutTarget, limit: Duration) -> Result<Self, ObserveError> {
-        let settings = target.looking(true);
+        let settings = target.observation_settings(true);
         let namespaces = dra_namespaces(client, &settings).await?;
         let version = slice_version(client, &settings).await?;
         let watches = Watches::start(client, &settings, namespaces, version);
@@ -175,7 +175,7 @@ impl RolloutObserver {
         self.watches.changed().await;
     }
 
-    /// Looks, as soon as all caches are in step.
+    /// Observes the rollout, as soon as all caches are in step.
     ///
     /// # Errors
     /// The server refuses, could not be read in time, or a newer version wrote the run record.
@@ -188,7 +188,7 @@ impl RolloutObserver {
         };
         let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
         let record = self.record(&mut notes).await?;
-        self.settings = self.target.looking(is_live(job.as_ref()));
+        self.settings = self.target.observation_settings(is_live(job.as_ref()));
         let (observed, decision, now) = self.judge(&record, job.as_ref(), &clock, &mut notes).await?;
         let times = optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
         Ok(RolloutSnapshot {
@@ -268,7 +268,7 @@ impl RolloutObserver {
         }
     }
 
-    /// What is remembered of the look before, or what a run that took over now would begin with.
+    /// What is remembered of the snapshot before, or what a run that took over now would begin with.
     fn remembered(&self, record: &StoredRecord, job: Option<&HookJob>, observed: &Observed, now: Timestamp) -> RunMemory {
         let run = record.run.as_ref().filter(|_| is_live(job));
         let after = |started: Timestamp| {
@@ -304,7 +304,7 @@ impl RolloutObserver {
     fn observed(&self, now: Timestamp) -> Observed {
         let mut observed = self.watches.observed(now);
         if let Some(lease) = &mut observed.operator_lease {
-            // One look cannot see a renewal: the holder counts as alive until a second look at the latest shows otherwise.
+            // One snapshot cannot show a renewal: the holder counts as alive until a second one shows otherwise.
             lease.renewed.get_or_insert(now);
         }
         if !self.settings.has(Task::Drive)
@@ -319,11 +319,11 @@ impl RolloutObserver {
 }
 
 /// What is worth having and not needed: a refusal becomes a note.
-fn optional<T>(answer: Result<T, CallError>, what: &str, notes: &mut Vec<String>) -> Result<Option<T>, ObserveError> {
+fn optional<T>(answer: Result<T, CallError>, name: &str, notes: &mut Vec<String>) -> Result<Option<T>, ObserveError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(CallError::Forbidden(message)) => {
-            notes.push(format!("{what} could not be read: {message}"));
+            notes.push(format!("{name} could not be read: {message}"));
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -48,8 +48,8 @@ pub enum ObstacleKind {
     Job,
 }
 
-/// What is in the way on one node, with these pods, in a cluster where nodes go by this policy.
-pub fn obstacles(
+/// Finds what is in the way on one node, with these pods, in a cluster where nodes go by this policy.
+pub(crate) fn obstacles(
     node: &ObservedNode,
     pods: &[Workload],
     (observed, settings, policy): (&Observed, &Settings, &Policy),
@@ -66,20 +66,20 @@ pub fn obstacles(
     let drain = policy.drain.as_ref().map(|drain| filter(EvictionTerms::from(drain), selector(drain)));
     let deletion = policy.pod_deletion.as_ref().map(|deletion| filter(EvictionTerms::from(deletion), Selector::default()));
     let jobs = policy.wait_for_completion.as_ref().and_then(|wait| wait.pod_selector.parse::<Selector>().ok());
-    let look = ObstacleFinder { node, budgets: DisruptionBudgets::new(&observed.workloads.budgets), now };
-    let mut found: Vec<PodObstacle> = Vec::new();
+    let finder = ObstacleFinder { node, budgets: DisruptionBudgets::new(&observed.workloads.budgets), now };
+    let mut obstacles: Vec<PodObstacle> = Vec::new();
     for pod in pods {
         if pod.phase.is_busy() && pod.deleted_at.is_none() && jobs.as_ref().is_some_and(|jobs| jobs.matches(&pod.labels)) {
-            found.push(job(pod));
+            obstacles.push(job(pod));
         }
         let held = matches!(holders.judge(pod), DeviceRelation::Holds(_));
         let drained = drain.as_ref().filter(|filter| filter.selector.matches(&pod.labels));
         if let Some(filter) = drained.or(deletion.as_ref().filter(|_| held)) {
-            found.extend(look.find(pod, held, filter));
+            obstacles.extend(finder.find(pod, held, filter));
         }
     }
-    found.sort_by(|one, other| (one.kind, &one.pod).cmp(&(other.kind, &other.pod)));
-    found
+    obstacles.sort_by(|one, other| (one.kind, &one.pod).cmp(&(other.kind, &other.pod)));
+    obstacles
 }
 
 fn job(pod: &Workload) -> PodObstacle {
@@ -114,11 +114,11 @@ impl ObstacleFinder<'_> {
                 LeavingStage::Grace => Remedy::words("nothing: its grace period runs"),
                 LeavingStage::Overdue => {
                     Remedy::words("see whether the node's kubelet runs; if the node is gone for good, delete its pod by force")
-                        .look(format!("kubectl describe node {}", pod.node))
+                        .inspect(format!("kubectl describe node {}", pod.node))
                         .run(format!("{delete} --force --grace-period=0"))
                 }
                 LeavingStage::Finalizers => Remedy::words("see why whoever set the finalizers does not take them off")
-                    .look(format!("kubectl get pod -n {} {} -o yaml", pod.namespace, pod.name)),
+                    .inspect(format!("kubectl get pod -n {} {} -o yaml", pod.namespace, pod.name)),
             };
             return obstacle(ObstacleKind::Terminating, leaving.text(self.now), remedy);
         }
@@ -146,7 +146,7 @@ impl ObstacleFinder<'_> {
                 ObstacleKind::Pinned,
                 format!("{name} uses the device and belongs to daemonset/{owner}, which brings it back at once"),
                 Remedy::words("take the node out of what the DaemonSet selects for the time of the upgrade")
-                    .look(format!("kubectl get daemonset -n {} {owner}", pod.namespace)),
+                    .inspect(format!("kubectl get daemonset -n {} {owner}", pod.namespace)),
             ),
             PodFate::Stays(_) => None,
             PodFate::Goes => {
@@ -188,11 +188,11 @@ fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
     Some(match standing {
         BudgetAnswer::Free => return None,
         BudgetAnswer::Later(budget, EvictionDelay::Full) => {
-            words.look(format!("kubectl get pods -n {} -o wide", pod.namespace)).run(fewer(budget, budget.healthy))
+            words.inspect(format!("kubectl get pods -n {} -o wide", pod.namespace)).run(fewer(budget, budget.healthy))
         }
         BudgetAnswer::Later(_, EvictionDelay::Unobserved | EvictionDelay::Starting)
         | BudgetAnswer::Never(_, ImpossibleEviction::Several) => {
-            words.look(format!("kubectl get poddisruptionbudgets -n {}", pod.namespace))
+            words.inspect(format!("kubectl get poddisruptionbudgets -n {}", pod.namespace))
         }
         BudgetAnswer::Never(budgets, ImpossibleEviction::NoneMayGo) => {
             budgets.iter().fold(words, |remedy, budget| remedy.run(patch(budget, "{\"maxUnavailable\":1}")))
@@ -201,7 +201,7 @@ fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
             budgets.iter().fold(words, |remedy, budget| remedy.run(fewer(budget, budget.expected.max(budget.healthy))))
         }
         BudgetAnswer::Never(_, ImpossibleEviction::Unhealthy) => words
-            .look(format!("kubectl get pods -n {} -o wide", pod.namespace))
+            .inspect(format!("kubectl get pods -n {} -o wide", pod.namespace))
             .run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)),
     })
 }

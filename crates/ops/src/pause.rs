@@ -24,21 +24,21 @@ use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
 
 /// Nodes that are changed at once.
 const AT_ONCE: usize = 16;
-/// How often nodes are looked at that change meanwhile.
-const LOOKS: u32 = 5;
+/// How often nodes are observed that change meanwhile.
+const ATTEMPTS: u32 = 5;
 
 /// The data key of a pause.
 pub fn key(selector: Option<&str>) -> String {
     selector.map_or_else(|| FLEET_KEY.to_owned(), |selector| format!("nodes-{}", &digest::sha256(selector.as_bytes())[..12]))
 }
 
-/// The pauses that there are, by key.
+/// Reads the pauses, by key.
 ///
 /// # Errors
 /// They cannot be read.
 pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError> {
-    let found: BTreeMap<String, String> = read(client).await?;
-    Ok(found.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
+    let written: BTreeMap<String, String> = read(client).await?;
+    Ok(written.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
 }
 
 /// Makes a pause in the name of whom the API server takes this client for.
@@ -48,7 +48,7 @@ pub async fn new_pause(client: &Client, selector: Option<String>, reason: Option
     pause::Pause { selector, by, reason, at }
 }
 
-/// Nodes on which a pause needs holds, and those that somebody has begun with.
+/// The nodes on which a pause needs holds, and those that are being upgraded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PauseReach {
     /// Nodes that need the driver.
@@ -61,7 +61,7 @@ pub struct PauseReach {
     pub begun_then: &'static str,
 }
 
-/// What a pause would reach in one rollout.
+/// Finds what a pause would reach in one rollout.
 pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseReach {
     let driver = snapshot.settings.driver;
     let ours = snapshot.settings.mode == Mode::Drive;
@@ -102,7 +102,7 @@ fn needs_hold(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
 /// The pause could not be written, or the cluster not be read.
 pub async fn pause(
     client: &Client,
-    followed: &mut [RolloutObserver],
+    observers: &mut [RolloutObserver],
     pause: &pause::Pause,
     selector: Option<&Selector>,
     clock: impl Fn() -> Timestamp,
@@ -113,7 +113,7 @@ pub async fn pause(
         let nodes = driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node) && needs_hold(snapshot, node));
         nodes.map(|node| hold::hold_as(node, driver, HOLD)).collect()
     };
-    patch_all(client, followed, holds, &clock).await
+    patch_all(client, observers, holds, &clock).await
 }
 
 /// Resumes: first what our hooks see (one at work would put holds on again), then the holds go that no other pause needs. The nodes whose holds could not be
@@ -123,7 +123,7 @@ pub async fn pause(
 /// The pauses could not be written, or the cluster not be read.
 pub async fn resume(
     client: &Client,
-    followed: &mut [RolloutObserver],
+    observers: &mut [RolloutObserver],
     keys: &[String],
     clock: impl Fn() -> Timestamp,
 ) -> Result<Vec<String>, ObserveError> {
@@ -135,39 +135,39 @@ pub async fn resume(
         let held = snapshot.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
         held.map(|node| hold::released(node, driver)).collect()
     };
-    patch_all(client, followed, releases, &clock).await
+    patch_all(client, observers, releases, &clock).await
 }
 
 /// Patches nodes until there is nothing left to patch.
 async fn patch_all(
     client: &Client,
-    followed: &mut [RolloutObserver],
+    observers: &mut [RolloutObserver],
     patches: impl Fn(&RolloutSnapshot) -> Vec<NodePatch>,
     clock: &impl Fn() -> Timestamp,
 ) -> Result<Vec<String>, ObserveError> {
-    let mut wrong = Vec::new();
-    for looking in followed {
-        for look in 1..=LOOKS {
-            let patches = patches(&looking.observe(clock).await?);
+    let mut failures = Vec::new();
+    for observer in observers {
+        for attempt in 1..=ATTEMPTS {
+            let patches = patches(&observer.observe(clock).await?);
             let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
             let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
             let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
             let superseded = answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Superseded))).count();
-            if !failed.is_empty() || superseded > 0 && look == LOOKS {
-                wrong.extend(failed);
-                wrong.extend((superseded > 0).then(|| format!("{superseded} nodes change all the time")));
+            if !failed.is_empty() || superseded > 0 && attempt == ATTEMPTS {
+                failures.extend(failed);
+                failures.extend((superseded > 0).then(|| format!("{superseded} nodes change all the time")));
                 break;
             }
             if superseded == 0 {
                 break;
             }
-            looking.changed().await;
+            observer.changed().await;
         }
     }
-    Ok(wrong)
+    Ok(failures)
 }
 
-/// Why a patch of a node was not done; `None`: it was, or is looked at again.
+/// Why a patch of a node was not done; `None`: it was, or the node is observed again.
 pub(super) fn not_written(patch: &NodePatch, answer: &Result<ActionResult, CallError>) -> Option<String> {
     match answer {
         Ok(ActionResult::Changed(missing)) => Some(format!("{}: admission drops what is written: {}", patch.node, missing.join(", "))),

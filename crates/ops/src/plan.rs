@@ -16,6 +16,8 @@ use simulator::report::SimulationReport;
 use simulator::setup::{PoolSetup, SimulationSetup, SimulationTimes};
 
 use super::observe::RolloutSnapshot;
+use change::changes;
+use times::measured;
 
 mod change;
 mod fleet;
@@ -23,10 +25,10 @@ mod outcome;
 mod prediction;
 mod times;
 
-pub use change::{DriverChange, NodeStep, changes};
+pub use change::{DriverChange, NodeStep};
 pub use outcome::{PlannedEviction, PlannedNamespace, PlannedNode, PlannedWave, RolloutPlan, SecondsRange};
 pub use prediction::{RolloutPrediction, predict};
-pub use times::{MeasuredSeconds, measured};
+pub use times::MeasuredSeconds;
 
 /// A hook waits no longer than this in a prediction: where nobody deploys one there is no budget.
 const LONGEST: u64 = 14 * 24 * 3600;
@@ -34,7 +36,7 @@ const LONGEST: u64 = 14 * 24 * 3600;
 /// What is to be deployed.
 #[derive(Clone, Debug)]
 pub struct ProposedDeployment {
-    /// What the hook goes by.
+    /// The settings of its hook.
     pub settings: Settings,
     /// The version of the driver, where it is said.
     pub driver: Option<String>,
@@ -57,24 +59,24 @@ pub struct PlanAssumptions {
     pub seed: u64,
 }
 
-/// What was looked at.
+/// What a prediction starts from.
 #[derive(Clone, Copy)]
-pub struct PlanInput<'a> {
+pub(crate) struct PlanInput<'a> {
     /// The cluster.
-    pub snapshot: &'a RolloutSnapshot,
+    pub(crate) snapshot: &'a RolloutSnapshot,
     /// What comes. `None`: nothing; what is still to be done there.
-    pub proposed: Option<&'a ProposedDeployment>,
+    pub(crate) proposed: Option<&'a ProposedDeployment>,
     /// The pods on the nodes that need the driver.
-    pub pods: &'a [Workload],
+    pub(crate) pods: &'a [Workload],
     /// Who has which GPUs.
-    pub gpus: &'a GpuUse,
+    pub(crate) gpus: &'a GpuUse,
     /// What else is assumed.
-    pub assumed: PlanAssumptions,
+    pub(crate) assumed: PlanAssumptions,
 }
 
-/// What would happen. `simulate` runs these worlds and has their reports in the same order. `None`: these upgrades are in no model (OFED, or
+/// Predicts what would happen. `simulate` runs these worlds and has their reports in the same order. `None`: these upgrades are in no model (OFED, or
 /// an operator of which it is not known how its controller behaves).
-pub fn plan(input: PlanInput<'_>, simulate: impl FnOnce(&[SimulationSetup]) -> Vec<SimulationReport>) -> Option<RolloutPlan> {
+pub(crate) fn plan(input: PlanInput<'_>, simulate: impl FnOnce(&[SimulationSetup]) -> Vec<SimulationReport>) -> Option<RolloutPlan> {
     let PlanInput { snapshot, proposed, assumed, .. } = input;
     if snapshot.settings.driver == Driver::Ofed {
         return None;
@@ -91,15 +93,15 @@ pub fn plan(input: PlanInput<'_>, simulate: impl FnOnce(&[SimulationSetup]) -> V
     let changes = changes(snapshot, proposed);
     let measured = measured(&snapshot.observed, snapshot.settings.driver);
     let times = times::times(&measured, assumed.driver);
-    let found = fleet::found(input, proposed, &changes);
-    let setup = setup(snapshot, proposed, &changes, (times, found), assumed);
+    let fleet = fleet::find_fleet(input, proposed, &changes);
+    let setup = setup(snapshot, proposed, &changes, (times, fleet), assumed);
     let reports = simulate(&runs(&setup, assumed));
     Some(outcome::plan(input, proposed, changes, &measured, &setup, &reports))
 }
 
 impl ProposedDeployment {
     /// What is deployed already.
-    pub fn of_live(snapshot: &RolloutSnapshot) -> Self {
+    pub(crate) fn of_live(snapshot: &RolloutSnapshot) -> Self {
         let operator = snapshot.observed.operator.as_ref();
         Self {
             settings: snapshot.settings.clone(),
@@ -115,7 +117,7 @@ fn setup(
     snapshot: &RolloutSnapshot,
     proposed: &ProposedDeployment,
     changes: &change::DriverChanges,
-    (times, found): (SimulationTimes, FoundFleet),
+    (times, fleet): (SimulationTimes, FoundFleet),
     assumed: PlanAssumptions,
 ) -> SimulationSetup {
     let mut settings = proposed.settings.clone();
@@ -124,11 +126,11 @@ fn setup(
         // What NVIDIA's controller goes by is the live object's, as far as nothing else is asked for.
         settings.upgrade.policy = if proposed.chart.is_none() { snapshot.policy.clone() } else { settings.upgrade.policy };
     }
-    let pools = pools(snapshot, proposed, &found);
+    let pools = pools(snapshot, proposed, &fleet);
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
     let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
     SimulationSetup {
-        nodes: found.nodes.len(),
+        nodes: fleet.nodes.len(),
         group_size: 0,
         seed: assumed.seed,
         times,
@@ -139,7 +141,7 @@ fn setup(
         // Another template with the same driver is another revision all the same.
         to: if asked == from { format!("{asked}-next") } else { asked },
         from,
-        found: Some(Arc::new(found)),
+        found: Some(Arc::new(fleet)),
         faults: Vec::new(),
         same_config: false,
         hook_node: None,
@@ -155,7 +157,7 @@ fn setup(
 }
 
 /// The NVIDIADrivers with their limits, where each has its own and the operator decides. What is deployed reaches only the chart's.
-fn pools(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, found: &FoundFleet) -> Vec<PoolSetup> {
+fn pools(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, fleet: &FoundFleet) -> Vec<PoolSetup> {
     let per_driver = proposed.operator.as_deref().is_some_and(|version| has_policy_per_driver(Some(version)));
     if !per_driver || proposed.settings.mode.decides() {
         return Vec::new();
@@ -171,7 +173,7 @@ fn pools(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, found: &Foun
     let pools: Vec<PoolSetup> = snapshot.pools.iter().filter_map(of).collect();
     let has_pool = |node: &FoundNode| pools.iter().any(|pool| node.node.driver_owner() == Some(pool.name.as_str()));
     // A node that none of them owns is in no model.
-    if found.nodes.iter().all(has_pool) { pools } else { Vec::new() }
+    if fleet.nodes.iter().all(has_pool) { pools } else { Vec::new() }
 }
 
 /// The quickest world, the slowest one, and some between.

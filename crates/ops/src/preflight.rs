@@ -62,24 +62,24 @@ fn driver_node_names(snapshot: &RolloutSnapshot) -> BTreeSet<String> {
 }
 
 /// What runs on the nodes that need the driver, and with how many GPUs.
-pub struct AffectedWorkloads {
+pub(crate) struct AffectedWorkloads {
     /// All pods.
-    pub pods: Vec<Workload>,
+    pub(crate) pods: Vec<Workload>,
     /// GPUs of nodes and pods.
-    pub gpus: GpuUse,
+    pub(crate) gpus: GpuUse,
 }
 
 /// Lists what a prediction starts with. RBAC: `list` on `pods` and `nodes`.
 ///
 /// # Errors
 /// They cannot be listed.
-pub async fn list_affected(client: &Client, snapshot: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
+pub(crate) async fn list_affected(client: &Client, snapshot: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
     let nodes = driver_node_names(snapshot);
     Ok(AffectedWorkloads { pods: list_workloads(client, &nodes, Some).await?, gpus: list_gpus(client, &nodes).await? })
 }
 
 /// What these pods would be in the way of, under these settings and this policy.
-pub fn examine(snapshot: &RolloutSnapshot, settings: &Settings, policy: &Policy, pods: &[Workload]) -> Vec<PreflightFinding> {
+pub(crate) fn examine(snapshot: &RolloutSnapshot, settings: &Settings, policy: &Policy, pods: &[Workload]) -> Vec<PreflightFinding> {
     preflight(PreflightInput {
         observed: &snapshot.observed,
         settings,

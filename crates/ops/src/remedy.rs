@@ -20,8 +20,8 @@ pub struct Remedy {
     /// In words.
     pub text: String,
     /// Commands that show more and change nothing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub look: Vec<String>,
+    #[serde(rename = "look", skip_serializing_if = "Vec::is_empty")]
+    pub inspect: Vec<String>,
     /// Commands that resolve it, to be run in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub run: Vec<String>,
@@ -38,8 +38,8 @@ impl Remedy {
 
     /// The same, and what shows more.
     #[must_use]
-    pub fn look(mut self, command: impl Into<String>) -> Self {
-        self.look.push(command.into());
+    pub fn inspect(mut self, command: impl Into<String>) -> Self {
+        self.inspect.push(command.into());
         self
     }
 
@@ -60,15 +60,15 @@ impl Remedy {
 
 /// What is known beside the reason.
 #[derive(Clone, Copy, Debug)]
-pub struct RemedyContext<'a> {
+pub(crate) struct RemedyContext<'a> {
     /// The node; `None`: the whole fleet.
-    pub node: Option<&'a str>,
+    pub(crate) node: Option<&'a str>,
     /// The node's driver pod.
-    pub driver_pod: Option<&'a str>,
+    pub(crate) driver_pod: Option<&'a str>,
     /// The pods of its DRA plugins: namespace and name.
-    pub plugin_pods: &'a [(&'a str, &'a str)],
+    pub(crate) plugin_pods: &'a [(&'a str, &'a str)],
     /// What the rollout goes by.
-    pub settings: &'a Settings,
+    pub(crate) settings: &'a Settings,
 }
 
 impl RemedyContext<'_> {
@@ -84,8 +84,8 @@ impl RemedyContext<'_> {
 
     fn with_logs(&self, remedy: Remedy) -> Remedy {
         match self.logs() {
-            Some(command) => remedy.look(command),
-            None => remedy.look(format!("kubectl describe node {}", self.node())),
+            Some(command) => remedy.inspect(command),
+            None => remedy.inspect(format!("kubectl describe node {}", self.node())),
         }
     }
 
@@ -96,13 +96,13 @@ impl RemedyContext<'_> {
 
 /// What to do about a reason.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
-pub fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
+pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     let (node, driver) = (about.node(), about.settings.driver);
     let plain = Remedy::words(reason.advice(driver));
     match reason {
         Reason::NodeNotReady { .. } => {
             Remedy::words("bring the node back; if it is gone for good, delete it: the rollout goes on without it")
-                .look(format!("kubectl describe node {node}"))
+                .inspect(format!("kubectl describe node {node}"))
                 .run(format!("kubectl delete node {node}"))
         }
         Reason::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
@@ -118,10 +118,10 @@ pub fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
             about.plugin_pods.iter().fold(plain, |remedy, (namespace, pod)| remedy.run(format!("kubectl delete pod -n {namespace} {pod}")))
         }
         Reason::DriverPodUnschedulable { .. } | Reason::DriverPodMissing => {
-            plain.look(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
+            plain.inspect(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
         }
         Reason::Upgrading(upgrading) => ours(upgrading, about, plain),
-        _ if driver.has_operator() && about.node.is_none() => plain.look(format!(
+        _ if driver.has_operator() && about.node.is_none() => plain.inspect(format!(
             "kubectl logs -n {} deployment/{} --tail=50",
             about.settings.operator_namespace,
             about.settings.operator_deployment()
@@ -145,12 +145,12 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
             .run(format!("gpu-rollout retry --yes {node}")),
         UpgradeReason::Retry { .. } => about.with_logs(plain),
         UpgradeReason::FailureBudget { failed, .. } => {
-            failed.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.look(RemedyContext::why(holder)))
+            failed.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.inspect(RemedyContext::why(holder)))
         }
         UpgradeReason::Refused(
             StartRefusal::Slots { holders, .. } | StartRefusal::Unavailable { holders, .. } | StartRefusal::Group { holders, .. },
-        ) => holders.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.look(RemedyContext::why(holder))),
-        UpgradeReason::Maintenance { .. } => plain.look("kubectl get nodemaintenances -A"),
+        ) => holders.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.inspect(RemedyContext::why(holder))),
+        UpgradeReason::Maintenance { .. } => plain.inspect("kubectl get nodemaintenances -A"),
         _ => plain,
     }
 }
@@ -174,7 +174,7 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
             Remedy::words("remove what it failed for, then have the operator try it again").run(format!("gpu-rollout retry --yes {node}"))
         }
         ControllerWait::FailedDriver { .. } | ControllerWait::DriverStarting { .. } => about.with_logs(plain),
-        ControllerWait::Validating { pod, .. } => plain.look(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
+        ControllerWait::Validating { pod, .. } => plain.inspect(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
         _ => plain,
     }
 }
@@ -188,7 +188,7 @@ fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
     } else {
         Remedy::words(format!("see to the nodes that hold places and do not give them back by themselves: {}", listed(&names(&stuck))))
     };
-    stuck.iter().chain(&moving).take(SHOWN).fold(remedy, |remedy, holder| remedy.look(RemedyContext::why(&holder.node)))
+    stuck.iter().chain(&moving).take(SHOWN).fold(remedy, |remedy, holder| remedy.inspect(RemedyContext::why(&holder.node)))
 }
 
 #[cfg(test)]

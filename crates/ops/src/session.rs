@@ -48,7 +48,7 @@ impl ClusterSession {
     }
 
     /// Returns the preflight settings of the hook before the operator of a rollout, where there is one.
-    pub fn preflight_before(&self, settings: &Settings) -> Option<&PreflightSettings> {
+    pub(crate) fn preflight_before(&self, settings: &Settings) -> Option<&PreflightSettings> {
         let same = |step: &&Settings| step.has(Task::Preflight) && step.driver == settings.driver && step.component == settings.component;
         self.rollouts.steps.iter().find(same).map(|step| &step.preflight)
     }

@@ -56,9 +56,9 @@ impl SupportBundle {
 
 /// Where the things are that take part in rollouts.
 fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<String> {
-    let looked = snapshots.iter().map(|snapshot| &snapshot.settings);
+    let observed = snapshots.iter().map(|snapshot| &snapshot.settings);
     let mut all = BTreeSet::new();
-    for settings in looked.chain(hooks.iter().copied()) {
+    for settings in observed.chain(hooks.iter().copied()) {
         all.extend([&settings.namespace, &settings.operator_namespace, &settings.device_plugin.namespace].map(Clone::clone));
     }
     for snapshot in snapshots {
@@ -120,8 +120,8 @@ struct Gathering<'a> {
 impl Gathering<'_> {
     /// Gathers the objects of one kind, in one namespace or all, and answers them.
     async fn objects(&mut self, kind: RawKind, namespace: Option<&str>, labels: Option<&str>) -> Vec<Value> {
-        let mut found = match objects(self.client, kind, namespace, labels).await {
-            Ok(found) => found,
+        let mut objects = match objects(self.client, kind, namespace, labels).await {
+            Ok(objects) => objects,
             // Not every cluster has each of them.
             Err(CallError::NotFound(_)) => return Vec::new(),
             Err(error) => {
@@ -130,11 +130,11 @@ impl Gathering<'_> {
                 return Vec::new();
             }
         };
-        for object in &mut found {
+        for object in &mut objects {
             self.support.redacted += redact(object);
             self.file(kind, object);
         }
-        found
+        objects
     }
 
     fn file(&mut self, kind: RawKind, object: &Value) {

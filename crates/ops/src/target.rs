@@ -1,4 +1,4 @@
-//! What is looked at: a hook release, or a driver that is rolled out without one.
+//! The targets of operator commands: a hook release, or a driver that is rolled out without one.
 
 use contract::driver::Driver;
 use contract::settings::{DraSettings, Mode, Reroll, Settings};
@@ -8,28 +8,28 @@ use kube_io::releases::HookRelease;
 /// Seconds that a node is expected to take where nobody says: the hook chart's default.
 const PER_NODE_SECONDS: u64 = 600;
 
-/// One rollout that is looked at.
+/// One rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutTarget {
-    /// What it goes by.
+    /// The settings of its hook.
     pub settings: Settings,
     /// `namespace/name` of the hook release; `None`: there is none, and the settings are the hook's defaults.
     pub release: Option<String>,
 }
 
-/// What hook releases come to.
+/// Hook releases, by what they do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SortedReleases {
+pub(crate) struct SortedReleases {
     /// The rollouts: of those whose hook watches the cluster.
-    pub targets: Vec<RolloutTarget>,
+    pub(crate) targets: Vec<RolloutTarget>,
     /// Those with nothing but a step before the operator.
-    pub steps: Vec<Settings>,
+    pub(crate) steps: Vec<Settings>,
     /// What is wrong with the others, for people.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
-/// The rollouts of these releases.
-pub fn of_releases(releases: Vec<HookRelease>) -> SortedReleases {
+/// Sorts hook releases.
+pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
     let SortedReleases { mut targets, mut steps, mut notes } = SortedReleases::default();
     for HookRelease { trigger, settings } in releases {
         match settings {
@@ -42,7 +42,7 @@ pub fn of_releases(releases: Vec<HookRelease>) -> SortedReleases {
             Err(error) => notes.push(format!("configmap {trigger}: {error}")),
         }
     }
-    // Network before GPU, and the release that settles a driver before those that only look after plugins.
+    // Network before GPU, and the release that settles a driver before those that only replace plugins.
     targets.sort_by_key(|target| {
         let settings = &target.settings;
         (!settings.has(Task::Settle), settings.driver != Driver::Ofed, settings.driver, target.release.clone())
@@ -50,8 +50,8 @@ pub fn of_releases(releases: Vec<HookRelease>) -> SortedReleases {
     SortedReleases { targets, steps, notes }
 }
 
-/// A driver of an operator that is there without a hook of ours: what a hook in mode `observe` would go by.
-pub fn without_release(driver: Driver, operator_namespace: &str, operator_deployment: Option<&str>) -> RolloutTarget {
+/// Makes the target for a driver whose operator is there without a hook of ours: with the settings of a hook in mode `observe`.
+pub(crate) fn without_release(driver: Driver, operator_namespace: &str, operator_deployment: Option<&str>) -> RolloutTarget {
     let settings = Settings {
         namespace: operator_namespace.to_owned(),
         component: driver.traits().component.to_owned(),
@@ -71,24 +71,24 @@ pub fn without_release(driver: Driver, operator_namespace: &str, operator_deploy
 }
 
 impl RolloutTarget {
-    /// What the look goes by: the hook's settings, and everything is watched that can tell why a node does not move. `live`: a Job is at
-    /// work; where none is, nobody replaces plugins.
-    pub fn looking(&self, live: bool) -> Settings {
-        let mut looking = self.settings.clone();
-        looking.tasks.retain(|task| !task.is_step());
-        if looking.has(Task::Settle) {
-            looking.tasks.insert(0, Task::Preflight);
+    /// Returns the settings to observe it with: those of the hook, and everything is watched that can tell why a node does not move. `live`: a Job is
+    /// at work; where none is, no hook replaces plugins.
+    pub(crate) fn observation_settings(&self, live: bool) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.tasks.retain(|task| !task.is_step());
+        if settings.has(Task::Settle) {
+            settings.tasks.insert(0, Task::Preflight);
         }
-        if !live && looking.dra.reroll == Reroll::Auto {
-            looking.dra.reroll = Reroll::Off;
+        if !live && settings.dra.reroll == Reroll::Auto {
+            settings.dra.reroll = Reroll::Off;
         }
-        looking
+        settings
     }
 
-    /// Its name for people: the driver, and the hook release.
+    /// Returns its name for people: the driver, and the hook release.
     pub fn title(&self) -> String {
         let settings = &self.settings;
-        let what = match (settings.has(Task::Settle), settings.driver) {
+        let name = match (settings.has(Task::Settle), settings.driver) {
             (true, Driver::Gpu) => "GPU driver".to_owned(),
             (true, Driver::Ofed) => "network driver".to_owned(),
             (true, Driver::DaemonSet) => format!("daemonset {}", settings.own_daemon_set().unwrap_or_default()),
@@ -96,8 +96,8 @@ impl RolloutTarget {
             (false, _) => "device plugin".to_owned(),
         };
         match &self.release {
-            Some(release) => format!("{what} (release {release}, mode {})", settings.mode.name()),
-            None => format!("{what} ({}, no hook release of gpu-rollout)", settings.driver.traits().operator),
+            Some(release) => format!("{name} (release {release}, mode {})", settings.mode.name()),
+            None => format!("{name} ({}, no hook release of gpu-rollout)", settings.driver.traits().operator),
         }
     }
 }

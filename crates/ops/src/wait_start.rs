@@ -45,15 +45,15 @@ impl WaitStart {
 }
 
 /// What tells since when.
-pub struct WaitStartSources<'a> {
+pub(crate) struct WaitStartSources<'a> {
     /// The cluster.
-    pub observed: &'a Observed,
+    pub(crate) observed: &'a Observed,
     /// What the rollout goes by.
-    pub settings: &'a Settings,
+    pub(crate) settings: &'a Settings,
     /// Who last set what on nodes.
-    pub times: &'a BTreeMap<String, NodeTimes>,
+    pub(crate) times: &'a BTreeMap<String, NodeTimes>,
     /// The pods of the driver.
-    pub operands: &'a DriverOperands<'a>,
+    pub(crate) operands: &'a DriverOperands<'a>,
 }
 
 impl WaitStartSources<'_> {
@@ -62,7 +62,7 @@ impl WaitStartSources<'_> {
     }
 
     /// Since when the node waits for this reason. `record`: what the run record has of it.
-    pub fn find(&self, node: &ObservedNode, reason: &Reason, record: Option<&NodeRecord>) -> WaitStart {
+    pub(crate) fn find(&self, node: &ObservedNode, reason: &Reason, record: Option<&NodeRecord>) -> WaitStart {
         let known = record.filter(|record| is_same_kind(record, reason)).and_then(|record| record.since);
         self.written(node, reason).or_earlier(known)
     }
@@ -113,7 +113,7 @@ fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
 }
 
 /// Which keys of nodes tell something: the drivers' states and wishes.
-pub fn is_telling(key: &str) -> bool {
+pub(crate) fn is_telling(key: &str) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
         [traits.state_label, traits.skip_label, traits.own_state_label, traits.own_record, traits.hold, traits.requested].contains(&key)
     })

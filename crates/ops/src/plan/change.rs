@@ -1,4 +1,4 @@
-//! Which driver pods are replaced, and why: what is there against what is to be there.
+//! Compares what is deployed with what is proposed: which driver pods are replaced, and why.
 
 use std::collections::BTreeMap;
 
@@ -49,19 +49,19 @@ pub struct DriverChange {
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
-pub struct DriverChanges {
+pub(crate) struct DriverChanges {
     /// The driver's version that most of the nodes have that get another one.
-    pub from: Option<String>,
+    pub(crate) from: Option<String>,
     /// The version that they get.
-    pub to: Option<String>,
+    pub(crate) to: Option<String>,
     /// What is different for the fleet as a whole.
-    pub all: Vec<DriverChange>,
+    pub(crate) all: Vec<DriverChange>,
     /// What comes to each node.
-    pub steps: BTreeMap<String, NodeStep>,
+    pub(crate) steps: BTreeMap<String, NodeStep>,
 }
 
-/// Compares.
-pub fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment) -> DriverChanges {
+/// Compares what is deployed with what is proposed.
+pub(crate) fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment) -> DriverChanges {
     let driver = snapshot.settings.driver;
     let operands = DriverOperands::new(&snapshot.observed, driver);
     let daemon_sets = driver_daemon_sets(&snapshot.observed, driver);
@@ -70,7 +70,7 @@ pub fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment) -> Dri
     // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
     let same_driver = |changes: &[&DriverChange]| changes.iter().all(|change| change.of != DRIVER && change.of != CHART);
     let mut steps = BTreeMap::new();
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let mut versions_now: BTreeMap<String, usize> = BTreeMap::new();
     for node in driver_nodes(&snapshot.observed, driver) {
         let pod = operands.driver_pod(node);
         let concerns = |change: &&DriverChange| change.nvidia_driver.as_deref().is_none_or(|name| node.driver_owner() == Some(name));
@@ -92,12 +92,12 @@ pub fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment) -> Dri
         if step > NodeStep::First
             && let Some(version) = pod.as_ref().and_then(|pod| image::running(pod.pod, driver))
         {
-            *found.entry(version).or_default() += 1;
+            *versions_now.entry(version).or_default() += 1;
         }
         steps.insert(node.name.clone(), step);
     }
     all.extend(under_way(snapshot, &all, &operands));
-    let from = found.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version).or_else(|| versions.live.clone());
+    let from = versions_now.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version).or_else(|| versions.live.clone());
     DriverChanges { from, to: versions.asked.clone().or(versions.live), all, steps }
 }
 
@@ -107,9 +107,9 @@ fn under_way(snapshot: &RolloutSnapshot, coming: &[DriverChange], operands: &Dri
     if driver != Driver::Gpu || !snapshot.observed.uses_nvidia_drivers() {
         return Vec::new();
     }
-    let told =
-        |name: &str| coming.iter().any(|change| change.of == DRIVER && change.nvidia_driver.as_deref().is_none_or(|told| told == name));
-    let objects = snapshot.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !told(&object.name));
+    let is_coming =
+        |name: &str| coming.iter().any(|change| change.of == DRIVER && change.nvidia_driver.as_deref().is_none_or(|other| other == name));
+    let objects = snapshot.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !is_coming(&object.name));
     let of = |object: &NvidiaDriver| {
         let to = object.driver.version.clone()?;
         let owned = driver_nodes(&snapshot.observed, driver).filter(|node| node.driver_owner() == Some(object.name.as_str()));

@@ -13,7 +13,7 @@ use super::{PlanInput, ProposedDeployment};
 const DAEMON_SET: &str = "DaemonSet";
 
 /// The nodes that have a driver, and the pods on them.
-pub(super) fn found(input: PlanInput<'_>, proposed: &ProposedDeployment, changes: &DriverChanges) -> FoundFleet {
+pub(super) fn find_fleet(input: PlanInput<'_>, proposed: &ProposedDeployment, changes: &DriverChanges) -> FoundFleet {
     let PlanInput { snapshot, pods, gpus, assumed, .. } = input;
     let has_driver = |name: &str| changes.steps.get(name).is_some_and(|step| *step != NodeStep::First);
     let pods: Vec<FoundPod> = pods
@@ -33,12 +33,12 @@ pub(super) fn found(input: PlanInput<'_>, proposed: &ProposedDeployment, changes
         .filter(|node| has_driver(&node.name))
         .map(|node| {
             let step = changes.steps[&node.name];
-            let mut found = FoundNode::new(node, room(&node.name), step > NodeStep::First, snapshot.now);
+            let mut fleet_node = FoundNode::new(node, room(&node.name), step > NodeStep::First, snapshot.now);
             if operands.tainted(node).is_none() {
                 // The driver gets past its taints. The model's DaemonSets tolerate nothing.
-                found.node.taints.clear();
+                fleet_node.node.taints.clear();
             }
-            FoundNode { same_config: step == NodeStep::RestartOnly, ..found }
+            FoundNode { same_config: step == NodeStep::RestartOnly, ..fleet_node }
         })
         .collect();
     let workloads = &snapshot.observed.workloads;

@@ -232,7 +232,7 @@ fn pods(all: &[Workload], reports: &[SimulationReport], middle: &SimulationRepor
         .map(|pod| {
             let at = middle.evicted.get(&pod.uid).map_or(u64::MAX, |(at, _)| *at);
             let controller = pod.controller.as_ref().map(|controller| format!("{}/{}", controller.kind, controller.name));
-            let told = PlannedEviction {
+            let eviction = PlannedEviction {
                 namespace: pod.namespace.clone(),
                 name: pod.name.clone(),
                 node: pod.node.clone(),
@@ -240,7 +240,7 @@ fn pods(all: &[Workload], reports: &[SimulationReport], middle: &SimulationRepor
                 controller,
                 certain: reports.iter().all(|report| report.evicted.contains_key(&pod.uid)),
             };
-            (at, told)
+            (at, eviction)
         })
         .collect();
     pods.sort_by(|(at, pod), (other_at, other)| (at, &pod.namespace, &pod.name).cmp(&(other_at, &other.namespace, &other.name)));

@@ -32,13 +32,13 @@ pub struct MeasuredSeconds {
 
 /// What the pods tell that run now.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PodMeasurements {
+pub(crate) struct PodMeasurements {
     /// From a driver pod's creation to its readiness.
-    pub driver: Option<MeasuredSeconds>,
+    pub(crate) driver: Option<MeasuredSeconds>,
     /// From the driver's readiness to the toolkit's.
-    pub toolkit: Option<MeasuredSeconds>,
+    pub(crate) toolkit: Option<MeasuredSeconds>,
     /// From the toolkit's readiness to the validator's.
-    pub validator: Option<MeasuredSeconds>,
+    pub(crate) validator: Option<MeasuredSeconds>,
 }
 
 fn spread(mut all: Vec<i64>) -> Option<MeasuredSeconds> {
@@ -51,7 +51,7 @@ fn spread(mut all: Vec<i64>) -> Option<MeasuredSeconds> {
 }
 
 /// Measures. A pod whose container was restarted, or whose node was away, tells nothing of a start.
-pub fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
+pub(crate) fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
     let operands = DriverOperands::new(observed, driver);
     let undisturbed = |pod: &&ObservedPod| pod.ready && pod.containers.iter().all(|container| container.restarts == 0);
     let (mut drivers, mut toolkits, mut validators) = (Vec::new(), Vec::new(), Vec::new());

@@ -53,7 +53,7 @@ impl SpanKind {
     }
 
     /// That of a state, ours or the vendor's, by its name. `None`: the node is done.
-    pub fn from_state(state: &str) -> Option<Self> {
+    pub(crate) fn from_state(state: &str) -> Option<Self> {
         if let Some(own) = UpgradeState::ALL.into_iter().find(|own| own.name() == state) {
             return Some(match own {
                 UpgradeState::Lifted => Self::Queued,

@@ -54,7 +54,7 @@ pub(super) fn node(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, n
 /// What is left to do when the pods are gone that were in the way.
 fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
     let failed = matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(UpgradeReason::Failed { .. }));
-    if failed { Remedy { text: "then have the node tried again".to_owned(), look: Vec::new(), ..remedy } } else { remedy }
+    if failed { Remedy { text: "then have the node tried again".to_owned(), inspect: Vec::new(), ..remedy } } else { remedy }
 }
 
 /// Of the whole fleet.
