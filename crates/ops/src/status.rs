@@ -165,7 +165,7 @@ pub struct BlockingCondition {
 pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let observed = &snapshot.observed;
     let operands = DriverOperands::new(observed, snapshot.settings.driver);
-    let sources = WaitStartSources { observed, settings: &snapshot.settings, times: &snapshot.times, operands: &operands };
+    let sources = WaitStartSources { settings: &snapshot.settings, times: &snapshot.times, operands: &operands };
     let waits = progress::by_node(&snapshot.decision.waits, &snapshot.decision.ended);
     let nodes = progress::nodes(observed, snapshot.settings.driver, &waits);
     let mut rows: Vec<NodeRow> =

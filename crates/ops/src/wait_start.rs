@@ -12,7 +12,7 @@ use contract::record::NodeRecord;
 use contract::settings::Settings;
 use kube_io::times::{LastChange, NodeTimes};
 use nvidia_upgrade::explain::ControllerWait;
-use observed::{Observed, ObservedNode};
+use observed::ObservedNode;
 use planner::node::DriverOperands;
 use planner::own_upgrade::record::{NodeRecordState, read};
 use planner::reason::Reason;
@@ -46,8 +46,6 @@ impl WaitStart {
 
 /// What tells since when.
 pub(crate) struct WaitStartSources<'a> {
-    /// The cluster.
-    pub(crate) observed: &'a Observed,
     /// What the rollout goes by.
     pub(crate) settings: &'a Settings,
     /// Who last set what on nodes.
