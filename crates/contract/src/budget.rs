@@ -12,7 +12,7 @@ pub const MARGIN_SECONDS: u64 = 90;
 
 /// For so many seconds of the margin nodes are given back whose driver was not touched (mode `drive`).
 pub const GIVING_BACK_SECONDS: u64 = MARGIN_SECONDS / 2;
-/// What a run takes beside the nodes: image pull and scheduling of the hook, the operator's own rollout, quiet period, re-rolls.
+/// What a run takes in addition to the nodes: image pull and scheduling of the hook, the operator's own rollout, quiet period, re-rolls.
 pub const OVERHEAD_SECONDS: u64 = 900;
 
 /// The time in seconds that a hook has for its work within B: all but the margin, and never less than half.

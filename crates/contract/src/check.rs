@@ -1,4 +1,4 @@
-//! What a preflight looks at: one table of checks, and how strict a user is about each. `docs/preflight.md` is made from it.
+//! The checks of a preflight: one table, and how strict a user is about each. `docs/preflight.md` is made from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub enum DefaultSeverity {
     Warns,
     /// It blocks where we drive the upgrade, and warns where the vendor's controller does.
     BlocksDrive,
-    /// It blocks, and nobody can turn that down: the rollout would be impossible, or go round its own limits.
+    /// It blocks, and a user cannot turn that down: the rollout would be impossible, or bypass its own limits.
     AlwaysBlocks,
 }
 
@@ -145,7 +145,7 @@ impl CheckStrictness {
         self.0.is_empty()
     }
 
-    /// The severity of a check's findings; `None`: nobody wants to know.
+    /// Returns the severity of a check's findings; `None`: the user ignores them.
     pub fn severity(&self, check: PreflightCheck, mode: Mode) -> Option<CheckSeverity> {
         match self.0.get(&check) {
             Some(CheckLevel::Block) => Some(CheckSeverity::Blocking),

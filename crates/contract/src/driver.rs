@@ -36,7 +36,7 @@ pub struct DriverTraits {
     pub policy_kind: &'static str,
     /// Its API resource.
     pub policy_resource: &'static str,
-    /// Where the upgrade policy stands in it, for people.
+    /// Where the upgrade policy is in it, for people.
     pub upgrade_policy: &'static str,
     /// The field that names the driver's version.
     pub version_field: &'static str,
@@ -62,7 +62,7 @@ pub struct DriverTraits {
     pub wait_start: &'static str,
     /// Node annotation: Unix seconds since when it has been waiting for the validator.
     pub validation_start: &'static str,
-    /// Node annotation: somebody asks for an upgrade of the node (`true`).
+    /// Node annotation: an upgrade of the node is requested (`true`).
     pub requested: &'static str,
     /// Node annotation: NVIDIA's maintenance-operator does the upgrade's evictions. Its presence counts.
     pub requestor: &'static str,
@@ -140,7 +140,7 @@ const OFED: DriverTraits = DriverTraits {
     wake: "gpu-rollout.dev/ofed-driver-wake",
 };
 
-/// All keys are ours: those that elsewhere are a vendor's are looked for too, and set by nobody.
+/// All keys are ours: those that belong to a vendor elsewhere are read too, and never set.
 const DAEMON_SET: DriverTraits = DriverTraits {
     name: "daemonset",
     operator: "DaemonSet",

@@ -1,4 +1,4 @@
-//! What a component's values say that the live custom resources must come to say.
+//! What the live custom resources must say, according to a component's values.
 
 use serde::{Deserialize, Serialize};
 

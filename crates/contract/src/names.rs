@@ -1,4 +1,4 @@
-//! The names that are agreed with Kubernetes, NVIDIA's operators and the hook chart. Sources stand beside each group.
+//! The names that are agreed with Kubernetes, NVIDIA's operators and the hook chart. Sources are next to each group.
 
 /// Our own prefix for labels, annotations and field managers.
 pub const PREFIX: &str = "gpu-rollout.dev";
@@ -45,7 +45,7 @@ pub const DEPLOY_OPERANDS_LABEL: &str = "nvidia.com/gpu.deploy.operands";
 pub const WORKLOAD_CONFIG_LABEL: &str = "nvidia.com/gpu.workload.config";
 /// State of a node in the vendor's driver upgrade (k8s-operator-libs `pkg/upgrade/consts.go`).
 pub const UPGRADE_STATE_LABEL: &str = "nvidia.com/gpu-driver-upgrade-state";
-/// The user's (or our) wish that a node is left alone.
+/// The user's (or our) request to leave a node alone.
 pub const UPGRADE_SKIP_LABEL: &str = "nvidia.com/gpu-driver-upgrade.skip";
 /// Pods with this label are never drained by the vendor's controller.
 pub const DRAIN_SKIP_LABEL: &str = "nvidia.com/gpu-driver-upgrade-drain.skip";
@@ -165,7 +165,7 @@ pub const GPU_LABELS: [&str; 4] = [
 pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgrade", "nvidia.com/ofed-driver-upgrade", "gpu-rollout.dev/"];
 /// The init container of a GPU driver pod that prepares the node (k8s-driver-manager).
 pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
-/// Its environment variables that must be `false` where we evict and drain: it would do both beside us (the operator sets the first to true).
+/// Its environment variables that must be `false` where we evict and drain: it would do both next to us (the operator sets the first to true).
 pub const DRIVER_MANAGER_OFF: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
 /// What the driver manager does by itself while the vendor's controller is off: evict pods, drain and uncordon the node.
 pub const MANAGER_EVICTIONS: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];

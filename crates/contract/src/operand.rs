@@ -3,7 +3,7 @@
 
 use super::names;
 
-/// An operand beside the driver.
+/// An operand other than the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operand {
     /// Container toolkit.

@@ -1,4 +1,4 @@
-//! Pauses: what people say so that no node is begun with. They stand in one ConfigMap that no deployer owns ([`super::names::PAUSE_NAME`]), so that
+//! Pauses: requests of people to start no node. They are in one ConfigMap that no deployer owns ([`super::names::PAUSE_NAME`]), so that
 //! they survive every sync; each one under a data key of its own, as JSON.
 
 use jiff::Timestamp;

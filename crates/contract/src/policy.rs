@@ -19,7 +19,7 @@ pub struct Policy {
     /// Jobs that are waited for before a node is touched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<CompletionPolicy>,
-    /// Eviction of the pods that use the device. `None`: there is no such step, and what is to go goes by `drain`. Where it is not written at
+    /// Eviction of the pods that use the device. `None`: there is no such step, and pods leave by `drain`. Where it is not written at
     /// all, the default counts.
     pub pod_deletion: Option<PodDeletionPolicy>,
     /// Drain of the whole node. `None`: no drain.
@@ -89,7 +89,7 @@ impl Default for DrainPolicy {
     }
 }
 
-/// What a hook that decides itself when nodes go ([`super::settings::Mode::Steer`], [`super::settings::Mode::Drive`]) goes by.
+/// The policy of a hook that decides itself when a node starts ([`super::settings::Mode::Steer`], [`super::settings::Mode::Drive`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UpgradeSettings {
@@ -104,7 +104,7 @@ pub struct UpgradeSettings {
     /// Nodes with the same value of a label that are limited together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
-    /// What is done with nodes that somebody else has cordoned.
+    /// What is done with nodes that others have cordoned.
     pub foreign_cordon: ForeignCordon,
     /// Pods that use the device without asking for it: label selectors. They are evicted with the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -135,7 +135,7 @@ impl Default for UpgradeSettings {
 
 impl UpgradeSettings {
     /// What the time of a rollout over so many nodes is made from. Nodes that failed stay unavailable: as many as may fail while the
-    /// rollout goes on are taken off. Limits of topology groups are left out, as nobody knows the groups beforehand.
+    /// rollout goes on are taken off. Limits of topology groups are left out, as the groups are not known beforehand.
     pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> FleetPace {
         let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.resolve(nodes));
         let failed = self.failure_budget.resolve(nodes);

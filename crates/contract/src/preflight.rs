@@ -1,4 +1,4 @@
-//! What a preflight is told of the release that it stands before: the hook chart reads it out of the component's values.
+//! What a preflight knows of the release that comes after it: the hook chart reads it from the component's values.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ pub struct ComingValues {
     pub manager_environment: Option<BTreeMap<String, String>>,
 }
 
-/// How a preflight looks.
+/// The settings of a preflight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PreflightSettings {
     /// What is about to be deployed.
     pub coming: ComingValues,
-    /// The Job that waits for the rollout, where it is another one; `None`: nobody says.
+    /// The Job that waits for the rollout, where it is another one; `None`: it is not known.
     pub waits: Option<WaitingJob>,
     /// Which findings block.
     pub strictness: CheckStrictness,

@@ -1,4 +1,4 @@
-//! What is taken for a secret: by how it is named, and by how it looks. Recipes are held to it, and support bundles go by it.
+//! Recognizes secrets, by their names and by their form. Recipes must not have any, and support bundles are cleared of them.
 
 /// How the names of keys that hold secrets end, in lower case and without separators.
 const SECRET_KEYS: [&str; 12] = [

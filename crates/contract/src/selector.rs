@@ -118,7 +118,7 @@ impl FromStr for Selector {
     }
 }
 
-/// Splits at the commas that stand outside parentheses.
+/// Splits at the commas outside parentheses.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {

@@ -27,7 +27,7 @@ pub use super::mode::Mode;
 /// the same number, or a lower one, keys that are not known are passed over and missing ones have defaults. So a key may be added without
 /// a new number if a reader that passes over it does nothing wrong. A new number is needed for a key that changes its meaning or its type,
 /// or goes away, and for a new word where there is a list of them ([`super::record::ReplacedPodKind`], [`super::record::NodeOutcome`]): to an older
-/// reader the whole node's record would count as absent, and the node's pods could be replaced once more.
+/// reader the whole node's record would count as absent, and the node's pods could be replaced again.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// What the Job waits for before it says success. Only `settled` is built.
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for DraRequired {
     }
 }
 
-/// All that a hook Job is told.
+/// All settings of a hook Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
@@ -124,7 +124,7 @@ pub struct Settings {
     pub namespace: String,
     /// Name of the run record's ConfigMap.
     pub record: String,
-    /// The component that the hook stands for.
+    /// The component that the hook belongs to.
     pub component: String,
     /// That component's chart version, if the bundle says so.
     pub component_version: Option<String>,
@@ -156,7 +156,7 @@ pub struct Settings {
     pub cluster_policy: String,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
-    /// What the modes `steer` and `drive` go by, and how often `assist` tries a failed node again.
+    /// The upgrade policy of the modes `steer` and `drive`, and how often `assist` tries a failed node again.
     #[serde(default)]
     pub upgrade: UpgradeSettings,
     /// When the fleet counts as settled.
@@ -170,9 +170,9 @@ pub struct Settings {
     /// The device plugin, for [`Task::RestartPlugins`].
     #[serde(default)]
     pub device_plugin: DevicePluginSettings,
-    /// What the component's values say that the live custom resource must come to say.
+    /// What the live custom resource must say, according to the component's values.
     pub expected: Expected,
-    /// What [`Task::Preflight`] looks by.
+    /// The settings of [`Task::Preflight`].
     #[serde(default)]
     pub preflight: PreflightSettings,
 }
@@ -333,7 +333,7 @@ pub struct DraSettings {
     pub reroll: Reroll,
     /// Whether there must be a DRA driver.
     pub required: DraRequired,
-    /// Namespaces to look in.
+    /// The namespaces that may have one.
     pub namespaces: Vec<String>,
     /// How many plugins may be away at once because of us.
     pub max_unavailable: Count,
@@ -359,7 +359,7 @@ impl Default for DraSettings {
 pub struct DevicePluginSettings {
     /// Where they run.
     pub namespace: String,
-    /// The Helm release that brings the stand-alone plugin. `None`: nobody says, so whatever stands alone in the namespace counts.
+    /// The Helm release that brings the stand-alone plugin. `None`: it is not known, so every stand-alone plugin in the namespace counts.
     pub release: Option<String>,
     /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart restarts them when it changes.
     pub config_map: Option<String>,

@@ -74,7 +74,7 @@ impl Task {
     }
 }
 
-/// Where a right holds: which kind of role carries it and in which namespace that role stands.
+/// Where a right holds: which kind of role carries it and in which namespace that role is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RightScope {

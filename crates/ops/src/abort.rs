@@ -1,5 +1,5 @@
-//! `abort`: everything of ours is given back, whoever left it there and wherever it was killed. In this order, so that an abort that is killed itself is
-//! begun anew and comes to its end: a pause that our hooks see, the end of their Jobs, the Lease, the nodes, the Lease itself, the pause.
+//! `abort`: restores everything that hooks have changed, wherever they were killed. The order lets an abort that was killed itself start again and
+//! finish: a pause that our hooks see, the end of their Jobs, the Lease, the nodes, the Lease itself, the pause.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ pub enum RequestedChange {
         /// What that means, for people.
         text: String,
     },
-    /// Its driver pod is made anew, and only then the node is changed.
+    /// Its driver pod is deleted, and only then the node is changed.
     Restart {
         /// The pod that goes.
         pod: DeletedPod,
@@ -79,7 +79,7 @@ fn nothing(text: impl Into<String>) -> RequestedChange {
     RequestedChange::Nothing { text: text.into() }
 }
 
-/// Whether somebody has begun with the node: it does not heed its skip label any more.
+/// Whether the node is being upgraded: its skip label has no effect then.
 fn is_begun(node: &ObservedNode, traits: &DriverTraits) -> bool {
     let vendors = VendorState::of_node(node, traits);
     let ours = match read(node, traits) {

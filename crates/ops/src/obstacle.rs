@@ -1,4 +1,4 @@
-//! What keeps pods on a node that have to leave it, and the jobs that are waited for: pod by pod, whoever does the evicting.
+//! Finds what keeps pods on a node that have to leave it, and the jobs that block its upgrade: pod by pod, whether the hook or NVIDIA's controller evicts.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -48,7 +48,7 @@ pub enum ObstacleKind {
     Job,
 }
 
-/// Finds what is in the way on one node, with these pods, in a cluster where nodes go by this policy.
+/// Finds what is in the way on one node, with these pods, under this policy.
 pub(crate) fn obstacles(
     node: &ObservedNode,
     pods: &[Workload],

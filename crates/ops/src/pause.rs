@@ -43,7 +43,7 @@ pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError>
 
 /// Makes a pause in the name of whom the API server takes this client for.
 pub async fn new_pause(client: &Client, selector: Option<String>, reason: Option<String>, at: Timestamp) -> pause::Pause {
-    // A server that does not tell (before 1.28) keeps nobody from pausing.
+    // A server that does not say (before 1.28) must not prevent a pause.
     let by = who(client).await.ok().flatten().unwrap_or_else(|| "somebody".to_owned());
     pause::Pause { selector, by, reason, at }
 }

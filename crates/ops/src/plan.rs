@@ -1,4 +1,4 @@
-//! What the next deployment would do to this very cluster: the engine, or the model of NVIDIA's controller, run in virtual time on what is there now.
+//! Predicts what the next deployment would do to this cluster: the engine, or the model of NVIDIA's controller, run in virtual time on what is there now.
 //! Nothing is written.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub use outcome::{PlannedEviction, PlannedNamespace, PlannedNode, PlannedWave, R
 pub use prediction::{RolloutPrediction, predict};
 pub use times::MeasuredSeconds;
 
-/// A hook waits no longer than this in a prediction: where nobody deploys one there is no budget.
+/// A hook waits no longer than this in a prediction: without a hook release there is no budget.
 const LONGEST: u64 = 14 * 24 * 3600;
 
 /// What is to be deployed.
@@ -53,9 +53,9 @@ pub struct PlanAssumptions {
     pub driver: Option<TimeSpread>,
     /// How long jobs that are waited for still run, in milliseconds.
     pub jobs: TimeSpread,
-    /// How many runs are drawn, beside the one in which everything is quick and the one in which everything is slow.
+    /// How many runs are drawn, next to the quickest and the slowest one.
     pub runs: u64,
-    /// Where the random numbers come from.
+    /// The random seed.
     pub seed: u64,
 }
 
@@ -123,7 +123,7 @@ fn setup(
     let mut settings = proposed.settings.clone();
     settings.budget_seconds = settings.budget_seconds.min(LONGEST);
     if proposed.operator.is_some() && !settings.mode.decides() {
-        // What NVIDIA's controller goes by is the live object's, as far as nothing else is asked for.
+        // NVIDIA's controller uses the policy of the live object, unless another one is proposed.
         settings.upgrade.policy = if proposed.chart.is_none() { snapshot.policy.clone() } else { settings.upgrade.policy };
     }
     let pools = pools(snapshot, proposed, &fleet);

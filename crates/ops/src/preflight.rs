@@ -1,4 +1,4 @@
-//! What would stand in the way of a rollout that began now: the hook's own preflight, at any time.
+//! What would block a rollout that started now: the hook's own preflight, at any time.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ fn driver_node_names(snapshot: &RolloutSnapshot) -> BTreeSet<String> {
     driver_nodes(&snapshot.observed, snapshot.settings.driver).map(|node| node.name.clone()).collect()
 }
 
-/// What runs on the nodes that need the driver, and with how many GPUs.
+/// The workloads on the nodes that need the driver, with their GPUs.
 pub(crate) struct AffectedWorkloads {
     /// All pods.
     pub(crate) pods: Vec<Workload>,
@@ -78,7 +78,7 @@ pub(crate) async fn list_affected(client: &Client, snapshot: &RolloutSnapshot) -
     Ok(AffectedWorkloads { pods: list_workloads(client, &nodes, Some).await?, gpus: list_gpus(client, &nodes).await? })
 }
 
-/// What these pods would be in the way of, under these settings and this policy.
+/// Checks a rollout over these pods under these settings and this policy.
 pub(crate) fn examine(snapshot: &RolloutSnapshot, settings: &Settings, policy: &Policy, pods: &[Workload]) -> Vec<PreflightFinding> {
     preflight(PreflightInput {
         observed: &snapshot.observed,

@@ -11,7 +11,7 @@ use planner::pods::listed;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
-/// Of how many others a remedy shows how to look at them.
+/// The most other nodes that a remedy shows commands for.
 const SHOWN: usize = 3;
 
 /// What to do.
@@ -58,7 +58,7 @@ impl Remedy {
     }
 }
 
-/// What is known beside the reason.
+/// What is known in addition to the reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemedyContext<'a> {
     /// The node; `None`: the whole fleet.
@@ -67,7 +67,7 @@ pub(crate) struct RemedyContext<'a> {
     pub(crate) driver_pod: Option<&'a str>,
     /// The pods of its DRA plugins: namespace and name.
     pub(crate) plugin_pods: &'a [(&'a str, &'a str)],
-    /// What the rollout goes by.
+    /// The settings of the rollout.
     pub(crate) settings: &'a Settings,
 }
 
@@ -94,7 +94,7 @@ impl RemedyContext<'_> {
     }
 }
 
-/// What to do about a reason.
+/// Returns what to do about a reason.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
 pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     let (node, driver) = (about.node(), about.settings.driver);

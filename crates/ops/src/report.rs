@@ -1,5 +1,5 @@
-//! How a run went: when it began and ended, how, and what happened on each node. From the run record, which stays when events are long gone, and from
-//! what stands on nodes that are in progress.
+//! Reports a run: when it started and ended, how, and what happened on each node. From the run record, which stays when events are long gone, and
+//! from the annotations of nodes that are in progress.
 
 use std::collections::BTreeMap;
 
@@ -160,7 +160,7 @@ pub struct ReplacedPlugin {
     pub back_at: Option<Timestamp>,
 }
 
-/// How a rollout's last run went. Pure.
+/// Reports a rollout's last run. Pure.
 pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
     let run = snapshot.record.run.as_ref().map(|run| {
         let ended_at = run.verdict.as_ref().map(|verdict| verdict.at);

@@ -36,7 +36,7 @@ impl ClusterSession {
         &self.rollouts.targets
     }
 
-    /// Returns the rollouts of drivers: others only look after plugins.
+    /// Returns the rollouts of drivers: the others only replace plugins.
     pub fn driver_targets(&self) -> impl Iterator<Item = &RolloutTarget> {
         self.targets().iter().filter(|target| target.settings.has(Task::Settle))
     }

@@ -18,7 +18,7 @@ pub use summary::{Quantiles, SimulationSummary};
 /// How many nodes are simulated at most: what the hook is made for.
 pub const MOST_NODES: usize = 10_000;
 
-/// The same where NVIDIA's controller is in the model: each of its passes looks at every node.
+/// The same where NVIDIA's controller is in the model: each of its passes visits every node.
 const MOST_OPERATED_NODES: usize = 1_000;
 
 /// What is assumed of the fleet.

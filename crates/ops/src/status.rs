@@ -1,4 +1,4 @@
-//! How it stands: a row a node, and what the fleet comes to. Pure; the format of `gpu-rollout status -o json` is made from these types.
+//! The status of a rollout: one row per node, and totals of the fleet. Pure; the format of `gpu-rollout status -o json` is made from these types.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -161,7 +161,7 @@ pub struct BlockingCondition {
     pub obstacles: Vec<PodObstacle>,
 }
 
-/// How it stands.
+/// Describes the status of a rollout.
 pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let observed = &snapshot.observed;
     let operands = DriverOperands::new(observed, snapshot.settings.driver);

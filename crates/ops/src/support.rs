@@ -1,5 +1,5 @@
-//! What somebody else needs to find out why a rollout does not go on: objects, events and logs of what takes part in it, without what is nobody's business.
-//! Secrets are never read; what looks like one is taken out of everything else.
+//! Gathers what another person needs to find out why a rollout is stuck: objects, events and logs of its participants, without private data.
+//! Secrets are never read; what looks like one is removed from everything else.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,9 @@ mod table;
 use redact::{redact, redacted};
 use table::{CLUSTER, EVENTS, OURS, PODS, SLICES, THEIRS};
 
-/// So many lines are taken of each log.
+/// The most lines of each log.
 const LINES: u32 = 2_000;
-/// Logs of so many pods at most; those of nodes that do not move come before others.
+/// Logs of at most so many pods; those of nodes that do not move come first.
 const MOST_PODS: usize = 60;
 
 /// One file of a bundle.
@@ -39,7 +39,7 @@ pub struct SupportFile {
 pub struct SupportBundle {
     /// The files.
     pub files: Vec<SupportFile>,
-    /// How many texts were taken out because they look like secrets, or are named so.
+    /// How many texts were removed because they look like secrets, or are named so.
     pub redacted: usize,
     /// What could not be read, and why.
     pub missing: Vec<String>,
@@ -74,7 +74,7 @@ fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
     statuses.iter().flat_map(|status| &status.nodes).filter(|row| open(row.stage)).map(|row| row.node.as_str()).collect()
 }
 
-/// Gathers objects, events and, if `logs`, logs. What may not be read is missing, and named. RBAC: `list` on the kinds of `console/support/table.rs`, and
+/// Gathers objects, events and, if `logs`, logs. What may not be read is missing, and named. RBAC: `list` on the kinds of `support/table.rs`, and
 /// `get` on `pods/log`; all of it may be missing.
 pub async fn support(
     client: &Client,

@@ -44,9 +44,9 @@ impl WaitStart {
     }
 }
 
-/// What tells since when.
+/// The sources for the start of a wait.
 pub(crate) struct WaitStartSources<'a> {
-    /// What the rollout goes by.
+    /// The settings of the rollout.
     pub(crate) settings: &'a Settings,
     /// Who last set what on nodes.
     pub(crate) times: &'a BTreeMap<String, NodeTimes>,
@@ -59,7 +59,7 @@ impl WaitStartSources<'_> {
         self.settings.driver.traits()
     }
 
-    /// Since when the node waits for this reason. `record`: what the run record has of it.
+    /// Finds since when the node waits for this reason. `record`: what the run record has of it.
     pub(crate) fn find(&self, node: &ObservedNode, reason: &Reason, record: Option<&NodeRecord>) -> WaitStart {
         let known = record.filter(|record| is_same_kind(record, reason)).and_then(|record| record.since);
         self.written(node, reason).or_earlier(known)
@@ -110,7 +110,7 @@ fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
     record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
 }
 
-/// Which keys of nodes tell something: the drivers' states and wishes.
+/// Whether a key of nodes is a state of a driver's upgrade or a request about one.
 pub(crate) fn is_telling(key: &str) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
         [traits.state_label, traits.skip_label, traits.own_state_label, traits.own_record, traits.hold, traits.requested].contains(&key)

@@ -1,4 +1,4 @@
-//! Values of metrics at one moment, gathered while somebody asks for them.
+//! Values of metrics at one point in time, gathered at scrape time.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ pub const PART_NODES: usize = 10_000;
 /// Hexadecimal digits of a fingerprint.
 const DIGITS: usize = 16;
 
-/// The nodes of the first complete list of a run. Membership is decided by UID alone: timestamps of objects come from clocks that nobody compares.
+/// The nodes of the first complete list of a run. Membership is decided by UID alone: timestamps of objects come from clocks that are not compared.
 ///
 /// It holds the FNV-1a hash of each UID, 64 bits: 10,000 nodes take 160 kB of text. UIDs are random, so that a hash that is cheap is enough: every
 /// decision asks it of every node.

@@ -12,7 +12,7 @@ use super::{PlanInput, ProposedDeployment};
 /// Kind of the controller whose pods belong to a node.
 const DAEMON_SET: &str = "DaemonSet";
 
-/// The nodes that have a driver, and the pods on them.
+/// Collects the nodes that have a driver, and the pods on them.
 pub(super) fn find_fleet(input: PlanInput<'_>, proposed: &ProposedDeployment, changes: &DriverChanges) -> FoundFleet {
     let PlanInput { snapshot, pods, gpus, assumed, .. } = input;
     let has_driver = |name: &str| changes.steps.get(name).is_some_and(|step| *step != NodeStep::First);
@@ -25,7 +25,7 @@ pub(super) fn find_fleet(input: PlanInput<'_>, proposed: &ProposedDeployment, ch
     for pod in pods.iter().filter(|pod| !pod.workload.phase.is_finished()) {
         *taken.entry(&pod.workload.node).or_default() += pod.gpus;
     }
-    // Where nobody says how many there are, as many as are taken.
+    // Where the number is not known, as many as are taken.
     let most = gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
     let room = |name: &str| gpus.nodes.get(name).copied().unwrap_or(most).max(taken.get(name).copied().unwrap_or(0));
     let operands = DriverOperands::new(&snapshot.observed, snapshot.settings.driver);

@@ -1,4 +1,4 @@
-//! What the runs come to.
+//! Summarizes the runs of a prediction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -202,7 +202,7 @@ fn waves(report: &SimulationReport, nodes: &[PlannedNode]) -> Vec<PlannedWave> {
     let mut begun: Vec<(u64, u64, &str)> = Vec::new();
     for node in nodes {
         if let (Some(begins), ends) = span(report, &node.node) {
-            // One that is never given back holds its wave open, and nobody waits for it.
+            // A node that is never released holds its wave open, and no other node waits for it.
             begun.push((begins, ends.unwrap_or(begins), &node.node));
         }
     }

@@ -50,7 +50,7 @@ fn spread(mut all: Vec<i64>) -> Option<MeasuredSeconds> {
     Some(MeasuredSeconds { least_seconds: seconds(0), middle_seconds: seconds(most / 2), most_seconds: seconds(most), pods })
 }
 
-/// Measures. A pod whose container was restarted, or whose node was away, tells nothing of a start.
+/// Measures how long pods took to start. A pod whose container was restarted, or whose node was away, says nothing about that.
 pub(crate) fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
     let operands = DriverOperands::new(observed, driver);
     let undisturbed = |pod: &&ObservedPod| pod.ready && pod.containers.iter().all(|container| container.restarts == 0);
@@ -71,7 +71,7 @@ pub(crate) fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
     PodMeasurements { driver: spread(drivers), toolkit: spread(toolkits), validator: spread(validators) }
 }
 
-/// The times that are drawn: as it took before, or as somebody says. Objects tell whole seconds: it may be one less or more.
+/// Makes the times that are drawn: as measured before, or as assumed. Objects have whole seconds: it may be one less or more.
 pub(super) fn times(measured: &PodMeasurements, driver: Option<TimeSpread>) -> SimulationTimes {
     let of = |measured: Option<MeasuredSeconds>, or: TimeSpread| {
         measured.map_or(or, |MeasuredSeconds { least_seconds, middle_seconds, most_seconds, .. }| TimeSpread::Halves {

@@ -1,4 +1,4 @@
-//! What a state is to people who look at a run: the states of the vendor's machine are too many for a picture.
+//! The kinds of states that a report distinguishes: the states of the vendor's controller are too many for a picture.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -52,7 +52,7 @@ impl SpanKind {
         }
     }
 
-    /// That of a state, ours or the vendor's, by its name. `None`: the node is done.
+    /// Returns the kind of a state, ours or the vendor's, by its name. `None`: the node is done.
     pub(crate) fn from_state(state: &str) -> Option<Self> {
         if let Some(own) = UpgradeState::ALL.into_iter().find(|own| own.name() == state) {
             return Some(match own {

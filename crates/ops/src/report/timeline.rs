@@ -16,11 +16,11 @@ const BAR: i64 = 12;
 const SCALE: i64 = 24;
 /// Units for one character of a node's name.
 const CHARACTER: i64 = 8;
-/// The least width of what can be seen.
+/// The least width of a visible bar.
 const THINNEST: i64 = 2;
-/// So many ticks at most.
+/// The most ticks.
 const TICKS: i64 = 8;
-/// Lengths of time that a tick may stand for, in seconds.
+/// Possible distances between ticks, in seconds.
 const STEPS: [i64; 14] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400];
 
 /// The picture of a run.

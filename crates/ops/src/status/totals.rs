@@ -1,4 +1,4 @@
-//! What the fleet comes to: counts, limits, and when it will probably be done.
+//! The fleet in numbers: counts, limits, and when it will probably be done.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! A reason of the engine as people are told it.
+//! Describes a reason of the engine to people.
 
 use observed::ObservedNode;
 use planner::progress::resolves_itself;
@@ -70,7 +70,7 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
     }
 }
 
-/// What is written, or else what was seen by looks before this one.
+/// What is written, or else what earlier snapshots have shown.
 fn since(known: WaitStart, wait: &Wait, snapshot: &RolloutSnapshot) -> WaitStart {
     let seen = (wait.since < snapshot.now).then_some(wait.since);
     WaitStart { at: known.at.or(seen), by: known.by }

@@ -1,10 +1,10 @@
-//! Takes out of objects and logs what looks like a secret, or is named so, and what only servers read.
+//! Removes from objects and logs what looks like a secret, or is named so, and what only servers read.
 
 use serde_json::Value;
 
 use contract::secret::{is_secret_key, secret_shape};
 
-/// What stands where something was taken out.
+/// What replaces a removed text.
 const REDACTED: &str = "[redacted]";
 /// Annotations that repeat a whole object, as it was before anything was taken out of it.
 const COPIES: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-manifest"];
@@ -19,7 +19,7 @@ pub(super) fn redact(object: &mut Value) -> usize {
             }
         }
     }
-    // Long lists that nobody reads.
+    // Long lists that only servers read.
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("images");
     }

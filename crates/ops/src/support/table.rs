@@ -1,4 +1,4 @@
-//! What a support bundle holds of the cluster: one table, by where it is looked for.
+//! The objects of the cluster in a support bundle: one table, by scope.
 
 use kube_io::raw::RawKind;
 
@@ -6,7 +6,7 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
     RawKind { api_version, kind, plural }
 }
 
-/// What has no namespace, or is looked at in all of them.
+/// Objects without namespace, or of all namespaces.
 pub(super) const CLUSTER: [RawKind; 5] = [
     kind("v1", "Node", "nodes"),
     kind("nvidia.com/v1", "ClusterPolicy", "clusterpolicies"),
@@ -32,7 +32,7 @@ pub(super) const THEIRS: [RawKind; 3] = [
     kind("apps/v1", "ControllerRevision", "controllerrevisions"),
 ];
 
-/// There too; those of workloads in other namespaces are nobody's business.
+/// There too; those of workloads in other namespaces are private.
 pub(super) const PODS: RawKind = kind("v1", "Pod", "pods");
 
 /// There too, and in `default`, where those about nodes are.
