@@ -5,9 +5,6 @@ use contract::settings::{DraSettings, Mode, Reroll, Settings};
 use contract::task::Task;
 use kube_io::releases::HookRelease;
 
-/// Seconds that a node is expected to take where nobody says: the hook chart's default.
-const PER_NODE_SECONDS: u64 = 600;
-
 /// One rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutTarget {
@@ -59,7 +56,6 @@ pub(crate) fn without_release(driver: Driver, operator_namespace: &str, operator
         driver,
         mode: Mode::Observe,
         budget_seconds: u64::from(u32::MAX),
-        per_node_seconds: PER_NODE_SECONDS,
         quiet_seconds: 0,
         grace_seconds: u64::from(u32::MAX),
         operator_namespace: operator_namespace.to_owned(),
