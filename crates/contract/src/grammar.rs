@@ -195,19 +195,19 @@ pub fn shown(text: &str) -> String {
 
 /// RFC 1123: what names of namespaces, releases and recipes must be.
 fn is_dns_label(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = text.bytes().next().is_some_and(allowed) && text.bytes().last().is_some_and(allowed);
-    ends && text.len() <= 63 && text.bytes().all(|byte| allowed(byte) || byte == b'-')
+    text.len() <= 63 && is_dns_part(text)
 }
 
 /// Labels with dots between them: what names of most objects must be.
 pub fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= LONGEST_SUBDOMAIN && text.split('.').all(is_dns_part)
+}
+
+/// Lower-case letters, digits and dashes, with a letter or digit at both ends.
+fn is_dns_part(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_part = |part: &str| {
-        let ends = part.bytes().next().is_some_and(allowed) && part.bytes().last().is_some_and(allowed);
-        ends && part.bytes().all(|byte| allowed(byte) || byte == b'-')
-    };
-    text.len() <= LONGEST_SUBDOMAIN && text.split('.').all(is_part)
+    let ends = text.bytes().next().is_some_and(allowed) && text.bytes().last().is_some_and(allowed);
+    ends && text.bytes().all(|byte| allowed(byte) || byte == b'-')
 }
 
 fn is_release_name(text: &str) -> bool {
