@@ -164,8 +164,8 @@ async fn cluster_facts(client: &Client, snapshots: &[RolloutSnapshot], notes: &m
         }
     };
     let gpu = snapshots.iter().find(|snapshot| snapshot.settings.driver == Driver::Gpu);
-    let nodes = gpu.map_or(0, |snapshot| status(snapshot).totals.nodes);
-    ClusterFacts { gpu_nodes: u32::try_from(nodes).unwrap_or(u32::MAX).max(1), platform, kubernetes }
+    let fleet = gpu.map_or(0, |snapshot| status(snapshot).totals.nodes);
+    ClusterFacts { gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1), platform, kubernetes }
 }
 
 /// Reads what the hooks' releases say of monitoring. Only one of a bundle has the dashboard.
