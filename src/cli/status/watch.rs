@@ -31,7 +31,7 @@ pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Print
         observers.push(session.follow(target).await?);
     }
     let terminal = std::io::stdout().is_terminal();
-    let mut printed: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut known_rows: BTreeMap<(String, String), String> = BTreeMap::new();
     loop {
         let mut rollouts = Vec::new();
         for observer in &mut observers {
@@ -40,7 +40,7 @@ pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Print
         if terminal {
             printer.data(&format!("{CLEAR}{}", text::text(&rollouts, all, terminal::width())));
         } else {
-            printer.data(&changes(&rollouts, &mut printed, session.now()));
+            printer.data(&changes(&rollouts, &mut known_rows, session.now()));
         }
         let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
         let open = rows().any(|row| matches!(row.stage, NodeStage::Pending | NodeStage::InProgress)) || rollouts.iter().any(is_at_work);
@@ -60,7 +60,7 @@ fn is_at_work(rollout: &RolloutStatus) -> bool {
 }
 
 /// A line for each node of which something has changed since the last time.
-fn changes(rollouts: &[RolloutStatus], printed: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
+fn changes(rollouts: &[RolloutStatus], known_rows: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
     let mut lines = String::new();
     for rollout in rollouts {
         let totals = &rollout.totals;
@@ -70,13 +70,13 @@ fn changes(rollouts: &[RolloutStatus], printed: &mut BTreeMap<(String, String), 
         let whole = std::iter::once(("", [counts].into_iter().chain(fleet.into_iter().map(str::to_owned)).collect::<Vec<_>>().join("; ")));
         for (node, text) in whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), row_text(row)))) {
             let key = (rollout.title.clone(), node.to_owned());
-            if printed.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
+            if known_rows.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
                 continue;
             }
             let name = if node.is_empty() { rollout.driver } else { node };
             // Writing to a String cannot fail.
             let _ = writeln!(lines, "{now:.0} {name}: {text}");
-            printed.insert(key, text);
+            known_rows.insert(key, text);
         }
     }
     lines
