@@ -222,8 +222,8 @@ fn missing_message(hook: &HookProcess, missing: &[String]) -> String {
 }
 
 async fn rights(hook: &HookProcess, deadline: Timestamp, namespaces: &[String], watches: &Watches) -> Result<(), RunEnd> {
-    let shown = watches.shown();
-    match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces, &shown).await).await {
+    let granted = watches.granted();
+    match reach(hook, deadline, async || missing_rights(&hook.client, &hook.settings, namespaces, &granted).await).await {
         Ok(missing) if missing.is_empty() => Ok(()),
         Ok(missing) => Err(RunEnd::new(EndReason::RightsMissing, missing_message(hook, &missing))),
         Err(failure) => Err(failed(hook, failure).await),

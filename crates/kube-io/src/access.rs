@@ -19,7 +19,7 @@ use super::granted_access::GrantedAccess;
 const AT_ONCE: usize = 8;
 
 /// The rights that the settings' tasks need and that this ServiceAccount does not have, one line each. `dra_namespaces`: those that
-/// exist; `shown`: what was allowed a moment ago, which is not asked for again. Every authenticated user may ask (`system:basic-user`); nothing is written.
+/// exist; `granted`: what the server allowed a moment ago, which is not asked for again. Every authenticated user may ask (`system:basic-user`); nothing is written.
 ///
 /// # Errors
 /// The server could not be asked.
@@ -27,10 +27,10 @@ pub async fn missing_rights(
     client: &Client,
     settings: &Settings,
     dra_namespaces: &[String],
-    shown: &[GrantedAccess],
+    granted: &[GrantedAccess],
 ) -> Result<Vec<String>, CallError> {
     let asks = async |question: ResourceAttributes| is_allowed(client, question).await;
-    missing(settings, dra_namespaces, shown, asks).await
+    missing(settings, dra_namespaces, granted, asks).await
 }
 
 /// Whether this ServiceAccount has one right: that of a write which the server has just refused with 403.
@@ -71,12 +71,12 @@ pub async fn missing_rights_of(client: &Client, settings: &Settings, dra_namespa
 async fn missing(
     settings: &Settings,
     dra_namespaces: &[String],
-    shown: &[GrantedAccess],
+    granted: &[GrantedAccess],
     asks: impl AsyncFn(ResourceAttributes) -> Result<bool, CallError>,
 ) -> Result<Vec<String>, CallError> {
     let questions: Vec<ResourceAttributes> = rights(settings.driver, &settings.tasks)
         .flat_map(|right| questions(right, settings, dra_namespaces))
-        .filter(|question| !shown.iter().any(|shown| shown.covers(question)))
+        .filter(|question| !granted.iter().any(|granted| granted.covers(question)))
         .collect();
     let asks = &asks;
     let answers = stream::iter(questions).map(|question| async move {

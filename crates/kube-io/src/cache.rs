@@ -10,7 +10,7 @@ use observed::named::Named;
 
 /// How a watch stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum WatchHealth {
+pub(crate) enum WatchHealth {
     /// Its first list is not complete.
     #[default]
     Starting,
@@ -49,7 +49,7 @@ impl<V> TableContent<V> {
 
 /// The cache of one watch. Clones share the content.
 #[derive(Debug)]
-pub struct CacheTable<V> {
+pub(crate) struct CacheTable<V> {
     content: Arc<Mutex<TableContent<V>>>,
     changed: Arc<Notify>,
 }
@@ -62,12 +62,12 @@ impl<V> Clone for CacheTable<V> {
 
 impl<V: Clone + PartialEq> CacheTable<V> {
     /// An empty cache. `changed` is told after every change; many changes before it is looked at are one.
-    pub fn new(changed: Arc<Notify>) -> Self {
+    pub(crate) fn new(changed: Arc<Notify>) -> Self {
         Self { content: Arc::new(TableContent::new(WatchHealth::Starting)), changed }
     }
 
     /// One that nothing fills.
-    pub fn absent(changed: Arc<Notify>) -> Self {
+    pub(crate) fn absent(changed: Arc<Notify>) -> Self {
         Self { content: Arc::new(TableContent::new(WatchHealth::Absent)), changed }
     }
 
@@ -77,17 +77,17 @@ impl<V: Clone + PartialEq> CacheTable<V> {
     }
 
     /// How its watch stands.
-    pub fn health(&self) -> WatchHealth {
+    pub(crate) fn health(&self) -> WatchHealth {
         self.lock().health.clone()
     }
 
     /// Copies of everything that it holds; for tables with few objects.
-    pub fn values(&self) -> Vec<V> {
+    pub(crate) fn values(&self) -> Vec<V> {
         self.lock().items.values().map(|value| V::clone(value)).collect()
     }
 
     /// Everything that it holds; the same list as before, if nothing has changed.
-    pub fn snapshot(&self) -> Views<V> {
+    pub(crate) fn snapshot(&self) -> Views<V> {
         let mut content = self.lock();
         if !content.same {
             content.snapshot = content.snapshot.succeeded_by(content.items.values().cloned());
@@ -97,7 +97,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
     }
 
     /// The same by name.
-    pub fn named(&self, name: NameOf<V>) -> Named<V> {
+    pub(crate) fn named(&self, name: NameOf<V>) -> Named<V> {
         let mut content = self.lock();
         let TableContent { items, named, .. } = &mut *content;
         let all = || {
@@ -111,13 +111,13 @@ impl<V: Clone + PartialEq> CacheTable<V> {
     }
 
     /// The value under this key if it equals this one: while a list is read, the same is not held twice.
-    pub fn adopt(&self, key: &str, value: V) -> Arc<V> {
+    pub(crate) fn adopt(&self, key: &str, value: V) -> Arc<V> {
         let known = self.lock().items.get(key).filter(|known| ***known == value).cloned();
         known.unwrap_or_else(|| Arc::new(value))
     }
 
     /// Replaces everything: a list is complete.
-    pub fn replace(&self, items: BTreeMap<String, Arc<V>>) {
+    pub(crate) fn replace(&self, items: BTreeMap<String, Arc<V>>) {
         let mut content = self.lock();
         if content.items != items || content.health != WatchHealth::InStep {
             content.items = items;
@@ -128,7 +128,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
     }
 
     /// Takes over one object; `None`: it is gone, or not of interest any more.
-    pub fn set(&self, key: String, value: Option<V>) {
+    pub(crate) fn set(&self, key: String, value: Option<V>) {
         let mut content = self.lock();
         if content.items.get(&key).map(AsRef::as_ref) == value.as_ref() {
             return;
@@ -152,7 +152,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
     }
 
     /// Notes how the watch stands.
-    pub fn mark(&self, health: WatchHealth) {
+    pub(crate) fn mark(&self, health: WatchHealth) {
         let mut content = self.lock();
         if content.health != health {
             if health == WatchHealth::Absent {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// How long one call may take. kube sets no read timeout: on a dead connection a call would hang for ever.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a refusal of what was allowed before is waited out: roles may be being changed.
 pub const REFUSAL: Duration = Duration::from_mins(1);
@@ -80,7 +80,7 @@ impl CallError {
 /// Whether the API server rejects the request whoever sends it: validation (400, 413, 422 …), or admission, which may answer with any code
 /// and is recognized by its message (Kubernetes `pkg/admission/plugin/webhook/errors`, `…/policy/validating`,
 /// `pkg/quota`). A 429 and a failing webhook are temporary.
-pub fn is_denial(code: u16, message: &str) -> bool {
+pub(crate) fn is_denial(code: u16, message: &str) -> bool {
     matches!(code, 400 | 405 | 406 | 413 | 415 | 422) || is_admission(message) && code != 429 && code < 500
 }
 
@@ -90,7 +90,7 @@ pub fn is_webhook_failure(code: u16, message: &str) -> bool {
 }
 
 /// Whether the words are those of a webhook, an admission policy or a quota.
-pub fn is_admission(message: &str) -> bool {
+pub(crate) fn is_admission(message: &str) -> bool {
     let webhook = message.contains("admission webhook \"") && message.contains("denied the request");
     let policy = message.contains("AdmissionPolicy '") && message.contains("denied request");
     let quota = message.contains("exceeded quota:") || message.contains("failed quota:");
@@ -100,6 +100,18 @@ pub fn is_admission(message: &str) -> bool {
 /// Whether the answer is the authorizer's, who has no other way to say it (Kubernetes `pkg/endpoints/handlers/responsewriters`).
 pub fn is_of_authorizer(message: &str) -> bool {
     message.contains("User \"") && message.contains(" cannot ") && message.contains(" resource \"")
+}
+
+/// Returns the object, or `None` if it is not there.
+///
+/// # Errors
+/// The call failed otherwise.
+pub(crate) fn optional<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(CallError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Performs a call within [`CALL_TIMEOUT`].

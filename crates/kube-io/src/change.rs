@@ -11,33 +11,31 @@ use serde_json::Value;
 use super::call::{CallError, call};
 use contract::names::FIELD_MANAGER;
 
-/// Changes an object by a JSON merge patch. Of the answer only the metadata are asked for: a node or the run record is much larger.
+/// Changes an object by a JSON merge patch.
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
 pub(super) async fn merge<K: Resource>(api: Api<K>, name: &str, body: Value) -> Result<(), CallError> {
-    merged_metadata::<K, IgnoredAny>(api, name, body).await.map(drop)
+    patch_for_metadata::<K, IgnoredAny>(api, name, body).await.map(drop)
 }
 
-/// The same, and what of the object is decoded. The server answers with all of it, as admission has left it.
+/// Does the same and answers what of the object is decoded, as admission has left it.
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn merged<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &str, body: Value) -> Result<T, CallError> {
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let request = Request::new(api.resource_url()).patch(name, &parameters, &Patch::Merge(body)).map_err(kube::Error::BuildRequest)?;
-    call(api.into_client().request::<T>(request)).await
+pub(super) async fn patch<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &str, body: Value) -> Result<T, CallError> {
+    let request = Request::new(api.resource_url()).patch(name, &parameters(), &Patch::Merge(body)).map_err(kube::Error::BuildRequest)?;
+    call(api.into_client().request(request)).await
 }
 
-/// The same of the metadata alone: a node is much larger.
+/// Does the same and answers nothing but the metadata of the object: a node or the run record is much larger.
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn merged_metadata<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &str, body: Value) -> Result<T, CallError> {
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+pub(super) async fn patch_for_metadata<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &str, body: Value) -> Result<T, CallError> {
     let request =
-        Request::new(api.resource_url()).patch_metadata(name, &parameters, &Patch::Merge(body)).map_err(kube::Error::BuildRequest)?;
-    call(api.into_client().request::<T>(request)).await
+        Request::new(api.resource_url()).patch_metadata(name, &parameters(), &Patch::Merge(body)).map_err(kube::Error::BuildRequest)?;
+    call(api.into_client().request(request)).await
 }
 
 /// Deletes an object.
@@ -57,4 +55,8 @@ pub(super) async fn create<K: Resource + Serialize>(api: Api<K>, object: &K) -> 
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     let request = Request::new(api.resource_url()).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
     call(api.into_client().request::<IgnoredAny>(request)).await.map(drop)
+}
+
+fn parameters() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }

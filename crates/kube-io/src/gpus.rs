@@ -3,17 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1 as core;
-use kube::{Api, Client};
+use kube::Client;
 use serde::Deserialize;
 
 use contract::driver::Driver;
 use planner::pods::device_users::resource_prefixes;
 
+use super::api_collection::{ApiCollection, NODES, PODS};
 use super::call::CallError;
-use super::list::pages;
+use super::list::list_pages;
 use super::list_watch::ObjectSelection;
-use super::source::WatchedCollection;
 
 /// What there is and who has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +102,7 @@ pub async fn list_gpus(client: &Client, nodes: &BTreeSet<String>) -> Result<GpuU
             found.nodes.insert(node.metadata.name, count);
         }
     };
-    pages(&WatchedCollection::from_api(Api::<core::Node>::all(client.clone())), &ObjectSelection::default(), each).await?;
+    list_pages(&ApiCollection::new(client, NODES, None), &ObjectSelection::default(), each).await?;
     let each = |pod: GpuPod| {
         let Some(spec) = pod.spec else { return };
         let count = of_pod(&spec);
@@ -111,7 +110,7 @@ pub async fn list_gpus(client: &Client, nodes: &BTreeSet<String>) -> Result<GpuU
             found.pods.insert(pod.metadata.uid, count);
         }
     };
-    pages(&WatchedCollection::from_api(Api::<core::Pod>::all(client.clone())), &ObjectSelection::default(), each).await?;
+    list_pages(&ApiCollection::new(client, PODS, None), &ObjectSelection::default(), each).await?;
     Ok(found)
 }
 

@@ -7,12 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::Client;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::call::{CallError, call};
+use super::api_collection::ApiCollection;
+use super::call::CallError;
+use super::list::list_pages_of;
+use super::list_watch::ObjectSelection;
 
 /// Releases a page: each holds its whole chart.
 const PAGE: u32 = 10;
@@ -68,23 +70,19 @@ pub struct DeployedReleases {
 /// # Errors
 /// A call failed.
 pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<DeployedReleases, CallError> {
-    let api: Api<Secret> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
-    let mut parameters = ListParams::default().labels("owner=helm,status=deployed").fields("type=helm.sh/release.v1").limit(PAGE);
+    let secrets = ApiCollection::new(client, ("v1", "secrets"), namespace);
+    let selection =
+        ObjectSelection { fields: Some("type=helm.sh/release.v1".to_owned()), ..ObjectSelection::matching("owner=helm,status=deployed") };
     let mut all = DeployedReleases::default();
-    loop {
-        let page = call(api.list(&parameters)).await?;
-        for secret in page.items {
-            let packed = secret.data.unwrap_or_default().remove("release");
-            match packed.and_then(|ByteString(packed)| unpacked(&packed)) {
-                Some(release) => all.deployed.push(release),
-                None => all.unreadable.extend(secret.metadata.name),
-            }
+    let each = |secret: Secret| {
+        let packed = secret.data.unwrap_or_default().remove("release");
+        match packed.and_then(|ByteString(packed)| unpacked(&packed)) {
+            Some(release) => all.deployed.push(release),
+            None => all.unreadable.extend(secret.metadata.name),
         }
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if parameters.continue_token.is_none() {
-            return Ok(all);
-        }
-    }
+    };
+    list_pages_of(PAGE, &secrets, &selection, each).await?;
+    Ok(all)
 }
 
 /// What a release's text says.

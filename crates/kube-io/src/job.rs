@@ -5,7 +5,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 
-use super::call::{CallError, call};
+use super::call::{CallError, call, optional};
 use super::change;
 use super::server_time::get_dated;
 
@@ -50,11 +50,7 @@ pub async fn start_of(client: &Client, namespace: &str, name: &str, uid: &str) -
 /// The call failed.
 pub async fn end(client: &Client, namespace: &str, name: &str) -> Result<bool, CallError> {
     let api: Api<Job> = Api::namespaced(client.clone(), namespace);
-    let job = match call(api.get(name)).await {
-        Ok(job) => job,
-        Err(CallError::NotFound(_)) => return Ok(false),
-        Err(error) => return Err(error),
-    };
+    let Some(job) = optional(call(api.get(name)).await)? else { return Ok(false) };
     let preconditions = Some(Preconditions { uid: job.metadata.uid, ..Preconditions::default() });
     match change::delete(api, name, &DeleteParams { preconditions, ..DeleteParams::foreground() }).await {
         Ok(()) => Ok(true),

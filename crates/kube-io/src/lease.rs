@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 
+use super::api_collection::{ApiCollection, LEASES};
 use super::cache::CacheTable;
-use super::call::{CallError, REFUSAL, call};
+use super::call::{CallError, REFUSAL, call, optional};
 use super::change;
 use super::list_watch::{ObjectSelection, follow};
 use super::sink::ProjectedTable;
@@ -51,18 +52,17 @@ pub struct LeaseHolder {
     pub until: Option<Timestamp>,
 }
 
+fn api(client: &Client) -> Api<Lease> {
+    Api::namespaced(client.clone(), LEASE_NAMESPACE)
+}
+
 /// Who holds the Lease. `None`: nobody does. RBAC: `get` on the Lease.
 ///
 /// # Errors
 /// The call failed.
 pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
-    let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
-    let lease = match call(api.get(LEASE_NAME)).await {
-        Ok(lease) => lease,
-        Err(CallError::NotFound(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    Ok(lease.spec.and_then(|spec| {
+    Ok(optional(call(api(client).get(LEASE_NAME)).await)?.and_then(|lease| {
+        let spec = lease.spec?;
         let name = spec.holder_identity.filter(|name| !name.is_empty())?;
         let renewed = spec.renew_time.map(|time| time.0);
         let seconds = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(i64::from(seconds)));
@@ -76,17 +76,10 @@ pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
 /// # Errors
 /// A call failed.
 pub async fn delete(client: &Client) -> Result<(), CallError> {
-    let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
-    let lease = match call(api.get(LEASE_NAME)).await {
-        Ok(lease) => lease,
-        Err(CallError::NotFound(_)) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if FreeLease::from_lease(&lease).is_none() {
-        return Ok(());
-    }
+    let lease = optional(call(api(client).get(LEASE_NAME)).await)?;
+    let Some(lease) = lease.filter(|lease| FreeLease::from_lease(lease).is_some()) else { return Ok(()) };
     let preconditions = Some(Preconditions { resource_version: lease.metadata.resource_version, uid: lease.metadata.uid });
-    match change::delete(api, LEASE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+    match change::delete(api(client), LEASE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
         // Somebody has just taken it, or deleted it.
         Ok(()) | Err(CallError::Conflict(_) | CallError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
@@ -144,7 +137,7 @@ impl LeaseCandidate {
     }
 
     fn api(&self) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), LEASE_NAMESPACE)
+        api(&self.client)
     }
 
     fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
@@ -172,7 +165,7 @@ impl LeaseCandidate {
         let mut seen: Option<ObservedHolder> = None;
         let mut refused: Option<Instant> = None;
         let watching = follow(
-            self.api(),
+            ApiCollection::new(&self.client, LEASES, Some(LEASE_NAMESPACE)),
             ObjectSelection::named(LEASE_NAME),
             ProjectedTable::new(table, |lease: &Lease| lease.spec.clone()),
             ResourceVersionFloor::default(),
@@ -193,15 +186,20 @@ impl LeaseCandidate {
                         () = tokio::time::sleep_until(free_at.max(Instant::now() + PAUSE)) => {}
                     }
                 }
-                Err(error) if error.is_passing() || matches!(error, CallError::Conflict(_)) => {
+                Err(error) => {
+                    let is_passing = match &error {
+                        CallError::Conflict(_) => true,
+                        CallError::Forbidden(_) | CallError::Denied { .. } => refused.get_or_insert(started).elapsed() < REFUSAL,
+                        CallError::Timeout | CallError::NotFound(_) | CallError::Refused { .. } | CallError::Unreachable(_) => {
+                            error.is_passing()
+                        }
+                    };
+                    if !is_passing {
+                        return Err(error);
+                    }
                     tracing::warn!(%error, "unable to take the Lease; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(error @ (CallError::Forbidden(_) | CallError::Denied { .. })) if refused.get_or_insert(started).elapsed() < REFUSAL => {
-                    tracing::warn!(%error, "unable to take the Lease; trying again");
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Err(error) => return Err(error),
             }
         }
     }
@@ -217,14 +215,10 @@ impl LeaseCandidate {
         waiting: impl Fn(&str),
     ) -> Result<Option<(Lease, Option<FreeLease>)>, CallError> {
         let api = self.api();
-        let mut lease = match call(api.get(LEASE_NAME)).await {
-            Ok(lease) => lease,
-            Err(CallError::NotFound(_)) => {
-                let metadata = ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
-                let lease = Lease { metadata, spec: Some(self.spec(None)) };
-                return call(api.create(&PostParams::default(), &lease)).await.map(|lease| Some((lease, None)));
-            }
-            Err(error) => return Err(error),
+        let Some(mut lease) = optional(call(api.get(LEASE_NAME)).await)? else {
+            let metadata = ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
+            let lease = Lease { metadata, spec: Some(self.spec(None)) };
+            return call(api.create(&PostParams::default(), &lease)).await.map(|lease| Some((lease, None)));
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.clone().unwrap_or_default();
@@ -276,11 +270,7 @@ impl LeaseCandidate {
 
     async fn try_release(&self) -> Result<Option<FreeLease>, CallError> {
         let api = self.api();
-        let mut lease = match call(api.get(LEASE_NAME)).await {
-            Ok(lease) => lease,
-            Err(CallError::NotFound(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(mut lease) = optional(call(api.get(LEASE_NAME)).await)? else { return Ok(None) };
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() != Some(&self.identity) {
             return Ok(None);
@@ -330,6 +320,25 @@ fn valid(renewed: Instant) -> Instant {
     renewed + Duration::from_secs(LEASE_SECONDS.into()) - MARGIN
 }
 
+/// Waits until the Lease has not been valid for so long.
+async fn passed(valid_until: &mut watch::Receiver<Instant>, extra: Duration) {
+    loop {
+        let until = *valid_until.borrow_and_update() + extra;
+        if Instant::now() >= until {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            changed = valid_until.changed() => {
+                if changed.is_err() {
+                    // The task that renews it has ended.
+                    return tokio::time::sleep_until(until).await;
+                }
+            }
+        }
+    }
+}
+
 impl HeldLease {
     fn new(leases: LeaseCandidate, lease: Lease, taken_from: Option<FreeLease>, started: Instant) -> Self {
         let (sender, valid_until) = watch::channel(valid(started));
@@ -351,48 +360,17 @@ impl HeldLease {
     /// does not stop, so writes carry preconditions as well. `None`: it was given up.
     pub async fn within<T>(&self, write: impl Future<Output = T>) -> Option<T> {
         let mut valid_until = self.valid_until.clone();
-        let over = async {
-            loop {
-                let until = *valid_until.borrow_and_update() + LAST_WRITE;
-                if Instant::now() >= until {
-                    return;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep_until(until) => {}
-                    changed = valid_until.changed() => {
-                        if changed.is_err() {
-                            tokio::time::sleep_until(until).await;
-                            return;
-                        }
-                    }
-                }
-            }
-        };
         tokio::select! {
             biased;
             // Looked at first: a write that comes too late is not begun.
-            () = over => None,
+            () = passed(&mut valid_until, LAST_WRITE) => None,
             answer = write => Some(answer),
         }
     }
 
     /// Waits until it has been lost.
     pub async fn lost(&mut self) {
-        loop {
-            let until = *self.valid_until.borrow_and_update();
-            if Instant::now() >= until {
-                return;
-            }
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => {}
-                changed = self.valid_until.changed() => {
-                    if changed.is_err() {
-                        tokio::time::sleep_until(until).await;
-                        return;
-                    }
-                }
-            }
-        }
+        passed(&mut self.valid_until, Duration::ZERO).await;
     }
 
     /// Gives it back, so that the next one need not wait, and answers the version at which it is free then. A failure costs the next one

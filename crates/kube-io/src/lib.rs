@@ -2,7 +2,8 @@
 
 pub mod access;
 pub mod actions;
-pub mod cache;
+mod api_collection;
+mod cache;
 pub mod call;
 mod change;
 pub mod client;
@@ -13,7 +14,7 @@ pub mod helm;
 pub mod job;
 pub mod lease;
 pub mod list;
-pub mod list_watch;
+mod list_watch;
 mod merged;
 pub mod network;
 pub mod node_pods;
@@ -22,8 +23,7 @@ pub mod raw;
 pub mod record;
 pub mod releases;
 pub mod server_time;
-pub mod sink;
-pub mod source;
+mod sink;
 pub mod times;
 pub mod version_floor;
 pub mod watches;

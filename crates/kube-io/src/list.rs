@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Client;
 use kube::api::ListParams;
-use kube::{Api, Client};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -13,9 +12,9 @@ use observed::ObservedNode;
 use observed::named::Named;
 use observed::workload::Workload;
 
+use super::api_collection::{ApiCollection, NODES, PODS};
 use super::call::{CallError, call};
 use super::list_watch::ObjectSelection;
-use super::source::WatchedCollection;
 use observed::object::Pod;
 use observed::{object, project};
 
@@ -33,23 +32,36 @@ struct ListPage<T> {
     items: Option<Vec<T>>,
 }
 
-/// Lists a resource; answers the version that the whole list is of.
+/// Lists a collection; answers the version that the whole list is of.
 ///
 /// # Errors
-/// A page could not be had.
-pub(super) async fn pages<T: DeserializeOwned>(
-    source: &WatchedCollection,
+/// A page could not be read.
+pub(super) async fn list_pages<T: DeserializeOwned>(
+    collection: &ApiCollection,
+    selection: &ObjectSelection,
+    each: impl FnMut(T),
+) -> Result<String, CallError> {
+    list_pages_of(PAGE, collection, selection, each).await
+}
+
+/// Lists a collection by pages of so many objects.
+///
+/// # Errors
+/// A page could not be read.
+pub(super) async fn list_pages_of<T: DeserializeOwned>(
+    page_size: u32,
+    collection: &ApiCollection,
     selection: &ObjectSelection,
     mut each: impl FnMut(T),
 ) -> Result<String, CallError> {
     let mut parameters = ListParams {
         label_selector: selection.labels.clone(),
         field_selector: selection.fields.clone(),
-        limit: Some(PAGE),
+        limit: Some(page_size),
         ..ListParams::default()
     };
     loop {
-        let page: ListPage<T> = call(source.list(&parameters)).await?;
+        let page: ListPage<T> = call(collection.list(&parameters)).await?;
         page.items.into_iter().flatten().for_each(&mut each);
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {
@@ -68,7 +80,7 @@ pub async fn list_workloads<T>(
     nodes: &BTreeSet<String>,
     keep: impl Fn(Workload) -> Option<T>,
 ) -> Result<Vec<T>, CallError> {
-    let pods = WatchedCollection::from_api(Api::<core::Pod>::all(client.clone()));
+    let pods = ApiCollection::new(client, PODS, None);
     let mut beginning = 1;
     loop {
         let mut kept = Vec::new();
@@ -76,7 +88,7 @@ pub async fn list_workloads<T>(
             let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| nodes.contains(node));
             kept.extend(project::workload(&pod).filter(|_| bound).and_then(&keep));
         };
-        match pages(&pods, &ObjectSelection::default(), each).await {
+        match list_pages(&pods, &ObjectSelection::default(), each).await {
             Ok(_) => return Ok(kept),
             Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => beginning += 1,
             Err(error) => return Err(error),
@@ -95,6 +107,6 @@ pub async fn list_nodes(client: &Client) -> Result<Named<ObservedNode>, CallErro
             nodes.insert(node.name.clone(), node);
         }
     };
-    pages(&WatchedCollection::from_api(Api::<core::Node>::all(client.clone())), &ObjectSelection::default(), each).await?;
+    list_pages(&ApiCollection::new(client, NODES, None), &ObjectSelection::default(), each).await?;
     Ok(nodes)
 }

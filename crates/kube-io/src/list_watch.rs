@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::api::{WatchEvent, WatchParams};
-use kube::{Api, Resource};
 use tokio::time::Instant;
 
+use super::api_collection::ApiCollection;
 use super::cache::WatchHealth;
 use super::call::{CallError, call};
-use super::list::pages;
+use super::list::list_pages;
 use super::sink::Sink;
-use super::source::WatchedCollection;
 use super::version_floor::ResourceVersionFloor;
 use observed::object::ApiObject;
 
@@ -40,7 +39,7 @@ const SILENT_WATCHES: u32 = 5;
 
 /// Which objects of a resource.
 #[derive(Clone, Debug, Default)]
-pub struct ObjectSelection {
+pub(crate) struct ObjectSelection {
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
     /// What is watched changes at least this often: a watch without an event for longer may be deaf, and the object is listed.
@@ -48,35 +47,35 @@ pub struct ObjectSelection {
 }
 
 impl ObjectSelection {
-    /// One object: the form that a rule with `resourceNames` admits.
-    pub fn named(name: &str) -> Self {
+    /// Selects one object: the form that a rule with `resourceNames` admits.
+    pub(crate) fn named(name: &str) -> Self {
         Self { fields: Some(format!("metadata.name={name}")), ..Self::default() }
     }
 
-    /// The same, of objects that change at least this often.
+    /// Selects the same of objects that change at least this often.
     #[must_use]
-    pub fn changing_within(self, silence: Duration) -> Self {
+    pub(crate) fn changing_within(self, silence: Duration) -> Self {
         Self { silence: Some(silence), ..self }
     }
 
-    /// The name, if it is about one object.
+    /// Returns the name, if one object is selected.
     pub(super) fn name(&self) -> Option<&str> {
         self.fields.as_deref()?.strip_prefix("metadata.name=")
     }
 
-    /// Those with a label; without a value, whatever it is.
-    pub fn labeled((key, value): (&str, Option<&str>)) -> Self {
+    /// Selects the objects with a label; without a value, whatever its value is.
+    pub(crate) fn labeled((key, value): (&str, Option<&str>)) -> Self {
         let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
         Self::matching(&selector)
     }
 
-    /// Those that a label selector selects.
-    pub fn matching(selector: &str) -> Self {
+    /// Selects by a label selector.
+    pub(crate) fn matching(selector: &str) -> Self {
         Self { labels: Some(selector.to_owned()), ..Self::default() }
     }
 
-    /// Pods that are bound to a node.
-    pub fn on_node(node: &str) -> Self {
+    /// Selects the pods that are bound to a node.
+    pub(crate) fn on_node(node: &str) -> Self {
         Self { fields: Some(format!("spec.nodeName={node}")), ..Self::default() }
     }
 }
@@ -95,35 +94,27 @@ enum WatchFailure {
 
 /// One resource, and where it is followed into.
 struct Follower<T, S> {
-    source: WatchedCollection,
+    collection: ApiCollection,
     selection: ObjectSelection,
     sink: S,
     object: PhantomData<fn(T)>,
     /// The newest version that was shown: limits are kept by what is seen, so what is seen never goes back.
     seen: AtomicU64,
     /// The same of all that follow the resource: a list is not older than what they had shown when it was asked for.
-    horizon: ResourceVersionFloor,
+    floor: ResourceVersionFloor,
 }
 
 /// Follows until the task is dropped. `sink`: the tables that it fills.
-pub async fn follow<K, T, S>(api: Api<K>, selection: ObjectSelection, sink: S, horizon: ResourceVersionFloor)
+pub(crate) async fn follow<T, S>(collection: ApiCollection, selection: ObjectSelection, sink: S, floor: ResourceVersionFloor)
 where
-    K: Resource,
     T: ApiObject,
     S: Sink<T>,
 {
-    let follower = Follower::<T, S> {
-        source: WatchedCollection::from_api(api),
-        selection,
-        sink,
-        object: PhantomData,
-        seen: AtomicU64::new(0),
-        horizon,
-    };
+    let follower = Follower::<T, S> { collection, selection, sink, object: PhantomData, seen: AtomicU64::new(0), floor };
     let mut attempts = FailedAttempts::default();
     loop {
         let Err(broken) = follower.list_and_watch(&mut attempts).await;
-        tracing::debug!(path = follower.source.path(), %broken, "listing anew");
+        tracing::debug!(path = follower.collection.path(), %broken, "listing anew");
         let past = match broken {
             WatchFailure::Past { .. } => attempts.past.get_or_insert_with(Instant::now).elapsed() >= PAST,
             WatchFailure::Call(_) | WatchFailure::Watch(_) => {
@@ -189,12 +180,12 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
     async fn list(&self) -> Result<(S::Listed, String), WatchFailure> {
         let mut listed = S::Listed::default();
         let each = |object: T| self.sink.collect(&mut listed, key(&object), &object);
-        let horizon = self.horizon.shown();
-        let version = pages(&self.source, &self.selection, each).await?;
+        let floor = self.floor.current();
+        let version = list_pages(&self.collection, &self.selection, each).await?;
         if let Ok(shown) = version.parse::<u64>()
-            && shown < horizon
+            && shown < floor
         {
-            return Err(WatchFailure::Past { shown, seen: horizon });
+            return Err(WatchFailure::Past { shown, seen: floor });
         }
         self.advance(&version)?;
         Ok((listed, version))
@@ -207,7 +198,7 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
         if shown < seen {
             return Err(WatchFailure::Past { shown, seen });
         }
-        self.horizon.shows(shown);
+        self.floor.raise(shown);
         Ok(())
     }
 
@@ -219,7 +210,7 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
             bookmarks: true,
             ..WatchParams::default()
         };
-        Ok(Box::pin(call(self.source.watch(&parameters, version)).await?))
+        Ok(Box::pin(call(self.collection.watch(&parameters, version)).await?))
     }
 
     fn apply(&self, event: kube::Result<WatchEvent<T>>, version: &mut String) -> Result<(), WatchFailure> {

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
 use observed::workload::Workload;
 use planner::pods::FOCUS_LIMIT;
 
+use super::api_collection::{ApiCollection, PODS};
 use super::cache::{CacheTable, WatchHealth};
 use super::list_watch::{ObjectSelection, follow};
 use super::sink::ProjectedTable;
@@ -18,7 +18,7 @@ use super::version_floor::ResourceVersionFloors;
 use observed::intern::LabelInterner;
 use observed::project;
 
-/// Nodes followed at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
+/// Nodes focused at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
 /// be thousands. The others' turn comes when one of these leaves the focus.
 pub const MOST_NODES: usize = FOCUS_LIMIT;
 
@@ -27,7 +27,7 @@ pub struct FocusedNodes {
     client: Client,
     changed: Arc<Notify>,
     interner: Arc<LabelInterner>,
-    horizons: ResourceVersionFloors,
+    floors: ResourceVersionFloors,
     nodes: BTreeMap<String, FocusedNode>,
     /// Nodes without a place, and in which turn each of them asked for one: the longest waiting comes first.
     waiting: BTreeMap<String, u64>,
@@ -43,12 +43,12 @@ struct FocusedNode {
 
 impl FocusedNodes {
     /// On no node. `changed` is told after every change.
-    pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<LabelInterner>, horizons: ResourceVersionFloors) -> Self {
+    pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<LabelInterner>, floors: ResourceVersionFloors) -> Self {
         Self {
             client: client.clone(),
             changed,
             interner,
-            horizons,
+            floors,
             nodes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             turn: 0,
@@ -59,10 +59,10 @@ impl FocusedNodes {
     /// Follows the pods of these nodes, and of no others any more. Nodes that it is on already are not listed anew, and whoever has a place keeps
     /// it; the others have theirs in the order in which they asked. RBAC: `list` and `watch` on `pods`.
     pub fn set(&mut self, nodes: &BTreeSet<String>) {
-        self.nodes.retain(|node, followed| {
+        self.nodes.retain(|node, focused| {
             let stays = nodes.contains(node);
             if !stays {
-                followed.follower.abort();
+                focused.follower.abort();
             }
             stays
         });
@@ -79,46 +79,44 @@ impl FocusedNodes {
         let next: Vec<String> = order.into_iter().take(free).map(|(_, node)| node.clone()).collect();
         for node in next {
             self.waiting.remove(&node);
-            self.begin(node);
+            self.follow(node);
         }
     }
 
-    fn begin(&mut self, node: String) {
+    fn follow(&mut self, node: String) {
         let pods = CacheTable::new(Arc::clone(&self.changed));
-        let api = Api::<Pod>::all(self.client.clone());
-        let horizon = self.horizons.for_path(api.resource_url());
         let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
-        let follower =
-            self.followers.spawn(follow(api, ObjectSelection::on_node(&node), ProjectedTable::new(pods.clone(), project), horizon));
+        let sink = ProjectedTable::new(pods.clone(), project);
+        let collection = ApiCollection::new(&self.client, PODS, None);
+        let follower = self.followers.spawn(follow(collection, ObjectSelection::on_node(&node), sink, self.floors.for_resource(PODS.1)));
         self.nodes.insert(node, FocusedNode { pods, follower });
     }
 
     /// The pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
     /// failing: nothing can be said about it.
     pub fn pods(&self) -> BTreeMap<String, Vec<Workload>> {
-        let in_step = self.nodes.iter().filter(|(_, followed)| followed.pods.health() == WatchHealth::InStep);
-        in_step.map(|(node, followed)| (node.clone(), followed.pods.values())).collect()
+        let in_step = self.nodes.iter().filter(|(_, focused)| focused.pods.health() == WatchHealth::InStep);
+        in_step.map(|(node, focused)| (node.clone(), focused.pods.values())).collect()
     }
 
     /// Nodes that have a place, and whose cache is not in step.
     pub fn listing(&self) -> BTreeSet<String> {
-        let behind = self.nodes.iter().filter(|(_, followed)| followed.pods.health() != WatchHealth::InStep);
+        let behind = self.nodes.iter().filter(|(_, focused)| focused.pods.health() != WatchHealth::InStep);
         behind.map(|(node, _)| node.clone()).collect()
     }
 
-    /// What the server refuses, if it does.
+    /// Returns what the server refuses, if it does.
     pub fn forbidden(&self) -> Option<String> {
-        self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
-            WatchHealth::Forbidden(message) => Some(format!("pods on node {node}: {message}")),
-            WatchHealth::Starting | WatchHealth::InStep | WatchHealth::Absent | WatchHealth::Failing(_) | WatchHealth::Past(_) => None,
-        })
+        self.problem(|health| if let WatchHealth::Forbidden(message) = health { Some(message) } else { None })
     }
 
-    /// What the server has long shown an older state of.
-    pub fn past(&self) -> Option<String> {
-        self.nodes.iter().find_map(|(node, followed)| match followed.pods.health() {
-            WatchHealth::Past(message) => Some(format!("pods on node {node}: {message}")),
-            WatchHealth::Starting | WatchHealth::InStep | WatchHealth::Absent | WatchHealth::Failing(_) | WatchHealth::Forbidden(_) => None,
-        })
+    /// Returns of what the server has long shown an older state.
+    pub(crate) fn past(&self) -> Option<String> {
+        self.problem(|health| if let WatchHealth::Past(message) = health { Some(message) } else { None })
+    }
+
+    /// Returns the first message that there is of a node's watch.
+    fn problem(&self, message: fn(WatchHealth) -> Option<String>) -> Option<String> {
+        self.nodes.iter().find_map(|(node, focused)| Some(format!("pods on node {node}: {}", message(focused.pods.health())?)))
     }
 }

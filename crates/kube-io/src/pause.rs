@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 
-use super::call::{CallError, call};
+use super::call::{CallError, call, optional};
 use super::change::{create, delete, merge};
 use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
 use contract::pause::Pause;
@@ -26,11 +26,8 @@ fn api(client: &Client) -> Api<ConfigMap> {
 /// # Errors
 /// The call failed.
 pub async fn read(client: &Client) -> Result<BTreeMap<String, String>, CallError> {
-    match call(api(client).get(PAUSE_NAME)).await {
-        Ok(object) => Ok(object.data.unwrap_or_default()),
-        Err(CallError::NotFound(_)) => Ok(BTreeMap::new()),
-        Err(error) => Err(error),
-    }
+    let object = optional(call(api(client).get(PAUSE_NAME)).await)?;
+    Ok(object.and_then(|object| object.data).unwrap_or_default())
 }
 
 /// Writes one; it takes the place of what was under its key. RBAC: `patch` on the ConfigMap, `create` on `configmaps` in `default`.
@@ -69,11 +66,7 @@ pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), Call
 pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
     let mut attempt = 1;
     loop {
-        let object = match call(api(client).get(PAUSE_NAME)).await {
-            Ok(object) => object,
-            Err(CallError::NotFound(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        let Some(object) = optional(call(api(client).get(PAUSE_NAME)).await)? else { return Ok(()) };
         let left = object.data.iter().flatten().any(|(key, _)| !keys.contains(key));
         let version = object.metadata.resource_version;
         let answer = if left {

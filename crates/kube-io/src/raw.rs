@@ -5,10 +5,10 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogPar
 use kube::{Api, Client};
 use serde_json::{Map, Value};
 
-use super::call::{CallError, call};
-use super::list::pages;
+use super::api_collection::ApiCollection;
+use super::call::{CallError, call, optional};
+use super::list::list_pages;
 use super::list_watch::ObjectSelection;
-use super::source::WatchedCollection;
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +19,6 @@ pub struct RawKind {
     pub kind: &'static str,
     /// The resource's name in addresses.
     pub plural: &'static str,
-}
-
-impl RawKind {
-    /// Where they are, in a namespace or in all.
-    fn path(self, namespace: Option<&str>) -> String {
-        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
-        let scope = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
-        format!("{root}/{}{scope}/{}", self.api_version, self.plural)
-    }
 }
 
 /// The spec of a cluster-wide object; `None`: it is not there, or its kind is not. RBAC: `list` on it.
@@ -43,12 +34,9 @@ pub async fn spec(
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     // Whoever may watch it may list it, and need not have the right to `get` it.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
-    let found = match call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await {
-        Ok(found) => found,
-        Err(CallError::NotFound(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    Ok(found.items.into_iter().next().and_then(|object| object.data.get("spec")?.as_object().cloned()))
+    let found = optional(call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await)?;
+    let object = found.and_then(|found| found.items.into_iter().next());
+    Ok(object.and_then(|object| object.data.get("spec")?.as_object().cloned()))
 }
 
 /// All objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.
@@ -66,7 +54,7 @@ pub async fn objects(client: &Client, kind: RawKind, namespace: Option<&str>, la
         }
         all.push(object);
     };
-    pages(&WatchedCollection::from_path(client, kind.path(namespace)), &selection, each).await?;
+    list_pages(&ApiCollection::new(client, (kind.api_version, kind.plural), namespace), &selection, each).await?;
     Ok(all)
 }
 
@@ -89,17 +77,4 @@ pub async fn log(
         ..LogParams::default()
     };
     call(Api::<Pod>::namespaced(client.clone(), namespace).logs(pod, &parameters)).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_have_their_address() {
-        let pods = RawKind { api_version: "v1", kind: "Pod", plural: "pods" };
-        assert_eq!(pods.path(None), "/api/v1/pods");
-        let sets = RawKind { api_version: "apps/v1", kind: "DaemonSet", plural: "daemonsets" };
-        assert_eq!(sets.path(Some("a")), "/apis/apps/v1/namespaces/a/daemonsets");
-    }
 }

@@ -9,10 +9,10 @@ use serde_json::Value;
 use contract::names;
 use contract::settings::{FORMAT_VERSION, Settings};
 
-use super::call::{CallError, call};
-use super::list::pages;
+use super::api_collection::{ApiCollection, CONFIG_MAPS};
+use super::call::{CallError, call, optional};
+use super::list::list_pages;
 use super::list_watch::ObjectSelection;
-use super::source::WatchedCollection;
 
 /// A hook release, by its trigger ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +50,9 @@ pub struct HookJob {
 /// # Errors
 /// A call failed.
 pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Vec<HookRelease>, CallError> {
-    let api: Api<ConfigMap> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
     let selection = ObjectSelection::matching(&format!("app.kubernetes.io/name={},{}", names::PROGRAM, names::DIGEST_LABEL));
     let mut found = Vec::new();
-    pages(&WatchedCollection::from_api(api), &selection, |object: ConfigMap| found.extend(release(&object))).await?;
+    list_pages(&ApiCollection::new(client, CONFIG_MAPS, namespace), &selection, |object: ConfigMap| found.extend(release(&object))).await?;
     found.sort_by(|one: &HookRelease, other: &HookRelease| one.trigger.cmp(&other.trigger));
     Ok(found)
 }
@@ -80,11 +79,7 @@ fn read(text: &str) -> Result<Settings, UnreadableSettings> {
 /// The call failed.
 pub async fn job(client: &Client, settings: &Settings) -> Result<Option<HookJob>, CallError> {
     let api: Api<Job> = Api::namespaced(client.clone(), &settings.namespace);
-    let job = match call(api.get(&settings.release)).await {
-        Ok(job) => job,
-        Err(CallError::NotFound(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(job) = optional(call(api.get(&settings.release)).await)? else { return Ok(None) };
     let status = job.status.unwrap_or_default();
     let ended = status
         .conditions

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cache::{CacheTable, WatchHealth};
 
 /// Receives the objects of one resource.
-pub trait Sink<T> {
+pub(crate) trait Sink<T> {
     /// Views of a list that is not complete yet.
     type Listed: Default;
 
@@ -25,7 +25,7 @@ pub trait Sink<T> {
 }
 
 /// A table, and the projection that makes its views; `None` for objects that are not kept.
-pub struct ProjectedTable<T, V, P> {
+pub(crate) struct ProjectedTable<T, V, P> {
     table: CacheTable<V>,
     project: P,
     object: PhantomData<fn(T)>,
@@ -33,7 +33,7 @@ pub struct ProjectedTable<T, V, P> {
 
 impl<T, V, P: Fn(&T) -> Option<V>> ProjectedTable<T, V, P> {
     /// Fills `table` with what `project` makes.
-    pub fn new(table: CacheTable<V>, project: P) -> Self {
+    pub(crate) fn new(table: CacheTable<V>, project: P) -> Self {
         Self { table, project, object: PhantomData }
     }
 }

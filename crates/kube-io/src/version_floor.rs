@@ -6,33 +6,32 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of all resources.
+/// The floors of all resources.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceVersionFloors {
     all: Arc<Mutex<BTreeMap<String, ResourceVersionFloor>>>,
 }
 
-/// Of one resource. Clones share it.
+/// The floor of one resource. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct ResourceVersionFloor(Arc<AtomicU64>);
+pub(crate) struct ResourceVersionFloor(Arc<AtomicU64>);
 
 impl ResourceVersionFloors {
-    /// Of the resource with this path, such as `/api/v1/namespaces/a/pods`.
-    pub(super) fn for_path(&self, path: &str) -> ResourceVersionFloor {
-        let resource = path.rsplit('/').next().unwrap_or_default();
+    /// Returns the floor that all collections of a resource have in common.
+    pub(super) fn for_resource(&self, resource: &str) -> ResourceVersionFloor {
         // Nothing panics while this is held.
         self.all.lock().unwrap_or_else(PoisonError::into_inner).entry(resource.to_owned()).or_default().clone()
     }
 }
 
 impl ResourceVersionFloor {
-    /// What has been shown so far.
-    pub(super) fn shown(&self) -> u64 {
+    /// Returns the newest version that any watch has shown.
+    pub(super) fn current(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Something was shown.
-    pub(super) fn shows(&self, version: u64) {
+    /// Notes that a watch has shown a version.
+    pub(super) fn raise(&self, version: u64) {
         self.0.fetch_max(version, Ordering::Relaxed);
     }
 }

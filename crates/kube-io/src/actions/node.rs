@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::call::CallError;
-use crate::change::{merged, merged_metadata};
+use crate::change;
 use observed::object;
 use planner::action::NodePatch;
 
@@ -20,8 +20,8 @@ use super::ActionResult;
 pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResult, CallError> {
     let api: Api<Node> = Api::all(client.clone());
     let answer: Result<object::Node, CallError> = match patch.unschedulable {
-        Some(_) => merged(api, &patch.node, body(patch)).await,
-        None => merged_metadata(api, &patch.node, body(patch)).await,
+        Some(_) => change::patch(api, &patch.node, body(patch)).await,
+        None => change::patch_for_metadata(api, &patch.node, body(patch)).await,
     };
     match answer {
         Ok(node) => {

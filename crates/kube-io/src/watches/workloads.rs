@@ -1,51 +1,64 @@
 //! The watches of what may be in the way of an upgrade.
 
+use std::sync::Arc;
+
 use contract::settings::Settings;
 use contract::task::Task;
+use observed::project;
 use observed::workload::{AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintenance, Workloads};
 
+use super::starter::WatchStarter;
 use super::{copies, served};
-use crate::cache::{CacheTable, WatchHealth};
+use crate::api_collection::{PODS, ResourceName};
+use crate::cache::CacheTable;
+use crate::list_watch::ObjectSelection;
 use crate::node_pods::FocusedNodes;
 
-/// Whether it looks at what others do with nodes: before the rollout, or when it decides when a node goes.
-pub(super) fn sees_maintenances(settings: &Settings) -> bool {
+const DISRUPTION_BUDGETS: ResourceName<'static> = ("policy/v1", "poddisruptionbudgets");
+const NODE_MAINTENANCES: ResourceName<'static> = ("maintenance.nvidia.com/v1alpha1", "nodemaintenances");
+
+/// Whether the tasks need what others do with nodes: before the rollout, or when it decides when a node goes.
+fn needs_maintenances(settings: &Settings) -> bool {
     [Task::Preflight, Task::Steer, Task::Drive].into_iter().any(|task| settings.has(task))
 }
 
-/// Whether it looks at what may stand against evictions.
-pub(super) fn sees_budgets(settings: &Settings) -> bool {
+/// Whether the tasks need what may stand against evictions.
+pub(super) fn needs_budgets(settings: &Settings) -> bool {
     settings.has(Task::Preflight) || settings.has(Task::Drive)
 }
 
-/// Whether it moves workloads off nodes itself.
-fn moves_workloads(settings: &Settings) -> bool {
-    settings.has(Task::Drive)
-}
-
-/// The label selector of the jobs that are waited for.
-pub(super) fn job_selector(settings: &Settings) -> Option<&str> {
-    let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| moves_workloads(settings))?;
+/// Returns the label selector of the jobs that a driven node waits for.
+fn awaited_jobs(settings: &Settings) -> Option<&str> {
+    let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| settings.has(Task::Drive))?;
     Some(&wait.pod_selector)
 }
 
 pub(super) struct WorkloadWatches {
     pub(super) focus: FocusedNodes,
-    pub(super) jobs: CacheTable<AwaitedPod>,
-    pub(super) budgets: CacheTable<DisruptionBudget>,
-    pub(super) claims: CacheTable<DeviceClaim>,
-    pub(super) maintenances: CacheTable<NodeMaintenance>,
+    jobs: CacheTable<AwaitedPod>,
+    budgets: CacheTable<DisruptionBudget>,
+    claims: CacheTable<DeviceClaim>,
+    maintenances: CacheTable<NodeMaintenance>,
 }
 
 impl WorkloadWatches {
-    /// The nodes in focus have no say: what is not known of one concerns that one alone.
-    pub(super) fn healths(&self) -> [(&'static str, WatchHealth); 4] {
-        [
-            ("pods that are waited for", self.jobs.health()),
-            ("poddisruptionbudgets", self.budgets.health()),
-            ("resourceclaims", self.claims.health()),
-            ("nodemaintenances", self.maintenances.health()),
-        ]
+    pub(super) fn start(watch: &mut WatchStarter, settings: &Settings, slice_version: Option<&str>) -> Self {
+        let all = ObjectSelection::default;
+        let selector = awaited_jobs(settings);
+        let jobs = ObjectSelection::matching(selector.unwrap_or_default());
+        let needs_budgets = needs_budgets(settings);
+        let changed = Arc::clone(&watch.changed);
+        let maintenances = (NODE_MAINTENANCES, None);
+        Self {
+            focus: FocusedNodes::new(watch.client(), changed, Arc::clone(&watch.interner), watch.floors.clone()),
+            jobs: watch.table_if(selector.is_some(), "pods that are waited for", (PODS, None), jobs, project::job),
+            budgets: watch.table_if(needs_budgets, "poddisruptionbudgets", (DISRUPTION_BUDGETS, None), all(), project::budget),
+            claims: match slice_version.filter(|_| needs_budgets).map(|version| format!("resource.k8s.io/{version}")) {
+                Some(api) => watch.table("resourceclaims", ((&api, "resourceclaims"), None), all(), project::claim),
+                None => watch.absent(),
+            },
+            maintenances: watch.table_if(needs_maintenances(settings), "nodemaintenances", maintenances, all(), project::maintenance),
+        }
     }
 
     pub(super) fn observed(&self) -> Workloads {

@@ -1,0 +1,76 @@
+//! The watch of the operator's Lease: who leads, and whether the leader renews it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use contract::driver::Driver;
+use contract::names::OPERATOR_LEASE;
+use contract::settings::Settings;
+use contract::task::Task;
+use observed::{OperatorLease, project};
+
+use super::starter::WatchStarter;
+use crate::api_collection::LEASES;
+use crate::cache::CacheTable;
+use crate::list_watch::ObjectSelection;
+
+/// After so long without a renewal of the operator's Lease it is listed: its leader is gone, or the watch is deaf.
+const OPERATOR_SILENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct OperatorLeaseWatch {
+    table: CacheTable<(OperatorLease, String)>,
+    renewals: Mutex<RenewalObservation>,
+}
+
+impl OperatorLeaseWatch {
+    pub(super) fn start(watch: &mut WatchStarter, settings: &Settings) -> Self {
+        let needed = settings.has(Task::Settle) && settings.driver == Driver::Gpu;
+        let selection = ObjectSelection::named(OPERATOR_LEASE).changing_within(OPERATOR_SILENCE);
+        let leases = (LEASES, Some(settings.operator_namespace.as_str()));
+        let table = watch.table_if(needed, "the operator's Lease", leases, selection, project::operator_lease);
+        Self { table, renewals: Mutex::default() }
+    }
+
+    /// Returns the Lease, with the time at which its renewal was last seen.
+    pub(super) fn observed(&self, now: Timestamp) -> Option<OperatorLease> {
+        let (lease, renew_time) = self.table.values().into_iter().next()?;
+        // Nothing panics while this is held.
+        let renewed = self.renewals.lock().unwrap_or_else(PoisonError::into_inner).observe(renew_time, now);
+        Some(OperatorLease { renewed, ..lease })
+    }
+}
+
+/// The `renewTime` that was seen last, and when it was first seen to differ from the one before.
+#[derive(Debug, Default)]
+struct RenewalObservation {
+    renew_time: String,
+    renewed: Option<Timestamp>,
+}
+
+impl RenewalObservation {
+    /// Returns when a renewal was last seen. The first `renewTime` proves nothing: its holder may be gone.
+    fn observe(&mut self, renew_time: String, now: Timestamp) -> Option<Timestamp> {
+        if self.renew_time != renew_time {
+            self.renewed = (!self.renew_time.is_empty()).then_some(now);
+            self.renew_time = renew_time;
+        }
+        self.renewed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_is_seen_from_the_second_renew_time_on() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut renewals = RenewalObservation::default();
+        assert_eq!(renewals.observe("10".to_owned(), at(11)), None);
+        assert_eq!(renewals.observe("10".to_owned(), at(12)), None);
+        assert_eq!(renewals.observe("12".to_owned(), at(13)), Some(at(13)));
+        assert_eq!(renewals.observe("12".to_owned(), at(20)), Some(at(13)), "the same renewal");
+    }
+}

@@ -1,0 +1,119 @@
+//! Starts watches: a table, and the task that fills it.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use observed::intern::LabelInterner;
+use observed::object::ApiObject;
+
+use crate::api_collection::{ApiCollection, ResourceName};
+use crate::cache::{CacheTable, WatchHealth};
+use crate::granted_access::GrantedAccess;
+use crate::list_watch::{ObjectSelection, follow};
+use crate::sink::{ProjectedTable, Sink};
+use crate::version_floor::ResourceVersionFloors;
+
+/// A table that a watch fills, whatever its views are.
+pub(super) struct WatchedTable {
+    /// The table's name in messages.
+    pub(super) name: &'static str,
+    /// What the server allows when the table is in step. `None`: another table of the same watch has it.
+    pub(super) access: Option<GrantedAccess>,
+    pub(super) health: Box<dyn Fn() -> WatchHealth>,
+}
+
+/// Starts the watches of a process, each in a task of its own.
+pub(super) struct WatchStarter {
+    client: Client,
+    pub(super) changed: Arc<Notify>,
+    pub(super) interner: Arc<LabelInterner>,
+    pub(super) floors: ResourceVersionFloors,
+    pub(super) followers: JoinSet<()>,
+    tables: Vec<WatchedTable>,
+}
+
+/// A resource, and the namespace that it is watched in.
+type Place<'a> = (ResourceName<'a>, Option<&'a str>);
+
+impl WatchStarter {
+    pub(super) fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            changed: Arc::default(),
+            interner: Arc::default(),
+            floors: ResourceVersionFloors::default(),
+            followers: JoinSet::new(),
+            tables: Vec::new(),
+        }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the tables that were added since the last call.
+    pub(super) fn take_tables(&mut self) -> Vec<WatchedTable> {
+        std::mem::take(&mut self.tables)
+    }
+
+    /// Returns a table that stays empty: its resource is not watched.
+    pub(super) fn absent<V: Clone + PartialEq>(&self) -> CacheTable<V> {
+        CacheTable::absent(Arc::clone(&self.changed))
+    }
+
+    /// Adds a table that a watch is to fill.
+    pub(super) fn add<V: Clone + PartialEq + 'static>(&mut self, name: &'static str, access: Option<GrantedAccess>) -> CacheTable<V> {
+        let table = CacheTable::new(Arc::clone(&self.changed));
+        let health = table.clone();
+        self.tables.push(WatchedTable { name, access, health: Box::new(move || health.health()) });
+        table
+    }
+
+    pub(super) fn collection(&self, (resource, namespace): Place<'_>) -> ApiCollection {
+        ApiCollection::new(&self.client, resource, namespace)
+    }
+
+    /// Starts the task that fills a sink.
+    pub(super) fn follow<T, S>(&mut self, collection: ApiCollection, selection: ObjectSelection, sink: S)
+    where
+        T: ApiObject + Send + Sync + 'static,
+        S: Sink<T> + Send + Sync + 'static,
+        S::Listed: Send,
+    {
+        let floor = self.floors.for_resource(&collection.address.resource);
+        self.followers.spawn(follow(collection, selection, sink, floor));
+    }
+
+    /// Starts a watch that fills one table.
+    pub(super) fn table<T, V, P>(&mut self, name: &'static str, place: Place<'_>, selection: ObjectSelection, project: P) -> CacheTable<V>
+    where
+        T: ApiObject + Send + Sync + 'static,
+        V: Clone + PartialEq + Send + Sync + 'static,
+        P: Fn(&T) -> Option<V> + Send + Sync + 'static,
+    {
+        let collection = self.collection(place);
+        let table = self.add(name, Some(GrantedAccess::new(&collection.address, selection.name())));
+        self.follow(collection, selection, ProjectedTable::new(table.clone(), project));
+        table
+    }
+
+    /// Starts a watch that fills one table if it is needed.
+    pub(super) fn table_if<T, V, P>(
+        &mut self,
+        needed: bool,
+        name: &'static str,
+        place: Place<'_>,
+        selection: ObjectSelection,
+        project: P,
+    ) -> CacheTable<V>
+    where
+        T: ApiObject + Send + Sync + 'static,
+        V: Clone + PartialEq + Send + Sync + 'static,
+        P: Fn(&T) -> Option<V> + Send + Sync + 'static,
+    {
+        if needed { self.table(name, place, selection, project) } else { self.absent() }
+    }
+}
