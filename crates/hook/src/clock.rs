@@ -2,6 +2,7 @@
 //! nothing, and tests can let hours pass at once. It shows the API server's time as soon as that was measured, once.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -60,8 +61,13 @@ impl RunClock {
     /// The moment as tokio's clock has it; the past is now.
     pub fn instant(&self, at: Timestamp) -> Instant {
         let wait = at.duration_since(self.now());
-        Instant::now() + std::time::Duration::try_from(wait).unwrap_or_default()
+        Instant::now() + Duration::try_from(wait).unwrap_or_default()
     }
+}
+
+/// Returns the time so much later; the latest time there is where that overflows.
+pub(super) fn later(at: Timestamp, wait: Duration) -> Timestamp {
+    at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -76,7 +82,7 @@ mod tests {
     async fn first_measurement_of_the_server_counts() {
         let clock = RunClock::starting_at(at(1000));
         let asked = clock.elapsed();
-        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         clock.set_by_server(at(4600), asked);
         assert_eq!(clock.now(), at(4601));
         // The server's clock steps back; ours does not.

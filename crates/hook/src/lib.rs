@@ -1,29 +1,34 @@
-//! The hook Job: observe → decide → act. `ARCHITECTURE.md` ("How the loop runs") says who owns which task.
+//! The hook Job: observe → decide → act. `docs/inside.md` ("How the loop runs") says who owns which task.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
 
+use contract::budget::GIVING_BACK_SECONDS;
 use contract::settings::Settings;
+use contract::task::Task;
 use kube_io::lease::LeaseCandidate;
 
 mod clock;
-mod end;
 mod metrics;
-mod occurrence;
 mod run;
+mod run_caches;
+mod run_end;
+mod run_events;
 mod shutdown;
 mod start;
 
+use clock::later;
+
 pub use clock::RunClock;
-pub use end::{EndReason, RunEnd};
 pub use metrics::{HookMetrics, listen, serve};
-pub use run::CANNOT_BE_READ;
-pub use run::lease::WAITING_FOR_LEASE;
+pub use run::{CANNOT_BE_READ, WAITING_FOR_LEASE};
+pub use run_end::{EndReason, RunEnd};
 pub use shutdown::Shutdown;
 
-/// Who and where this pod is.
+/// Identifies this pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIdentity {
     /// UID of the Job that owns the pod.
@@ -32,7 +37,7 @@ pub struct PodIdentity {
     pub pod: String,
 }
 
-/// All that a run needs.
+/// The hook process: what a run needs from outside.
 pub struct HookProcess {
     client: Client,
     settings: Settings,
@@ -43,13 +48,13 @@ pub struct HookProcess {
 }
 
 impl HookProcess {
-    /// A run that has not begun.
+    /// Returns a run that has not started.
     pub fn new(client: Client, settings: Settings, identity: PodIdentity, clock: RunClock, shutdown: Shutdown) -> Self {
         let metrics = Arc::new(HookMetrics::new(settings.clone()));
         Self { client, settings, identity, clock, shutdown, metrics }
     }
 
-    /// What the run says of itself in numbers.
+    /// Returns the metrics of the run.
     pub fn metrics(&self) -> Arc<HookMetrics> {
         Arc::clone(&self.metrics)
     }
@@ -58,15 +63,20 @@ impl HookProcess {
     /// RBAC: the rows of `contract/task.rs` for the settings' tasks.
     pub async fn run(self) -> RunEnd {
         let leases = LeaseCandidate::new(&self.client, &self.identity.pod, self.now_function());
-        let begin = start::begin(&self, &leases);
         let start = tokio::select! {
-            start = begin => start,
+            start = start::start(&self, &leases) => start,
             () = self.shutdown.requested() => return RunEnd::new(EndReason::SignalReceived, "ended by a signal before the run began"),
         };
         match start {
-            Ok(start) => Box::pin(run::drive(&self, &leases, start)).await,
+            Ok(start) => Box::pin(run::RunLoop::new(&self, &leases, start).run()).await,
             Err(ended) => ended,
         }
+    }
+
+    /// Returns until when attempts are worthwhile: the deadline, and where nodes may have to be released the time for that.
+    fn last_attempt(&self, deadline: Timestamp) -> Timestamp {
+        let more = if self.settings.has(Task::Drive) { GIVING_BACK_SECONDS } else { 0 };
+        later(deadline, Duration::from_secs(more))
     }
 
     fn now_function(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {

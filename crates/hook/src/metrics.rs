@@ -17,10 +17,10 @@ use contract::metrics::{self as table, COMMON, Metric, MetricSamples};
 use contract::record::ReplacedPodKind;
 use contract::settings::Settings;
 
-mod seen;
+mod fleet_snapshot;
 mod serve;
 
-pub(super) use seen::Seen;
+pub(super) use fleet_snapshot::FleetSnapshot;
 pub use serve::{listen, serve};
 
 /// A counter with one label, whose values are constants.
@@ -36,9 +36,9 @@ pub struct HookMetrics {
     failed_writes: CounterFamily,
     held: AtomicBool,
     in_step: AtomicBool,
-    /// Whether anybody may ask.
-    kept: AtomicBool,
-    seen: Mutex<Option<Arc<Seen>>>,
+    /// Whether the metrics are served.
+    served: AtomicBool,
+    snapshot: Mutex<Option<Arc<FleetSnapshot>>>,
 }
 
 fn common(settings: &Settings) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> + use<> {
@@ -66,18 +66,18 @@ impl HookMetrics {
             failed_writes,
             held: AtomicBool::new(false),
             in_step: AtomicBool::new(false),
-            kept: AtomicBool::new(false),
-            seen: Mutex::new(None),
+            served: AtomicBool::new(false),
+            snapshot: Mutex::new(None),
         }
     }
 
-    /// An eviction was answered.
-    pub(super) fn evicted(&self, answer: &'static str) {
+    /// Counts the answer to an eviction.
+    pub(super) fn count_eviction(&self, answer: &'static str) {
         self.evictions.get_or_create(&[("answer", answer)]).inc();
     }
 
-    /// A plugin pod is being replaced.
-    pub(super) fn replaced(&self, plugin: ReplacedPodKind) {
+    /// Counts a plugin pod that is being replaced.
+    pub(super) fn count_replacement(&self, plugin: ReplacedPodKind) {
         let plugin = match plugin {
             ReplacedPodKind::Dra => "dra",
             ReplacedPodKind::Device => "device",
@@ -85,43 +85,42 @@ impl HookMetrics {
         self.replacements.get_or_create(&[("plugin", plugin)]).inc();
     }
 
-    /// A write has failed.
-    pub(super) fn failed_write(&self, what: &'static str) {
+    /// Counts a write that has failed.
+    pub(super) fn count_failed_write(&self, what: &'static str) {
         self.failed_writes.get_or_create(&[("what", what)]).inc();
     }
 
-    /// A decision took so long.
-    pub(super) fn decided(&self, took: Duration) {
+    /// Notes how long a decision took.
+    pub(super) fn observe_decision(&self, took: Duration) {
         self.decisions.observe(took.as_secs_f64());
     }
 
-    /// Whether the Lease is held.
-    pub(super) fn holds(&self, held: bool) {
+    /// Notes whether the Lease is held.
+    pub(super) fn set_lease_held(&self, held: bool) {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Whether the caches are in step.
-    pub(super) fn in_step(&self, in_step: bool) {
+    /// Notes whether the caches are in step.
+    pub(super) fn set_in_step(&self, in_step: bool) {
         self.in_step.store(in_step, Ordering::Relaxed);
     }
 
-    /// From now on somebody may ask: what is seen is kept.
-    pub fn keep(&self) {
-        self.kept.store(true, Ordering::Relaxed);
+    /// Keeps snapshots from now on: the metrics are served.
+    pub fn enable_snapshots(&self) {
+        self.served.store(true, Ordering::Relaxed);
     }
 
-    /// What was seen last, if anybody may ask.
-    pub(super) fn show(&self, seen: impl FnOnce() -> Seen) {
-        if !self.kept.load(Ordering::Relaxed) {
-            return;
+    /// Keeps the snapshot of a decision if the metrics are served.
+    pub(super) fn keep_snapshot(&self, snapshot: impl FnOnce() -> FleetSnapshot) {
+        if self.served.load(Ordering::Relaxed) {
+            let snapshot = snapshot();
+            *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
         }
-        let seen = seen();
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(seen));
     }
 
-    /// All of them, in the text format of OpenMetrics.
+    /// Returns all metrics in the text format of OpenMetrics.
     pub fn text(&self, now: Timestamp) -> String {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut samples = MetricSamples::default();
         let settings = &self.settings;
         let held = self.held.load(Ordering::Relaxed);
@@ -130,8 +129,8 @@ impl HookMetrics {
         samples.add(&table::RUN_INFO, [env!("CARGO_PKG_VERSION"), &settings.component, settings.mode.name(), &digest], 1.0);
         samples.add(&table::LEASE_HELD, [], f64::from(u8::from(held)));
         samples.add(&table::IN_STEP, [], f64::from(u8::from(self.in_step.load(Ordering::Relaxed))));
-        if let Some(seen) = seen.filter(|seen| held || seen.is_of(now)) {
-            seen.add_to(&mut samples, settings, now);
+        if let Some(snapshot) = snapshot.filter(|snapshot| held || snapshot.is_current(now)) {
+            snapshot.add_to(&mut samples, settings, now);
         }
         let mut text = samples.text();
         // Writing to a string does not fail.

@@ -39,7 +39,7 @@ pub async fn listen(port: u16) -> std::io::Result<TcpListener> {
 
 /// Serves until the runtime ends.
 pub async fn serve(listener: TcpListener, metrics: Arc<HookMetrics>, clock: RunClock) {
-    metrics.keep();
+    metrics.enable_snapshots();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // Never closed.

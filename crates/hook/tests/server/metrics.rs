@@ -45,7 +45,7 @@ async fn a_run_tells_how_far_its_nodes_are_and_what_each_one_waits_for() {
     let identity = PodIdentity { job, pod: "pod-a".into() };
     let hook = HookProcess::new(fleet.world.server.client("pod-a"), settings, identity, fleet.world.clock.clone(), shutdown);
     let metrics = hook.metrics();
-    metrics.keep();
+    metrics.enable_snapshots();
     let run = tokio::task::spawn_local(hook.run());
     let first = samples(&metrics.text(fleet.world.clock.now()));
     assert_eq!((sum(&first, "gpu_rollout_lease_held", ""), sum(&first, "gpu_rollout_in_step", "")), (Some(0.0), Some(0.0)));
@@ -103,7 +103,7 @@ async fn nodes_that_nobody_judges_are_not_called_done() {
     let identity = PodIdentity { job: "job-1".into(), pod: "pod-a".into() };
     let hook = HookProcess::new(world.server.client("pod-a"), settings, identity, world.clock.clone(), shutdown);
     let metrics = hook.metrics();
-    metrics.keep();
+    metrics.enable_snapshots();
     let run = tokio::task::spawn_local(hook.run());
     world.pass(30).await;
     let now = samples(&metrics.text(world.clock.now()));

@@ -1,4 +1,4 @@
-//! The fleet as the last decision left it, and what it comes to in numbers: the same judgement that `gpu-rollout status` makes.
+//! The fleet as the last decision left it, and its metrics: they use the same functions as `gpu-rollout status`.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use planner::policies::NodePools;
 use planner::progress::{self, LimitUse, NodeProgress, NodeStage, RolloutPace};
 use planner::reason::{Reason, Wait};
 
-/// What was seen longer ago is not told any more: a hook under the Lease decides once a minute at least.
+/// An older snapshot is not reported any more: a hook under the Lease decides once a minute at least.
 const STALE: SignedDuration = SignedDuration::from_mins(2);
 
-/// What a decision was made from, and what it came to.
-pub(crate) struct Seen {
+/// What a decision was made from, and its result.
+pub(crate) struct FleetSnapshot {
     observed: Observed,
     waits: Vec<Wait>,
     ended: Vec<Wait>,
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     nodes: Named<NodeRecord>,
     started_at: Timestamp,
     deadline: Timestamp,
-    /// When it was seen.
+    /// When the decision was made.
     at: Timestamp,
 }
 
@@ -40,9 +40,9 @@ fn number(count: usize) -> f64 {
     count as f64
 }
 
-impl Seen {
-    /// What is kept of a decision.
-    pub(crate) fn of(observed: Observed, decision: &Decision, at: Timestamp) -> Self {
+impl FleetSnapshot {
+    /// Returns what is kept of a decision.
+    pub(crate) fn new(observed: Observed, decision: &Decision, at: Timestamp) -> Self {
         Self {
             observed,
             waits: decision.waits.clone(),
@@ -55,12 +55,12 @@ impl Seen {
         }
     }
 
-    /// Whether it tells how it stands now: who does not have the Lease looks at nothing, but for moments.
-    pub(super) fn is_of(&self, now: Timestamp) -> bool {
+    /// Whether it shows the present: a hook without the Lease decides nothing.
+    pub(super) fn is_current(&self, now: Timestamp) -> bool {
         now.duration_since(self.at) <= STALE
     }
 
-    /// Adds what the fleet comes to.
+    /// Adds the metrics of the fleet.
     pub(super) fn add_to(&self, samples: &mut MetricSamples, settings: &Settings, now: Timestamp) {
         samples.add(&table::RUN_START, [], seconds(self.started_at));
         samples.add(&table::RUN_DEADLINE, [], seconds(self.deadline));
@@ -71,10 +71,13 @@ impl Seen {
         let fleet = || self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
         let unjudged = fleet().any(|wait| !matches!(*wait.reason, Reason::Quiet { .. }));
         let judged = |node: &&ObservedNode| !unjudged || said.contains_key(node.name.as_str()) || self.outcomes.contains_key(&node.name);
-        let stands: Vec<NodeProgress<'_>> =
-            nodes.into_iter().filter(judged).map(|node| self.stand(node, said.get(node.name.as_str()).copied(), settings)).collect();
+        let nodes: Vec<NodeProgress<'_>> = nodes
+            .into_iter()
+            .filter(judged)
+            .map(|node| self.node_progress(node, said.get(node.name.as_str()).copied(), settings))
+            .collect();
         for stage in NodeStage::ALL {
-            samples.add(&table::NODES, [stage.name()], number(stands.iter().filter(|stand| stand.stage == stage).count()));
+            samples.add(&table::NODES, [stage.name()], number(nodes.iter().filter(|progress| progress.stage == stage).count()));
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for wait in said.values() {
@@ -84,11 +87,11 @@ impl Seen {
             samples.add(&table::NODES_WAITING, [reason], number(count));
         }
         let pools = NodePools::in_force(&self.observed, settings);
-        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), progress::slots(&stands, settings, &pools));
-        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), progress::unavailable(&stands, &pools));
+        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), progress::slots(&nodes, settings, &pools));
+        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), progress::unavailable(&nodes, &pools));
         let pace = RolloutPace::from_records(self.nodes.values(), settings.per_node_seconds);
-        let ends = progress::foresee(&stands, settings, &pools, pace, now);
-        if let Some(end) = progress::end(&stands, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
+        let ends = progress::foresee(&nodes, settings, &pools, pace, now);
+        if let Some(end) = progress::end(&nodes, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }
         // What has lasted for too long is waited for, and has ended the run.
@@ -96,12 +99,12 @@ impl Seen {
         for (reason, since) in since {
             samples.add(&table::FLEET_SINCE, [reason], seconds(since));
         }
-        for stand in stands.iter().filter(|stand| stand.stage != NodeStage::Done) {
-            self.add_node(samples, stand, said.get(stand.node.name.as_str()).copied(), settings);
+        for progress in nodes.iter().filter(|progress| progress.stage != NodeStage::Done) {
+            self.add_node(samples, progress, said.get(progress.node.name.as_str()).copied(), settings);
         }
     }
 
-    fn stand<'a>(&self, node: &'a ObservedNode, wait: Option<&Wait>, settings: &Settings) -> NodeProgress<'a> {
+    fn node_progress<'a>(&self, node: &'a ObservedNode, wait: Option<&Wait>, settings: &Settings) -> NodeProgress<'a> {
         let state = progress::state(node, settings.driver);
         let outcome = self.outcomes.get(&node.name).copied();
         NodeProgress {
@@ -112,20 +115,20 @@ impl Seen {
         }
     }
 
-    fn add_node(&self, samples: &mut MetricSamples, stand: &NodeProgress<'_>, wait: Option<&Wait>, settings: &Settings) {
-        let name = stand.node.name.as_str();
+    fn add_node(&self, samples: &mut MetricSamples, progress: &NodeProgress<'_>, wait: Option<&Wait>, settings: &Settings) {
+        let name = progress.node.name.as_str();
         if let Some(wait) = wait {
-            let resolves_itself = if stand.moves { "true" } else { "false" };
-            samples.add(&table::NODE_SINCE, [name, stand.stage.name(), wait.reason.name(), resolves_itself], seconds(wait.since));
+            let resolves_itself = if progress.moves { "true" } else { "false" };
+            samples.add(&table::NODE_SINCE, [name, progress.stage.name(), wait.reason.name(), resolves_itself], seconds(wait.since));
         }
-        let found = read(stand.node, settings.driver.traits());
+        let found = read(progress.node, settings.driver.traits());
         let seen = self.nodes.get(name).and_then(|record| record.steps.last());
         if let NodeRecordState::Record(record) = &found {
             samples.add(&table::NODE_STATE_SINCE, [name, record.state.name()], seconds(record.since));
             for (cause, attempts) in record.attempts.iter().filter(|_| record.digest == settings.digest) {
                 samples.add(&table::NODE_ATTEMPTS, [name, cause.name()], f64::from(*attempts));
             }
-        } else if let (Some(state), Some(step)) = (&stand.state, seen)
+        } else if let (Some(state), Some(step)) = (&progress.state, seen)
             && *state == step.state
         {
             samples.add(&table::NODE_STATE_SINCE, [name, state], seconds(step.at));

@@ -1,0 +1,245 @@
+//! Performs what was decided, and notes the results.
+
+use std::time::Duration;
+
+use contract::task::Task;
+use kube_io::actions::{ActionResult, EvictionAnswer, delete_pod, evict, patch_node, perform};
+use kube_io::call::{CallError, is_webhook_failure};
+use kube_io::lease::HeldLease;
+use planner::action::{NodePatch, PodEviction};
+use planner::decide::{Action, WAKE_VALUE};
+use planner::pods::eviction_retry::{BusyServer, EvictionHistory, EvictionReply};
+use planner::refused_write::RefusalKind;
+
+use super::refusal_timers::RequestKind;
+use super::write_results::WriteResults;
+use crate::run_events::RunEvents;
+use crate::{HookProcess, RunEnd};
+
+/// Why an action was not done.
+#[derive(Debug)]
+enum ActionFailure {
+    /// The call failed.
+    Call(CallError),
+    /// The server accepted it, and these parts are not as they were to be.
+    Changed(Vec<String>),
+}
+
+impl From<CallError> for ActionFailure {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// What became of an action.
+enum ActionOutcome {
+    /// It was done, or there was nothing left to do.
+    Done,
+    /// An eviction was answered.
+    Answered(EvictionAnswer),
+}
+
+/// Performs the actions of one decision.
+pub(super) struct ActionPerformer<'a> {
+    pub(super) hook: &'a HookProcess,
+    pub(super) events: &'a RunEvents,
+    pub(super) results: WriteResults<'a>,
+}
+
+impl ActionPerformer<'_> {
+    /// Performs the actions: those of one node in their order, up to the first that fails. What is not done now is done by the next decision,
+    /// of this pod or of the next one. Answers whether a write was refused for its object.
+    pub(super) async fn perform(&mut self, actions: &[Action], held: &HeldLease) -> Result<bool, RunEnd> {
+        let hook = self.hook;
+        let may_write = || held.is_valid() && !hook.shutdown.is_requested();
+        let bounded = async |action: &Action| held.within(request(hook, action)).await.unwrap_or(Err(CallError::Timeout.into()));
+        let results = perform(actions, Action::node, may_write, bounded).await;
+        self.note_busy(&results);
+        let before = self.results.memory.refusals.clone();
+        for (action, result) in actions.iter().zip(results) {
+            match result {
+                Some(Ok(ActionOutcome::Done)) => self.note_done(action).await,
+                Some(Ok(ActionOutcome::Answered(answer))) => {
+                    if let Action::Evict(eviction) = action {
+                        self.note_answer(action, eviction, answer).await?;
+                    }
+                }
+                Some(Err(failure)) => self.note_failure(action, failure).await?,
+                None => self.results.memory.note_unbegun(action),
+            }
+        }
+        Ok(self.results.memory.refusals.iter().any(|(object, refusal)| before.get(object) != Some(refusal)))
+    }
+
+    /// Notes whether the server is too busy for evictions: many answers of one turn say it once.
+    fn note_busy(&mut self, results: &[Option<Result<ActionOutcome, ActionFailure>>]) {
+        let (mut busy, mut answered) = (None, false);
+        for result in results.iter().flatten() {
+            if let Ok(ActionOutcome::Answered(answer)) = result {
+                answered |= !matches!(answer, EvictionAnswer::Lost(_));
+                if let EvictionAnswer::Busy { retry_after, .. } = answer {
+                    busy = busy.max(Some(retry_after.map(|pause| pause.as_secs())));
+                }
+            }
+        }
+        let memory = &mut self.results.memory;
+        if let Some(retry_after) = busy {
+            memory.busy = Some(BusyServer::after(memory.busy.as_ref(), self.hook.clock.now(), retry_after));
+        } else if answered {
+            memory.busy = None;
+        }
+    }
+
+    async fn note_done(&mut self, action: &Action) {
+        self.results.refusals.clear(RequestKind::from(action));
+        self.results.memory.note_accepted(action);
+        match action {
+            Action::ReplacePlugin { plugin, node, pod, cause, .. } => {
+                self.hook.metrics.count_replacement(*plugin);
+                if self.hook.settings.has(Task::Drive) {
+                    tracing::info!(node, pod, cause, "replacing a stale plugin pod");
+                } else {
+                    self.events.plugin_replaced(*plugin, node, pod, cause).await;
+                }
+            }
+            Action::DeleteDriver(deletion) => {
+                tracing::info!(node = deletion.node, pod = deletion.pod, "the driver pod is being replaced");
+            }
+            Action::PatchNode(patch) => self.report_patch(patch).await,
+            Action::Evict(_) => {}
+        }
+    }
+
+    async fn report_patch(&self, patch: &NodePatch) {
+        let traits = self.hook.settings.driver.traits();
+        let state = patch.labels.get(traits.own_state_label);
+        let state = state.map(|state| state.as_deref().unwrap_or("done"));
+        let skip = patch.labels.get(traits.skip_label).and_then(Option::as_deref);
+        if skip.is_some_and(|value| value.starts_with(WAKE_VALUE)) {
+            tracing::info!(node = patch.node, "woke the vendor's controller by the skip label of this node");
+        } else {
+            let labels = patch.labels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            tracing::info!(node = patch.node, state, cordon = patch.unschedulable, labels, "the node was changed");
+        }
+        if let Some(news) = &patch.news {
+            self.events.node_news(&patch.node, news).await;
+        }
+    }
+
+    /// Remembers the answer to an eviction: it says when the eviction is requested again.
+    async fn note_answer(&mut self, action: &Action, eviction: &PodEviction, answer: EvictionAnswer) -> Result<(), RunEnd> {
+        match &answer {
+            EvictionAnswer::Forbidden(message) => self.results.note_error(action, CallError::Forbidden(message.clone())).await?,
+            EvictionAnswer::Rejected(message) => self.results.note_refusal(action, RefusalKind::Denied, message),
+            EvictionAnswer::Refused { code, message } if is_webhook_failure(*code, message) => {
+                self.results.note_refusal(action, RefusalKind::WebhookFailed, message);
+            }
+            EvictionAnswer::Accepted
+            | EvictionAnswer::Gone
+            | EvictionAnswer::Blocked { .. }
+            | EvictionAnswer::Denied { .. }
+            | EvictionAnswer::Busy { .. }
+            | EvictionAnswer::NamespaceTerminating
+            | EvictionAnswer::Refused { .. }
+            | EvictionAnswer::Lost(_) => {}
+        }
+        let memory = &mut self.results.memory;
+        let Some((reply, message)) = sort_answer(answer) else {
+            memory.evictions.remove(&eviction.uid);
+            return Ok(());
+        };
+        self.hook.metrics.count_eviction(reply.name());
+        let (node, pod, now) = (&eviction.node, format!("{}/{}", eviction.namespace, eviction.pod), self.hook.clock.now());
+        match message {
+            None => tracing::info!(node, pod = &*pod, "the pod is being evicted"),
+            Some(message) => tracing::info!(node, pod = &*pod, message, "the pod was not evicted; trying again"),
+        }
+        if reply == EvictionReply::Accepted {
+            memory.note_accepted(action);
+            if let Some(record) = memory.nodes.get_mut(node) {
+                record.evicts(pod, now);
+            }
+        }
+        let history = EvictionHistory::after(memory.evictions.get(&eviction.uid), now, reply);
+        memory.evictions.insert(eviction.uid.clone(), history);
+        Ok(())
+    }
+
+    /// Notes an action that was not done. A later decision repeats it, or gives the node up.
+    async fn note_failure(&mut self, action: &Action, failure: ActionFailure) -> Result<(), RunEnd> {
+        let what = RequestKind::from(action);
+        self.hook.metrics.count_failed_write(what.name());
+        match failure {
+            ActionFailure::Changed(missing) => {
+                self.results.note_changed(action, &missing);
+                Ok(())
+            }
+            ActionFailure::Call(error) => {
+                tracing::warn!(node = action.node(), ?what, %error, "unable to write");
+                self.results.note_error(action, error).await
+            }
+        }
+    }
+}
+
+/// Requests what an action does.
+async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, ActionFailure> {
+    let client = &hook.client;
+    match action {
+        Action::ReplacePlugin { namespace, pod, uid, .. } => {
+            delete_pod(client, namespace, pod, uid).await?;
+        }
+        Action::DeleteDriver(deletion) => {
+            delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await?;
+        }
+        Action::PatchNode(patch) => match patch_node(client, patch).await? {
+            // What follows was decided on a node that has changed since: it is decided again.
+            ActionResult::Superseded => return Err(CallError::Conflict(format!("node `{}` has changed", patch.node)).into()),
+            ActionResult::Now | ActionResult::Already => {}
+            // What follows relies on it.
+            ActionResult::Changed(missing) => return Err(ActionFailure::Changed(missing)),
+        },
+        Action::Evict(eviction) => return Ok(ActionOutcome::Answered(evict(client, eviction).await)),
+    }
+    Ok(ActionOutcome::Done)
+}
+
+/// Sorts the answer to an eviction, with a message if the pod was not evicted. `None`: there is no such pod any more.
+fn sort_answer(answer: EvictionAnswer) -> Option<(EvictionReply, Option<String>)> {
+    let seconds = |pause: Option<Duration>| pause.map(|pause| pause.as_secs());
+    Some(match answer {
+        EvictionAnswer::Gone => return None,
+        EvictionAnswer::Accepted | EvictionAnswer::NamespaceTerminating => (EvictionReply::Accepted, None),
+        EvictionAnswer::Blocked { retry_after, message } => (EvictionReply::Blocked { retry_after: seconds(retry_after) }, Some(message)),
+        EvictionAnswer::Denied { message } => (EvictionReply::Denied, Some(message)),
+        EvictionAnswer::Busy { message, .. } => (EvictionReply::Busy, Some(message)),
+        EvictionAnswer::Forbidden(message) | EvictionAnswer::Rejected(message) => (EvictionReply::Refused, Some(message)),
+        EvictionAnswer::Refused { code, message } => (EvictionReply::Refused, Some(format!("{code}: {message}"))),
+        EvictionAnswer::Lost(message) => (EvictionReply::Lost, Some(message)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eviction_answers_are_sorted_by_when_to_ask_again() {
+        let message = || "no".to_owned();
+        let minute = Some(Duration::from_secs(60));
+        for (answer, expected) in [
+            (EvictionAnswer::Accepted, Some((EvictionReply::Accepted, None))),
+            (EvictionAnswer::NamespaceTerminating, Some((EvictionReply::Accepted, None))),
+            (EvictionAnswer::Gone, None),
+            (
+                EvictionAnswer::Blocked { retry_after: minute, message: message() },
+                Some((EvictionReply::Blocked { retry_after: Some(60) }, Some(message()))),
+            ),
+            (EvictionAnswer::Busy { retry_after: minute, message: message() }, Some((EvictionReply::Busy, Some(message())))),
+            (EvictionAnswer::Rejected(message()), Some((EvictionReply::Refused, Some(message())))),
+            (EvictionAnswer::Refused { code: 500, message: message() }, Some((EvictionReply::Refused, Some("500: no".to_owned())))),
+        ] {
+            assert_eq!(sort_answer(answer), expected);
+        }
+    }
+}

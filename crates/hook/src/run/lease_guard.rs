@@ -1,0 +1,147 @@
+//! The Lease of a run: acquiring it, and yielding it.
+//!
+//! While a hook can only wait for what others have to bring (the operator, its chart, the values), it yields the Lease to other hooks for a short
+//! time: with a deployer that keeps no order, what it waits for may come only after one of them has ended.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use contract::record::NodeRecord;
+use kube_io::lease::{FreeLease, HeldLease, LeaseCandidate};
+use planner::memory::RunMemory;
+use planner::pods::{listed, verdict_reasons};
+
+use crate::clock::later;
+use crate::{EndReason, HookProcess, RunEnd};
+
+/// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+/// The log says so while another hook Job holds the Lease.
+pub const WAITING_FOR_LEASE: &str = "waiting for the Lease: another hook Job is at work";
+/// The Lease is kept for so long at least.
+const KEEP: Duration = Duration::from_secs(5);
+/// And then left to others for so long: a waiting hook is told by a watch, at once.
+const YIELD: Duration = Duration::from_secs(2);
+
+/// The Lease of a run, while it is not held.
+pub(super) struct LeaseGuard<'a> {
+    hook: &'a HookProcess,
+    leases: &'a LeaseCandidate,
+    /// The version at which the Lease was free before the caches were started, or since it was yielded.
+    free: Option<FreeLease>,
+    /// When the Lease was yielded, until it is held again.
+    pub(super) yielded_at: Option<Timestamp>,
+    /// Whether this process has held the Lease and started the run.
+    pub(super) has_started: bool,
+    /// The holder that the log named last: two hooks that yield to each other need not say so each time.
+    logged_holder: RefCell<Option<String>>,
+}
+
+impl<'a> LeaseGuard<'a> {
+    pub(super) fn new(hook: &'a HookProcess, leases: &'a LeaseCandidate, free: Option<FreeLease>) -> Self {
+        Self { hook, leases, free, yielded_at: None, has_started: false, logged_holder: RefCell::default() }
+    }
+
+    /// Waits for the Lease, at most until the last attempt. `own_nodes`: the nodes that a message about a run without a verdict names.
+    pub(super) async fn acquire(&self, last: Timestamp, own_nodes: impl Fn() -> Vec<String>) -> Result<HeldLease, RunEnd> {
+        let clock = &self.hook.clock;
+        if clock.now() >= last {
+            return Err(if self.has_started {
+                without_verdict(EndReason::BudgetOver, "the time budget is over and the Lease was lost", &own_nodes())
+            } else {
+                let message = "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)";
+                RunEnd::new(EndReason::BudgetOver, message)
+            });
+        }
+        let holder = RefCell::new(String::new());
+        let acquiring = self.leases.acquire(|seen| {
+            if self.logged_holder.borrow().as_deref() != Some(seen) {
+                tracing::info!(holder = seen, "{WAITING_FOR_LEASE}");
+                self.logged_holder.replace(Some(seen.to_owned()));
+            }
+            seen.clone_into(&mut holder.borrow_mut());
+        });
+        let ended = tokio::select! {
+            held = acquiring => return held.map_err(|error| RunEnd::new(EndReason::LeaseRefused, format!("unable to take the Lease: {error}"))),
+            () = tokio::time::sleep_until(clock.instant(last)) => EndReason::LeaseHeldByOther,
+            () = self.hook.shutdown.requested() => EndReason::SignalReceived,
+        };
+        // The signal or the deadline may have come between the server's taking a request and its answer.
+        tokio::select! {
+            _ = self.leases.release() => {}
+            () = tokio::time::sleep(GIVE_BACK) => {}
+        }
+        let holder = holder.into_inner();
+        Err(match (ended, holder.as_str()) {
+            (EndReason::SignalReceived, _) => RunEnd::new(ended, "ended by a signal while waiting for the Lease"),
+            (_, "") => without_verdict(EndReason::LeaseUnreachable, "the Lease could not be read or written in time", &own_nodes()),
+            (_, holder) => {
+                let held = format!("`{holder}` held the Lease default/gpu-rollout until the time budget was over");
+                without_verdict(ended, &format!("{held}; wait for it to end, then deploy again"), &own_nodes())
+            }
+        })
+    }
+
+    /// Whether no other hook has held the Lease since it was last known to be free: before the caches were started, or when it was yielded.
+    pub(super) fn is_uninterrupted(&mut self, held: &HeldLease) -> bool {
+        self.free.take().is_some_and(|free| held.follows(&free))
+    }
+
+    /// Releases a Lease that is yielded, and leaves it to others for a short time.
+    pub(super) async fn yield_to_others(&mut self, held: HeldLease) {
+        self.free = held.release().await;
+        tracing::debug!("other hooks may have the Lease for a moment");
+        tokio::select! {
+            () = tokio::time::sleep(YIELD) => {}
+            () = self.hook.shutdown.requested() => {}
+        }
+    }
+}
+
+/// Returns when the Lease that has been held since then is to be yielded. `None`: never, for something is in progress.
+pub(super) fn yield_at(memory: &RunMemory, held_since: Timestamp, has_own_nodes: impl FnOnce() -> bool) -> Option<Timestamp> {
+    let (_, waiting_since) = memory.fleet_waiting?;
+    let at = later(waiting_since.max(held_since), KEEP);
+    // The deadline is not to come while it is with others: the verdict says what was missing.
+    (!has_own_nodes() && !has_open_nodes(memory) && later(at, YIELD) < memory.deadline).then_some(at)
+}
+
+/// Whether a node is in progress, or a request to one. What a run before this one has replaced is only remembered.
+fn has_open_nodes(memory: &RunMemory) -> bool {
+    let requested = |node: &NodeRecord| node.replaced.values().any(|one| one.at >= memory.started_at && one.back_at.is_none());
+    let open = |node: &NodeRecord| node.outcome.is_none() && (node.since.is_some() || requested(node));
+    memory.nodes.values().any(open)
+}
+
+/// Ends a run without a verdict, and names the nodes that were not released.
+pub(super) fn without_verdict(reason: EndReason, message: &str, own_nodes: &[String]) -> RunEnd {
+    if own_nodes.is_empty() {
+        return RunEnd::new(reason, message);
+    }
+    let not_given_back = format!("not given back, as far as was seen: {} (the next deployment goes on with them)", listed(own_nodes));
+    RunEnd::new(reason, format!("{message}; {not_given_back}")).with_reasons(verdict_reasons(own_nodes, "NotGivenBack"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn lease_is_yielded_only_while_the_fleet_waits_and_no_node_is_open() {
+        let mut memory = RunMemory::new(at(0), at(100));
+        assert_eq!(yield_at(&memory, at(0), || false), None, "the fleet does not wait");
+        memory.fleet_waiting = Some(("OperatorMissing", at(10)));
+        assert_eq!(yield_at(&memory, at(0), || false), Some(at(15)));
+        assert_eq!(yield_at(&memory, at(20), || false), Some(at(25)), "held for a while at least");
+        assert_eq!(yield_at(&memory, at(20), || true), None);
+        assert_eq!(yield_at(&memory, at(93), || false), None, "too close to the deadline");
+        memory.nodes.insert("a", NodeRecord { since: Some(at(5)), ..NodeRecord::default() });
+        assert_eq!(yield_at(&memory, at(20), || false), None, "a node is open");
+    }
+}

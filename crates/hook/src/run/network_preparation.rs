@@ -1,0 +1,161 @@
+//! Task `prepare-network`: one step under the Lease, before the loop. It fails closed: if the NicClusterPolicy cannot be retained, the
+//! operator's release must not be deployed.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use contract::settings::Settings;
+use kube_io::call::CallError;
+use kube_io::lease::HeldLease;
+use kube_io::network;
+use planner::retain::{KeyValues, RetainDecision, RetainState, keeping};
+
+use super::refusal_timers::{RefusalTimers, RequestKind};
+use super::{RETRY, StepEnd, interrupted};
+use crate::clock::later;
+use crate::run_events::RunEvents;
+use crate::{EndReason, HookProcess, RunEnd};
+
+/// How often the annotations are written before the step fails for a controller that removes them again.
+const ATTEMPTS: u32 = 3;
+
+/// Annotates the NicClusterPolicy so that it survives the next chart.
+pub(super) struct NetworkPreparation<'a> {
+    pub(super) hook: &'a HookProcess,
+    pub(super) held: &'a HeldLease,
+    pub(super) events: &'a RunEvents,
+    pub(super) refusals: &'a mut RefusalTimers,
+    pub(super) deadline: Timestamp,
+}
+
+impl NetworkPreparation<'_> {
+    /// Annotates the policy until it is seen to be retained.
+    pub(super) async fn run(mut self) -> Result<RunEnd, StepEnd> {
+        let (client, settings, clock) = (&self.hook.client, &self.hook.settings, &self.hook.clock);
+        let lost_at = later(clock.now(), Duration::from_secs(settings.grace_seconds)).min(self.deadline);
+        let mut written = 0;
+        loop {
+            if !self.held.is_valid() {
+                return Err(StepEnd::LeaseLost);
+            }
+            if self.hook.shutdown.is_requested() {
+                return Err(interrupted().into());
+            }
+            let answer = match network::policy(client).await {
+                Ok(policy) => match next_step(decide(policy.as_ref(), settings), policy, written, clock.now() < lost_at) {
+                    PolicyStep::Done(end) => return Ok(end),
+                    PolicyStep::Fail(end) => return Err(StepEnd::Verdict(end)),
+                    PolicyStep::Wait => {
+                        tokio::time::sleep(RETRY).await;
+                        continue;
+                    }
+                    PolicyStep::Annotate(policy, annotations) => {
+                        let answer = self.held.within(network::annotate(client, &policy, &annotations)).await;
+                        answer.unwrap_or(Err(CallError::Timeout)).map(|()| annotations)
+                    }
+                },
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(annotations) => {
+                    written += 1;
+                    self.refusals.clear(RequestKind::Annotation);
+                    self.events.policy_annotated(&annotations).await;
+                }
+                Err(error) => {
+                    self.note_error(&error)?;
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Notes a failed call; `Err`: the step ends.
+    fn note_error(&mut self, error: &CallError) -> Result<(), StepEnd> {
+        if let CallError::Denied { message, .. } = error {
+            let message = format!("the API server refuses to have the NicClusterPolicy annotated: {message}");
+            return Err(StepEnd::Verdict(not_retained(EndReason::AnnotationsRefused, &message)));
+        }
+        tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
+        let now = self.hook.clock.now();
+        // What has changed, or gone, in between is read again.
+        let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));
+        if !in_between && let Some(ended) = self.refusals.note(RequestKind::Annotation, error, now) {
+            return Err(ended.into());
+        }
+        if now >= self.deadline {
+            let message = format!("the NicClusterPolicy could not be kept in time: {error}");
+            return Err(RunEnd::new(EndReason::ApiServerUnreachable, message).into());
+        }
+        Ok(())
+    }
+}
+
+/// What the policy needs next.
+#[derive(Debug, PartialEq, Eq)]
+enum PolicyStep {
+    Done(RunEnd),
+    Fail(RunEnd),
+    /// The controller that deletes the policy may be about to create it again.
+    Wait,
+    Annotate(RetainState, KeyValues),
+}
+
+fn decide(policy: Option<&RetainState>, settings: &Settings) -> RetainDecision {
+    keeping(policy, &settings.component, settings.component_version.as_deref())
+}
+
+/// Returns what follows from a decision about the policy after so many writes. `may_return`: a policy that is being deleted is still awaited.
+fn next_step(decision: RetainDecision, policy: Option<RetainState>, written: u32, may_return: bool) -> PolicyStep {
+    match (decision, policy) {
+        (RetainDecision::Nothing(_), _) if written > 0 => {
+            PolicyStep::Done(RunEnd::new(EndReason::NicClusterPolicyKept, "the NicClusterPolicy is kept"))
+        }
+        (RetainDecision::Nothing(why), _) => PolicyStep::Done(RunEnd::new(EndReason::NothingToDo, why)),
+        (RetainDecision::Lost, _) if may_return => PolicyStep::Wait,
+        (RetainDecision::Lost, _) | (RetainDecision::Annotate(_), None) => {
+            let message = "the NicClusterPolicy is being deleted; wait until it is gone, or restore it";
+            PolicyStep::Fail(not_retained(EndReason::NicClusterPolicyDeleted, message))
+        }
+        (RetainDecision::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
+            let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
+            let message = format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off");
+            PolicyStep::Fail(not_retained(EndReason::AnnotationsRemoved, &message))
+        }
+        (RetainDecision::Annotate(annotations), Some(policy)) => PolicyStep::Annotate(policy, annotations),
+    }
+}
+
+fn not_retained(reason: EndReason, message: &str) -> RunEnd {
+    RunEnd::new(reason, format!("{message}; the network operator's new chart would delete it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(step: PolicyStep) -> Option<String> {
+        match step {
+            PolicyStep::Done(end) | PolicyStep::Fail(end) => end.reasons.into_iter().next().map(|reason| reason.reason),
+            PolicyStep::Wait | PolicyStep::Annotate(..) => None,
+        }
+    }
+
+    #[test]
+    fn policy_is_annotated_three_times_at_most() {
+        let annotate = || RetainDecision::Annotate([("helm.sh/resource-policy".to_owned(), "keep".to_owned())].into());
+        let step = |decision, written| next_step(decision, Some(RetainState::default()), written, false);
+        assert!(matches!(step(annotate(), ATTEMPTS - 1), PolicyStep::Annotate(..)));
+        assert_eq!(reason(step(annotate(), ATTEMPTS)).as_deref(), Some(EndReason::AnnotationsRemoved.name()));
+        assert_eq!(reason(step(RetainDecision::Nothing("kept"), 0)).as_deref(), Some(EndReason::NothingToDo.name()));
+        assert_eq!(reason(step(RetainDecision::Nothing("kept"), 1)).as_deref(), Some(EndReason::NicClusterPolicyKept.name()));
+    }
+
+    #[test]
+    fn deleted_policy_is_awaited_while_it_may_return() {
+        let step = |may_return| next_step(RetainDecision::Lost, Some(RetainState::default()), 0, may_return);
+        assert_eq!(step(true), PolicyStep::Wait);
+        assert_eq!(reason(step(false)).as_deref(), Some(EndReason::NicClusterPolicyDeleted.name()));
+    }
+}

@@ -1,0 +1,144 @@
+//! Task `hold`: before the operator sees the new spec, every node that needs the driver is held: always in mode `steer`, in `assist` where the
+//! operator's version changes. It fails closed: a node that could not be held would go as soon as the operator acts.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use contract::record::VerdictReason;
+use contract::settings::Settings;
+use kube_io::actions::{ActionResult, patch_node, perform};
+use kube_io::call::CallError;
+use kube_io::lease::HeldLease;
+use kube_io::watches::CacheState;
+use observed::Observed;
+use planner::action::NodePatch;
+use planner::decide::Action;
+use planner::hold::{HoldPlan, before_operator, is_held, missing};
+use planner::memory::RunMemory;
+use planner::pods::listed;
+use planner::refused_write::WriteRefusals;
+
+use super::write_results::WriteResults;
+use super::{LONGEST_GATHER, RETRY, StepEnd, interrupted};
+use crate::run_caches::RunCaches;
+use crate::{EndReason, HookProcess, RunEnd};
+
+/// How many refused nodes the verdict names for programs.
+const NAMED: usize = 3;
+
+/// Holds the nodes that need the driver.
+pub(super) struct NodeHold<'a> {
+    pub(super) hook: &'a HookProcess,
+    pub(super) held: &'a HeldLease,
+    pub(super) caches: &'a RunCaches<'a>,
+    pub(super) results: WriteResults<'a>,
+    pub(super) deadline: Timestamp,
+}
+
+/// Nodes that cannot be held, with the server's message: the others are, and then the run fails for these.
+type RefusedNodes = BTreeMap<String, String>;
+
+impl NodeHold<'_> {
+    /// Patches the nodes until they are seen to be held.
+    pub(super) async fn run(mut self) -> Result<RunEnd, StepEnd> {
+        let (hook, watches) = (self.hook, &self.caches.watches);
+        let mut refused = RefusedNodes::new();
+        loop {
+            if !self.held.is_valid() {
+                return Err(StepEnd::LeaseLost);
+            }
+            if hook.shutdown.is_requested() {
+                return Err(interrupted().into());
+            }
+            let now = hook.clock.now();
+            if now >= self.deadline {
+                let message = "not every node could be held in time; the operator must not be deployed";
+                return Err(RunEnd::new(EndReason::HoldIncomplete, message).into());
+            }
+            if watches.sync() == CacheState::InStep {
+                match next_step(&watches.observed(now), &hook.settings, self.results.memory, &mut refused, now) {
+                    HoldStep::Done(end) => return Ok(end),
+                    HoldStep::Fail(end) => return Err(StepEnd::Verdict(end)),
+                    HoldStep::Patch(patches) => self.patch(patches, &mut refused).await?,
+                }
+            }
+            tokio::select! {
+                () = hook.shutdown.requested() => {}
+                () = watches.changed() => tokio::time::sleep(LONGEST_GATHER).await,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
+    }
+
+    async fn patch(&mut self, patches: Vec<NodePatch>, refused: &mut RefusedNodes) -> Result<(), RunEnd> {
+        let (hook, held) = (self.hook, self.held);
+        let may_write = || held.is_valid() && !hook.shutdown.is_requested();
+        let results = perform(&patches, NodePatch::node_name, may_write, async |patch: &NodePatch| {
+            held.within(patch_node(&hook.client, patch)).await.unwrap_or(Err(CallError::Timeout))
+        });
+        let results = results.await;
+        for (patch, result) in patches.into_iter().zip(results).filter_map(|(patch, result)| Some((patch, result?))) {
+            let (node, action) = (patch.node.clone(), Action::PatchNode(patch));
+            match result {
+                Ok(ActionResult::Changed(missing)) => self.results.note_changed(&action, &missing),
+                Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => self.results.memory.note_accepted(&action),
+                Err(error) => {
+                    tracing::warn!(node, %error, "unable to hold the node");
+                    self.results.note_error(&action, error).await?;
+                }
+            }
+            let (object, refusals) = ((node, String::new()), &mut self.results.memory.refusals);
+            if refusals.get(&object).is_some_and(WriteRefusals::is_final)
+                && let Some(refusal) = refusals.remove(&object)
+            {
+                refused.insert(object.0, refusal.message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the hold needs next.
+#[derive(Debug, PartialEq, Eq)]
+enum HoldStep {
+    Done(RunEnd),
+    Fail(RunEnd),
+    /// These nodes are patched now; none while a refused one is not due again.
+    Patch(Vec<NodePatch>),
+}
+
+/// Returns what the hold needs, and forgets refused nodes that need none any more.
+fn next_step(observed: &Observed, settings: &Settings, memory: &RunMemory, refused: &mut RefusedNodes, now: Timestamp) -> HoldStep {
+    let plan = before_operator(observed, settings, now);
+    if let HoldPlan::Leave(why) = &plan {
+        return HoldStep::Done(RunEnd::new(EndReason::NoNodeHeld, format!("no node is held: {why}")));
+    }
+    // A node whose patch failed because of a webhook is patched again when it is due.
+    let is_due = |node: &str| memory.refusals.get(&(node.to_owned(), String::new())).is_none_or(|refusal| refusal.due() <= now);
+    let mut patches = missing(observed, settings, now);
+    refused.retain(|node, _| patches.iter().any(|patch| patch.node == *node));
+    patches.retain(|patch| !refused.contains_key(&patch.node) && is_due(&patch.node));
+    if !patches.is_empty() || !memory.refusals.is_empty() {
+        return HoldStep::Patch(patches);
+    }
+    if !refused.is_empty() {
+        return HoldStep::Fail(hold_refused(refused));
+    }
+    let count = observed.nodes.values().filter(|node| is_held(node, settings.driver)).count();
+    let until = match plan {
+        HoldPlan::UntilRendered(upgrade) => format!(": the operator is upgraded {}", upgrade.change()),
+        HoldPlan::UntilStarted | HoldPlan::Leave(_) => String::new(),
+    };
+    HoldStep::Done(RunEnd::new(EndReason::NodesHeld, format!("{count} nodes are held{until}")))
+}
+
+fn hold_refused(refused: &RefusedNodes) -> RunEnd {
+    let nodes: Vec<String> = refused.iter().map(|(node, message)| format!("{node}: the API server refuses the hold: {message}")).collect();
+    let message = format!(
+        "{}; what to do: change the admission policy, webhook or quota that refuses it, then deploy again; the operator must not be deployed before",
+        listed(&nodes)
+    );
+    let nodes = refused.keys().map(|node| VerdictReason::new(Some(node), EndReason::HoldRefused.name()));
+    RunEnd::new(EndReason::HoldRefused, message).with_reasons(nodes.take(NAMED))
+}

@@ -1,0 +1,238 @@
+//! The run record as the loop writes it: before the actions of each decision, as one patch, and only when it is due.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use contract::exit::ExitCode;
+use contract::record::{RECORD_FORMAT_VERSION, RunRecord, Verdict};
+use contract::settings::Settings;
+use contract::task::Task;
+use kube_io::record::{RecordError, RecordStore, StoredRecord};
+use observed::Observed;
+use planner::decide::{Action, Decision};
+use planner::hold::operator_version;
+use planner::memory::RunMemory;
+use planner::spec::fingerprint;
+
+use crate::clock::later;
+use crate::start::read;
+use crate::{HookProcess, RunEnd};
+
+/// How long the history of nodes is gathered that the nodes themselves carry too.
+const GATHER_RECORD: Duration = Duration::from_secs(30);
+
+/// The run record of this process.
+pub(super) struct RecordWriter {
+    store: RecordStore,
+    run: RunRecord,
+    pub(super) schedule: RecordSchedule,
+}
+
+impl RecordWriter {
+    pub(super) fn new(hook: &HookProcess, store: RecordStore) -> Self {
+        let now = hook.clock.now();
+        let run = RunRecord {
+            format_version: RECORD_FORMAT_VERSION,
+            digest: hook.settings.digest.clone(),
+            job: hook.identity.job.clone(),
+            started_at: now,
+            specs: String::new(),
+            configs: BTreeMap::new(),
+            cohort_nodes: None,
+            cohort: None,
+            operator_version: None,
+            baseline_nodes: None,
+            baseline: None,
+            verdict: None,
+        };
+        Self { store, run, schedule: RecordSchedule { gathers: hook.settings.has(Task::Drive), due: Some(now) } }
+    }
+
+    /// Reads the record and continues its run, or starts a new one; answers the memory, and whether the run is continued.
+    pub(super) async fn load(&mut self, hook: &HookProcess, deadline: Timestamp) -> Result<(RunMemory, bool), RunEnd> {
+        let record = read(hook, &mut self.store, hook.last_attempt(deadline)).await?;
+        Ok(continue_run(&mut self.run, record, deadline, hook.clock.now())?)
+    }
+
+    /// Returns the run as it is recorded with this memory.
+    fn run_with(&self, memory: &RunMemory) -> RunRecord {
+        // A run that ends before it looks at nodes hands on what it found.
+        let baseline = memory.baseline.as_ref().or(memory.earlier_baseline.as_ref()).cloned();
+        RunRecord { configs: memory.configs.clone(), cohort: memory.cohort.clone(), baseline, ..self.run.clone() }
+    }
+
+    /// Writes the record of a decision.
+    pub(super) async fn write(&mut self, observed: &Observed, decision: &Decision, settings: &Settings) -> Result<(), RecordError> {
+        let mut run = self.run_with(&decision.memory);
+        if let Some(verdict) = &decision.verdict {
+            run.verdict = Some(verdict.clone());
+            run.specs = fingerprint(observed);
+            if verdict.code == ExitCode::Success {
+                run.operator_version = operator_version(observed, settings);
+            }
+        }
+        self.store.write(&run, &decision.memory.nodes).await?;
+        self.schedule.due = None;
+        Ok(())
+    }
+
+    /// Writes the verdict of a run that made no decision. If it is not recorded, a replacement pod comes to the same one.
+    pub(super) async fn write_verdict(&mut self, memory: &RunMemory, verdict: &Verdict) {
+        let run = RunRecord { verdict: Some(verdict.clone()), ..self.run_with(memory) };
+        if let Err(error) = self.store.write(&run, &memory.nodes).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record");
+        }
+    }
+
+    /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
+    pub(super) async fn flush(&mut self, memory: &RunMemory) {
+        if self.schedule.due.take().is_none() {
+            return;
+        }
+        let run = self.run_with(memory);
+        if let Err(error) = self.store.write(&run, &memory.nodes).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
+        }
+    }
+}
+
+/// Continues the run of the record if it is of the same Job; otherwise starts a new one, which remembers what was replaced before. `Err`: the
+/// verdict that an earlier pod of the Job has stored.
+fn continue_run(run: &mut RunRecord, record: StoredRecord, deadline: Timestamp, now: Timestamp) -> Result<(RunMemory, bool), Verdict> {
+    let StoredRecord { run: stored, nodes } = record;
+    let configs = stored.as_ref().map(|stored| stored.configs.clone()).unwrap_or_default();
+    run.operator_version = stored.as_ref().and_then(|stored| stored.operator_version.clone());
+    let again = stored.as_ref().is_some_and(|stored| stored.job == run.job);
+    let memory = match stored {
+        Some(stored) if again => {
+            if let Some(verdict) = stored.verdict {
+                return Err(verdict);
+            }
+            // Without a cohort the process before has looked at no node: what it left is the baseline of the run before.
+            let (baseline, earlier_baseline) = if stored.cohort.is_some() { (stored.baseline, None) } else { (None, stored.baseline) };
+            let started = RunMemory::new(stored.started_at, deadline);
+            RunMemory { nodes, cohort: stored.cohort, baseline, earlier_baseline, ..started }
+        }
+        stored => {
+            let succeeded = |run: &RunRecord| run.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success);
+            // What a run broke that did not succeed is no excuse for the next one.
+            let earlier_baseline = stored.filter(|run| !succeeded(run)).and_then(|run| run.baseline);
+            RunMemory { earlier_baseline, ..RunMemory::following(&nodes, now, deadline) }
+        }
+    };
+    run.started_at = memory.started_at;
+    Ok((RunMemory { configs, settled_version: run.operator_version.clone(), taken_up: now, ..memory }, again))
+}
+
+/// When the record is written.
+#[derive(Debug)]
+pub(super) struct RecordSchedule {
+    /// Whether the hook drives: the nodes themselves carry then what must survive, and their history is gathered.
+    gathers: bool,
+    /// When what was gathered is written.
+    pub(super) due: Option<Timestamp>,
+}
+
+impl RecordSchedule {
+    /// Whether the record of a decision is written now. If not and something has changed, it becomes due later.
+    pub(super) fn is_due(&mut self, before: &RunMemory, decision: &Decision, now: Timestamp) -> bool {
+        if self.must_precede(before, decision) || self.due.is_some_and(|due| due <= now) {
+            return true;
+        }
+        let wanted = &decision.memory;
+        let changed = || wanted.nodes != before.nodes || wanted.configs != before.configs || wanted.baseline != before.baseline;
+        if self.due.is_none() && changed() {
+            self.due = Some(later(now, GATHER_RECORD));
+        }
+        false
+    }
+
+    /// Whether a decision may only be acted on when its record is written.
+    fn must_precede(&self, before: &RunMemory, decision: &Decision) -> bool {
+        let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
+        // What nodes were like before is written before any of them is touched.
+        let first = before.baseline.is_none() && decision.memory.baseline.is_some();
+        !self.gathers || first || decision.verdict.is_some() || decision.actions.iter().any(replaces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use contract::record::RecordedPluginConfig;
+    use observed::named::Named;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn run(job: &str, code: Option<ExitCode>) -> RunRecord {
+        let verdict = code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
+        RunRecord {
+            format_version: RECORD_FORMAT_VERSION,
+            digest: String::new(),
+            job: job.to_owned(),
+            started_at: NOW,
+            specs: String::new(),
+            configs: BTreeMap::new(),
+            cohort_nodes: None,
+            cohort: None,
+            operator_version: Some("v1".to_owned()),
+            baseline_nodes: None,
+            baseline: Some(Arc::default()),
+            verdict,
+        }
+    }
+
+    fn continued(stored: RunRecord) -> Result<(RunMemory, bool), Verdict> {
+        let record = StoredRecord { run: Some(stored), ..StoredRecord::default() };
+        continue_run(&mut run("a", None), record, NOW, later(NOW, Duration::from_secs(5)))
+    }
+
+    #[test]
+    fn stored_verdict_of_the_same_job_ends_the_run() {
+        assert_eq!(continued(run("a", Some(ExitCode::Budget))).map_err(|verdict| verdict.code).err(), Some(ExitCode::Budget));
+        assert!(continued(run("b", Some(ExitCode::Budget))).is_ok());
+    }
+
+    #[test]
+    fn run_of_the_same_job_is_continued_and_another_one_replaced() {
+        let (memory, again) = continued(run("a", None)).unwrap();
+        assert!(again && memory.started_at == NOW && memory.earlier_baseline.is_some() && memory.baseline.is_none());
+        let (memory, again) = continued(run("b", Some(ExitCode::Success))).unwrap();
+        assert!(!again && memory.started_at > NOW && memory.earlier_baseline.is_none(), "a run that succeeded leaves no baseline");
+        let (memory, _) = continued(run("b", Some(ExitCode::Budget))).unwrap();
+        assert!(memory.earlier_baseline.is_some());
+        assert_eq!(memory.settled_version.as_deref(), Some("v1"));
+    }
+
+    #[test]
+    fn record_of_a_driven_run_is_gathered_until_it_is_due() {
+        let memory = RunMemory::new(NOW, NOW);
+        let mut changed = memory.clone();
+        changed.configs.insert("config".to_owned(), RecordedPluginConfig { digest: String::new(), since: NOW });
+        let decision = |memory: &RunMemory| Decision {
+            memory: memory.clone(),
+            actions: Vec::new(),
+            focus: BTreeSet::new(),
+            waits: Vec::new(),
+            outcomes: Named::new(),
+            ended: Vec::new(),
+            notes: Vec::new(),
+            well: false,
+            verdict: None,
+            wake_at: NOW,
+        };
+        let mut schedule = RecordSchedule { gathers: true, due: None };
+        assert!(!schedule.is_due(&memory, &decision(&memory), NOW) && schedule.due.is_none(), "nothing has changed");
+        assert!(!schedule.is_due(&memory, &decision(&changed), NOW));
+        assert_eq!(schedule.due, Some(later(NOW, GATHER_RECORD)));
+        assert!(schedule.is_due(&memory, &decision(&memory), later(NOW, GATHER_RECORD)));
+        let mut always = RecordSchedule { gathers: false, due: None };
+        assert!(always.is_due(&memory, &decision(&memory), NOW));
+    }
+}

@@ -1,0 +1,122 @@
+//! Refusals of what the API server allowed before: they are waited out for a while, since roles may be being changed, and then end the run.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use kube_io::call::{CallError, REFUSAL};
+use planner::decide::Action;
+
+use crate::clock::later;
+use crate::start::record_missing;
+use crate::{EndReason, RunEnd};
+
+/// What the loop asks of the API server, apart from events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RequestKind {
+    /// Lists and watches.
+    Watch,
+    /// Patches of the run record.
+    Record,
+    /// Deletions of plugin and driver pods.
+    Deletion,
+    /// Patches of nodes.
+    Node,
+    /// Evictions.
+    Eviction,
+    /// Annotations of the NicClusterPolicy.
+    Annotation,
+}
+
+impl RequestKind {
+    /// Returns the value of the label `what` of the metric of failed writes.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Watch => "watch",
+            Self::Record => "record",
+            Self::Deletion => "deletion",
+            Self::Node => "node",
+            Self::Eviction => "eviction",
+            Self::Annotation => "annotation",
+        }
+    }
+}
+
+impl From<&Action> for RequestKind {
+    fn from(action: &Action) -> Self {
+        match action {
+            Action::ReplacePlugin { .. } | Action::DeleteDriver(_) => Self::Deletion,
+            Action::PatchNode(_) => Self::Node,
+            Action::Evict(_) => Self::Eviction,
+        }
+    }
+}
+
+/// Since when the API server has been refusing each kind of request.
+pub(super) struct RefusalTimers {
+    /// The hook release, for messages.
+    release: String,
+    since: BTreeMap<RequestKind, Timestamp>,
+}
+
+impl RefusalTimers {
+    pub(super) fn new(release: &str) -> Self {
+        Self { release: release.to_owned(), since: BTreeMap::new() }
+    }
+
+    /// Notes that a request was accepted.
+    pub(super) fn clear(&mut self, request: RequestKind) {
+        self.since.remove(&request);
+    }
+
+    /// Notes a refusal; answers until when it is waited out.
+    pub(super) fn deadline(&mut self, request: RequestKind, now: Timestamp) -> Timestamp {
+        later(*self.since.entry(request).or_insert(now), REFUSAL)
+    }
+
+    /// Notes a write that failed; answers the end of the run if it has been refused for too long. Failures that pass are not noted.
+    pub(super) fn note(&mut self, write: RequestKind, error: &CallError, now: Timestamp) -> Option<RunEnd> {
+        let ended = match error {
+            CallError::Forbidden(message) | CallError::Denied { message, .. } => refused(message),
+            CallError::NotFound(message) => record_missing(&self.release, message),
+            CallError::Timeout | CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_) => return None,
+        };
+        (now >= self.deadline(write, now)).then_some(ended)
+    }
+}
+
+/// Ends a run whose requests the API server refuses.
+pub(super) fn refused(message: &str) -> RunEnd {
+    RunEnd::new(EndReason::RequestRefused, format!("the API server refuses what it allowed before: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::exit::ExitCode;
+
+    use super::*;
+
+    #[test]
+    fn refusal_ends_the_run_after_a_minute_without_success() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let forbidden = CallError::Forbidden("no".to_owned());
+        let mut timers = RefusalTimers::new("gpu-operator-post");
+        assert_eq!(timers.note(RequestKind::Node, &forbidden, at(0)), None);
+        assert_eq!(timers.note(RequestKind::Record, &forbidden, at(30)), None, "each kind has its own time");
+        timers.clear(RequestKind::Record);
+        assert_eq!(timers.note(RequestKind::Record, &forbidden, at(70)), None);
+        assert_eq!(timers.note(RequestKind::Node, &CallError::Timeout, at(70)), None, "may pass");
+        assert_eq!(timers.note(RequestKind::Node, &forbidden, at(59)), None);
+        let ended = timers.note(RequestKind::Node, &forbidden, at(60));
+        assert_eq!(ended.map(|ended| ended.code), Some(ExitCode::Rights));
+    }
+
+    #[test]
+    fn missing_object_ends_the_run_as_a_missing_record() {
+        let mut timers = RefusalTimers::new("gpu-operator-post");
+        let missing = CallError::NotFound("no".to_owned());
+        assert_eq!(timers.note(RequestKind::Record, &missing, Timestamp::UNIX_EPOCH), None);
+        let ended = timers.note(RequestKind::Record, &missing, later(Timestamp::UNIX_EPOCH, REFUSAL));
+        assert_eq!(ended.map(|ended| ended.code), Some(ExitCode::Input));
+    }
+}

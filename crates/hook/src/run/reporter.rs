@@ -1,0 +1,150 @@
+//! What the loop reports while it runs: new conditions that it waits for, progress, and what has become of nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use contract::exit::ExitCode;
+use contract::record::{NodeOutcome, RecordedReason, ReplacedPodKind, Verdict};
+use contract::settings::Settings;
+use contract::task::Task;
+use observed::Observed;
+use planner::decide::Decision;
+use planner::estimate;
+use planner::memory::RunMemory;
+use planner::reason::Wait;
+
+use crate::HookProcess;
+use crate::clock::later;
+use crate::run_events::RunEvents;
+
+/// How often the log says that the run is alive and what it waits for.
+const PROGRESS: Duration = Duration::from_secs(60);
+/// How many failed nodes get an event when the run ends: the record has them all.
+const NODES_WITH_EVENT: usize = 50;
+
+/// Reports decisions. Remembers what it has reported.
+pub(super) struct RunReporter<'a> {
+    settings: &'a Settings,
+    pub(super) events: RunEvents,
+    waits: ReportedWaits,
+    pub(super) progress_at: Timestamp,
+    /// Whether the budget has been compared with the live fleet.
+    budget_checked: bool,
+}
+
+impl<'a> RunReporter<'a> {
+    pub(super) fn new(hook: &'a HookProcess) -> Self {
+        Self {
+            settings: &hook.settings,
+            events: RunEvents::new(hook),
+            waits: ReportedWaits::default(),
+            progress_at: hook.clock.now(),
+            budget_checked: false,
+        }
+    }
+
+    /// Reports once, as soon as it is known which nodes are out of date, that the budget is too small for them.
+    pub(super) async fn check_budget(&mut self, observed: &Observed, decision: &Decision) {
+        if self.budget_checked || decision.waits.iter().all(|wait| wait.node.is_none()) {
+            return;
+        }
+        self.budget_checked = true;
+        let budget = self.settings.budget_seconds;
+        if let Some(needed) = estimate::budget_seconds(observed, self.settings).filter(|needed| *needed > budget) {
+            self.events.budget_too_small(needed, budget).await;
+        }
+    }
+
+    /// Logs waits of a new kind (an event each would be noise), and the progress once a minute.
+    pub(super) fn log_waits(&mut self, decision: &Decision, deadline: Timestamp, now: Timestamp) {
+        for wait in self.waits.update(&decision.waits) {
+            let (node, advice) = (wait.node.as_deref().unwrap_or("-"), wait.reason.advice(self.settings.driver));
+            tracing::info!(node, reason = wait.reason.name(), advice, "waiting: {}", wait.reason);
+        }
+        if now >= self.progress_at {
+            self.progress_at = later(now, PROGRESS);
+            let done = decision.outcomes.len();
+            let next = decision.waits.first().map(ToString::to_string).unwrap_or_default();
+            tracing::info!(done, waiting = decision.waits.len(), next, %deadline, "progress");
+        }
+    }
+
+    /// Reports what has become of nodes since the memory before.
+    pub(super) async fn report_nodes(&self, before: &RunMemory, after: &RunMemory) {
+        for name in after.nodes.differing(&before.nodes) {
+            let Some(node) = after.nodes.get(name) else { continue };
+            let earlier = before.nodes.get(name);
+            for plugin in [ReplacedPodKind::Dra, ReplacedPodKind::Device] {
+                let back = node.replaced.iter().any(|(uid, replacement)| {
+                    replacement.plugin == plugin
+                        && replacement.back_at.is_some()
+                        && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
+                });
+                // Where the hook drives, one event tells the whole story of a node.
+                if back && !self.settings.has(Task::Drive) {
+                    self.events.plugin_back(plugin, name).await;
+                }
+            }
+            let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
+            if news && let (Some(outcome @ (NodeOutcome::Failed | NodeOutcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {
+                self.events.node_given_up(name, outcome == NodeOutcome::Failed, reason).await;
+            }
+        }
+    }
+
+    /// Reports a verdict, and the nodes that the run failed for.
+    pub(super) async fn report_verdict(&self, verdict: &Verdict, waits: &[Wait]) {
+        for wait in waits.iter().filter(|_| verdict.code != ExitCode::Success).take(NODES_WITH_EVENT) {
+            if let Some(node) = &wait.node {
+                self.events.node_given_up(node, true, &RecordedReason::new(wait.reason.name(), &wait.reason)).await;
+            }
+        }
+        self.events.run_ended(verdict).await;
+    }
+}
+
+/// The kinds of wait that were last reported, the fleet's first, then by node.
+#[derive(Default)]
+struct ReportedWaits(Vec<(Option<Arc<str>>, &'static str)>);
+
+impl ReportedWaits {
+    /// Takes over the waits of a decision; answers those of another kind than before.
+    fn update<'w>(&mut self, waits: &'w [Wait]) -> Vec<&'w Wait> {
+        // Both in one order, the fleet first: what a large fleet waits for is hardly ever looked up.
+        let mut waits: Vec<&Wait> = waits.iter().collect();
+        waits.sort_by(|one, other| one.node.cmp(&other.node));
+        let current = waits.iter().map(|wait| (wait.node.clone(), wait.reason.name())).collect();
+        let mut before = std::mem::replace(&mut self.0, current).into_iter().peekable();
+        waits.retain(|wait| {
+            while before.next_if(|(node, _)| *node < wait.node).is_some() {}
+            before.next_if(|(node, _)| *node == wait.node).is_none_or(|(_, known)| known != wait.reason.name())
+        });
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::reason::Reason;
+
+    use super::*;
+
+    fn wait(node: Option<&str>, reason: Reason) -> Wait {
+        Wait { node: node.map(Into::into), reason: Arc::new(reason), since: Timestamp::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn only_waits_of_another_kind_are_reported() {
+        let missing = |deployment: &str| Reason::OperatorMissing { deployment: deployment.to_owned(), namespace: String::new() };
+        let other = || Reason::PolicyApiMissing { resource: "clusterpolicies" };
+        let mut reported = ReportedWaits::default();
+        let first = [wait(None, missing("a")), wait(Some("b"), other()), wait(Some("a"), other())];
+        assert_eq!(reported.update(&first).len(), 3);
+        assert_eq!(reported.update(&first), Vec::<&Wait>::new());
+        let next = [wait(None, missing("b")), wait(Some("b"), missing("a")), wait(Some("c"), other())];
+        assert_eq!(reported.update(&next), [&next[1], &next[2]], "the same kind with other words is not reported");
+        assert_eq!(reported.update(&first).len(), 2, "`a` waits again, and `b` for something else");
+    }
+}

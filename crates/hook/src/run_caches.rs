@@ -1,0 +1,86 @@
+//! The caches of a run. They are started again where their content is not the present.
+
+use jiff::Timestamp;
+
+use contract::task::Task;
+use kube_io::call::CallError;
+use kube_io::watches::{CacheState, Watches};
+use observed::{Observed, ObservedNode};
+use planner::own_upgrade::record::is_anothers;
+
+use super::start::failed_call;
+use super::{EndReason, HookProcess, RunEnd};
+
+/// The log says so where an older state has to be taken for the present.
+pub(super) const HISTORY_WENT_BACK: &str =
+    "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
+
+/// The watches of a run, and what they are started with.
+pub(super) struct RunCaches<'a> {
+    hook: &'a HookProcess,
+    pub(super) watches: Watches,
+    /// The namespaces of the DRA driver that exist.
+    pub(super) namespaces: Vec<String>,
+    /// The version of `resource.k8s.io` that is read.
+    slice_version: Option<&'static str>,
+}
+
+impl<'a> RunCaches<'a> {
+    /// Starts the watches that the tasks need.
+    pub(super) fn start(hook: &'a HookProcess, namespaces: Vec<String>, slice_version: Option<&'static str>) -> Self {
+        let watches = Watches::start(&hook.client, &hook.settings, namespaces.clone(), slice_version);
+        Self { hook, watches, namespaces, slice_version }
+    }
+
+    /// Starts all watches again and waits until they are in step.
+    pub(super) async fn restart(&mut self, deadline: Timestamp) -> Result<(), RunEnd> {
+        *self = Self::start(self.hook, self.namespaces.clone(), self.slice_version);
+        self.wait_until_in_step(deadline).await
+    }
+
+    /// Returns whether the caches can be decided on, and counts it.
+    pub(super) fn sync(&self) -> CacheState {
+        let state = self.watches.sync();
+        self.hook.metrics.set_in_step(state == CacheState::InStep);
+        state
+    }
+
+    /// Waits until all caches are in step.
+    pub(super) async fn wait_until_in_step(&mut self, deadline: Timestamp) -> Result<(), RunEnd> {
+        let hook = self.hook;
+        loop {
+            match self.sync() {
+                CacheState::InStep => return Ok(()),
+                CacheState::Forbidden(message) => return Err(failed_call(hook, CallError::Forbidden(message)).await),
+                CacheState::Behind(why) if hook.clock.now() >= deadline => {
+                    return Err(RunEnd::new(EndReason::ApiServerUnreachable, format!("the API server could not be read in time: {why}")));
+                }
+                CacheState::Behind(_) => tokio::select! {
+                    () = self.watches.changed() => {}
+                    () = tokio::time::sleep_until(hook.clock.instant(deadline)) => {}
+                },
+                CacheState::Past(why) => {
+                    tracing::warn!(why, "{HISTORY_WENT_BACK}");
+                    *self = Self::start(hook, self.namespaces.clone(), self.slice_version);
+                }
+            }
+        }
+    }
+
+    /// Returns the content of the caches.
+    pub(super) fn observed(&self) -> Observed {
+        self.watches.observed(self.hook.clock.now())
+    }
+
+    /// Returns the nodes that this hook has started and, as far as is known, not released.
+    pub(super) fn own_nodes(&self) -> Vec<String> {
+        let settings = &self.hook.settings;
+        if !settings.has(Task::Drive) {
+            return Vec::new();
+        }
+        let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
+        let is_own =
+            |node: &&ObservedNode| node.annotations.contains_key(traits.own_record) && !is_anothers(node, traits, identity.as_deref());
+        self.observed().nodes.values().filter(is_own).map(|node| node.name.clone()).collect()
+    }
+}
