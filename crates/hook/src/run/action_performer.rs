@@ -128,20 +128,14 @@ impl ActionPerformer<'_> {
 
     /// Remembers the answer to an eviction: it says when the eviction is requested again.
     async fn note_answer(&mut self, action: &Action, eviction: &PodEviction, answer: EvictionAnswer) -> Result<(), RunEnd> {
-        match &answer {
-            EvictionAnswer::Forbidden(message) => self.results.note_error(action, CallError::Forbidden(message.clone())).await?,
-            EvictionAnswer::Rejected(message) => self.results.note_refusal(action, RefusalKind::Denied, message),
-            EvictionAnswer::Refused { code, message } if is_webhook_failure(*code, message) => {
-                self.results.note_refusal(action, RefusalKind::WebhookFailed, message);
-            }
-            EvictionAnswer::Accepted
-            | EvictionAnswer::Gone
-            | EvictionAnswer::Blocked { .. }
-            | EvictionAnswer::Denied { .. }
-            | EvictionAnswer::Busy { .. }
-            | EvictionAnswer::NamespaceTerminating
-            | EvictionAnswer::Refused { .. }
-            | EvictionAnswer::Lost(_) => {}
+        if let EvictionAnswer::Forbidden(message) = &answer {
+            self.results.note_error(action, CallError::Forbidden(message.clone())).await?;
+        } else if let EvictionAnswer::Rejected(message) = &answer {
+            self.results.note_refusal(action, RefusalKind::Denied, message);
+        } else if let EvictionAnswer::Refused { code, message } = &answer
+            && is_webhook_failure(*code, message)
+        {
+            self.results.note_refusal(action, RefusalKind::WebhookFailed, message);
         }
         let memory = &mut self.results.memory;
         let Some((reply, message)) = sort_answer(answer) else {

@@ -1,5 +1,5 @@
 //! Everything that the planner says, once: what other tests would have to quote is reviewed here, as one catalog. How a run ends apart from
-//! that is the hook's (`hook/end.rs`).
+//! that is the hook's (`hook/run_end.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
