@@ -33,7 +33,7 @@ use device_plugin::DevicePluginWatches;
 use dra::DraWatches;
 use operator_lease::OperatorLeaseWatch;
 use operator_pods::OperatorPodWatches;
-use starter::{WatchStarter, WatchedTable};
+use starter::{TableGroup, WatchStarter, WatchedTable};
 use workloads::WorkloadWatches;
 
 pub use discovery::{dra_namespaces, slice_version};
@@ -84,59 +84,34 @@ impl Watches {
     /// RBAC: `list` and `watch` as the task table says.
     pub fn start(client: &Client, settings: &Settings, dra_namespaces: Vec<String>, slice_version: Option<&str>) -> Self {
         let mut watch = WatchStarter::new(client);
-        let device_plugin = settings.has(Task::RestartPlugins).then(|| DevicePluginWatches::start(&mut watch, &settings.device_plugin));
-        let device_plugin_tables = watch.take_tables();
-        let dra = settings.has(Task::Reroll).then(|| DraWatches::start(&mut watch, dra_namespaces, slice_version));
-        let dra_tables = watch.take_tables();
-        let workloads = WorkloadWatches::start(&mut watch, settings, slice_version);
-        let workload_tables = watch.take_tables();
-        let operator_pods = OperatorPodWatches::start(&mut watch, settings);
-        let operator_pod_tables = watch.take_tables();
-
         let (holds, settles) = (settings.has(Task::Hold), settings.has(Task::Settle));
         let looks = settles || settings.has(Task::Preflight);
         let (gpu, ofed) = (settings.driver == Driver::Gpu, settings.driver == Driver::Ofed);
         let (here, everywhere) = (Some(settings.operator_namespace.as_str()), None);
         let (all, named) = (ObjectSelection::default, ObjectSelection::named);
-        // One line a watch. What no task needs is not requested, and absent.
-        let needed = looks || settings.has(Task::RestartPlugins) || holds;
-        let project = watch.interner.sharing(project::node, |node| &mut node.labels);
-        let nodes = watch.table_if(needed, "nodes", (NODES, everywhere), all(), project);
-        let needed = settles && settings.driver.has_operator() || holds && gpu;
-        let selection = named(settings.operator_deployment());
-        let operator = watch.table_if(needed, "deployments", (DEPLOYMENTS, here), selection, project::deployment);
-        let selection = named(&settings.cluster_policy);
-        let needed = looks && gpu;
-        let cluster_policy = watch.table_if(needed, "clusterpolicies", (CLUSTER_POLICIES, everywhere), selection, project::cluster_policy);
-        let policies = (NIC_CLUSTER_POLICIES, everywhere);
-        let selection = named(names::NIC_CLUSTER_POLICY);
-        let nic_cluster_policy = watch.table_if(looks && ofed, "nicclusterpolicies", policies, selection, project::nic_cluster_policy);
-        let nvidia_drivers = watch.table_if(needed, "nvidiadrivers", (NVIDIA_DRIVERS, everywhere), all(), project::nvidia_driver);
-        let selection = settings.daemon_set.as_deref().map_or_else(all, named);
-        let daemon_sets = watch.table_if(looks, "daemonsets", (DAEMON_SETS, here), selection, project::daemon_set);
-        let revisions = watch.table_if(settles, "controllerrevisions", (CONTROLLER_REVISIONS, here), all(), project::revision);
-        let fleet_tables = watch.take_tables();
-        let operator_lease = OperatorLeaseWatch::start(&mut watch, settings);
-        let config_maps = (CONFIG_MAPS, Some(names::LEASE_NAMESPACE));
-        let pauses = watch.table("the pauses", config_maps, named(names::PAUSE_NAME), project::pauses);
-
-        // Requests go out in the order above; problems are reported in this one.
-        let tables = [fleet_tables, operator_pod_tables, watch.take_tables(), dra_tables, device_plugin_tables, workload_tables];
+        let needs_nodes = looks || settings.has(Task::RestartPlugins) || holds;
+        let needs_operator = settles && settings.driver.has_operator() || holds && gpu;
+        let node = watch.interner.sharing(project::node, |node| &mut node.labels);
+        let (policy, nic_policy) = (named(&settings.cluster_policy), named(names::NIC_CLUSTER_POLICY));
+        let (nic_policies, pauses) = ((NIC_CLUSTER_POLICIES, everywhere), (CONFIG_MAPS, Some(names::LEASE_NAMESPACE)));
+        let deployment = named(settings.operator_deployment());
+        let daemon_set = settings.daemon_set.as_deref().map_or_else(all, named);
+        // One line a watch. Requests go out in this order.
         Self {
-            nodes,
-            operator,
-            cluster_policy,
-            nic_cluster_policy,
-            nvidia_drivers,
-            daemon_sets,
-            revisions,
-            operator_pods,
-            operator_lease,
-            pauses,
-            dra,
-            device_plugin,
-            workloads,
-            tables: tables.into_iter().flatten().collect(),
+            device_plugin: settings.has(Task::RestartPlugins).then(|| DevicePluginWatches::start(&mut watch, &settings.device_plugin)),
+            dra: settings.has(Task::Reroll).then(|| DraWatches::start(&mut watch, dra_namespaces, slice_version)),
+            workloads: WorkloadWatches::start(&mut watch, settings, slice_version),
+            operator_pods: OperatorPodWatches::start(&mut watch, settings),
+            nodes: watch.in_group(TableGroup::Fleet).table(needs_nodes, "nodes", (NODES, everywhere), all(), node),
+            operator: watch.table(needs_operator, "deployments", (DEPLOYMENTS, here), deployment, project::deployment),
+            cluster_policy: watch.table(looks && gpu, "clusterpolicies", (CLUSTER_POLICIES, everywhere), policy, project::cluster_policy),
+            nic_cluster_policy: watch.table(looks && ofed, "nicclusterpolicies", nic_policies, nic_policy, project::nic_cluster_policy),
+            nvidia_drivers: watch.table(looks && gpu, "nvidiadrivers", (NVIDIA_DRIVERS, everywhere), all(), project::nvidia_driver),
+            daemon_sets: watch.table(looks, "daemonsets", (DAEMON_SETS, here), daemon_set, project::daemon_set),
+            revisions: watch.table(settles, "controllerrevisions", (CONTROLLER_REVISIONS, here), all(), project::revision),
+            operator_lease: OperatorLeaseWatch::start(&mut watch, settings),
+            pauses: watch.table(true, "the pauses", pauses, named(names::PAUSE_NAME), project::pauses),
+            tables: watch.take_tables(),
             changed: watch.changed,
             _followers: watch.followers,
         }

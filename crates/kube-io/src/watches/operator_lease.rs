@@ -11,7 +11,7 @@ use contract::settings::Settings;
 use contract::task::Task;
 use observed::{OperatorLease, project};
 
-use super::starter::WatchStarter;
+use super::starter::{TableGroup, WatchStarter};
 use crate::api_collection::LEASES;
 use crate::cache::CacheTable;
 use crate::list_watch::ObjectSelection;
@@ -26,10 +26,11 @@ pub(super) struct OperatorLeaseWatch {
 
 impl OperatorLeaseWatch {
     pub(super) fn start(watch: &mut WatchStarter, settings: &Settings) -> Self {
+        watch.in_group(TableGroup::Leases);
         let needed = settings.has(Task::Settle) && settings.driver == Driver::Gpu;
         let selection = ObjectSelection::named(OPERATOR_LEASE).changing_within(OPERATOR_SILENCE);
         let leases = (LEASES, Some(settings.operator_namespace.as_str()));
-        let table = watch.table_if(needed, "the operator's Lease", leases, selection, project::operator_lease);
+        let table = watch.table(needed, "the operator's Lease", leases, selection, project::operator_lease);
         Self { table, renewals: Mutex::default() }
     }
 

@@ -6,7 +6,7 @@ use contract::settings::Settings;
 use contract::task::Task;
 use observed::{self, Views, object, project};
 
-use super::starter::WatchStarter;
+use super::starter::{TableGroup, WatchStarter};
 use crate::api_collection::PODS;
 use crate::cache::CacheTable;
 use crate::granted_access::GrantedAccess;
@@ -26,6 +26,7 @@ pub(super) struct OperatorPodWatches {
 
 impl OperatorPodWatches {
     pub(super) fn start(watch: &mut WatchStarter, settings: &Settings) -> Self {
+        watch.in_group(TableGroup::OperatorPods);
         if settings.has(Task::Settle) && settings.driver == Driver::Gpu {
             return Self::start_all(watch, &settings.operator_namespace);
         }
@@ -36,7 +37,7 @@ impl OperatorPodWatches {
         let selection = settings.driver.traits().label.map_or_else(ObjectSelection::default, ObjectSelection::labeled);
         let pods = (PODS, Some(settings.operator_namespace.as_str()));
         Self {
-            drivers: watch.table_if(needed, "driver pods", pods, selection, project),
+            drivers: watch.table(needed, "driver pods", pods, selection, project),
             toolkits: watch.absent(),
             validators: watch.absent(),
             operands: watch.absent(),

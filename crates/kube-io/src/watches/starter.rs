@@ -16,8 +16,20 @@ use crate::list_watch::{ObjectSelection, follow};
 use crate::sink::{ProjectedTable, Sink};
 use crate::version_floor::ResourceVersionFloors;
 
+/// Groups of tables, in the order in which problems with them are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TableGroup {
+    Fleet,
+    OperatorPods,
+    Leases,
+    Dra,
+    DevicePlugin,
+    Workloads,
+}
+
 /// A table that a watch fills, whatever its views are.
 pub(super) struct WatchedTable {
+    group: TableGroup,
     /// The table's name in messages.
     pub(super) name: &'static str,
     /// What the server allows when the table is in step. `None`: another table of the same watch has it.
@@ -27,11 +39,13 @@ pub(super) struct WatchedTable {
 
 /// Starts the watches of a process, each in a task of its own.
 pub(super) struct WatchStarter {
-    client: Client,
+    pub(super) client: Client,
     pub(super) changed: Arc<Notify>,
     pub(super) interner: Arc<LabelInterner>,
     pub(super) floors: ResourceVersionFloors,
     pub(super) followers: JoinSet<()>,
+    /// The group of the tables that are added now.
+    group: TableGroup,
     tables: Vec<WatchedTable>,
 }
 
@@ -46,17 +60,22 @@ impl WatchStarter {
             interner: Arc::default(),
             floors: ResourceVersionFloors::default(),
             followers: JoinSet::new(),
+            group: TableGroup::Fleet,
             tables: Vec::new(),
         }
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    /// Returns the tables that were added, in the order in which problems with them are reported.
+    pub(super) fn take_tables(&mut self) -> Vec<WatchedTable> {
+        let mut tables = std::mem::take(&mut self.tables);
+        tables.sort_by_key(|table| table.group);
+        tables
     }
 
-    /// Returns the tables that were added since the last call.
-    pub(super) fn take_tables(&mut self) -> Vec<WatchedTable> {
-        std::mem::take(&mut self.tables)
+    /// Adds the next tables to a group.
+    pub(super) fn in_group(&mut self, group: TableGroup) -> &mut Self {
+        self.group = group;
+        self
     }
 
     /// Returns a table that stays empty: its resource is not watched.
@@ -68,7 +87,7 @@ impl WatchStarter {
     pub(super) fn add<V: Clone + PartialEq + 'static>(&mut self, name: &'static str, access: Option<GrantedAccess>) -> CacheTable<V> {
         let table = CacheTable::new(Arc::clone(&self.changed));
         let health = table.clone();
-        self.tables.push(WatchedTable { name, access, health: Box::new(move || health.health()) });
+        self.tables.push(WatchedTable { group: self.group, name, access, health: Box::new(move || health.health()) });
         table
     }
 
@@ -87,21 +106,8 @@ impl WatchStarter {
         self.followers.spawn(follow(collection, selection, sink, floor));
     }
 
-    /// Starts a watch that fills one table.
-    pub(super) fn table<T, V, P>(&mut self, name: &'static str, place: Place<'_>, selection: ObjectSelection, project: P) -> CacheTable<V>
-    where
-        T: ApiObject + Send + Sync + 'static,
-        V: Clone + PartialEq + Send + Sync + 'static,
-        P: Fn(&T) -> Option<V> + Send + Sync + 'static,
-    {
-        let collection = self.collection(place);
-        let table = self.add(name, Some(GrantedAccess::new(&collection.address, selection.name())));
-        self.follow(collection, selection, ProjectedTable::new(table.clone(), project));
-        table
-    }
-
-    /// Starts a watch that fills one table if it is needed.
-    pub(super) fn table_if<T, V, P>(
+    /// Starts a watch that fills one table. One that no task needs is not started, and its table is absent.
+    pub(super) fn table<T, V, P>(
         &mut self,
         needed: bool,
         name: &'static str,
@@ -114,6 +120,12 @@ impl WatchStarter {
         V: Clone + PartialEq + Send + Sync + 'static,
         P: Fn(&T) -> Option<V> + Send + Sync + 'static,
     {
-        if needed { self.table(name, place, selection, project) } else { self.absent() }
+        if !needed {
+            return self.absent();
+        }
+        let collection = self.collection(place);
+        let table = self.add(name, Some(GrantedAccess::new(&collection.address, selection.name())));
+        self.follow(collection, selection, ProjectedTable::new(table.clone(), project));
+        table
     }
 }

@@ -7,7 +7,7 @@ use contract::task::Task;
 use observed::project;
 use observed::workload::{AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintenance, Workloads};
 
-use super::starter::WatchStarter;
+use super::starter::{TableGroup, WatchStarter};
 use super::{copies, served};
 use crate::api_collection::{PODS, ResourceName};
 use crate::cache::CacheTable;
@@ -43,6 +43,7 @@ pub(super) struct WorkloadWatches {
 
 impl WorkloadWatches {
     pub(super) fn start(watch: &mut WatchStarter, settings: &Settings, slice_version: Option<&str>) -> Self {
+        watch.in_group(TableGroup::Workloads);
         let all = ObjectSelection::default;
         let selector = awaited_jobs(settings);
         let jobs = ObjectSelection::matching(selector.unwrap_or_default());
@@ -50,14 +51,14 @@ impl WorkloadWatches {
         let changed = Arc::clone(&watch.changed);
         let maintenances = (NODE_MAINTENANCES, None);
         Self {
-            focus: FocusedNodes::new(watch.client(), changed, Arc::clone(&watch.interner), watch.floors.clone()),
-            jobs: watch.table_if(selector.is_some(), "pods that are waited for", (PODS, None), jobs, project::job),
-            budgets: watch.table_if(needs_budgets, "poddisruptionbudgets", (DISRUPTION_BUDGETS, None), all(), project::budget),
+            focus: FocusedNodes::new(&watch.client, changed, Arc::clone(&watch.interner), watch.floors.clone()),
+            jobs: watch.table(selector.is_some(), "pods that are waited for", (PODS, None), jobs, project::job),
+            budgets: watch.table(needs_budgets, "poddisruptionbudgets", (DISRUPTION_BUDGETS, None), all(), project::budget),
             claims: match slice_version.filter(|_| needs_budgets).map(|version| format!("resource.k8s.io/{version}")) {
-                Some(api) => watch.table("resourceclaims", ((&api, "resourceclaims"), None), all(), project::claim),
+                Some(api) => watch.table(true, "resourceclaims", ((&api, "resourceclaims"), None), all(), project::claim),
                 None => watch.absent(),
             },
-            maintenances: watch.table_if(needs_maintenances(settings), "nodemaintenances", maintenances, all(), project::maintenance),
+            maintenances: watch.table(needs_maintenances(settings), "nodemaintenances", maintenances, all(), project::maintenance),
         }
     }
 
