@@ -102,7 +102,7 @@ fn check_settings(hook: &HookProcess) -> Result<(), RunEnd> {
 async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
     let settings = &hook.settings;
     let asked = hook.clock.elapsed();
-    let (start, at) = job::start_of(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await;
+    let (start, at) = job::read_start(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await;
     if let Some(at) = at {
         hook.clock.set_by_server(at, asked);
     } else {
@@ -197,7 +197,7 @@ async fn nothing_to_retain(hook: &HookProcess, deadline: Timestamp) -> Result<Op
     if !hook.settings.has(Task::PrepareNetwork) {
         return Ok(Some("no such task"));
     }
-    let policy = reach(hook, deadline, async || network::policy(&hook.client).await).await?;
+    let policy = reach(hook, deadline, async || network::read_policy(&hook.client).await).await?;
     Ok(match keeping(policy.as_ref(), &hook.settings.component, hook.settings.component_version.as_deref()) {
         RetainDecision::Nothing(why) => Some(why),
         RetainDecision::Annotate(_) | RetainDecision::Lost => None,

@@ -67,7 +67,7 @@ pub async fn missing_rights_of(client: &Client, settings: &Settings, dra_namespa
     missing(settings, dra_namespaces, &[], asks).await
 }
 
-/// What is not allowed of what the tasks need.
+/// Returns the rights that the tasks need and `asks` denies.
 async fn missing(
     settings: &Settings,
     dra_namespaces: &[String],
@@ -87,7 +87,7 @@ async fn missing(
     Ok(missing.into_iter().flatten().collect())
 }
 
-/// One question for each verb, namespace and name of a rule.
+/// Returns one question for each verb, namespace and name of a rule.
 fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> Vec<ResourceAttributes> {
     let namespaces: Vec<Option<String>> = match right.scope {
         RightScope::Cluster => vec![None],

@@ -10,14 +10,14 @@ pub use evict::{EvictionAnswer, evict};
 pub use node::patch_node;
 pub use perform::perform;
 
-/// What became of an action.
+/// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionResult {
     /// It was done.
     Now,
-    /// There was nothing left to do: the object is gone or another one stands there.
+    /// There was nothing left to do: the object is gone or was replaced by another one.
     Already,
-    /// The object is not what it was decided on any more; the next decision looks again.
+    /// The object has changed since the decision; the next decision observes it again.
     Superseded,
     /// The server accepted it, and these parts of the object are not as they were to be: admission changed the patch.
     Changed(Vec<String>),

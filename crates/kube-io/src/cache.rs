@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use observed::Views;
 use observed::named::Named;
 
-/// How a watch stands.
+/// The health of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WatchHealth {
     /// Its first list is not complete.
@@ -61,12 +61,12 @@ impl<V> Clone for CacheTable<V> {
 }
 
 impl<V: Clone + PartialEq> CacheTable<V> {
-    /// An empty cache. `changed` is told after every change; many changes before it is looked at are one.
+    /// Returns an empty cache. `changed` is notified after every change; many changes before it is awaited are one.
     pub(crate) fn new(changed: Arc<Notify>) -> Self {
         Self { content: Arc::new(TableContent::new(WatchHealth::Starting)), changed }
     }
 
-    /// One that nothing fills.
+    /// Returns a cache that no watch fills.
     pub(crate) fn absent(changed: Arc<Notify>) -> Self {
         Self { content: Arc::new(TableContent::new(WatchHealth::Absent)), changed }
     }
@@ -76,17 +76,17 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How its watch stands.
+    /// Returns the health of its watch.
     pub(crate) fn health(&self) -> WatchHealth {
         self.lock().health.clone()
     }
 
-    /// Copies of everything that it holds; for tables with few objects.
+    /// Returns copies of all its views; for tables with few objects.
     pub(crate) fn values(&self) -> Vec<V> {
         self.lock().items.values().map(|value| V::clone(value)).collect()
     }
 
-    /// Everything that it holds; the same list as before, if nothing has changed.
+    /// Returns all its views; the same list as before if nothing has changed.
     pub(crate) fn snapshot(&self) -> Views<V> {
         let mut content = self.lock();
         if !content.same {
@@ -96,7 +96,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         content.snapshot.clone()
     }
 
-    /// The same by name.
+    /// Returns all its views by name.
     pub(crate) fn named(&self, name: NameOf<V>) -> Named<V> {
         let mut content = self.lock();
         let TableContent { items, named, .. } = &mut *content;
@@ -110,7 +110,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         named.get_or_insert_with(all).0.clone()
     }
 
-    /// The value under this key if it equals this one: while a list is read, the same is not held twice.
+    /// Returns the value under this key if it equals the given one: while a list is read, equal values are not held twice.
     pub(crate) fn adopt(&self, key: &str, value: V) -> Arc<V> {
         let known = self.lock().items.get(key).filter(|known| ***known == value).cloned();
         known.unwrap_or_else(|| Arc::new(value))
@@ -151,7 +151,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         self.changed.notify_one();
     }
 
-    /// Notes how the watch stands.
+    /// Notes the health of its watch.
     pub(crate) fn mark(&self, health: WatchHealth) {
         let mut content = self.lock();
         if content.health != health {

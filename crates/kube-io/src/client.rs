@@ -42,7 +42,7 @@ pub struct ClusterLocation {
     pub context: Option<String>,
 }
 
-/// A client from the pod's ServiceAccount, or from a kubeconfig. Opens no connection.
+/// Returns a client from the pod's ServiceAccount, or from a kubeconfig. Opens no connection.
 ///
 /// # Errors
 /// Neither is there, or what is there cannot be used.
@@ -50,7 +50,7 @@ pub async fn connect() -> Result<Client, ClientError> {
     from_config(Config::infer().await?)
 }
 
-/// A client for the cluster that a person means, and that cluster's address. Opens no connection.
+/// Returns a client for the cluster that a person means, and that cluster's address. Opens no connection.
 ///
 /// # Errors
 /// There is no kubeconfig, no such context in it, or what is there cannot be used.
@@ -69,7 +69,7 @@ pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), C
     Ok((from_config(config)?, address))
 }
 
-/// A client from what is known of the server. Opens no connection.
+/// Returns a client from a configuration. Opens no connection.
 ///
 /// # Errors
 /// It cannot be used.
@@ -92,7 +92,7 @@ pub async fn is_openshift(client: &Client) -> Result<bool, CallError> {
     Ok(served.groups.iter().any(|group| group.name == OPENSHIFT_GROUP))
 }
 
-/// The server's version as `major.minor`. Every authenticated user may ask (`system:public-info-viewer`).
+/// Returns the server's version as `major.minor`. Every authenticated user may ask (`system:public-info-viewer`).
 ///
 /// # Errors
 /// The call failed.

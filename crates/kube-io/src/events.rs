@@ -37,14 +37,14 @@ pub struct EventRecorder {
     namespace: String,
     job: ObjectReference,
     instance: String,
-    trouble: Mutex<PublishFailure>,
+    failure: Mutex<PublishFailure>,
 }
 
-/// What stands in the way of publishing.
+/// The last failure to publish.
 #[derive(Default)]
 struct PublishFailure {
-    /// Whether it has been said.
-    said: bool,
+    /// Whether a failure has been logged.
+    logged: bool,
     /// Nothing is published before: waiting for answers that do not come would hold up the run.
     until: Option<Instant>,
 }
@@ -53,7 +53,7 @@ struct PublishFailure {
 const SILENCE: Duration = Duration::from_mins(1);
 
 impl EventRecorder {
-    /// For the Job of this name and UID, run by the pod `instance`.
+    /// Returns a recorder for the Job of this name and UID, run by the pod `instance`.
     pub fn new(client: &Client, namespace: &str, job: &str, uid: &str, instance: &str) -> Self {
         Self {
             client: client.clone(),
@@ -67,13 +67,13 @@ impl EventRecorder {
                 ..ObjectReference::default()
             },
             instance: instance.to_owned(),
-            trouble: Mutex::default(),
+            failure: Mutex::default(),
         }
     }
 
     /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in `default` for nodes.
     pub async fn publish(&self, about: EventTarget<'_>, warning: bool, reason: &str, note: &str, now: Timestamp) {
-        if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).until.is_some_and(|until| Instant::now() < until) {
+        if self.failure.lock().unwrap_or_else(PoisonError::into_inner).until.is_some_and(|until| Instant::now() < until) {
             return;
         }
         let (namespace, regarding) = match about {
@@ -107,18 +107,18 @@ impl EventRecorder {
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if let Err(error) = create(api, &event).await {
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            if !std::mem::replace(&mut trouble.said, true) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            if !std::mem::replace(&mut failure.logged, true) {
                 tracing::warn!(%error, "unable to publish an event; this is said once");
             }
             if matches!(error, CallError::Timeout) {
-                trouble.until = Some(Instant::now() + SILENCE);
+                failure.until = Some(Instant::now() + SILENCE);
             }
         }
     }
 }
 
-/// At most `longest` bytes of a text, cut between characters.
+/// Returns at most `longest` bytes of a text, cut between characters.
 pub fn shortened(text: &str, longest: usize) -> &str {
     if text.len() <= longest { text } else { &text[..text.floor_char_boundary(longest)] }
 }

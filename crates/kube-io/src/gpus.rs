@@ -14,7 +14,7 @@ use super::call::CallError;
 use super::list::list_pages;
 use super::list_watch::ObjectSelection;
 
-/// What there is and who has it.
+/// The GPUs of nodes, and which pods take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuUse {
     /// GPUs that a node gives to pods, by its name; nodes without any are missing.
@@ -76,28 +76,28 @@ struct GpuPod {
     spec: Option<GpuPodSpec>,
 }
 
-/// GPUs among these. Extended resources are whole numbers, and their limits are their requests; anything else counts as none.
-fn gpus(quantities: &Quantities) -> usize {
+/// Returns the number of GPUs among these resources. Extended resources are whole numbers, and their limits are their requests; anything else counts as none.
+fn count(quantities: &Quantities) -> usize {
     let is_gpu = |name: &str| resource_prefixes(Driver::Gpu).iter().any(|resource| name.starts_with(resource));
     quantities.iter().filter(|(name, _)| is_gpu(name)).filter_map(|(_, quantity)| quantity.parse::<usize>().ok()).sum()
 }
 
-fn of_pod(spec: &GpuPodSpec) -> usize {
+fn count_of_pod(spec: &GpuPodSpec) -> usize {
     let of = |containers: &[GpuContainer], sidecars: bool| -> usize {
-        let counts = |container: &&GpuContainer| !sidecars || container.restart_policy.as_deref() == Some("Always");
-        containers.iter().filter(counts).map(|container| gpus(&container.resources.limits)).sum()
+        let applies = |container: &&GpuContainer| !sidecars || container.restart_policy.as_deref() == Some("Always");
+        containers.iter().filter(applies).map(|container| count(&container.resources.limits)).sum()
     };
     of(&spec.containers, false) + of(&spec.init_containers, true)
 }
 
-/// Of these nodes, and of the pods that are bound to them. RBAC: `list` on `nodes` and `pods`.
+/// Lists the GPUs of these nodes, and of the pods that are bound to them. RBAC: `list` on `nodes` and `pods`.
 ///
 /// # Errors
 /// A page of a list could not be had.
 pub async fn list_gpus(client: &Client, nodes: &BTreeSet<String>) -> Result<GpuUse, CallError> {
     let mut found = GpuUse::default();
     let each = |node: GpuNode| {
-        let count = node.status.map_or(0, |status| gpus(&status.allocatable));
+        let count = node.status.map_or(0, |status| count(&status.allocatable));
         if count > 0 && nodes.contains(&node.metadata.name) {
             found.nodes.insert(node.metadata.name, count);
         }
@@ -105,7 +105,7 @@ pub async fn list_gpus(client: &Client, nodes: &BTreeSet<String>) -> Result<GpuU
     list_pages(&ApiCollection::new(client, NODES, None), &ObjectSelection::default(), each).await?;
     let each = |pod: GpuPod| {
         let Some(spec) = pod.spec else { return };
-        let count = of_pod(&spec);
+        let count = count_of_pod(&spec);
         if count > 0 && spec.node_name.is_some_and(|node| nodes.contains(&node)) {
             found.pods.insert(pod.metadata.uid, count);
         }
@@ -130,6 +130,6 @@ mod tests {
             ],
         });
         let spec: GpuPodSpec = serde_json::from_value(spec).expect("a pod's spec");
-        assert_eq!(of_pod(&spec), 4);
+        assert_eq!(count_of_pod(&spec), 4);
     }
 }

@@ -56,16 +56,16 @@ struct ChartMetadata {
     version: String,
 }
 
-/// What was found.
+/// The releases of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeployedReleases {
     /// The deployed releases.
     pub deployed: Vec<DeployedRelease>,
-    /// Secrets whose text is none that is known here: a newer Helm may keep it otherwise.
+    /// Secrets whose text is not in the known form: a newer Helm may store it differently.
     pub unreadable: Vec<String>,
 }
 
-/// The deployed releases of all namespaces, or of one. RBAC: `list` on `secrets`.
+/// Lists the deployed releases of all namespaces, or of one. RBAC: `list` on `secrets`.
 ///
 /// # Errors
 /// A call failed.
@@ -76,7 +76,7 @@ pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Deploy
     let mut all = DeployedReleases::default();
     let each = |secret: Secret| {
         let packed = secret.data.unwrap_or_default().remove("release");
-        match packed.and_then(|ByteString(packed)| unpacked(&packed)) {
+        match packed.and_then(|ByteString(packed)| unpack(&packed)) {
             Some(release) => all.deployed.push(release),
             None => all.unreadable.extend(secret.metadata.name),
         }
@@ -85,8 +85,8 @@ pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Deploy
     Ok(all)
 }
 
-/// What a release's text says.
-fn unpacked(text: &[u8]) -> Option<DeployedRelease> {
+/// Decodes the text of a release.
+fn unpack(text: &[u8]) -> Option<DeployedRelease> {
     let packed = STANDARD.decode(text).ok()?;
     let mut json = Vec::new();
     GzDecoder::new(&packed[..]).take(LARGEST).read_to_end(&mut json).ok()?;
@@ -115,10 +115,10 @@ mod tests {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(release.to_string().as_bytes()).expect("packing");
         let packed = STANDARD.encode(encoder.finish().expect("packing"));
-        let read = unpacked(packed.as_bytes()).expect("a release");
+        let read = unpack(packed.as_bytes()).expect("a release");
         assert_eq!((read.chart.as_str(), read.version.as_str()), ("gpu-operator", "v26.3.1"));
         assert_eq!(read.values["driver"]["version"], "580.126.20");
-        assert_eq!(unpacked(b"!"), None);
-        assert_eq!(unpacked(b"bm8gZ3ppcA=="), None);
+        assert_eq!(unpack(b"!"), None);
+        assert_eq!(unpack(b"bm8gZ3ppcA=="), None);
     }
 }

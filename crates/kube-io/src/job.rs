@@ -9,7 +9,7 @@ use super::call::{CallError, call, optional};
 use super::change;
 use super::server_time::get_dated;
 
-/// When a Job began, by the clocks of the control plane.
+/// When a Job started, by the clocks of the control plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobStart {
     /// When the API server created it.
@@ -19,7 +19,7 @@ pub struct JobStart {
 }
 
 impl JobStart {
-    /// Since when the Job's time has been running, if it is `now` by the API server's clock. A start that no clock of the API server can have seen (in
+    /// Returns since when the Job's time has been running, if it is `now` by the API server's clock. A start that no clock of the API server can have seen (in
     /// the future, or before the Job was created) is the Job controller's clock, and its creation counts.
     pub fn since(self, now: Timestamp) -> Timestamp {
         let created = self.created.map_or(now, |created| created.min(now));
@@ -28,11 +28,11 @@ impl JobStart {
     }
 }
 
-/// When the Job of this name began, if the object has this UID, and the server's time. RBAC: `get` on `jobs`, named.
+/// Reads when the Job of this name started, if the object has this UID, and the server's time. RBAC: `get` on `jobs`, named.
 ///
 /// # Errors
 /// The call failed; the server's time may be known all the same.
-pub async fn start_of(client: &Client, namespace: &str, name: &str, uid: &str) -> (Result<JobStart, CallError>, Option<Timestamp>) {
+pub async fn read_start(client: &Client, namespace: &str, name: &str, uid: &str) -> (Result<JobStart, CallError>, Option<Timestamp>) {
     let api = Api::<Job>::namespaced(client.clone(), namespace);
     let (job, at) = get_dated::<Job>(client, api.resource_url(), name).await;
     let start = job.map(|job| {

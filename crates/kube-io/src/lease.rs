@@ -36,10 +36,10 @@ const LAST_WRITE: Duration = Duration::from_secs(3);
 /// The pause after an attempt that the API server did not take.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often giving the Lease back is tried.
+/// How often a release is tried.
 const RELEASES: u32 = 3;
 
-/// Who holds the Lease, as it is written.
+/// The holder of the Lease, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseHolder {
     /// The holder: the pod of a hook Job.
@@ -56,7 +56,7 @@ fn api(client: &Client) -> Api<Lease> {
     Api::namespaced(client.clone(), LEASE_NAMESPACE)
 }
 
-/// Who holds the Lease. `None`: nobody does. RBAC: `get` on the Lease.
+/// Reads who holds the Lease. `None`: it is free. RBAC: `get` on the Lease.
 ///
 /// # Errors
 /// The call failed.
@@ -71,7 +71,7 @@ pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
     }))
 }
 
-/// Deletes the Lease if nobody holds it. RBAC: `get` and `delete` on the Lease.
+/// Deletes the Lease if it is free. RBAC: `get` and `delete` on the Lease.
 ///
 /// # Errors
 /// A call failed.
@@ -80,13 +80,13 @@ pub async fn delete(client: &Client) -> Result<(), CallError> {
     let Some(lease) = lease.filter(|lease| FreeLease::from_lease(lease).is_some()) else { return Ok(()) };
     let preconditions = Some(Preconditions { resource_version: lease.metadata.resource_version, uid: lease.metadata.uid });
     match change::delete(api(client), LEASE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
-        // Somebody has just taken it, or deleted it.
+        // Another process has just taken it, or deleted it.
         Ok(()) | Err(CallError::Conflict(_) | CallError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Who wants the Lease, and where.
+/// A process that wants the Lease.
 #[derive(Clone)]
 pub struct LeaseCandidate {
     client: Client,
@@ -94,12 +94,12 @@ pub struct LeaseCandidate {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
-/// A version of the Lease in which nobody held it: whoever takes it afterwards writes another one.
+/// A version at which the Lease was free: a holder that takes it afterwards writes another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeLease(String);
 
 impl FreeLease {
-    /// `None`: somebody holds it, or nothing can be said.
+    /// Returns the version of a free Lease. `None`: it is held, or has no version.
     fn from_lease(lease: &Lease) -> Option<Self> {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
         lease.metadata.resource_version.clone().filter(|version| holder.is_empty() && !version.is_empty()).map(Self)
@@ -109,13 +109,13 @@ impl FreeLease {
 /// A Lease that is held; renewed in the background until it is released or dropped.
 pub struct HeldLease {
     leases: LeaseCandidate,
-    /// The version that it was taken at, if nobody held it.
+    /// The version that it was taken at, if it was free.
     taken_from: Option<FreeLease>,
     valid_until: watch::Receiver<Instant>,
     renewing: tokio::task::JoinHandle<()>,
 }
 
-/// What was seen of another holder, by our own clock: other clocks are not trusted.
+/// Another holder as it was observed, by our own clock: other clocks are not trusted.
 struct ObservedHolder {
     renewed: Option<MicroTime>,
     holder: String,
@@ -131,7 +131,7 @@ impl ObservedHolder {
 }
 
 impl LeaseCandidate {
-    /// For this holder: unique for each pod.
+    /// Returns a candidate with this identity: unique for each pod.
     pub fn new(client: &Client, identity: &str, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
         Self { client: client.clone(), identity: identity.to_owned(), now }
     }
@@ -158,7 +158,7 @@ impl LeaseCandidate {
     /// RBAC: `get`, `list`, `watch`, `update` on the Lease, `create` on `leases` in `default`.
     ///
     /// # Errors
-    /// The server refuses for good; what passes is waited out. There is no deadline in here: the caller drops the future.
+    /// The server refuses permanently; what passes is waited out. There is no deadline in here: the caller drops the future.
     pub async fn acquire(&self, waiting: impl Fn(&str)) -> Result<HeldLease, CallError> {
         let changed = Arc::new(Notify::new());
         let table: CacheTable<LeaseSpec> = CacheTable::new(Arc::clone(&changed));
@@ -173,7 +173,7 @@ impl LeaseCandidate {
         let mut watching = std::pin::pin!(watching);
         loop {
             let started = Instant::now();
-            match self.attempt(&mut seen, &waiting).await {
+            match self.try_acquire(&mut seen, &waiting).await {
                 Ok(Some((lease, taken_from))) => return Ok(HeldLease::new(self.clone(), lease, taken_from, started)),
                 Ok(None) => {
                     refused = None;
@@ -204,12 +204,12 @@ impl LeaseCandidate {
         }
     }
 
-    /// The version of the Lease, if nobody holds it. What cannot be read is not known to be free. RBAC: `get` on the Lease.
+    /// Reads the version of the Lease, if it is free. What cannot be read is not known to be free. RBAC: `get` on the Lease.
     pub async fn free(&self) -> Option<FreeLease> {
         call(self.api().get(LEASE_NAME)).await.ok().as_ref().and_then(FreeLease::from_lease)
     }
 
-    async fn attempt(
+    async fn try_acquire(
         &self,
         seen: &mut Option<ObservedHolder>,
         waiting: impl Fn(&str),
@@ -248,7 +248,7 @@ impl LeaseCandidate {
         call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|lease| Some((lease, taken_from)))
     }
 
-    /// Gives the Lease back if it is this holder's; also one whose answer never arrived. Answers the version at which it is free then.
+    /// Releases the Lease if it is this holder's; also one whose answer never arrived. Answers the version at which it is free then.
     pub async fn release(&self) -> Option<FreeLease> {
         for _ in 0..RELEASES {
             match self.try_release().await {
@@ -295,10 +295,10 @@ impl LeaseCandidate {
             match call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await {
                 Ok(renewed) => {
                     lease = renewed;
-                    valid_until.send_replace(valid(started));
+                    valid_until.send_replace(end_of_validity(started));
                 }
                 Err(error @ (CallError::Conflict(_) | CallError::NotFound(_))) => match call(api.get(LEASE_NAME)).await {
-                    // Our own update whose answer was lost, or somebody's annotation.
+                    // Our own update whose answer was lost, or another client's annotation.
                     Ok(current) if current.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity) => {
                         lease = current;
                     }
@@ -316,12 +316,12 @@ impl LeaseCandidate {
     }
 }
 
-fn valid(renewed: Instant) -> Instant {
+fn end_of_validity(renewed: Instant) -> Instant {
     renewed + Duration::from_secs(LEASE_SECONDS.into()) - MARGIN
 }
 
 /// Waits until the Lease has not been valid for so long.
-async fn passed(valid_until: &mut watch::Receiver<Instant>, extra: Duration) {
+async fn wait_until_over(valid_until: &mut watch::Receiver<Instant>, extra: Duration) {
     loop {
         let until = *valid_until.borrow_and_update() + extra;
         if Instant::now() >= until {
@@ -341,39 +341,39 @@ async fn passed(valid_until: &mut watch::Receiver<Instant>, extra: Duration) {
 
 impl HeldLease {
     fn new(leases: LeaseCandidate, lease: Lease, taken_from: Option<FreeLease>, started: Instant) -> Self {
-        let (sender, valid_until) = watch::channel(valid(started));
+        let (sender, valid_until) = watch::channel(end_of_validity(started));
         let renewing = tokio::spawn(leases.clone().renew(lease, sender));
         Self { leases, taken_from, valid_until, renewing }
     }
 
-    /// Whether nobody has held it between a moment at which it was free and this holder.
+    /// Whether no other process has held it since it was free at that version.
     pub fn follows(&self, free: &FreeLease) -> bool {
         self.taken_from.as_ref() == Some(free)
     }
 
-    /// Whether it is certain that nobody else may hold it.
+    /// Whether it is certain that no other process may hold it.
     pub fn is_valid(&self) -> bool {
         Instant::now() < *self.valid_until.borrow()
     }
 
-    /// Performs a write, which is given up before others may take the Lease: nobody would expect it any more. What the server has begun with it
+    /// Performs a write, which is given up before others may take the Lease: the next holder would not expect it. What the server has begun with it
     /// does not stop, so writes carry preconditions as well. `None`: it was given up.
     pub async fn within<T>(&self, write: impl Future<Output = T>) -> Option<T> {
         let mut valid_until = self.valid_until.clone();
         tokio::select! {
             biased;
             // Looked at first: a write that comes too late is not begun.
-            () = passed(&mut valid_until, LAST_WRITE) => None,
+            () = wait_until_over(&mut valid_until, LAST_WRITE) => None,
             answer = write => Some(answer),
         }
     }
 
     /// Waits until it has been lost.
     pub async fn lost(&mut self) {
-        passed(&mut self.valid_until, Duration::ZERO).await;
+        wait_until_over(&mut self.valid_until, Duration::ZERO).await;
     }
 
-    /// Gives it back, so that the next one need not wait, and answers the version at which it is free then. A failure costs the next one
+    /// Releases it, so that the next one need not wait, and answers the version at which it is free then. A failure costs the next one
     /// [`LEASE_SECONDS`] and is only logged.
     pub async fn release(self) -> Option<FreeLease> {
         self.renewing.abort();
@@ -384,5 +384,24 @@ impl HeldLease {
 impl Drop for HeldLease {
     fn drop(&mut self) {
         self.renewing.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lost_lease_is_noticed_at_once() {
+        let started = Instant::now();
+        let (sender, mut valid_until) = watch::channel(started + Duration::from_secs(20));
+        let renew_then_lose = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            sender.send_replace(started + Duration::from_secs(25));
+            tokio::time::sleep(Duration::from_secs(16)).await;
+            sender.send_replace(started);
+        };
+        tokio::join!(wait_until_over(&mut valid_until, Duration::ZERO), renew_then_lose);
+        assert_eq!(started.elapsed(), Duration::from_secs(21));
     }
 }

@@ -37,7 +37,7 @@ const PAST: Duration = Duration::from_mins(1);
 /// is yet to come, it watches in silence. Where little changes it has few bookmarks to send, so that one alone says nothing.
 const SILENT_WATCHES: u32 = 5;
 
-/// Which objects of a resource.
+/// Selects objects of a resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectSelection {
     pub(super) labels: Option<String>,
@@ -87,12 +87,12 @@ enum WatchFailure {
     Call(#[from] CallError),
     #[error("the watch broke: {0}")]
     Watch(String),
-    /// Whoever answered is behind: another replica of the server, or an etcd that was restored.
+    /// The server that answered is behind: another replica of the server, or an etcd that was restored.
     #[error("the server showed version {shown} after version {seen}")]
     Past { shown: u64, seen: u64 },
 }
 
-/// One resource, and where it is followed into.
+/// A collection, and the sink that it is followed into.
 struct Follower<T, S> {
     collection: ApiCollection,
     selection: ObjectSelection,
@@ -122,7 +122,7 @@ where
                 false
             }
         };
-        follower.sink.mark(if past { WatchHealth::Past(broken.to_string()) } else { sort(&broken) });
+        follower.sink.mark(if past { WatchHealth::Past(broken.to_string()) } else { health_after(&broken) });
         tokio::time::sleep(attempts.pause).await;
         // What the server does not know it will hardly learn in the next seconds.
         let longest = if matches!(broken, WatchFailure::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
@@ -148,7 +148,7 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
     async fn list_and_watch(&self, attempts: &mut FailedAttempts) -> Result<std::convert::Infallible, WatchFailure> {
         let (listed, mut version) = self.list().await?;
         let mut stream = self.watch(&version).await?;
-        // Only now: a list that cannot be watched from would be taken for the present for ever.
+        // Only now: a list that cannot be watched from would be taken for the present permanently.
         self.sink.replace(listed);
         *attempts = FailedAttempts::default();
         let (mut begun, mut silent) = (Instant::now(), 0);
@@ -191,7 +191,7 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
         Ok((listed, version))
     }
 
-    /// Goes on to a version. Versions of one resource are numbers that grow (KEP-5504); of what is none nothing can be said.
+    /// Advances to a version. Versions of one resource are numbers that grow (KEP-5504); other forms are ignored.
     fn advance(&self, version: &str) -> Result<(), WatchFailure> {
         let Ok(shown) = version.parse::<u64>() else { return Ok(()) };
         let seen = self.seen.fetch_max(shown, Ordering::Relaxed);
@@ -240,8 +240,8 @@ fn key(object: &impl ApiObject) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name().unwrap_or_default())
 }
 
-/// What a failure says about the resource.
-fn sort(broken: &WatchFailure) -> WatchHealth {
+/// Returns what a failure says about the resource.
+fn health_after(broken: &WatchFailure) -> WatchHealth {
     match broken {
         WatchFailure::Call(CallError::Forbidden(message)) => WatchHealth::Forbidden(message.clone()),
         WatchFailure::Call(CallError::NotFound(_)) => WatchHealth::Absent,

@@ -6,7 +6,7 @@ use observed::Views;
 
 use super::cache::CacheTable;
 
-/// What was last made of them.
+/// The last result, and the lists that it was made of.
 #[derive(Debug)]
 pub(super) struct MergedViews<V> {
     last: Mutex<(Vec<Views<V>>, Views<V>)>,
@@ -19,7 +19,7 @@ impl<V> Default for MergedViews<V> {
 }
 
 impl<V: Clone + PartialEq> MergedViews<V> {
-    /// Everything that these hold.
+    /// Returns the views of all tables.
     pub(super) fn merge<'a>(&self, tables: impl IntoIterator<Item = &'a CacheTable<V>>) -> Views<V>
     where
         V: 'a,
@@ -29,8 +29,8 @@ impl<V: Clone + PartialEq> MergedViews<V> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = last.0.len() == parts.len() && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
         if !same {
-            let joined = last.1.joined(&parts);
-            *last = (parts, joined);
+            let merged = last.1.joined(&parts);
+            *last = (parts, merged);
         }
         last.1.clone()
     }

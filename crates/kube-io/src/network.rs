@@ -19,11 +19,11 @@ fn api(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, NIC_CLUSTER_POLICIES.1))
 }
 
-/// The NicClusterPolicy, if there is one and an API for it. RBAC: `get` on it, named.
+/// Reads the NicClusterPolicy, if there is one and an API for it. RBAC: `get` on it, named.
 ///
 /// # Errors
 /// The call failed.
-pub async fn policy(client: &Client) -> Result<Option<RetainState>, CallError> {
+pub async fn read_policy(client: &Client) -> Result<Option<RetainState>, CallError> {
     let policy = optional(call(api(client).get(NIC_CLUSTER_POLICY)).await)?;
     Ok(policy.map(|object| RetainState {
         version: object.metadata.resource_version.unwrap_or_default(),
@@ -33,7 +33,7 @@ pub async fn policy(client: &Client) -> Result<Option<RetainState>, CallError> {
     }))
 }
 
-/// Puts annotations on the NicClusterPolicy if it is still what was read. RBAC: `patch` on it, named.
+/// Sets annotations of the NicClusterPolicy if it is still what was read. RBAC: `patch` on it, named.
 ///
 /// # Errors
 /// The call failed; [`CallError::Conflict`]: it has changed in between.

@@ -42,7 +42,7 @@ struct FocusedNode {
 }
 
 impl FocusedNodes {
-    /// On no node. `changed` is told after every change.
+    /// Follows no node yet. `changed` is notified after every change.
     pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<LabelInterner>, floors: ResourceVersionFloors) -> Self {
         Self {
             client: client.clone(),
@@ -56,8 +56,8 @@ impl FocusedNodes {
         }
     }
 
-    /// Follows the pods of these nodes, and of no others any more. Nodes that it is on already are not listed anew, and whoever has a place keeps
-    /// it; the others have theirs in the order in which they asked. RBAC: `list` and `watch` on `pods`.
+    /// Follows the pods of these nodes, and of no others any more. Nodes that are followed already are not listed again and keep their place;
+    /// the others get one in the order in which they asked. RBAC: `list` and `watch` on `pods`.
     pub fn set(&mut self, nodes: &BTreeSet<String>) {
         self.nodes.retain(|node, focused| {
             let stays = nodes.contains(node);
@@ -92,14 +92,14 @@ impl FocusedNodes {
         self.nodes.insert(node, FocusedNode { pods, follower });
     }
 
-    /// The pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
+    /// Returns the pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
     /// failing: nothing can be said about it.
     pub fn pods(&self) -> BTreeMap<String, Vec<Workload>> {
         let in_step = self.nodes.iter().filter(|(_, focused)| focused.pods.health() == WatchHealth::InStep);
         in_step.map(|(node, focused)| (node.clone(), focused.pods.values())).collect()
     }
 
-    /// Nodes that have a place, and whose cache is not in step.
+    /// Returns the nodes that have a place and whose cache is not in step.
     pub fn listing(&self) -> BTreeSet<String> {
         let behind = self.nodes.iter().filter(|(_, focused)| focused.pods.health() != WatchHealth::InStep);
         behind.map(|(node, _)| node.clone()).collect()

@@ -14,14 +14,14 @@ use super::change::{create, delete, merge};
 use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
 use contract::pause::Pause;
 
-/// How often a removal is begun that somebody else's change came before.
+/// How often a removal is tried that another change came before.
 const ATTEMPTS: u32 = 5;
 
 fn api(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), LEASE_NAMESPACE)
 }
 
-/// The pauses as they are written, by data key. RBAC: `get` on the ConfigMap.
+/// Reads the pauses as they are written, by data key. RBAC: `get` on the ConfigMap.
 ///
 /// # Errors
 /// The call failed.
@@ -53,7 +53,7 @@ pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), Call
         ..ConfigMap::default()
     };
     match create(api(client), &object).await {
-        // Somebody else has just made it.
+        // Another process has just created it.
         Err(CallError::Conflict(_)) => merge(api(client), PAUSE_NAME, data).await,
         answer => answer,
     }
@@ -84,7 +84,7 @@ pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
     }
 }
 
-/// As whom the API server knows us. Every authenticated user may ask (`system:basic-user`).
+/// Returns the user name that the API server knows us by. Every authenticated user may ask (`system:basic-user`).
 ///
 /// # Errors
 /// The call failed; servers before 1.28 do not know it.

@@ -21,7 +21,7 @@ pub struct RawKind {
     pub plural: &'static str,
 }
 
-/// The spec of a cluster-wide object; `None`: it is not there, or its kind is not. RBAC: `list` on it.
+/// Reads the spec of a cluster-wide object; `None`: it is not there, or its kind is not. RBAC: `list` on it.
 ///
 /// # Errors
 /// The call failed.
@@ -32,14 +32,14 @@ pub async fn spec(
     name: &str,
 ) -> Result<Option<Map<String, Value>>, CallError> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    // Whoever may watch it may list it, and need not have the right to `get` it.
+    // A client that may watch it may list it, and need not have the right to `get` it.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let found = optional(call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await)?;
     let object = found.and_then(|found| found.items.into_iter().next());
     Ok(object.and_then(|object| object.data.get("spec")?.as_object().cloned()))
 }
 
-/// All objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.
+/// Lists all objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.
 ///
 /// # Errors
 /// A call failed; the API is not there ([`CallError::NotFound`]).
@@ -58,7 +58,7 @@ pub async fn objects(client: &Client, kind: RawKind, namespace: Option<&str>, la
     Ok(all)
 }
 
-/// The last lines of a container's log, with their times. `previous`: of the one before its last restart. RBAC: `get` on `pods/log`.
+/// Reads the last lines of a container's log, with their times. `previous`: of the one before its last restart. RBAC: `get` on `pods/log`.
 ///
 /// # Errors
 /// A call failed; the container has none.

@@ -24,7 +24,7 @@ pub use refusal::RecordRefusal;
 
 use layout::{ConfigMapData, EntryDetail, RecordContents, lay_out};
 
-/// What was read.
+/// The run record as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRecord {
     /// The last run, with its cohort and its baseline if those were stored completely.
@@ -63,7 +63,7 @@ pub struct RecordStore {
 }
 
 impl RecordStore {
-    /// The record of this name.
+    /// Returns the store of the record of this name.
     pub fn new(client: &Client, namespace: &str, name: &str) -> Self {
         Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -113,7 +113,7 @@ impl RecordStore {
         }
     }
 
-    /// The stored parts of what is divided over the objects.
+    /// Returns the stored parts of what is divided over the objects.
     fn parts<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.written.iter().enumerate().map_while(move |(index, data)| data.get(&format!("{prefix}{index}")).map(String::as_str))
     }
@@ -125,7 +125,7 @@ impl RecordStore {
     /// A call failed; what was to be written is tried again with the next write. [`RecordError::Refused`]: that would not help.
     pub async fn write(&mut self, run: &RunRecord, nodes: &Named<NodeRecord>) -> Result<(), RecordError> {
         let unlike = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
-        let contents = RecordContents { fixed: fixed(run), nodes, changed: &unlike, detail: self.detail };
+        let contents = RecordContents { fixed: fixed_keys(run), nodes, changed: &unlike, detail: self.detail };
         let Some((mut wanted, detail)) = lay_out(&contents, &self.written) else {
             return Err(RecordError::Refused(RecordRefusal::Full { nodes: nodes.len() }));
         };
@@ -163,7 +163,7 @@ impl RecordStore {
             return Ok(());
         }
         let name = object_name(&self.name, index);
-        merge(self.api.clone(), &name, json!({ "data": changes })).await.map_err(|error| refusal::sort(error, &name, index))?;
+        merge(self.api.clone(), &name, json!({ "data": changes })).await.map_err(|error| refusal::classify(error, &name, index))?;
         for (key, text) in changes {
             match text {
                 Some(text) => drop(self.written[index].insert(key, text)),
@@ -174,21 +174,21 @@ impl RecordStore {
     }
 }
 
-/// The run's text where it needs the newer format: version 1 knows one object, and names of nodes in keys.
+/// Returns the run's text where it needs the newer format: version 1 knows one object, and names of nodes in keys.
 fn newer_format(run: &RunRecord, wanted: &[BTreeMap<String, Cow<'_, str>>]) -> Option<String> {
     let newer = wanted.iter().skip(1).any(|object| !object.is_empty()) || wanted[0].keys().any(|key| layout::is_hashed(key));
     newer.then(|| text_of(run, RECORD_FORMAT_VERSION))
 }
 
-/// The changes that make what is there what is wanted.
+/// Returns the changes that turn the written data into the wanted.
 fn differences(wanted: &BTreeMap<String, Cow<'_, str>>, written: &ConfigMapData) -> BTreeMap<String, Option<String>> {
     let is_new = |(key, text): &(&String, &Cow<'_, str>)| written.get(*key).map(String::as_str) != Some(text.as_ref());
     let new = wanted.iter().filter(is_new).map(|(key, text)| (key.clone(), Some(text.as_ref().to_owned())));
     new.chain(written.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None))).collect()
 }
 
-/// What belongs into one object: the run into the first, each part of cohort and baseline into one of its own.
-fn fixed(run: &RunRecord) -> Vec<(usize, String, String)> {
+/// Returns the keys that belong into one object: the run into the first, each part of cohort and baseline into one of its own.
+fn fixed_keys(run: &RunRecord) -> Vec<(usize, String, String)> {
     let cohort = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
     let baseline = run.baseline.iter().flat_map(|baseline| baseline.parts()).enumerate();
     let keyed = |prefix: &'static str| move |(index, part): (usize, String)| (index, format!("{prefix}{index}"), part);

@@ -29,43 +29,44 @@ pub enum UnreadableSettings {
     /// A newer chart wrote them.
     #[error("its settings have format {0}, this version knows {FORMAT_VERSION}: use a newer gpu-rollout")]
     Newer(u64),
-    /// They are none.
+    /// They cannot be parsed.
     #[error("its settings cannot be read: {0}")]
     Wrong(String),
 }
 
-/// How the Job of a release stands.
+/// The Job of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookJob {
     /// UID of the object.
     pub uid: String,
     /// When its first pod was started.
     pub started: Option<Timestamp>,
-    /// It has come to an end, one way or the other.
+    /// It has ended, with success or without.
     pub ended: bool,
 }
 
-/// The hook releases of all namespaces, or of one. RBAC: `list` on `configmaps`.
+/// Lists the hook releases of all namespaces, or of one. RBAC: `list` on `configmaps`.
 ///
 /// # Errors
 /// A call failed.
 pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Vec<HookRelease>, CallError> {
     let selection = ObjectSelection::matching(&format!("app.kubernetes.io/name={},{}", names::PROGRAM, names::DIGEST_LABEL));
     let mut found = Vec::new();
-    list_pages(&ApiCollection::new(client, CONFIG_MAPS, namespace), &selection, |object: ConfigMap| found.extend(release(&object))).await?;
+    list_pages(&ApiCollection::new(client, CONFIG_MAPS, namespace), &selection, |object: ConfigMap| found.extend(parse_release(&object)))
+        .await?;
     found.sort_by(|one: &HookRelease, other: &HookRelease| one.trigger.cmp(&other.trigger));
     Ok(found)
 }
 
-/// `None`: the Job's pods carry the label too, and so may other objects of the chart that are no trigger.
-fn release(object: &ConfigMap) -> Option<HookRelease> {
+/// Returns the release of a trigger ConfigMap. `None`: the Job's pods carry the label too, and so may other objects of the chart that are not a trigger.
+fn parse_release(object: &ConfigMap) -> Option<HookRelease> {
     let text = object.data.as_ref()?.get("settings")?;
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let trigger = format!("{}/{}", part(&object.metadata.namespace), part(&object.metadata.name));
-    Some(HookRelease { trigger, settings: read(text).map(Box::new) })
+    Some(HookRelease { trigger, settings: parse_settings(text).map(Box::new) })
 }
 
-fn read(text: &str) -> Result<Settings, UnreadableSettings> {
+fn parse_settings(text: &str) -> Result<Settings, UnreadableSettings> {
     serde_json::from_str(text).map_err(|error| {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
         let newer = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
@@ -73,7 +74,7 @@ fn read(text: &str) -> Result<Settings, UnreadableSettings> {
     })
 }
 
-/// The Job of a release. `None`: there is none. RBAC: `get` on `jobs`.
+/// Reads the Job of a release. `None`: there is none. RBAC: `get` on `jobs`.
 ///
 /// # Errors
 /// The call failed.

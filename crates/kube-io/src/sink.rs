@@ -32,7 +32,7 @@ pub(crate) struct ProjectedTable<T, V, P> {
 }
 
 impl<T, V, P: Fn(&T) -> Option<V>> ProjectedTable<T, V, P> {
-    /// Fills `table` with what `project` makes.
+    /// Returns a sink that fills `table` with the views that `project` makes.
     pub(crate) fn new(table: CacheTable<V>, project: P) -> Self {
         Self { table, project, object: PhantomData }
     }

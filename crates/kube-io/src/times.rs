@@ -16,7 +16,7 @@ use super::call::{CallError, call};
 /// Objects a page.
 const PAGE: u32 = 250;
 
-/// Somebody's last change.
+/// The last change of a manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastChange {
     /// Under which name it was written (`kubectl-cordon`, `gpu-operator` …).
@@ -34,7 +34,7 @@ pub struct NodeTimes {
     pub keys: BTreeMap<String, LastChange>,
 }
 
-/// Of all nodes. RBAC: `list` on `nodes`.
+/// Lists who last set what on all nodes. RBAC: `list` on `nodes`.
 ///
 /// # Errors
 /// A call failed.
@@ -46,7 +46,7 @@ pub async fn of_nodes(client: &Client, interesting: impl Fn(&str) -> bool) -> Re
         let page = call(api.list_metadata(&parameters)).await?;
         for object in &page.items {
             if let Some(name) = &object.metadata.name {
-                found.insert(name.clone(), times(&object.metadata, &interesting));
+                found.insert(name.clone(), parse_times(&object.metadata, &interesting));
             }
         }
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
@@ -56,25 +56,25 @@ pub async fn of_nodes(client: &Client, interesting: impl Fn(&str) -> bool) -> Re
     }
 }
 
-/// Of one object.
-fn times(metadata: &ObjectMeta, interesting: &impl Fn(&str) -> bool) -> NodeTimes {
+/// Reads the times of one object.
+fn parse_times(metadata: &ObjectMeta, interesting: &impl Fn(&str) -> bool) -> NodeTimes {
     let mut times = NodeTimes::default();
     for entry in metadata.managed_fields.iter().flatten() {
-        let (Some(touch), Some(fields)) = (touch(entry), entry.fields_v1.as_ref().map(|fields| &fields.0)) else { continue };
+        let (Some(change), Some(fields)) = (last_change(entry), entry.fields_v1.as_ref().map(|fields| &fields.0)) else { continue };
         if fields.pointer("/f:spec/f:unschedulable").is_some() {
-            times.cordon = Some(touch.clone());
+            times.cordon = Some(change.clone());
         }
         for kind in ["/f:metadata/f:labels", "/f:metadata/f:annotations"] {
             let keys = fields.pointer(kind).and_then(Value::as_object).into_iter().flat_map(|map| map.keys());
             for key in keys.filter_map(|key| key.strip_prefix("f:")).filter(|key| interesting(key)) {
-                times.keys.insert(key.to_owned(), touch.clone());
+                times.keys.insert(key.to_owned(), change.clone());
             }
         }
     }
     times
 }
 
-fn touch(entry: &ManagedFieldsEntry) -> Option<LastChange> {
+fn last_change(entry: &ManagedFieldsEntry) -> Option<LastChange> {
     Some(LastChange { manager: entry.manager.clone().unwrap_or_default(), at: entry.time.as_ref()?.0 })
 }
 
@@ -95,7 +95,7 @@ mod tests {
                 {"manager": "before-times", "operation": "Update"}]
         }))
         .expect("metadata");
-        let times = times(&metadata, &|key| key.starts_with("nvidia.com/"));
+        let times = parse_times(&metadata, &|key| key.starts_with("nvidia.com/"));
         let at = |text: &str| text.parse::<Timestamp>().expect("a time");
         assert_eq!(times.cordon, Some(LastChange { manager: "kubectl-cordon".into(), at: at("2026-01-01T03:00:00Z") }));
         assert_eq!(times.keys.keys().collect::<Vec<_>>(), ["nvidia.com/gpu-driver-upgrade-state", "nvidia.com/note"]);

@@ -42,7 +42,7 @@ impl NetworkPreparation<'_> {
             if self.hook.shutdown.is_requested() {
                 return Err(interrupted().into());
             }
-            let answer = match network::policy(client).await {
+            let answer = match network::read_policy(client).await {
                 Ok(policy) => match next_step(decide(policy.as_ref(), settings), policy, written, clock.now() < lost_at) {
                     PolicyStep::Done(end) => return Ok(end),
                     PolicyStep::Fail(end) => return Err(StepEnd::Verdict(end)),

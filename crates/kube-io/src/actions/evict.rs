@@ -18,7 +18,7 @@ const BUDGET_CAUSE: &str = "DisruptionBudget";
 /// The cause that it names when the namespace is being deleted (Kubernetes `core/v1` `NamespaceTerminatingCause`).
 const NAMESPACE_CAUSE: &str = "NamespaceTerminating";
 
-/// What the API server says to an eviction.
+/// The API server's answer to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionAnswer {
     /// The pod is being deleted, with its own grace period.
@@ -74,7 +74,7 @@ pub async fn evict(client: &Client, eviction: &PodEviction) -> EvictionAnswer {
     };
     match tokio::time::timeout(CALL_TIMEOUT, request_eviction(client, eviction, &body)).await {
         Ok(Ok(None)) => EvictionAnswer::Accepted,
-        Ok(Ok(Some((status, header)))) => sort(&status, header),
+        Ok(Ok(Some((status, header)))) => classify(&status, header),
         Ok(Err(error)) => EvictionAnswer::Lost(error.to_string()),
         Err(_elapsed) => EvictionAnswer::Lost(format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
     }
@@ -95,19 +95,19 @@ async fn request_eviction(
     if code.is_success() {
         return Ok(None);
     }
-    let header = answer.headers().get("retry-after").and_then(|text| seconds(text.to_str().ok()?));
+    let header = answer.headers().get("retry-after").and_then(|text| parse_seconds(text.to_str().ok()?));
     let body = answer.into_body().collect_bytes().await?;
     let status = serde_json::from_slice(&body).unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), ""));
     Ok(Some((status.with_code(code.as_u16()), header)))
 }
 
-/// `Retry-After` in seconds: the server uses no other form.
-fn seconds(text: &str) -> Option<Duration> {
+/// Parses `Retry-After` in seconds: the server uses no other form.
+fn parse_seconds(text: &str) -> Option<Duration> {
     text.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
-/// What a refusal means.
-fn sort(status: &Status, header: Option<Duration>) -> EvictionAnswer {
+/// Returns what a refusal means.
+fn classify(status: &Status, header: Option<Duration>) -> EvictionAnswer {
     let cause = |reason: &str| status.details.iter().flat_map(|details| &details.causes).find(|cause| cause.reason == reason);
     let retry_after = || {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

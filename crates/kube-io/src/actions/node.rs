@@ -20,8 +20,8 @@ use super::ActionResult;
 pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResult, CallError> {
     let api: Api<Node> = Api::all(client.clone());
     let answer: Result<object::Node, CallError> = match patch.unschedulable {
-        Some(_) => change::patch(api, &patch.node, body(patch)).await,
-        None => change::patch_for_metadata(api, &patch.node, body(patch)).await,
+        Some(_) => change::patch(api, &patch.node, merge_patch(patch)).await,
+        None => change::patch_for_metadata(api, &patch.node, merge_patch(patch)).await,
     };
     match answer {
         Ok(node) => {
@@ -37,8 +37,8 @@ pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResu
     }
 }
 
-/// The JSON merge patch. What does not change is not in it, so that no field changes its manager without need.
-fn body(patch: &NodePatch) -> Value {
+/// Returns the JSON merge patch. What does not change is not in it, so that no field changes its manager without need.
+fn merge_patch(patch: &NodePatch) -> Value {
     let mut metadata = json!({"uid": patch.uid, "resourceVersion": patch.version});
     let parts: [(&str, &BTreeMap<String, Option<String>>); 2] = [("labels", &patch.labels), ("annotations", &patch.annotations)];
     for (part, values) in parts.into_iter().filter(|(_, values)| !values.is_empty()) {
@@ -77,7 +77,7 @@ mod tests {
                 json!({"metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"a/b": null}}}),
             ),
         ] {
-            assert_eq!(body(&patch), expected);
+            assert_eq!(merge_patch(&patch), expected);
         }
     }
 }

@@ -7,9 +7,9 @@ use futures::{StreamExt, stream};
 /// Writes under way at once.
 const AT_ONCE: usize = 8;
 
-/// Performs actions: those of one node one after another in their order, until the first that fails; those of different nodes beside each
-/// other, eight at most, in the order of their first. Before each one `may_write` is asked; once it says no, nothing more is begun. Answers what became of each,
-/// in their order; `None`: it was not begun.
+/// Performs actions: those of one node one after another in their order, until the first that fails; those of different nodes next to each
+/// other, eight at most, in the order of their first. Before each one `may_write` is asked; once it says no, nothing more is started. Answers the result of each,
+/// in their order; `None`: it was not started.
 pub async fn perform<A, T, E>(
     actions: &[A],
     node: impl Fn(&A) -> &str,

@@ -59,7 +59,7 @@ struct StoredEntry {
     record: NodeRecord,
 }
 
-/// What is to be stored.
+/// The content of a record.
 pub(super) struct RecordContents<'a> {
     /// Keys that belong into one object: the run, the parts of the cohort.
     pub(super) fixed: Vec<(usize, String, String)>,
@@ -82,7 +82,7 @@ pub(super) fn lay_out<'a>(contents: &RecordContents<'_>, stored: &'a [ConfigMapD
     details.find_map(|detail| Some((at_detail(contents, stored, &places, detail)?, detail)))
 }
 
-/// In which object each key of a node is. The last one counts.
+/// Returns in which object each key of a node is; the last one where there are two.
 fn places(stored: &[ConfigMapData]) -> BTreeMap<&str, usize> {
     let mut places = BTreeMap::new();
     for (index, data) in stored.iter().enumerate() {
@@ -96,8 +96,8 @@ fn at_detail<'a>(
     stored: &'a [ConfigMapData],
     places: &BTreeMap<&str, usize>,
     detail: EntryDetail,
-) -> Option<Vec<BTreeMap<String, Cow<'a, str>>>> {
-    let mut objects: Vec<BTreeMap<String, Cow<'a, str>>> = vec![BTreeMap::new(); stored.len()];
+) -> Option<Vec<ConfigMapTexts<'a>>> {
+    let mut objects: Vec<ConfigMapTexts<'a>> = vec![BTreeMap::new(); stored.len()];
     let mut sizes = vec![0_usize; stored.len()];
     for (index, key, text) in &contents.fixed {
         *sizes.get_mut(*index)? += key.len() + text.len();
@@ -152,7 +152,7 @@ pub(super) fn is_hashed(key: &str) -> bool {
     key.starts_with(HASHED_KEY_PREFIX)
 }
 
-/// The data key of a node: names may be as long as a key may be, so long ones are hashed and the entry holds the name.
+/// Returns the data key of a node: names may be as long as a key may be, so long ones are hashed and the entry holds the name.
 fn key_of(node: &str) -> String {
     if node.len() + NODE_KEY_PREFIX.len() <= LONGEST_KEY {
         return format!("{NODE_KEY_PREFIX}{node}");
@@ -161,7 +161,7 @@ fn key_of(node: &str) -> String {
     digest.iter().take(20).fold(HASHED_KEY_PREFIX.to_owned(), |key, byte| format!("{key}{byte:02x}"))
 }
 
-/// The text of an entry; `None`: nothing is stored of the node.
+/// Returns the text of an entry; `None`: nothing is stored of the node.
 fn entry(name: &str, record: &NodeRecord, detail: EntryDetail) -> Option<String> {
     let record = shortened(record, detail)?;
     let node = (name.len() + NODE_KEY_PREFIX.len() > LONGEST_KEY).then_some(name);
@@ -169,7 +169,7 @@ fn entry(name: &str, record: &NodeRecord, detail: EntryDetail) -> Option<String>
     Some(serde_json::to_string(&NodeEntryTexts { node, record: &record }).unwrap_or_default())
 }
 
-/// Reads the entry of a node. `None`: it is no key of a node, or cannot be parsed.
+/// Reads the entry of a node. `None`: the key is not one of a node, or cannot be parsed.
 pub(super) fn parse(key: &str, text: &str) -> Option<(String, NodeRecord)> {
     if !is_node_key(key) {
         return None;
@@ -179,7 +179,7 @@ pub(super) fn parse(key: &str, text: &str) -> Option<(String, NodeRecord)> {
     Some((name, record))
 }
 
-/// What is stored of a node.
+/// Returns what is stored of a node.
 fn shortened(record: &NodeRecord, detail: EntryDetail) -> Option<Cow<'_, NodeRecord>> {
     let is_over =
         matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Gone)) && record.replaced.values().all(|one| one.back_at.is_some());
@@ -214,7 +214,7 @@ fn replaced(record: &NodeRecord, change: impl Fn(&PluginReplacement) -> PluginRe
     record.replaced.iter().map(|(uid, one)| (uid.clone(), change(one))).collect()
 }
 
-/// The beginning of a text, by whole characters.
+/// Returns the start of a text, by whole characters.
 fn cut(text: &str, bytes: usize) -> String {
     let end = text.char_indices().map(|(index, character)| index + character.len_utf8()).take_while(|end| *end <= bytes).last();
     text[..end.unwrap_or(0)].to_owned()

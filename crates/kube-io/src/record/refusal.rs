@@ -56,8 +56,8 @@ fn remedy(code: u16) -> &'static str {
     }
 }
 
-/// Sorts the failure of a write by whether trying again can help. A right that is missing may be one that is just being changed.
-pub(super) fn sort(error: CallError, object: &str, index: usize) -> RecordError {
+/// Classifies the failure of a write by whether trying again can help. A right that is missing may be one that is just being changed.
+pub(super) fn classify(error: CallError, object: &str, index: usize) -> RecordError {
     let object = || object.to_owned();
     RecordError::Refused(match error {
         CallError::Denied { message, .. } if is_admission(&message) => RecordRefusal::Denied { object: object(), message },
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn sorted(error: CallError, index: usize) -> Option<RecordRefusal> {
-        match sort(error, "record", index) {
+        match classify(error, "record", index) {
             RecordError::Refused(refusal) => Some(refusal),
             RecordError::Call(..) | RecordError::Newer { .. } => None,
         }
