@@ -118,8 +118,8 @@ impl RunEvents {
             }
             NodeNews::HandedBack(text) => {
                 tracing::warn!(node, "given back with its old driver: {text}");
-                let note = format!("given back with its old driver, its turn comes again: {text}");
-                self.publish(target, true, "DriverUpgradePutOff", &note).await;
+                let deferred = format!("given back with its old driver, its turn comes again: {text}");
+                self.publish(target, true, "DriverUpgradePutOff", &deferred).await;
             }
         }
     }

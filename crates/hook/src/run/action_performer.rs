@@ -82,7 +82,7 @@ impl ActionPerformer<'_> {
                 }
             }
         }
-        let memory = &mut self.results.memory;
+        let memory = &mut *self.results.memory;
         if let Some(retry_after) = busy {
             memory.busy = Some(BusyServer::after(memory.busy.as_ref(), self.hook.clock.now(), retry_after));
         } else if answered {
@@ -137,7 +137,7 @@ impl ActionPerformer<'_> {
         {
             self.results.note_refusal(action, RefusalKind::WebhookFailed, message);
         }
-        let memory = &mut self.results.memory;
+        let memory = &mut *self.results.memory;
         let Some((reply, message)) = sort_answer(answer) else {
             memory.evictions.remove(&eviction.uid);
             return Ok(());
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn eviction_answers_are_sorted_by_when_to_ask_again() {
         let message = || "no".to_owned();
-        let minute = Some(Duration::from_secs(60));
+        let minute = Some(Duration::from_mins(1));
         for (answer, expected) in [
             (EvictionAnswer::Accepted, Some((EvictionReply::Accepted, None))),
             (EvictionAnswer::NamespaceTerminating, Some((EvictionReply::Accepted, None))),

@@ -20,7 +20,7 @@ use crate::clock::later;
 use crate::run_events::RunEvents;
 
 /// How often the log says that the run is alive and what it waits for.
-const PROGRESS: Duration = Duration::from_secs(60);
+const PROGRESS: Duration = Duration::from_mins(1);
 /// How many failed nodes get an event when the run ends: the record has them all.
 const NODES_WITH_EVENT: usize = 50;
 
