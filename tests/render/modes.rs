@@ -3,7 +3,7 @@
 use contract::task::Task;
 use deployer::DEPLOYERS;
 use deployer::layout::folders;
-use deployer::readback::{BundleFacts, compare};
+use parity::{BundleFacts, compare};
 use release::model::ReleaseKind;
 
 use super::library::{bundle, planned, recipe};

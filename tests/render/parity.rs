@@ -4,8 +4,8 @@ mod mutations;
 mod promises;
 
 use bundle::BundleTree;
-use deployer::readback::{BundleFacts, Parity, ReadbackError, TextFiles, compare, facts};
 use deployer::{DEPLOYERS, Deployer};
+use parity::{BundleFacts, ParityReport, ReadbackError, TextFiles, compare, read_facts};
 
 use super::library::{bundle, bundle_from};
 
@@ -15,12 +15,12 @@ fn files(tree: &BundleTree) -> TextFiles {
 }
 
 pub(crate) fn facts_of(name: &str, deployer: Deployer) -> BundleFacts {
-    facts(&files(&bundle(name, deployer))).unwrap()
+    read_facts(&files(&bundle(name, deployer))).unwrap()
 }
 
 /// The differences as lines: release, fact, what each bundle says.
-pub(crate) fn lines(parity: &Parity) -> String {
-    let line = |difference: &deployer::readback::FactDifference| {
+pub(crate) fn lines(parity: &ParityReport) -> String {
+    let line = |difference: &parity::FactDifference| {
         let values: Vec<String> =
             difference.values.iter().map(|value| value.as_ref().map_or("-".to_owned(), ToString::to_string)).collect();
         format!("{}: {}: {}\n", difference.release, difference.fact, values.join(" | "))
@@ -45,7 +45,7 @@ fn every_recipe_means_the_same_with_every_deployer() {
 fn a_registry_means_the_same_as_git() {
     for name in catalog::recipe_names() {
         let flux: Deployer = "flux".parse().unwrap();
-        let pushed = facts(&files(&bundle_from(name, flux, "oci://registry.example.com/fleet"))).unwrap();
+        let pushed = read_facts(&files(&bundle_from(name, flux, "oci://registry.example.com/fleet"))).unwrap();
         let parity = compare(&[facts_of(name, flux), pushed]);
         assert!(parity.equal, "{name}:\n{}", lines(&parity));
     }
@@ -77,9 +77,9 @@ fn what_cannot_be_compared_is_said() {
 
 #[test]
 fn files_of_no_deployer_or_of_two_are_refused() {
-    let some = |names: &[&str]| facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect());
+    let some = |names: &[&str]| read_facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect());
     assert_eq!(some(&["values.yaml"]), Err(ReadbackError::NoDeployer));
     assert_eq!(some(&["deploy.sh", "helmfile.yaml"]), Err(ReadbackError::SeveralDeployers(vec!["helm", "helmfile"])));
     let dangling = [("helmfile.yaml".to_owned(), "helmfiles: [a.yaml]\n".to_owned())].into_iter().collect();
-    assert_eq!(facts(&dangling), Err(ReadbackError::Missing("a.yaml".to_owned())));
+    assert_eq!(read_facts(&dangling), Err(ReadbackError::Missing("a.yaml".to_owned())));
 }

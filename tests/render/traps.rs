@@ -2,7 +2,7 @@
 //! pending releases, paths) are in `script`.
 
 use deployer::layout::{folder_of, values_of};
-use deployer::readback::{BundleFacts, DeployerFact, facts};
+use parity::{BundleFacts, DeployerFact, read_facts};
 use release::ReleasePlan;
 use release::model::ReleaseKind;
 
@@ -15,7 +15,7 @@ fn all() -> impl Iterator<Item = (&'static str, ReleasePlan, String, BundleFacts
         let text = |content: &[u8]| String::from_utf8(content.to_vec()).unwrap();
         let script = text(&tree.get("deploy.sh").unwrap().content);
         let files = tree.files().map(|file| (file.path.clone(), text(&file.content))).collect();
-        (name, library::planned(&library::recipe(name)), script, facts(&files).unwrap())
+        (name, library::planned(&library::recipe(name)), script, read_facts(&files).unwrap())
     })
 }
 

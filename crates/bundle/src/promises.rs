@@ -9,14 +9,13 @@ use super::verify::BundleFinding;
 use contract::budget::deployer_timeout_seconds;
 use contract::task::Task;
 use deployer::layout::SETTINGS;
-use deployer::readback::model::HookFacts;
-use deployer::readback::{BundleFacts, DeployerFact, ReadbackError, ReleaseFacts, facts};
+use parity::{BundleFacts, DeployerFact, HookFacts, ReadbackError, ReleaseFacts, read_facts};
 
 /// Every broken promise of the bundle in `directory`.
 pub(super) fn broken(directory: &Path) -> Vec<BundleFinding> {
     // What cannot be read, or is gone, is named by the checksums already.
     let Ok(files) = read(directory) else { return Vec::new() };
-    let facts = match facts(&files) {
+    let facts = match read_facts(&files) {
         Ok(facts) => facts,
         Err(ReadbackError::Unreadable { path, reason }) => return vec![finding(&path, format!("cannot be read: {reason}"))],
         // As above: the file that a deployer starts from is gone, or one was added.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::error::BundleError;
 use super::verify::read_files;
-use deployer::readback::TextFiles;
+use parity::TextFiles;
 
 /// Every text below `directory`, whether it was rendered or not.
 ///

@@ -4,16 +4,10 @@ use minijinja::{Value, context};
 
 use super::DeployerInput;
 use super::language::WrittenText;
+pub use contract::chart_files::{CHART, SETTINGS, VALUES};
 use contract::duration::Duration;
 use release::model::{HookReleasePlan, ReleaseKind};
 use release::{Release, ReleasePlan};
-
-/// The values that a component shares with its hook.
-pub const VALUES: &str = "values.yaml";
-/// What makes a folder a chart.
-pub const CHART: &str = "Chart.yaml";
-/// The hook's own settings.
-pub const SETTINGS: &str = "rollout.yaml";
 
 /// The releases with their folders, in order.
 pub fn folders(plan: &ReleasePlan) -> impl Iterator<Item = (String, &Release)> {

@@ -16,7 +16,6 @@ pub mod helm;
 pub mod helmfile;
 pub mod language;
 pub mod layout;
-pub mod readback;
 pub mod source;
 pub mod template;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cli::format::OutputFormat;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use deployer::readback::{BundleFacts, compare, facts};
+use parity::{BundleFacts, compare, read_facts};
 
 /// Arguments of `gpu-rollout bundle facts`.
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Bu
             return None;
         }
     };
-    facts(&files).map_err(|error| printer.error(&format!("`{}`: {error}", directory.display()), hint)).ok()
+    read_facts(&files).map_err(|error| printer.error(&format!("`{}`: {error}", directory.display()), hint)).ok()
 }
 
 /// A heading a release, a line a fact.

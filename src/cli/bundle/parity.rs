@@ -9,7 +9,7 @@ use crate::cli::format::OutputFormat;
 use crate::cli::table::table;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use deployer::readback::{BundleFacts, FactDifference, Parity, compare};
+use parity::{BundleFacts, FactDifference, ParityReport, compare};
 
 /// How much of a digest tells two of them apart.
 const DIGEST_SHOWN: usize = 12;
@@ -46,7 +46,7 @@ impl ParityArguments {
                     .zip(&self.directories)
                     .map(|(bundle, directory)| json!({"directory": directory.display().to_string(), "deployer": bundle.deployer}))
                     .collect();
-                let Parity { equal, differences, not_expressible } = &parity;
+                let ParityReport { equal, differences, not_expressible } = &parity;
                 let document = json!({"equal": equal, "bundles": bundles, "differences": differences, "notExpressible": not_expressible});
                 printer.data(&format!("{document:#}\n"));
             }
@@ -70,7 +70,7 @@ impl ParityArguments {
 }
 
 /// What a deployer has no way to say.
-fn not_expressible(parity: &Parity, bundles: &[BundleFacts], printer: &mut Printer) {
+fn not_expressible(parity: &ParityReport, bundles: &[BundleFacts], printer: &mut Printer) {
     for unsaid in &parity.not_expressible {
         let is_all = bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
         let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
@@ -79,7 +79,7 @@ fn not_expressible(parity: &Parity, bundles: &[BundleFacts], printer: &mut Print
 }
 
 /// Release and fact, then a column for each bundle; nothing if there is nothing to say.
-fn parity_table(columns: &[String], parity: &Parity) -> String {
+fn parity_table(columns: &[String], parity: &ParityReport) -> String {
     if parity.differences.is_empty() {
         return String::new();
     }

@@ -6,7 +6,7 @@ mod meaningless;
 use std::collections::BTreeMap;
 
 use deployer::Deployer;
-use deployer::readback::{BundleFacts, Parity, ReadbackError, TextFiles, compare, facts};
+use parity::{BundleFacts, ParityReport, ReadbackError, TextFiles, compare, read_facts};
 
 use super::{bundle, files, lines};
 use meaningless::is_meaningless;
@@ -90,13 +90,13 @@ impl Scene {
     /// With these deployers alone: charts are read in the same way for all of them.
     fn of(names: &[&str]) -> Self {
         let texts: Vec<_> = names.iter().map(|name| texts(name.parse().unwrap())).collect();
-        let facts = texts.iter().map(|texts| facts(&texts.clone().into_iter().collect()).unwrap()).collect();
+        let facts = texts.iter().map(|texts| read_facts(&texts.clone().into_iter().collect()).unwrap()).collect();
         Self { facts, texts }
     }
 
     /// Parity with other files of the deployer at `index`.
-    fn parity(&self, index: usize, files: &TextFiles) -> Result<Parity, ReadbackError> {
-        let changed = facts(files)?;
+    fn parity(&self, index: usize, files: &TextFiles) -> Result<ParityReport, ReadbackError> {
+        let changed = read_facts(files)?;
         let others = self.facts.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, facts)| facts.clone());
         Ok(compare(&[changed].into_iter().chain(others).collect::<Vec<_>>()))
     }
@@ -105,7 +105,7 @@ impl Scene {
     fn check(
         &self,
         change: impl Fn(&str, &str) -> Option<Option<String>>,
-        expected: impl Fn(&str, &Mutation, &Result<Parity, ReadbackError>) -> bool,
+        expected: impl Fn(&str, &Mutation, &Result<ParityReport, ReadbackError>) -> bool,
     ) {
         let (mut count, mut unnamed) = (0, Vec::new());
         for (index, BundleFacts { deployer, .. }) in self.facts.iter().enumerate() {
@@ -129,7 +129,7 @@ impl Scene {
 }
 
 /// Whether parity names the release, by a fact that starts with one of `facts`.
-fn names(parity: &Result<Parity, ReadbackError>, release: Option<&str>, facts: &[&str]) -> bool {
+fn names(parity: &Result<ParityReport, ReadbackError>, release: Option<&str>, facts: &[&str]) -> bool {
     let Ok(parity) = parity else { return false };
     let is_it = |fact: &str| facts.is_empty() || facts.iter().any(|start| fact.starts_with(start));
     parity.differences.iter().any(|difference| release.is_none_or(|release| release == difference.release) && is_it(&difference.fact))
@@ -273,7 +273,7 @@ fn every_changed_order_of_steps_is_named() {
 fn every_need_that_is_gone_is_named() {
     let scene = Scene::new();
     let own = |index: usize, files: &TextFiles| {
-        facts(files)
+        read_facts(files)
             .is_ok_and(|found| found.releases.iter().all(|(name, release)| release.after == scene.facts[index].releases[name].after))
     };
     let mut checked = 0;
@@ -329,8 +329,9 @@ fn every_need_that_is_gone_is_named() {
 fn every_changed_annotation_is_named() {
     let readers = ["helm.sh/hook", "helm.sh/resource-policy", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/"];
     let is_annotation = |file: &str, line: &str| is_numbered(file) && readers.iter().any(|reader| line.trim_start().starts_with(reader));
-    let named =
-        |_: &str, mutation: &Mutation, parity: &Result<Parity, ReadbackError>| names(parity, mutation.release(), &["chart.annotations"]);
+    let named = |_: &str, mutation: &Mutation, parity: &Result<ParityReport, ReadbackError>| {
+        names(parity, mutation.release(), &["chart.annotations"])
+    };
     let scene = Scene::of(&["helm", "argocd-helm"]);
     scene.check(|file, line| is_annotation(file, line).then(|| changed_value(line).map(Some)).flatten(), named);
     scene.check(|file, line| is_annotation(file, line).then_some(None), named);

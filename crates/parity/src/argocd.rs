@@ -2,24 +2,24 @@
 
 use serde_json::Value;
 
-use super::ReadbackError;
-use super::application::{self, ApplicationSource, is_application, permits};
-use super::files::TextFiles;
-use super::look::{documents, list, text};
-use super::statement::BundleStatements;
+use crate::ReadbackError;
+use crate::application::{self, ApplicationSource, is_application, permits};
+use crate::declared::DeclaredBundle;
+use crate::files::TextFiles;
+use crate::parsed_yaml::{documents, list, text};
 
 /// The root Application.
-pub(super) const ROOT: &str = "root.yaml";
+pub(crate) const ROOT: &str = "root.yaml";
 /// What it may do.
 const ROOT_PROJECT: &str = "root-project.yaml";
 /// What the Applications may do.
 const PROJECT: &str = "project.yaml";
 
-/// What the files state.
+/// Reads what the files declare.
 ///
 /// # Errors
 /// A file that cannot be read.
-pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let root: Value = files.yaml(ROOT)?.unwrap_or_default();
     let (spec, source) = (&root["spec"], &root["spec"]["source"]);
     let namespace = text(&spec["destination"], "namespace");
@@ -43,5 +43,5 @@ pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, Readback
         applications.extend(objects.into_iter().filter(|object| is_application(object, &namespace)).map(|object| (path.clone(), object)));
     }
     let project: Option<Value> = files.yaml(PROJECT)?;
-    application::statements(files, &origin, project.as_ref(), &applications)
+    application::read_applications(files, &origin, project.as_ref(), &applications)
 }

@@ -3,27 +3,26 @@
 
 use serde_json::Value;
 
-use super::ReadbackError;
-use super::application::{self, ApplicationSource};
-use super::files::{TextFiles, parse};
-use super::statement::BundleStatements;
+pub(crate) use contract::chart_files::CHART;
+use contract::chart_files::VALUES;
 
-/// The umbrella chart.
-pub(super) const CHART: &str = "Chart.yaml";
-/// Its values.
-const VALUES: &str = "values.yaml";
-/// Where the Applications stand in the chart.
+use crate::ReadbackError;
+use crate::application::{self, ApplicationSource};
+use crate::declared::DeclaredBundle;
+use crate::files::{TextFiles, parse};
+
+/// The folder of the Applications in the chart.
 const TEMPLATES: &str = "templates";
-/// Where the chart is installed, unless somebody installs it elsewhere.
+/// The namespace of the chart, unless the user chooses another one.
 const CONTROL_NAMESPACE: &str = "argocd";
-/// What stands for repository and revision, which are named when the chart is installed.
+/// Placeholder for repository and revision, which are named when the chart is installed.
 const NAMED_LATER: &str = "(named at install)";
 
-/// What the files state.
+/// Reads what the files declare.
 ///
 /// # Errors
 /// A file that cannot be read, or an expression that is not understood.
-pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let values: Value = files.yaml(VALUES)?.unwrap_or_default();
     let origin = ApplicationSource {
         repository: NAMED_LATER.to_owned(),
@@ -50,7 +49,7 @@ pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, Readback
             project = Some(object);
         }
     }
-    application::statements(files, &origin, project.as_ref(), &applications)
+    application::read_applications(files, &origin, project.as_ref(), &applications)
 }
 
 /// A template with the text of each expression in its place; or the first one that is not understood.
@@ -116,7 +115,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_expressions_of_the_umbrella_chart_are_understood_and_no_others() {
+    fn umbrella_chart_expressions_are_understood_no_others() {
         let values = json!({"name": "fleet", "project": "", "destination": {"server": "https://k"}});
         for (template, expected) in [
             (r#"{{ printf "%s-a" .Values.name | quote }}"#, r#""fleet-a""#),

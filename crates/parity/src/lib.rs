@@ -1,54 +1,57 @@
 //! The files of a bundle → what they mean: facts that are comparable between deployers, and what differs between bundles.
 //!
-//! Nothing here knows how the files were written. Each deployer has a reader, which says in one vocabulary ([`statement`]) what its own files
-//! state of each release; what stands in the charts and values files is read in the same way for all of them ([`mod@chart`],
-//! [`mod@values`]). What a deployer has no words for is an explicit [`DeployerFact::NotExpressible`], which equals anything and is always listed.
+//! Nothing here knows how the files were written: this crate cannot import the crates that write them. Each deployer has a reader, which
+//! says in one vocabulary (`declared`) what its own files declare about each release; charts and values files are read in the same way for
+//! all of them (`chart`, `values`). What a deployer has no words for is an explicit [`DeployerFact::NotExpressible`], which equals anything
+//! and is always listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-pub mod chart;
 pub mod compare;
+pub mod facts;
 pub mod files;
-pub mod hook;
-pub mod model;
-pub mod order;
-pub mod statement;
-pub mod values;
 
 mod application;
 mod argocd;
 mod argocd_helm;
+mod chart;
+mod declared;
 mod flux;
 mod helm;
 mod helmfile;
-mod look;
+mod hook;
+mod order;
+mod parsed_yaml;
+mod resolve;
 mod shell;
+mod values;
 
-pub use compare::{FactDifference, Parity, compare};
+pub use compare::{FactDifference, ParityReport, compare};
+pub use facts::{BundleFacts, DeployerFact, HookFacts, ReleaseFacts};
 pub use files::TextFiles;
-pub use model::{BundleFacts, DeployerFact, ReleaseFacts};
 
-use statement::BundleStatements;
+use declared::DeclaredBundle;
+use resolve::resolve_release;
 
 /// Reads the files of one deployer.
 struct DeployerReader {
     /// The deployer's name.
     deployer: &'static str,
-    /// The file by which it is known.
+    /// The file that identifies it.
     sign: &'static str,
-    /// What the files state.
-    read: fn(&TextFiles) -> Result<BundleStatements, ReadbackError>,
+    /// Reads what the files declare.
+    read: fn(&TextFiles) -> Result<DeclaredBundle, ReadbackError>,
 }
 
 /// The table: a new deployer has its reader and its row here.
 const READERS: &[DeployerReader] = &[
-    DeployerReader { deployer: "helm", sign: helm::DEPLOY, read: helm::statements },
-    DeployerReader { deployer: "helmfile", sign: helmfile::HELMFILE, read: helmfile::statements },
-    DeployerReader { deployer: "flux", sign: flux::KUSTOMIZATION, read: flux::statements },
-    DeployerReader { deployer: "argocd", sign: argocd::ROOT, read: argocd::statements },
-    DeployerReader { deployer: "argocd-helm", sign: argocd_helm::CHART, read: argocd_helm::statements },
+    DeployerReader { deployer: "helm", sign: helm::DEPLOY, read: helm::read_bundle },
+    DeployerReader { deployer: "helmfile", sign: helmfile::HELMFILE, read: helmfile::read_bundle },
+    DeployerReader { deployer: "flux", sign: flux::KUSTOMIZATION, read: flux::read_bundle },
+    DeployerReader { deployer: "argocd", sign: argocd::ROOT, read: argocd::read_bundle },
+    DeployerReader { deployer: "argocd-helm", sign: argocd_helm::CHART, read: argocd_helm::read_bundle },
 ];
 
 /// Why files have no facts.
@@ -93,11 +96,11 @@ fn signs() -> String {
     READERS.iter().map(|reader| format!("`{}`", reader.sign)).collect::<Vec<_>>().join(", ")
 }
 
-/// The facts of a bundle.
+/// Reads the facts of a bundle.
 ///
 /// # Errors
-/// See [`ReadbackError`]. A reference to a file that is not there is no error but a fact.
-pub fn facts(files: &TextFiles) -> Result<BundleFacts, ReadbackError> {
+/// See [`ReadbackError`]. A reference to a missing file is not an error but a fact.
+pub fn read_facts(files: &TextFiles) -> Result<BundleFacts, ReadbackError> {
     let found: Vec<&DeployerReader> = READERS.iter().filter(|reader| files.get(reader.sign).is_some()).collect();
     let reader = match found.as_slice() {
         [] => return Err(ReadbackError::NoDeployer),
@@ -106,15 +109,15 @@ pub fn facts(files: &TextFiles) -> Result<BundleFacts, ReadbackError> {
     };
     let promised: PromisedFacts = files.yaml(INFO)?.unwrap_or_default();
     let mut releases: BTreeMap<String, ReleaseFacts> = BTreeMap::new();
-    let statements = (reader.read)(files)?;
-    for statement in statements.releases {
-        let needs = promised.releases.iter().find(|release| release.name == statement.name).map_or(&[][..], |release| &release.needs);
-        releases.insert(statement.name.clone(), statement::release(files, statement, needs)?);
+    let declared = (reader.read)(files)?;
+    for release in declared.releases {
+        let needs = promised.releases.iter().find(|promised| promised.name == release.name).map_or(&[][..], |promised| &promised.needs);
+        releases.insert(release.name.clone(), resolve_release(files, release, needs)?);
     }
     let known: BTreeSet<String> = releases.keys().cloned().collect();
     for release in releases.values_mut() {
         release.unknown_needs = release.after.releases.difference(&known).cloned().collect();
     }
-    let timeout_of_all_is_sufficient = statements.timeout_of_all.is_none_or(|seconds| seconds >= order::longest_seconds(&releases));
+    let timeout_of_all_is_sufficient = declared.timeout_of_all.is_none_or(|seconds| seconds >= order::longest_seconds(&releases));
     Ok(BundleFacts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), timeout_of_all_is_sufficient, releases })
 }

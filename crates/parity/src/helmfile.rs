@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::ReadbackError;
-use super::files::TextFiles;
-use super::look::{list, text};
-use super::model::{DeployerFact, PredecessorFacts, TimeoutFact};
-use super::order::in_parts;
-use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+use crate::ReadbackError;
+use crate::declared::{ChartLocation, DeclaredBundle, DeclaredRelease, DeployedEdits};
+use crate::facts::{DeployerFact, PredecessorFacts, TimeoutFact};
+use crate::files::TextFiles;
+use crate::order::in_parts;
+use crate::parsed_yaml::{list, text};
 
 /// The state file that helmfile starts from.
-pub(super) const HELMFILE: &str = "helmfile.yaml";
-/// What Helm waits when helmfile does not tell it how long.
+pub(crate) const HELMFILE: &str = "helmfile.yaml";
+/// Helm's default timeout.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 
 /// One state file.
@@ -22,24 +22,24 @@ struct StateFileReader {
     content: Value,
 }
 
-/// What the state files state.
+/// Reads what the state files declare.
 ///
 /// # Errors
-/// A state file that is not there, is no YAML, or names itself.
-pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+/// A state file is missing, is not YAML, or names itself.
+pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let mut states = Vec::new();
     collect(files, HELMFILE, &mut Vec::new(), &mut states)?;
     let parts: Vec<BTreeMap<String, BTreeSet<String>>> = states.iter().map(StateFileReader::needs).collect();
     let mut after = in_parts(&parts);
-    let mut statements = Vec::new();
+    let mut releases = Vec::new();
     for state in &states {
         for release in state.releases() {
             let name = text(release, "name");
             let after = after.remove(&name).unwrap_or_default();
-            statements.push(ReleaseStatement { position: DeployerFact::Is(statements.len() + 1), after, ..state.statement(release, name) });
+            releases.push(DeclaredRelease { position: DeployerFact::Is(releases.len() + 1), after, ..state.read_release(release, name) });
         }
     }
-    Ok(BundleStatements { timeout_of_all: None, releases: statements })
+    Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
 
 /// The state files in the order in which they are deployed: what a file names comes before its own releases.
@@ -76,7 +76,7 @@ impl StateFileReader {
         [release.get(key), self.content["helmDefaults"].get(key)].into_iter().flatten().find(|value| !value.is_null()).cloned()
     }
 
-    fn statement(&self, release: &Value, name: String) -> ReleaseStatement {
+    fn read_release(&self, release: &Value, name: String) -> DeclaredRelease {
         let is_on = |key: &str| self.setting(release, key) == Some(Value::Bool(true));
         let arguments: Vec<Value> = ["args", "syncArgs"].iter().filter_map(|key| self.setting(release, key)).collect();
         let (timeout, setting) = match self.setting(release, "timeout").as_ref().and_then(Value::as_u64) {
@@ -88,7 +88,7 @@ impl StateFileReader {
         let inline: Map<String, Value> =
             inline.into_iter().filter_map(Value::as_object).flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
         let namespace = text(release, "namespace");
-        ReleaseStatement {
+        DeclaredRelease {
             file: self.path.clone(),
             release_name: name.clone(),
             name,
@@ -97,13 +97,13 @@ impl StateFileReader {
             position: DeployerFact::Is(0),
             after: PredecessorFacts::default(),
             chart: self.chart(release),
-            stated_version: None,
+            declared_version: None,
             values: paths.into_iter().filter_map(Value::as_str).map(|path| path.trim_start_matches("./").to_owned()).collect(),
             inline: (!inline.is_empty()).then_some(inline),
             edits_act: DeployedEdits::All,
             timeouts: DeployerFact::Is(vec![TimeoutFact { file: self.path.clone(), setting, seconds: timeout }]),
             skips_crds: DeployerFact::Is(is_on("skipCRDs")),
-            // Helmfile creates it unless it is told not to.
+            // Helmfile creates it by default.
             creates_namespace: DeployerFact::Is(self.setting(release, "createNamespace") != Some(Value::Bool(false))),
             takes_ownership: DeployerFact::Is(is_on("takeOwnership")),
             waits_for_objects: DeployerFact::Is(["wait", "waitForJobs", "atomic", "rollbackOnFailure"].into_iter().any(is_on)),
@@ -120,10 +120,10 @@ impl StateFileReader {
         }
     }
 
-    fn chart(&self, release: &Value) -> ChartPlace {
+    fn chart(&self, release: &Value) -> ChartLocation {
         let chart = text(release, "chart");
         if let Some(folder) = chart.strip_prefix("./") {
-            return ChartPlace::Local(folder.to_owned());
+            return ChartLocation::Local(folder.to_owned());
         }
         let version = release["version"].as_str().map(str::to_owned);
         let repository = chart.split_once('/').and_then(|(name, chart)| {
@@ -132,7 +132,7 @@ impl StateFileReader {
             let url = url.trim_end_matches('/');
             Some(if found["oci"] == true { format!("oci://{url}/{chart}") } else { format!("{url}/{chart}") })
         });
-        // What stands between double braces is a template that prints the braces of a path.
-        ChartPlace::Remote { place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")), version }
+        // The text between double braces is a template that prints the braces of a path.
+        ChartLocation::Remote { place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")), version }
     }
 }

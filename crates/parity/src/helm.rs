@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::ReadbackError;
-use super::files::TextFiles;
-use super::model::{DeployerFact, PredecessorFacts, TimeoutFact};
-use super::shell::ShellScript;
-use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+use crate::ReadbackError;
+use crate::declared::{ChartLocation, DeclaredBundle, DeclaredRelease, DeployedEdits};
+use crate::facts::{DeployerFact, PredecessorFacts, TimeoutFact};
+use crate::files::TextFiles;
+use crate::shell::ShellScript;
 
 /// The file.
-pub(super) const DEPLOY: &str = "deploy.sh";
-/// What Helm waits when nobody tells it how long.
+pub(crate) const DEPLOY: &str = "deploy.sh";
+/// Helm's default timeout.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// The function that runs Helm, and ends the script if it fails.
 const STEP: &str = "step";
@@ -20,7 +20,7 @@ const NAME: &str = "name=${folder#*-}";
 /// Arguments that make Helm wait for objects.
 const WAITS: [&str; 4] = ["--wait", "--wait-for-jobs", "--atomic", "--rollback-on-failure"];
 
-/// A line `KIND FOLDER NAMESPACE TIMEOUT …` and what it comes to.
+/// A line `KIND FOLDER NAMESPACE TIMEOUT …` and its effect.
 struct ScriptLine<'a> {
     folder: &'a str,
     namespace: &'a str,
@@ -34,15 +34,15 @@ struct ScriptLine<'a> {
     words: Vec<&'a str>,
 }
 
-/// What the script states.
+/// Reads what the script declares.
 ///
 /// # Errors
-/// The script is not there, or a timeout in it is no number.
-pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+/// The script is missing, or a timeout in it is not a number.
+pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let script = ShellScript::new(files.required(DEPLOY)?);
     let stops =
         script.lines.iter().any(|line| line.first().is_some_and(|word| word == "set") && line.iter().any(|word| word.starts_with("-e")));
-    let mut statements: Vec<ReleaseStatement> = Vec::new();
+    let mut releases: Vec<DeclaredRelease> = Vec::new();
     for line in &script.lines {
         let [kind, folder, namespace, timeout, rest @ ..] = line.as_slice() else { continue };
         let reached = script.reached(kind);
@@ -54,32 +54,32 @@ pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, Readback
         let owns = !calls.is_empty() && calls.iter().all(|line| line.iter().any(|word| word == "--take-ownership"));
         // Arguments are put together, or handed on to a function; other programs are run with others.
         let is_about_arguments = |line: &&[String]| {
-            // `set` may stand behind the pattern of a `case`.
+            // `set` may follow the pattern of a `case`.
             line.iter().take(2).any(|word| word == "set") || line.first().is_some_and(|word| script.is_function(word))
         };
         let words = reached.iter().copied().filter(is_about_arguments).flatten().map(String::as_str).collect();
         let names = script.function(STEP).iter().any(|line| line.iter().any(|word| word == NAME));
         let line = ScriptLine { folder, namespace, timeout, rest, names, owns, words };
-        let before = statements.iter().filter(|_| gated).map(|statement| statement.name.clone()).collect();
+        let before = releases.iter().filter(|_| gated).map(|release| release.name.clone()).collect();
         let after = PredecessorFacts { releases: before, exact_among: BTreeSet::new() };
         let gated_by = if gated { "the exit code of Helm: the script ends at the first failure" } else { "nothing" };
-        statements.push(line.statement(kind == "upstream", statements.len() + 1, after, gated_by)?);
+        releases.push(line.read_release(kind == "upstream", releases.len() + 1, after, gated_by)?);
     }
-    Ok(BundleStatements { timeout_of_all: None, releases: statements })
+    Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
 
 impl<'a> ScriptLine<'a> {
-    fn statement(
+    fn read_release(
         &self,
         is_upstream: bool,
         position: usize,
         after: PredecessorFacts,
         gated_by: &str,
-    ) -> Result<ReleaseStatement, ReadbackError> {
+    ) -> Result<DeclaredRelease, ReadbackError> {
         let name = self.folder.split_once('-').map_or(self.folder, |(_, name)| name);
         let has = |flag: &str| self.words.iter().any(|word| word.split('=').next() == Some(flag));
         let namespace = self.behind("--namespace").map_or_else(|| "default".to_owned(), |word| word.replace("$namespace", self.namespace));
-        Ok(ReleaseStatement {
+        Ok(DeclaredRelease {
             file: DEPLOY.to_owned(),
             name: name.to_owned(),
             release_name: self.behind("--install").filter(|_| self.names).map_or_else(String::new, |word| word.replace("$name", name)),
@@ -87,8 +87,8 @@ impl<'a> ScriptLine<'a> {
             namespace,
             position: DeployerFact::Is(position),
             after,
-            chart: if is_upstream { self.upstream() } else { ChartPlace::Local(self.local()) },
-            stated_version: None,
+            chart: if is_upstream { self.upstream() } else { ChartLocation::Local(self.local()) },
+            declared_version: None,
             values: self.values(),
             inline: None,
             edits_act: DeployedEdits::All,
@@ -127,9 +127,9 @@ impl<'a> ScriptLine<'a> {
         Ok(timeout("--timeout", seconds.ok_or_else(error)?))
     }
 
-    fn upstream(&self) -> ChartPlace {
+    fn upstream(&self) -> ChartLocation {
         let [version, _, chart, repository @ ..] = self.rest else {
-            return ChartPlace::Remote { place: String::new(), version: None };
+            return ChartLocation::Remote { place: String::new(), version: None };
         };
         let place = match repository.first() {
             Some(url) if self.words.contains(&"--repo") => format!("{}/{chart}", url.trim_end_matches('/')),
@@ -137,10 +137,10 @@ impl<'a> ScriptLine<'a> {
         };
         // A packed chart on this machine is the version that it is.
         let has_version = !chart.starts_with('/') && self.words.contains(&"--version");
-        ChartPlace::Remote { place, version: has_version.then(|| version.clone()) }
+        ChartLocation::Remote { place, version: has_version.then(|| version.clone()) }
     }
 
-    /// The folder of the chart: the first path of the bundle that is no values file.
+    /// The folder of the chart: the first path of the bundle that is not a values file.
     fn local(&self) -> String {
         let mut paths = self.words.iter().enumerate().filter(|(at, _)| *at == 0 || self.words[at - 1] != "--values");
         let found = paths.find_map(|(_, word)| word.strip_prefix("$bundle/"));

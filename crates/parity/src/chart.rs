@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::ReadbackError;
-use super::files::TextFiles;
-use super::model::ChartFacts;
-use crate::layout::{CHART, SETTINGS, VALUES};
+use crate::ReadbackError;
+use crate::facts::ChartFacts;
+use crate::files::TextFiles;
+use contract::chart_files::{CHART, SETTINGS, VALUES};
 use contract::digest::sha256;
 
 /// The hook chart's table of rights.
-pub(super) const RIGHTS: &str = "files/rights.yaml";
+pub(crate) const RIGHTS: &str = "files/rights.yaml";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,7 +22,7 @@ struct ChartHead {
 }
 
 /// `hook`, `crds` or `manifests`: what the chart in `folder` is made of.
-pub(super) fn kind(files: &TextFiles, folder: &str) -> &'static str {
+pub(crate) fn kind(files: &TextFiles, folder: &str) -> &'static str {
     let mut templates = files.below(folder).filter(|(path, _)| path.starts_with("templates/")).peekable();
     if [RIGHTS, SETTINGS].iter().any(|file| files.get(&format!("{folder}/{file}")).is_some()) {
         return "hook";
@@ -35,7 +35,7 @@ pub(super) fn kind(files: &TextFiles, folder: &str) -> &'static str {
 ///
 /// # Errors
 /// Its `Chart.yaml` cannot be read.
-pub(super) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, ReadbackError> {
+pub(crate) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, ReadbackError> {
     let head: Option<ChartHead> = files.yaml(&format!("{folder}/{CHART}"))?;
     let mut chart = ChartFacts { place: folder.to_owned(), ..ChartFacts::default() };
     if let Some(head) = head {
@@ -61,7 +61,7 @@ pub(super) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, Readb
 /// Who reads annotations of objects: Helm, Argo CD and Flux.
 const READERS: [&str; 3] = ["helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/"];
 
-/// What `text` says to them, line by line: it may be a template, which is no YAML.
+/// What `text` says to them, line by line: it may be a template, which is not YAML.
 fn annotations(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
@@ -76,7 +76,7 @@ fn annotations(text: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 /// A YAML scalar of one line without its quotes.
-pub(super) fn unquoted(text: &str) -> &str {
+pub(crate) fn unquoted(text: &str) -> &str {
     let inside = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }

@@ -18,7 +18,7 @@ pub enum DeployerFact<T> {
     },
 }
 
-/// The key by which [`DeployerFact::NotExpressible`] is known in JSON.
+/// The key of [`DeployerFact::NotExpressible`] in JSON.
 pub const NOT_EXPRESSIBLE: &str = "notExpressible";
 
 /// Short form of [`DeployerFact::NotExpressible`].
@@ -56,9 +56,9 @@ pub struct ReleaseFacts {
     pub position: DeployerFact<usize>,
     /// What must have succeeded before it starts.
     pub after: PredecessorFacts,
-    /// What must have succeeded before it, and is no release of the bundle: it never starts.
+    /// Needs that are not releases of the bundle: this release never starts.
     pub unknown_needs: BTreeSet<String>,
-    /// What `bundle-info.yaml` says that must have succeeded before, and the deployer's files do not hold to.
+    /// Needs according to `bundle-info.yaml` that the deployer's files do not enforce.
     pub unmet_needs: BTreeSet<String>,
     /// The chart.
     pub chart: ChartFacts,
@@ -90,10 +90,10 @@ pub struct ReleaseFacts {
     pub is_permitted: DeployerFact<bool>,
     /// Whether a change of a live object, made by the operator or the hook, is undone without a new version or values.
     pub reverts_live_changes: DeployerFact<bool>,
-    /// What a hook release has beside. `None`: it is no hook release.
+    /// Facts of a hook release; `None` for other releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<HookFacts>,
-    /// Where it stands; differs between deployers by nature and is not compared.
+    /// Where these facts come from; differs between deployers by nature and is not compared.
     pub evidence: FactEvidence,
 }
 
@@ -119,7 +119,7 @@ pub struct ChartFacts {
     /// A chart of the bundle: its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A chart of the bundle: the version of what it stands for.
+    /// A chart of the bundle: the version of the component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_version: Option<String>,
     /// A chart of the bundle: SHA-256 of each file but the values files.
@@ -145,11 +145,11 @@ pub struct ValuesFacts {
     pub edits_act: Vec<String>,
 }
 
-/// What a hook release has beside.
+/// Facts of a hook release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookFacts {
-    /// The component that it stands for.
+    /// The component of the hook.
     pub component: String,
     /// The component's version that it is made for.
     pub component_version: String,
@@ -163,11 +163,11 @@ pub struct HookFacts {
     pub timeout_is_sufficient: DeployerFact<bool>,
     /// What fires it: SHA-256 of the values and of the chart's name and version.
     pub trigger: String,
-    /// What the chart's template says of the Job, as it stands there.
+    /// Lines about the Job in the chart's template, verbatim.
     pub job: BTreeMap<String, Vec<String>>,
 }
 
-/// Where facts stand.
+/// Where facts come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FactEvidence {
@@ -175,7 +175,7 @@ pub struct FactEvidence {
     pub file: String,
     /// What holds the release back until the others have succeeded.
     pub gated_by: String,
-    /// What fires its hook beside a change of the trigger.
+    /// What fires its hook in addition to a change of the trigger.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub also_fired_by: String,
     /// Each timeout with its place.

@@ -1,16 +1,16 @@
-//! Argo CD Applications, whoever made them.
+//! Reads Argo CD Applications, for both deployers that make them.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::ReadbackError;
-use super::chart;
-use super::files::{TextFiles, parse};
-use super::look::{list, text};
-use super::model::{DeployerFact, PredecessorFacts, not_expressible};
-use super::order::in_steps;
-use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+use crate::ReadbackError;
+use crate::chart;
+use crate::declared::{ChartLocation, DeclaredBundle, DeclaredRelease, DeployedEdits};
+use crate::facts::{DeployerFact, PredecessorFacts, not_expressible};
+use crate::files::{TextFiles, parse};
+use crate::order::in_steps;
+use crate::parsed_yaml::{list, text};
 
 /// The health check without which Argo CD does not wait between waves of Applications.
 const HEALTH: &str = "argocd-cm-health.yaml";
@@ -18,34 +18,34 @@ const HEALTH: &str = "argocd-cm-health.yaml";
 const HEALTH_KEY: &str = "resource.customizations.health.argoproj.io_Application";
 /// The version of Argo CD's objects.
 const API: &str = "argoproj.io/v1alpha1";
-/// Where the order of Applications stands.
+/// The annotation with the order of Applications.
 const WAVE: &str = "argocd.argoproj.io/sync-wave";
 
-/// Where the bundle lies, as its Applications say it.
+/// Where the bundle is, according to its Applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ApplicationSource {
+pub(crate) struct ApplicationSource {
     /// The repository.
-    pub(super) repository: String,
+    pub(crate) repository: String,
     /// Its revision.
-    pub(super) revision: String,
+    pub(crate) revision: String,
     /// The bundle's folder in it, with `/` at its end unless it is the root.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
     /// Whether Applications that leave the bundle are deleted.
-    pub(super) prunes: bool,
+    pub(crate) prunes: bool,
     /// Whether something syncs the Applications wave by wave.
-    pub(super) holds_waves: bool,
+    pub(crate) holds_waves: bool,
 }
 
-/// What the Applications state: path and object of each one, the path ending in `NNN-<release>.yaml`.
+/// Reads what the Applications declare: path and object of each one, the path ending in `NNN-<release>.yaml`.
 ///
 /// # Errors
 /// Values in an Application, or a health check, that cannot be read.
-pub(super) fn statements(
+pub(crate) fn read_applications(
     files: &TextFiles,
     origin: &ApplicationSource,
     project: Option<&Value>,
     applications: &[(String, Value)],
-) -> Result<BundleStatements, ReadbackError> {
+) -> Result<DeclaredBundle, ReadbackError> {
     let wave = |(path, application): &(String, Value)| {
         let wave = application["metadata"]["annotations"][WAVE].as_str().unwrap_or("0");
         let error = |_| ReadbackError::Unreadable { path: path.clone(), reason: format!("`{wave}` is no wave") };
@@ -59,13 +59,13 @@ pub(super) fn statements(
     for (path, application) in applications {
         let after = after.remove(&name(path)).unwrap_or_default();
         let reader = ApplicationReader { files, origin, path, spec: &application["spec"], server, project };
-        releases.push(reader.statement(application, after)?);
+        releases.push(reader.read_release(application, after)?);
     }
-    Ok(BundleStatements { timeout_of_all: None, releases })
+    Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
 
 /// Whether an object is an Application that Argo CD sees: in its own namespace.
-pub(super) fn is_application(object: &Value, namespace: &str) -> bool {
+pub(crate) fn is_application(object: &Value, namespace: &str) -> bool {
     object["kind"] == "Application" && object["apiVersion"] == API && object["metadata"]["namespace"] == namespace
 }
 
@@ -79,7 +79,7 @@ fn commonest<'a>(texts: impl Iterator<Item = &'a str>) -> &'a str {
 }
 
 /// Whether a project lets an Application take these sources and go to these namespaces.
-pub(super) fn permits(project: &Value, spec: &Value) -> bool {
+pub(crate) fn permits(project: &Value, spec: &Value) -> bool {
     let is_project = project["kind"] == "AppProject" && project["apiVersion"] == API && project["metadata"]["name"] == spec["project"];
     let mut sources = list(spec, "sources").chain([&spec["source"]]).filter(|source| source.is_object());
     let covers = |pattern: &Value, value: &Value| pattern == value || pattern == "*";
@@ -109,14 +109,14 @@ struct ApplicationReader<'a> {
 }
 
 impl ApplicationReader<'_> {
-    fn statement(&self, application: &Value, after: PredecessorFacts) -> Result<ReleaseStatement, ReadbackError> {
+    fn read_release(&self, application: &Value, after: PredecessorFacts) -> Result<DeclaredRelease, ReadbackError> {
         let (spec, automated) = (self.spec, &self.spec["syncPolicy"]["automated"]);
         let source = self.source();
         let helm = &source["helm"];
         let option = |option: &str| list(&spec["syncPolicy"], "syncOptions").any(|found| found == option);
         let chart = self.chart(source);
-        let is_ours = matches!(&chart, ChartPlace::Local(folder) if chart::kind(self.files, folder) != "hook");
-        Ok(ReleaseStatement {
+        let is_ours = matches!(&chart, ChartLocation::Local(folder) if chart::kind(self.files, folder) != "hook");
+        Ok(DeclaredRelease {
             file: self.path.to_owned(),
             name: name(self.path),
             release_name: helm["releaseName"].as_str().map_or_else(|| text(&application["metadata"], "name"), str::to_owned),
@@ -124,7 +124,7 @@ impl ApplicationReader<'_> {
             record_namespace: not_expressible("Argo CD keeps no record of a Helm release"),
             position: not_expressible("Applications of one wave are synced at once"),
             after,
-            stated_version: None,
+            declared_version: None,
             values: list(helm, "valueFiles").filter_map(Value::as_str).map(|file| self.values_file(file, &chart)).collect(),
             inline: self.inline(helm)?,
             chart,
@@ -140,7 +140,7 @@ impl ApplicationReader<'_> {
             waits_for_objects: not_expressible(
                 "Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack",
             ),
-            // What nobody syncs has no hooks.
+            // Without a sync there are no hooks.
             runs_hooks: DeployerFact::Is(automated.is_object() && automated["enabled"] != false),
             undoes_failures: DeployerFact::Is(false),
             replaces_objects: DeployerFact::Is(option("Replace=true") || option("Force=true")),
@@ -170,27 +170,27 @@ impl ApplicationReader<'_> {
         text(source, "repoURL") == self.origin.repository && text(source, "targetRevision") == self.origin.revision
     }
 
-    fn chart(&self, source: &Value) -> ChartPlace {
+    fn chart(&self, source: &Value) -> ChartLocation {
         let (repository, version) = (text(source, "repoURL"), source["targetRevision"].as_str().map(str::to_owned));
         if let Some(path) = source["path"].as_str() {
             return match path.strip_prefix(&self.origin.prefix) {
-                Some(folder) if self.is_bundle(source) => ChartPlace::Local(folder.to_owned()),
-                _ => ChartPlace::Remote { place: format!("{repository}//{path}"), version },
+                Some(folder) if self.is_bundle(source) => ChartLocation::Local(folder.to_owned()),
+                _ => ChartLocation::Remote { place: format!("{repository}//{path}"), version },
             };
         }
         // An OCI registry has no scheme here.
         let scheme = if repository.contains("://") { "" } else { "oci://" };
-        ChartPlace::Remote { place: format!("{scheme}{}/{}", repository.trim_end_matches('/'), text(source, "chart")), version }
+        ChartLocation::Remote { place: format!("{scheme}{}/{}", repository.trim_end_matches('/'), text(source, "chart")), version }
     }
 
     /// A values file below the bundle: `$ref/…` from the root of another source, else from the chart's folder.
-    fn values_file(&self, file: &str, chart: &ChartPlace) -> String {
+    fn values_file(&self, file: &str, chart: &ChartLocation) -> String {
         if let Some((reference, path)) = file.strip_prefix('$').and_then(|file| file.split_once('/')) {
             let source = list(self.spec, "sources").find(|source| source["ref"] == reference);
             let inside = path.strip_prefix(&self.origin.prefix).filter(|_| source.is_some_and(|source| self.is_bundle(source)));
             return inside.map_or_else(|| file.to_owned(), str::to_owned);
         }
-        let ChartPlace::Local(folder) = chart else { return file.to_owned() };
+        let ChartLocation::Local(folder) = chart else { return file.to_owned() };
         let mut parts: Vec<&str> = folder.split('/').collect();
         for part in file.split('/') {
             match part {
@@ -202,7 +202,7 @@ impl ApplicationReader<'_> {
         parts.join("/")
     }
 
-    /// Values that stand in the Application: above all files, as Argo CD has it.
+    /// Values in the Application itself: they override all files, as in Argo CD.
     fn inline(&self, helm: &Value) -> Result<Option<Map<String, Value>>, ReadbackError> {
         let mut all = Map::new();
         if let Some(values) = helm["values"].as_str() {

@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use super::ReadbackError;
-use super::files::TextFiles;
+use crate::ReadbackError;
+use crate::files::TextFiles;
 use contract::digest::sha256;
 
 /// The values files over each other, in order, and `inline` over all of them. Those that are not there count for nothing.
 ///
 /// # Errors
-/// A file that is no YAML map.
-pub(super) fn merged(files: &TextFiles, paths: &[String], inline: Option<&Map<String, Value>>) -> Result<Value, ReadbackError> {
+/// A file is not a YAML map.
+pub(crate) fn merged(files: &TextFiles, paths: &[String], inline: Option<&Map<String, Value>>) -> Result<Value, ReadbackError> {
     let mut all = Map::new();
     for path in paths {
-        // A file without a value is `null`, which is no map and says nothing.
+        // A file without a value is `null`, which is not a map and sets nothing.
         if let Some(Some(values)) = files.yaml::<Option<Map<String, Value>>>(path)? {
             over(&mut all, values);
         }
@@ -37,7 +37,7 @@ fn over(all: &mut Map<String, Value>, values: Map<String, Value>) {
 }
 
 /// `values` with the chart's `defaults` where they say nothing; a `null` deletes a default.
-pub(super) fn with_defaults(values: &Value, defaults: Value) -> Value {
+pub(crate) fn with_defaults(values: &Value, defaults: Value) -> Value {
     match (values, defaults) {
         (Value::Object(values), Value::Object(mut all)) => {
             for (key, value) in values {
@@ -58,7 +58,7 @@ pub(super) fn with_defaults(values: &Value, defaults: Value) -> Value {
 }
 
 /// SHA-256 of the JSON with sorted keys.
-pub(super) fn digest(value: &Value) -> String {
+pub(crate) fn digest(value: &Value) -> String {
     let mut sorted = value.clone();
     sorted.sort_all_objects();
     sha256(sorted.to_string().as_bytes())

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{DeployerFact, PredecessorFacts, ReleaseFacts};
+use crate::facts::{DeployerFact, PredecessorFacts, ReleaseFacts};
 
 /// For releases in parts, one part after the other, and with needs inside of a part: everything in earlier parts, and inside its own part
 /// what a release needs, directly or not. A circle is each of it before itself.
-pub(super) fn in_parts(parts: &[BTreeMap<String, BTreeSet<String>>]) -> BTreeMap<String, PredecessorFacts> {
+pub(crate) fn in_parts(parts: &[BTreeMap<String, BTreeSet<String>>]) -> BTreeMap<String, PredecessorFacts> {
     let mut found = BTreeMap::new();
     let mut earlier: BTreeSet<String> = BTreeSet::new();
     for part in parts {
@@ -33,13 +33,13 @@ fn closure(name: &str, needs: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<S
 }
 
 /// For releases that come in steps, those of one step at once: everything in earlier steps.
-pub(super) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, PredecessorFacts> {
+pub(crate) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, PredecessorFacts> {
     let before = |step: i64| steps.iter().filter(|(_, other)| **other < step).map(|(name, _)| name.clone()).collect();
     steps.iter().map(|(name, step)| (name.clone(), PredecessorFacts { releases: before(*step), exact_among: BTreeSet::new() })).collect()
 }
 
 /// The seconds that the longest chain of releases may take, each one its longest timeout.
-pub(super) fn longest_seconds(releases: &BTreeMap<String, ReleaseFacts>) -> u64 {
+pub(crate) fn longest_seconds(releases: &BTreeMap<String, ReleaseFacts>) -> u64 {
     // What is after fewer releases comes first; in a circle nothing ever starts.
     let mut sorted: Vec<_> = releases.iter().collect();
     sorted.sort_by_key(|(_, release)| release.after.releases.len());
@@ -56,11 +56,11 @@ pub(super) fn longest_seconds(releases: &BTreeMap<String, ReleaseFacts>) -> u64 
 }
 
 /// What comes before any release with one deployer.
-pub(super) type OrderReader<'a> = BTreeMap<&'a str, &'a PredecessorFacts>;
+pub(crate) type ReleaseOrder<'a> = BTreeMap<&'a str, &'a PredecessorFacts>;
 
 /// Whether two deployers hold back the release `name` alike: what one of them knows to be needed, the other holds to; where both know
 /// exactly what is needed, they know the same. Two mere sequences may differ, as long as no need is unmet.
-pub(super) fn agree(name: &str, first: &OrderReader<'_>, second: &OrderReader<'_>) -> bool {
+pub(crate) fn agree(name: &str, first: &ReleaseOrder<'_>, second: &ReleaseOrder<'_>) -> bool {
     let (Some(one), Some(other)) = (first.get(name), second.get(name)) else { return true };
     let holds = |one: &PredecessorFacts, other: &PredecessorFacts| {
         one.exact_among.iter().all(|need| match (one.releases.contains(need), other.releases.contains(need)) {
@@ -92,8 +92,8 @@ mod tests {
     }
 
     fn agree_on(name: &str, first: &BTreeMap<String, PredecessorFacts>, second: &BTreeMap<String, PredecessorFacts>) -> bool {
-        let first: OrderReader<'_> = first.iter().map(|(name, after)| (name.as_str(), after)).collect();
-        let second: OrderReader<'_> = second.iter().map(|(name, after)| (name.as_str(), after)).collect();
+        let first: ReleaseOrder<'_> = first.iter().map(|(name, after)| (name.as_str(), after)).collect();
+        let second: ReleaseOrder<'_> = second.iter().map(|(name, after)| (name.as_str(), after)).collect();
         let there = agree(name, &first, &second);
         assert_eq!(there, agree(name, &second, &first), "{name}");
         there
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_may_hold_back_more_than_must_be_but_not_less() {
+    fn sequence_may_delay_more_but_not_less() {
         let sequence = steps(&[("a", 1), ("b", 2), ("c", 3)]);
         let needs = parts(&[&[("a", &[]), ("b", &[]), ("c", &["a"])]]);
         for name in ["a", "b", "c"] {

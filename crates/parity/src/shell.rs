@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 /// A script in its parts.
 #[derive(Debug, Default)]
-pub(super) struct ShellScript {
+pub(crate) struct ShellScript {
     /// The words of each function's body, line by line.
     functions: BTreeMap<String, Vec<Vec<String>>>,
     /// The words of each line outside of functions; empty lines are left out.
-    pub(super) lines: Vec<Vec<String>>,
+    pub(crate) lines: Vec<Vec<String>>,
 }
 
 impl ShellScript {
     /// Takes `text` apart: a function starts with `name() {` and ends with `}` at the start of a line.
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let mut script = Self::default();
         let mut inside: Option<String> = None;
         for line in text.lines() {
@@ -35,17 +35,17 @@ impl ShellScript {
     }
 
     /// Whether there is such a function.
-    pub(super) fn is_function(&self, name: &str) -> bool {
+    pub(crate) fn is_function(&self, name: &str) -> bool {
         self.functions.contains_key(name)
     }
 
     /// The lines of a function itself.
-    pub(super) fn function(&self, name: &str) -> &[Vec<String>] {
+    pub(crate) fn function(&self, name: &str) -> &[Vec<String>] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The lines of a function and, behind each line that calls another function, the lines of that one.
-    pub(super) fn reached(&self, function: &str) -> Vec<&[String]> {
+    pub(crate) fn reached(&self, function: &str) -> Vec<&[String]> {
         let mut lines = Vec::new();
         self.reach(function, &mut Vec::new(), &mut lines);
         lines
@@ -68,7 +68,7 @@ impl ShellScript {
 }
 
 /// Splits a line into words as a POSIX shell does: quotes go away, variables stay as they are written, a comment ends the line.
-pub(super) fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut started, mut quote) = (String::new(), false, None);
     let mut characters = line.chars();

@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::ReadbackError;
-use super::chart;
-use super::files::TextFiles;
-use super::look::{documents, list, text};
-use super::model::{DeployerFact, PredecessorFacts, TimeoutFact, not_expressible};
-use super::order::in_parts;
-use super::statement::{BundleStatements, ChartPlace, DeployedEdits, ReleaseStatement};
+use crate::ReadbackError;
+use crate::chart;
+use crate::declared::{ChartLocation, DeclaredBundle, DeclaredRelease, DeployedEdits};
+use crate::facts::{DeployerFact, PredecessorFacts, TimeoutFact, not_expressible};
+use crate::files::TextFiles;
+use crate::order::in_parts;
+use crate::parsed_yaml::{documents, list, text};
 use contract::duration::Duration;
 use contract::names::PREFIX;
 
 /// What kustomize starts from.
-pub(super) const KUSTOMIZATION: &str = "kustomization.yaml";
+pub(crate) const KUSTOMIZATION: &str = "kustomization.yaml";
 /// The Flux Kustomization, which says where in the repository the bundle is.
 const SYNC: &str = "flux-system/sync.yaml";
 /// Where Flux fetches the bundle from.
 const SOURCE: &str = "flux-system/source.yaml";
 /// The version of HelmReleases that is understood here.
 const RELEASE_API: &str = "helm.toolkit.fluxcd.io/v2";
-/// What Flux waits when nobody tells it how long.
+/// Flux's default timeout.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// The operations of a HelmRelease that a bundle has an opinion about.
 const OPERATIONS: [&str; 3] = ["install", "upgrade", "rollback"];
@@ -41,7 +41,7 @@ struct KustomizedBundle<'a> {
     names_have_digests: bool,
     /// Whether the label that tells bundles apart is such a name.
     label_has_digest: bool,
-    /// HelmReleases with the files that they stand in.
+    /// HelmReleases with their files.
     releases: Vec<(String, Value)>,
     /// Sources: kind and name, and the object.
     sources: BTreeMap<(String, String), Value>,
@@ -53,11 +53,11 @@ struct KustomizedBundle<'a> {
     timeout: Option<u64>,
 }
 
-/// What the files state.
+/// Reads what the files declare.
 ///
 /// # Errors
 /// A file that cannot be read, or one that is named and not there.
-pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, ReadbackError> {
+pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let bundle = KustomizedBundle::new(files)?;
     let releases: Vec<&(String, Value)> = bundle.releases.iter().filter(|(_, release)| release["spec"]["suspend"] != true).collect();
     let needs = releases.iter().map(|(_, release)| (text(&release["metadata"], "name"), bundle.needs(release))).collect();
@@ -65,9 +65,9 @@ pub(super) fn statements(files: &TextFiles) -> Result<BundleStatements, Readback
     let mut found = Vec::new();
     for (file, release) in releases {
         let after = after.remove(&text(&release["metadata"], "name")).unwrap_or_default();
-        found.push(bundle.statement(file, release, found.len() + 1, after)?);
+        found.push(bundle.read_release(file, release, found.len() + 1, after)?);
     }
-    Ok(BundleStatements { timeout_of_all: bundle.timeout, releases: found })
+    Ok(DeclaredBundle { timeout_of_all: bundle.timeout, releases: found })
 }
 
 impl<'a> KustomizedBundle<'a> {
@@ -141,7 +141,13 @@ impl<'a> KustomizedBundle<'a> {
         list(&release["spec"], "dependsOn").filter(holds).map(|dependency| text(dependency, "name")).collect()
     }
 
-    fn statement(&self, file: &str, release: &Value, position: usize, after: PredecessorFacts) -> Result<ReleaseStatement, ReadbackError> {
+    fn read_release(
+        &self,
+        file: &str,
+        release: &Value,
+        position: usize,
+        after: PredecessorFacts,
+    ) -> Result<DeclaredRelease, ReadbackError> {
         let (metadata, spec) = (&release["metadata"], &release["spec"]);
         let own_namespace = text(metadata, "namespace");
         let or = |key: &str, other: &str| spec[key].as_str().unwrap_or(other).to_owned();
@@ -149,12 +155,12 @@ impl<'a> KustomizedBundle<'a> {
         let namespace = or("targetNamespace", &own_namespace);
         let any = |key: &str| OPERATIONS.iter().any(|operation| spec[*operation][key] == true);
         let chart = self.chart(&name, spec);
-        let is_ours = matches!(&chart, ChartPlace::Local(folder) if chart::kind(self.files, folder) != "hook");
+        let is_ours = matches!(&chart, ChartLocation::Local(folder) if chart::kind(self.files, folder) != "hook");
         let retries =
             |operation: &&str| spec[*operation]["strategy"]["name"] == "RetryOnFailure" && spec[*operation]["remediation"].is_null();
         let undoes_failures = !["install", "upgrade"].iter().all(retries) || any("cleanupOnFail");
         let (values, inline) = self.values(spec);
-        Ok(ReleaseStatement {
+        Ok(DeclaredRelease {
             file: file.to_owned(),
             release_name: or("releaseName", &format!("{namespace}-{name}")),
             name,
@@ -163,7 +169,7 @@ impl<'a> KustomizedBundle<'a> {
             position: DeployerFact::Is(position),
             after,
             chart,
-            stated_version: spec["chart"]["spec"]["version"].as_str().map(str::to_owned),
+            declared_version: spec["chart"]["spec"]["version"].as_str().map(str::to_owned),
             values,
             inline,
             edits_act: if self.names_have_digests { DeployedEdits::Named } else { DeployedEdits::Ignored },
@@ -190,31 +196,31 @@ impl<'a> KustomizedBundle<'a> {
         })
     }
 
-    fn chart(&self, release: &str, spec: &Value) -> ChartPlace {
+    fn chart(&self, release: &str, spec: &Value) -> ChartLocation {
         let source = |kind: &str, name: &str| self.sources.get(&(kind.to_owned(), name.to_owned())).map(|source| &source["spec"]);
         if spec["chartRef"].is_object() {
             let found = source(&text(&spec["chartRef"], "kind"), &text(&spec["chartRef"], "name"));
             let url = found.map(|found| text(found, "url")).unwrap_or_default();
             let tag = found.and_then(|found| found["ref"]["tag"].as_str()).map(|tag| tag.replace('_', "+"));
-            return self.pushed(release, &url, tag.as_deref()).unwrap_or(ChartPlace::Remote { place: url, version: tag });
+            return self.pushed(release, &url, tag.as_deref()).unwrap_or(ChartLocation::Remote { place: url, version: tag });
         }
         let chart = &spec["chart"]["spec"];
         let (name, reference) = (text(chart, "chart"), &chart["sourceRef"]);
         if reference["kind"] == "GitRepository" {
             let path = name.trim_start_matches("./");
             return match path.strip_prefix(&self.prefix) {
-                Some(folder) if *reference == self.own_source => ChartPlace::Local(folder.to_owned()),
-                _ => ChartPlace::Remote { place: format!("{}//{path}", text(reference, "name")), version: None },
+                Some(folder) if *reference == self.own_source => ChartLocation::Local(folder.to_owned()),
+                _ => ChartLocation::Remote { place: format!("{}//{path}", text(reference, "name")), version: None },
             };
         }
         let url = source(&text(reference, "kind"), &text(reference, "name")).map(|found| text(found, "url")).unwrap_or_default();
         let version = chart["version"].as_str().map(str::to_owned);
-        ChartPlace::Remote { place: format!("{}/{name}", url.trim_end_matches('/')), version }
+        ChartLocation::Remote { place: format!("{}/{name}", url.trim_end_matches('/')), version }
     }
 
     /// The folder of a chart that was pushed to the registry from this bundle: one of that name and version, which hooks have in common,
     /// and best the release's own.
-    fn pushed(&self, release: &str, url: &str, version: Option<&str>) -> Option<ChartPlace> {
+    fn pushed(&self, release: &str, url: &str, version: Option<&str>) -> Option<ChartLocation> {
         let name = url.rsplit_once("/charts/")?.1;
         let folders = self.files.iter().filter_map(|(path, _)| path.strip_suffix("/Chart.yaml"));
         let is_it = |folder: &&str| {
@@ -223,7 +229,7 @@ impl<'a> KustomizedBundle<'a> {
         };
         let mut found: Vec<&str> = folders.filter(is_it).collect();
         found.sort_by_key(|folder| folder.split_once('-').is_none_or(|(_, name)| name != release));
-        found.first().map(|folder| ChartPlace::Local((*folder).to_owned()))
+        found.first().map(|folder| ChartLocation::Local((*folder).to_owned()))
     }
 
     fn values(&self, spec: &Value) -> (Vec<String>, Option<Map<String, Value>>) {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::model::{BundleFacts, NOT_EXPRESSIBLE, ReleaseFacts};
-use super::order::{self, OrderReader};
+use crate::facts::{BundleFacts, NOT_EXPRESSIBLE, ReleaseFacts};
+use crate::order::{self, ReleaseOrder};
 
-/// What is not compared as it is: where facts stand, and the order, which has rules of its own.
+/// Facts that are not compared directly: their evidence, and the order, which has its own rules.
 const APART: [&str; 2] = ["evidence", "after"];
 
 /// In the place of a release's name: what is about all of them.
@@ -43,7 +43,7 @@ pub struct UnstatedFact {
 /// What a comparison found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Parity {
+pub struct ParityReport {
     /// Whether nothing differs.
     pub equal: bool,
     /// What differs.
@@ -53,7 +53,7 @@ pub struct Parity {
 }
 
 /// Compares bundles fact by fact.
-pub fn compare(bundles: &[BundleFacts]) -> Parity {
+pub fn compare(bundles: &[BundleFacts]) -> ParityReport {
     let names: BTreeSet<&String> = bundles.iter().flat_map(|bundle| bundle.releases.keys()).collect();
     let mut differences = Vec::new();
     let of_all: Vec<bool> = bundles.iter().map(|bundle| bundle.timeout_of_all_is_sufficient).collect();
@@ -75,11 +75,11 @@ pub fn compare(bundles: &[BundleFacts]) -> Parity {
         }
         differences.extend(differing(name, &releases.iter().flatten().map(|release| leaves(release)).collect::<Vec<_>>()));
     }
-    Parity { equal: differences.is_empty(), differences, not_expressible: unsaid(bundles) }
+    ParityReport { equal: differences.is_empty(), differences, not_expressible: unstated_facts(bundles) }
 }
 
 fn ordered_alike(name: &str, bundles: &[BundleFacts]) -> bool {
-    let orders: Vec<OrderReader<'_>> =
+    let orders: Vec<ReleaseOrder<'_>> =
         bundles.iter().map(|bundle| bundle.releases.iter().map(|(name, release)| (name.as_str(), &release.after)).collect()).collect();
     let pairs = (0..orders.len()).flat_map(|first| (first + 1..orders.len()).map(move |second| (first, second)));
     pairs.into_iter().all(|(first, second)| order::agree(name, &orders[first], &orders[second]))
@@ -126,12 +126,12 @@ fn descend(path: String, value: Value, found: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Why a value is none, if it is none.
+/// Why a deployer cannot express a value, if it cannot.
 pub fn reason(value: &Value) -> Option<&str> {
     value.get(NOT_EXPRESSIBLE).and_then(Value::as_str)
 }
 
-fn unsaid(bundles: &[BundleFacts]) -> Vec<UnstatedFact> {
+fn unstated_facts(bundles: &[BundleFacts]) -> Vec<UnstatedFact> {
     let mut found: Vec<UnstatedFact> = Vec::new();
     for bundle in bundles {
         for (name, release) in &bundle.releases {

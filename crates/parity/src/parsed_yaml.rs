@@ -2,24 +2,24 @@
 
 use serde_json::Value;
 
-use super::ReadbackError;
-use super::files::parse;
+use crate::ReadbackError;
+use crate::files::parse;
 
 /// The text under `key`.
-pub(super) fn text(value: &Value, key: &str) -> String {
+pub(crate) fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
 /// The list under `key`.
-pub(super) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
 /// The objects of a file that may hold several documents.
 ///
 /// # Errors
-/// A document is no YAML.
-pub(super) fn documents(path: &str, text: &str) -> Result<Vec<Value>, ReadbackError> {
+/// A document is not YAML.
+pub(crate) fn documents(path: &str, text: &str) -> Result<Vec<Value>, ReadbackError> {
     let mut documents = vec![String::new()];
     for line in text.lines() {
         if line.trim_end() == "---" {

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ReadbackError;
-use super::chart::RIGHTS;
-use super::files::TextFiles;
-use super::model::{ChartFacts, DeployerFact, HookFacts};
-use super::values::{digest, with_defaults};
-use crate::layout::VALUES;
+use crate::ReadbackError;
+use crate::chart::RIGHTS;
+use crate::facts::{ChartFacts, DeployerFact, HookFacts};
+use crate::files::TextFiles;
+use crate::values::{digest, with_defaults};
+use contract::chart_files::VALUES;
 
 /// The template of the Job.
 const JOB: &str = "templates/job.yaml";
@@ -44,11 +44,11 @@ struct RightsRow {
     object: String,
 }
 
-/// The hook whose chart lies in `folder` and that is installed with `values`.
+/// Reads the hook whose chart is in `folder` and that is installed with `values`.
 ///
 /// # Errors
 /// The chart's table of rights, or its default values, cannot be read.
-pub(super) fn read(files: &TextFiles, folder: &str, values: &Value, chart: &ChartFacts) -> Result<HookFacts, ReadbackError> {
+pub(crate) fn read(files: &TextFiles, folder: &str, values: &Value, chart: &ChartFacts) -> Result<HookFacts, ReadbackError> {
     let defaults: Option<Value> = files.yaml(&format!("{folder}/{VALUES}"))?;
     let values = with_defaults(values, defaults.unwrap_or_default());
     let rollout = &values["rollout"];
@@ -80,7 +80,7 @@ fn right(row: &RightsRow) -> String {
     format!("{}: {scope}: {} {group}{slash}{resource} ({object})", task.as_deref().unwrap_or("every"), verbs.join(","))
 }
 
-/// The lines of the Job's template that count, as they stand there.
+/// The relevant lines of the Job's template, verbatim.
 fn job(template: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, value) in template.lines().filter_map(|line| line.trim().split_once(':')) {

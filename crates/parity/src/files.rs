@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::ReadbackError;
+use crate::ReadbackError;
 
-/// Text by path below the bundle, with `/`. What is no text stands in no fact.
+/// Text by path below the bundle, with `/`. Files that are not text are left out: no fact depends on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextFiles(BTreeMap<String, String>);
 
@@ -43,16 +43,16 @@ impl TextFiles {
     /// The file at `path` as one YAML document, if it is there.
     ///
     /// # Errors
-    /// It is no YAML, or not of the form of `T`.
+    /// It is not YAML, or does not have the form of `T`.
     pub fn yaml<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ReadbackError> {
         self.get(path).map(|text| parse(path, text)).transpose()
     }
 }
 
-/// `text`, which stands at `path`, as one YAML document.
+/// Parses `text`, the file at `path`, as one YAML document.
 ///
 /// # Errors
 /// See [`TextFiles::yaml`].
-pub(super) fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, ReadbackError> {
+pub(crate) fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, ReadbackError> {
     yaml::from_str(text).map_err(|error| ReadbackError::Unreadable { path: path.to_owned(), reason: error.to_string() })
 }

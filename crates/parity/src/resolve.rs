@@ -1,0 +1,104 @@
+//! From what a deployer declares about a release to facts.
+
+use std::collections::BTreeSet;
+
+use crate::ReadbackError;
+use crate::chart::{self, local};
+use crate::declared::{ChartLocation, DeclaredRelease, DeployedEdits};
+use crate::facts::{ChartFacts, DeployerFact, FactEvidence, HookFacts, ReleaseFacts, ValuesFacts};
+use crate::files::TextFiles;
+use crate::hook;
+use crate::values::{digest, merged};
+use contract::budget::deployer_timeout_seconds;
+use contract::chart_files::VALUES;
+
+/// Resolves what a deployer declares about a release, with the files that it names, to facts. `needs` is what must have succeeded before.
+///
+/// # Errors
+/// A file of the chart, or a values file, that cannot be read.
+pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, needs: &[String]) -> Result<ReleaseFacts, ReadbackError> {
+    let (kind, chart) = match &declared.chart {
+        ChartLocation::Remote { place, version } => {
+            ("upstream", ChartFacts { place: place.clone(), version: version.clone(), ..ChartFacts::default() })
+        }
+        ChartLocation::Local(folder) => {
+            let chart = local(files, folder)?;
+            let version = declared.declared_version.clone().or_else(|| chart.version.clone());
+            (chart::kind(files, folder), ChartFacts { version, ..chart })
+        }
+    };
+    let mut listed = declared.values.clone();
+    if let ChartLocation::Local(folder) = &declared.chart {
+        let own = format!("{folder}/{VALUES}");
+        // The hook chart's own values are its defaults; those of a chart of objects are the objects.
+        if kind == "manifests" && files.get(&own).is_some() && !listed.contains(&own) {
+            listed.insert(0, own);
+        }
+    }
+    let acts = |path: &&String| match declared.edits_act {
+        DeployedEdits::All => true,
+        DeployedEdits::Named => declared.values.contains(path),
+        DeployedEdits::Ignored => false,
+    };
+    let edits_act = listed.iter().filter(acts).cloned().collect();
+    let missing = listed.iter().filter(|path| files.get(path).is_none()).cloned().collect();
+    let merged = merged(files, &listed, declared.inline.as_ref())?;
+    let timeouts = declared.timeouts.clone();
+    let has_crds = match &declared.chart {
+        ChartLocation::Local(folder) => files.below(folder).any(|(path, _)| path.starts_with("crds/")),
+        ChartLocation::Remote { .. } => true,
+    };
+    let hook = match &declared.chart {
+        ChartLocation::Local(folder) if kind == "hook" => {
+            let read = hook::read(files, folder, &merged, &chart)?;
+            let least = deployer_timeout_seconds(read.budget_seconds);
+            Some(HookFacts {
+                timeout_is_sufficient: map(&timeouts, |timeouts| timeouts.iter().all(|timeout| timeout.seconds >= least)),
+                ..read
+            })
+        }
+        ChartLocation::Local(_) | ChartLocation::Remote { .. } => None,
+    };
+    Ok(ReleaseFacts {
+        kind,
+        release_name: declared.release_name,
+        namespace: declared.namespace,
+        record_namespace: declared.record_namespace,
+        position: declared.position,
+        unknown_needs: BTreeSet::new(),
+        unmet_needs: needs.iter().filter(|need| !declared.after.releases.contains(*need)).cloned().collect(),
+        after: declared.after,
+        chart,
+        values: ValuesFacts { files: listed, missing, digest: digest(&merged), edits_act },
+        timeout_seconds: map(&timeouts, |timeouts| timeouts.iter().map(|timeout| timeout.seconds).collect::<BTreeSet<u64>>()),
+        skips_crds: if has_crds { declared.skips_crds } else { DeployerFact::Is(true) },
+        creates_namespace: declared.creates_namespace,
+        takes_ownership: declared.takes_ownership,
+        waits_for_objects: declared.waits_for_objects,
+        runs_hooks: declared.runs_hooks,
+        undoes_failures: declared.undoes_failures,
+        replaces_objects: declared.replaces_objects,
+        prunes: declared.prunes,
+        fired_by_every_commit: declared.fired_by_every_commit,
+        same_cluster: declared.same_cluster,
+        is_permitted: declared.is_permitted,
+        reverts_live_changes: declared.reverts_live_changes,
+        hook,
+        evidence: FactEvidence {
+            file: declared.file,
+            gated_by: declared.gated_by,
+            also_fired_by: declared.also_fired_by,
+            timeouts: match timeouts {
+                DeployerFact::Is(timeouts) => timeouts,
+                DeployerFact::NotExpressible { .. } => Vec::new(),
+            },
+        },
+    })
+}
+
+fn map<T, U>(fact: &DeployerFact<T>, with: impl FnOnce(&T) -> U) -> DeployerFact<U> {
+    match fact {
+        DeployerFact::Is(value) => DeployerFact::Is(with(value)),
+        DeployerFact::NotExpressible { not_expressible } => DeployerFact::NotExpressible { not_expressible },
+    }
+}
