@@ -11,9 +11,9 @@ use release::model::ReleaseKind;
 use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Map, Value, json};
 
-use super::{PAYLOADS, bases, bundles, files, is_yaml, read};
+use super::{bases, bundles, read};
 use crate::render::helm::helm;
-use crate::render::library::is_helm_template;
+use crate::render::hostile::{PAYLOADS, files, is_helm_template, is_yaml};
 use crate::render::reading;
 use crate::render::tools::tool;
 

@@ -14,7 +14,7 @@ use super::tools::tool;
 
 /// Pieces of texts that some parser reads otherwise than they are meant, refuses, or takes for its own syntax.
 fn hard_to_write() -> Vec<String> {
-    serde_json::from_str(include_str!("../data/texts-hard-to-write.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../tests/data/texts-hard-to-write.json")).unwrap()
 }
 
 fn text() -> impl Strategy<Value = String> {

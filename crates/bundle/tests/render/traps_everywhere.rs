@@ -7,6 +7,7 @@ use contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS,
 use release::model::ReleaseKind;
 use serde_json::Value;
 
+use super::hostile::is_helm_template;
 use super::library;
 
 /// The lines of a chart's templates that are no comments.
@@ -23,7 +24,7 @@ fn hook_chart_file(path: &str) -> &'static str {
 #[test]
 fn trap_argocd_templates_know_no_revision_and_no_cluster() {
     for (name, deployer) in library::all() {
-        for file in library::bundle(name, deployer).files().filter(|file| library::is_helm_template(&file.path)) {
+        for file in library::bundle(name, deployer).files().filter(|file| is_helm_template(&file.path)) {
             let text = std::str::from_utf8(&file.content).unwrap();
             for word in
                 [".Release.Revision", ".Release.IsUpgrade", ".Release.IsInstall", "randAlpha", "uuidv4", "now ", "genCA", "getHostByName"]

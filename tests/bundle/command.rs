@@ -321,3 +321,30 @@ fn what_bundles_mean_is_said_and_compared() {
     settings.add_filter("[0-9a-f]{12}…", "[digest]");
     settings.bind(|| snapshot!("command-parity", seen));
 }
+
+#[test]
+fn what_flux_cannot_reach_is_refused() {
+    let scene = Scene::new();
+    let mut seen = Vec::new();
+    for arguments in [
+        "bundle render -r base -d flux -o out",
+        "bundle render -r base -d flux -o out --repo file:///srv/fleet.git",
+        "bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts",
+    ] {
+        let output = scene.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap()));
+    }
+    insta::assert_snapshot!(seen.concat(), @r#"
+    $ gpu-rollout bundle render -r base -d flux -o out
+    error: deployer `flux` reads the bundle from a repository, and its files must say which one
+    hint: add --repo URL, and --revision and --path unless `main` and its root are right
+    $ gpu-rollout bundle render -r base -d flux -o out --repo file:///srv/fleet.git
+    error: deployer `flux` cannot read the bundle from `file:///srv/fleet.git`: Flux reads it from inside the cluster
+    hint: name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…
+    $ gpu-rollout bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts
+    error: deployer `flux` cannot take the chart of gpu-operator from `/mnt/charts/gpu-operator-v26.3.1.tgz`: Flux reads charts from inside the cluster
+    hint: serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…
+    "#);
+    assert!(scene.names().is_empty());
+}

@@ -12,6 +12,7 @@ use release::{Release, ReleasePlan};
 use serde_json::Value;
 
 use super::crd_schema::Schemas;
+use super::hostile::is_helm_template;
 use super::library;
 
 mod push;
@@ -341,8 +342,7 @@ fn trap_flux_panics_on_the_hook_output_log_policy() {
 fn every_yaml_file_means_the_same_to_parsers_of_yaml_1_1_and_1_2() {
     let strict = serde_yaml::options! { strict_booleans: true, legacy_octal_numbers: false, with_snippet: false };
     for scene in scenes() {
-        for file in scene.tree.files().filter(|file| file.path.rsplit('.').next() == Some("yaml") && !library::is_helm_template(&file.path))
-        {
+        for file in scene.tree.files().filter(|file| file.path.rsplit('.').next() == Some("yaml") && !is_helm_template(&file.path)) {
             let text = std::str::from_utf8(&file.content).unwrap();
             let new: Value = serde_yaml::from_str_with_options(text, strict.clone()).unwrap();
             assert_eq!(yaml::from_str::<Value>(text).unwrap(), new, "{}: {}", scene.name, file.path);

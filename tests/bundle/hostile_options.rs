@@ -4,8 +4,7 @@ use clap::CommandFactory as _;
 use gpu_rollout::cli;
 use serde_json::Value;
 
-use super::{PAYLOADS, files, is_yaml};
-use crate::render::library::is_helm_template;
+use crate::hostile::{PAYLOADS, files, is_helm_template, is_yaml};
 
 /// Each option that takes a text, with what stands before and behind the text in a value that is taken.
 const OPTIONS: &[(&str, &str, &str)] = &[

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use assert_cmd::Command;
-
 use super::scenes;
 
 #[test]
@@ -91,37 +89,4 @@ fn trap_kustomize_takes_files_of_its_own_folder_only() {
         }
         assert_eq!(kustomization["namespace"], "flux-system");
     }
-}
-
-#[test]
-fn what_flux_cannot_reach_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut seen = Vec::new();
-    for arguments in [
-        "bundle render -r base -d flux -o out",
-        "bundle render -r base -d flux -o out --repo file:///srv/fleet.git",
-        "bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts",
-    ] {
-        let output = Command::cargo_bin("gpu-rollout")
-            .unwrap()
-            .current_dir(directory.path())
-            .env("NO_COLOR", "1")
-            .args(arguments.split(' '))
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments}");
-        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap()));
-    }
-    insta::assert_snapshot!(seen.concat(), @r#"
-    $ gpu-rollout bundle render -r base -d flux -o out
-    error: deployer `flux` reads the bundle from a repository, and its files must say which one
-    hint: add --repo URL, and --revision and --path unless `main` and its root are right
-    $ gpu-rollout bundle render -r base -d flux -o out --repo file:///srv/fleet.git
-    error: deployer `flux` cannot read the bundle from `file:///srv/fleet.git`: Flux reads it from inside the cluster
-    hint: name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…
-    $ gpu-rollout bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts
-    error: deployer `flux` cannot take the chart of gpu-operator from `/mnt/charts/gpu-operator-v26.3.1.tgz`: Flux reads charts from inside the cluster
-    hint: serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…
-    "#);
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }

@@ -13,6 +13,8 @@ use release::model::ReleaseKind;
 use release::{EmbeddedCatalog, PlanOptions, ReleasePlan, plan};
 use serde_json::Value;
 
+use super::hostile::is_helm_template;
+
 /// Where the bundles stand for those that read them from there.
 const REPOSITORY: &str = "https://git.example.com/fleet.git";
 
@@ -52,13 +54,6 @@ pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> BundleTr
 /// Every recipe with every deployer.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
     catalog::recipe_names().flat_map(|name| DEPLOYERS.iter().map(move |deployer| (name, *deployer)))
-}
-
-/// Whether a file carries Helm's own syntax.
-pub(crate) fn is_helm_template(path: &str) -> bool {
-    ["-pre/templates/", "-post/templates/", "/templates/objects.yaml"].iter().any(|part| path.contains(part))
-        // The umbrella chart of Argo CD.
-        || path.starts_with("templates/")
 }
 
 /// Whether `path` is the copy of the hook chart's file `chart_file` in a hook release.

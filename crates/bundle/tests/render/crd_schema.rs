@@ -13,7 +13,7 @@ pub(crate) struct Schemas(BTreeMap<(String, String), Value>);
 impl Schemas {
     /// From all CRDs in a folder of `tests/data`.
     pub(crate) fn load(folder: &str) -> Self {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(folder);
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(folder);
         let mut schemas = BTreeMap::new();
         for entry in fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();

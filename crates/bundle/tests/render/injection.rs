@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use bundle::{BundleInput, BundleTree, build};
@@ -19,49 +18,10 @@ use regex::Regex;
 use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Value, json};
 
-use super::library::is_helm_template;
+use super::hostile::{PAYLOADS, is_helm_template, is_yaml};
 
-mod options;
 pub(crate) mod real;
 
-/// What would be a template, a document, a key, an option, a command or a comment in some language.
-pub(crate) const PAYLOADS: &[&str] = &[
-    "{{ exec \"touch\" (list \"injected\") }}",
-    "{{ fail \"injected\" }}",
-    "x\n---\nkind: Injected",
-    "x\nkey: injected",
-    "-o",
-    "--post-renderer=injected",
-    "'",
-    "\"",
-    "it's \"quoted\"",
-    "`touch injected`",
-    "$(touch injected)",
-    "${INJECTED}",
-    "x; touch injected",
-    "x | touch injected",
-    "x && touch injected",
-    "\t",
-    "\ta\nb",
-    "x\r\ny",
-    "\u{0}",
-    "\u{1b}[31m",
-    "\u{a0}",
-    "\u{85}x",
-    "x\u{2028}y",
-    "\u{feff}x",
-    "# x",
-    "x # y",
-    "*anchor",
-    "&anchor x",
-    "!!int 1",
-    "|",
-    "[x](https://injected.example)",
-    "<b>x</b>",
-    "../x",
-    "yes",
-    "0644",
-];
 /// The benign text in fields that take any text.
 const PLACEHOLDER: &str = "zqexample";
 
@@ -222,11 +182,6 @@ fn bundle(loaded: &ValidRecipe, options: &PlanOptions, deployer: Deployer) -> Bu
 fn without_digests(text: &str) -> String {
     static DIGESTS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[+_]d[0-9a-f]{12}|[0-9a-f]{64}|-[0-9a-f]{8}\b").unwrap());
     DIGESTS.replace_all(text, "DIGEST").into_owned()
-}
-
-/// Whether a file is called YAML.
-fn is_yaml(path: &str) -> bool {
-    Path::new(path).extension().is_some_and(|extension| extension == "yaml")
 }
 
 /// The actions of a Go template, but for those that print braces.
@@ -406,29 +361,4 @@ impl Outcome {
             self.problems.push(format!("{:?}: {payload:?} is refused without place or hint:\n{}", field.path, findings.render_plain()));
         }
     }
-}
-
-/// The files below a directory: path in their bundle, and text.
-fn files(directory: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
-            if entry.is_dir() {
-                open.push(entry);
-            } else {
-                // DIR/recipe/deployer/…
-                let name = entry
-                    .strip_prefix(directory)
-                    .unwrap()
-                    .components()
-                    .skip(2)
-                    .map(|part| part.as_os_str().to_string_lossy().into_owned())
-                    .collect::<Vec<_>>()
-                    .join("/");
-                found.push((name, fs::read_to_string(&entry).unwrap()));
-            }
-        }
-    }
-    found
 }
