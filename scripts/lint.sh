@@ -66,7 +66,7 @@ nothing_found() {
 }
 
 # Files of others are data and may say what they like; lock files name where packages come from; this file holds the patterns.
-ours=":(exclude)bundles/components :(exclude)tests/data :(exclude)*.lock :(exclude)*go.sum :(exclude)LICENSE :(exclude)scripts/lint.sh"
+ours=":(exclude)bundles/components :(exclude)tests/data :(exclude)crates/*/tests/data :(exclude)*.lock :(exclude)*go.sum :(exclude)LICENSE :(exclude)scripts/lint.sh"
 
 unfinished() {
   # shellcheck disable=SC2086 # a list of path patterns

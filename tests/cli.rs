@@ -211,3 +211,7 @@ fn a_full_disk_is_told_and_a_reader_that_goes_away_is_not() {
     let gone = run(writer.into());
     assert_eq!((gone.status.code(), String::from_utf8(gone.stderr).expect("it writes UTF-8")), (Some(0), String::new()));
 }
+
+mod cli {
+    mod device_plugin;
+}

@@ -8,7 +8,7 @@ use crate::{cells, root};
 const PAGE: &str = "docs/failures.md";
 const REPORTS: &str = "tests/data/failures.txt";
 /// Where proofs stand that are no functions: files, known by their names.
-const FILES: [(&str, &str); 2] = [("crates/simulator/tests/engine/scenarios", "txt"), ("tests/recipe/bad", "yaml")];
+const FILES: [(&str, &str); 2] = [("crates/simulator/tests/engine/scenarios", "txt"), ("crates/recipe/tests/recipe/bad", "yaml")];
 /// How a reason begins that takes the place of a test, or says what the tests beside it leave open.
 const REASONS: [&str; 3] = ["Not applicable: ", "The vendor's: ", "Not done: "];
 

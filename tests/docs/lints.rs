@@ -42,10 +42,10 @@ fn the_rules_are_those_of_the_table() {
 #[test]
 fn examples_are_of_lints_that_there_are() {
     for kind in ["bad", "good"] {
-        for entry in std::fs::read_dir(root("tests/recipe").join(kind)).unwrap() {
+        for entry in std::fs::read_dir(root("crates/recipe/tests/recipe").join(kind)).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();
             let Some(name) = file.strip_prefix("lint-").and_then(|name| name.strip_suffix(".yaml")) else { continue };
-            assert!(Lint::ALL.iter().any(|lint| name.starts_with(lint.name())), "tests/recipe/{kind}/{file}");
+            assert!(Lint::ALL.iter().any(|lint| name.starts_with(lint.name())), "crates/recipe/tests/recipe/{kind}/{file}");
         }
     }
 }

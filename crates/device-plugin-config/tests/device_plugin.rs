@@ -10,8 +10,6 @@ use diagnostics::source::{SourceText, SourceTexts};
 
 mod device_plugin {
     mod any_text;
-    mod command;
-    mod library;
     mod rules;
     mod vectors;
 }

@@ -1,21 +1,25 @@
-//! The configurations of the recipe library.
+//! The configurations of the device plugin in the recipe library.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use catalog::{self, lookup};
-use device_plugin_config::check::PluginVerdict;
+use device_plugin_config::check::{CheckTarget, PluginVerdict, check_text};
 use device_plugin_config::effective::{EffectiveConfig, SharingStrategy};
 use device_plugin_config::environment::PluginChart;
 use device_plugin_config::version::PluginVersion;
+use diagnostics::source::{SourceText, SourceTexts};
 use recipe::load::load;
 use recipe::model::RecipeComponent;
 use recipe::read::FileSystemReader;
-
-use crate::check;
 
 /// What this version of the plugin starts with.
 fn started(component: &RecipeComponent, name: &str, version: PluginVersion) -> EffectiveConfig {
     let text = yaml::to_string(&component.device_plugin_config.as_ref().unwrap().configs[name]).unwrap();
     let chart: PluginChart = component.name.parse().unwrap();
-    let (report, _) = check(&text, version, chart.environment(version, &|path| lookup(&component.values, path).cloned()));
+    let environment = chart.environment(version, &|path| lookup(&component.values, path).cloned());
+    let mut sources = SourceTexts::default();
+    let source = sources.add(SourceText { name: "config.yaml".to_owned(), text });
+    let report = check_text(&sources, source, &CheckTarget { version, environment });
     assert!(report.findings.is_empty(), "{name} at {version}: {:?}", report.findings);
     let PluginVerdict::Ok(effective) = report.verdict else { panic!("{name} at {version}: {:?}", report.verdict) };
     *effective
@@ -28,7 +32,7 @@ fn component(recipe: &str) -> RecipeComponent {
 
 /// Recipes outlive the plugin that their chart brings.
 #[test]
-fn every_proven_plugin_starts_with_every_configuration_and_nothing_is_to_be_said() {
+fn proven_plugins_start_with_every_library_configuration() {
     let mut seen = Vec::new();
     for recipe in catalog::recipe_names() {
         for component in load(recipe, &[], &mut FileSystemReader).unwrap().recipe.components {

@@ -1,4 +1,4 @@
-//! `tests/data/device-plugin-config/vectors.json`: for every input the verdict is the plugin's own, for all four versions.
+//! `tests/data/vectors.json`: for every input the verdict is the plugin's own, for all four versions.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ struct Other {
 
 #[test]
 fn every_vector_has_the_plugins_verdict() {
-    let Vectors { count, vectors } = serde_json::from_str(include_str!("../data/device-plugin-config/vectors.json")).unwrap();
+    let Vectors { count, vectors } = serde_json::from_str(include_str!("../data/vectors.json")).unwrap();
     assert_eq!(vectors.len(), count);
     let mut wrong = Vec::new();
     for vector in &vectors {
