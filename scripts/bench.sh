@@ -51,9 +51,9 @@ measured bench-decide.log ' nodes, one of which' '^end$' cargo bench --locked -p
 
 title "the hook on a real API server"
 if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then
-  GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/cluster/run.sh scenarios::cost::
-  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^drive  ' '^requests without' tests/cluster/run.sh scenarios::pace::
-  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-plan.log '^assist  ' '^$' tests/cluster/run.sh scenarios::calibration::
+  GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/e2e/run.sh scenarios::cost::
+  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^drive  ' '^requests without' tests/e2e/run.sh scenarios::pace::
+  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-plan.log '^assist  ' '^$' tests/e2e/run.sh scenarios::calibration::
 else
   echo "not measured: it needs buildah, go and bubblewrap"
 fi

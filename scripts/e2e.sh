@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make e2e`: what needs more than cargo. Real Helm on the charts, then the scenarios of tests/cluster with the hook's own image.
+# `make e2e`: what needs more than cargo. Real Helm on the charts, then the scenarios of tests/e2e with the hook's own image.
 # The pinned programs are built once with Go (tests/tools/build.sh) and cached outside the checkout.
 # Usage: scripts/e2e.sh PROFILE [--full | FILTER…]   (PROFILE: cargo profile of the image)
 set -eu
@@ -16,10 +16,10 @@ tests/tools/build.sh >/dev/null
 [ "${1:-}" != --full ] || tests/tools/build.sh other-versions >/dev/null
 scripts/image.sh "$profile"
 # Without a filter everything: the tests that only need Helm first, they are over in seconds.
-[ "${1:---full}" != --full ] || cargo test --locked --test chart --test render -- --ignored
+[ "${1:---full}" != --full ] || cargo test --locked -p gpu-rollout -p bundle --test chart --test render -- --ignored
 # The release before meets this one: its chart and its image, as this repository has them.
 if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
-  previous=$(cat tests/cluster/previous-release)
+  previous=$(cat tests/e2e/previous-release)
   GPU_ROLLOUT_PREVIOUS=$PWD/target/previous/$previous
   if [ ! -x "$GPU_ROLLOUT_PREVIOUS/target/image/rootfs/gpu-rollout" ]; then
     git cat-file -e "$previous^{commit}" 2>/dev/null || {
@@ -33,4 +33,4 @@ if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
   fi
   export GPU_ROLLOUT_PREVIOUS
 fi
-GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/cluster/run.sh "$@"
+GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh "$@"

@@ -13,5 +13,5 @@ command -v go >/dev/null || {
 echo "Building what is missing: half an hour the first time, seconds after that."
 tests/tools/build.sh >/dev/null
 scripts/image.sh "$1" >/dev/null
-cargo test --quiet --locked --test cluster --no-run
-GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/cluster/run.sh --exact scenarios::local::stays_until_it_is_told_to_end
+cargo test --quiet --locked -p e2e --no-run
+GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh --exact scenarios::local::stays_until_it_is_told_to_end

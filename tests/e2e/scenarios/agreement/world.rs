@@ -2,7 +2,6 @@
 //! No controller runs; what happens is what the test does (`actions`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use contract::driver::Driver;
@@ -14,6 +13,7 @@ use super::draw::Draw;
 use super::library::Of;
 use super::policy;
 use crate::harness::apply::Applier;
+use crate::harness::repository::repository;
 use crate::harness::stand_in::{NETWORK_NAMESPACE, OPERATOR_NAMESPACE};
 
 pub(super) const CLUSTER_POLICIES: &str = "/apis/nvidia.com/v1/clusterpolicies";
@@ -41,7 +41,7 @@ pub(super) fn namespace(driver: Driver) -> &'static str {
 pub(super) async fn prepare(server: &Server) -> Result<()> {
     let applier = Applier::new(server.client());
     for file in CRDS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let path = repository(file);
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         applier.apply_crd(&serde_yaml::from_str(&text)?).await?;
     }

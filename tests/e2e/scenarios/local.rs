@@ -1,6 +1,5 @@
 //! A stack for people: `make stack` leaves it running, and the tutorial is typed on it as it stands there.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use tokio::process::Command;
 
 use crate::harness::fleet::NEW;
 use crate::harness::local::{NODES, prepare};
+use crate::harness::repository::repository;
 use crate::harness::scenario::{scenario, scenario_within};
 use crate::harness::stand_in::driver_version;
 
@@ -23,7 +23,7 @@ const PLACE: &str = "target/stack";
 async fn stays_until_it_is_told_to_end() -> Result<()> {
     scenario_within(WORKING_DAY, "stack", async |stack| {
         let environment = prepare(stack, false).await?;
-        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(PLACE);
+        let place = repository(PLACE);
         std::fs::create_dir_all(&place)?;
         std::fs::copy(&environment, place.join("environment"))?;
         eprintln!("\nThe cluster is there: {NODES} nodes with GPUs, no driver yet. In another terminal, in this folder:\n");
@@ -48,7 +48,7 @@ async fn the_tutorial_is_true_word_by_word() -> Result<()> {
         let environment = prepare(stack, true).await?;
         let folder = stack.helm.directory().join("tutorial");
         std::fs::create_dir_all(&folder)?;
-        let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorial.md"))?;
+        let page = std::fs::read_to_string(repository("docs/tutorial.md"))?;
         let blocks = blocks(&page);
         ensure!(blocks.len() >= 8, "only {} blocks", blocks.len());
         for block in blocks {

@@ -1,12 +1,12 @@
 //! People's commands: the program as somebody at a workstation runs it, with an administrator's kubeconfig.
 
-use std::path::PathBuf;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
+use super::repository::gpu_rollout;
 use super::stack::Stack;
 use super::terminal::link;
 use super::tools::program;
@@ -22,7 +22,7 @@ impl Console {
     pub(crate) fn new(stack: &Stack) -> Result<Self> {
         let bin = stack.helm.directory().join("workstation");
         std::fs::create_dir_all(&bin)?;
-        let programs = [("gpu-rollout", PathBuf::from(env!("CARGO_BIN_EXE_gpu-rollout"))), ("kubectl", program("kubectl")?)];
+        let programs = [("gpu-rollout", gpu_rollout()?), ("kubectl", program("kubectl")?)];
         for (name, program) in programs {
             link(&bin, name, &program)?;
         }

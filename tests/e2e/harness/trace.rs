@@ -2,10 +2,11 @@
 //! rollouts of the same shape have in common however fast they are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+
+use super::repository::repository;
 
 /// What is seen of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +56,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// Reads a recording.
     pub(crate) fn read(name: &str) -> Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/traces").join(name);
+        let path = repository("tests/data/traces").join(name);
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let mut trace = Self::default();
         for line in text.lines() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the end-to-end tests: `make e2e`, or directly `tests/cluster/run.sh [--full | FILTER…]`.
+# Runs the end-to-end tests: `make e2e`, or directly `tests/e2e/run.sh [--full | FILTER…]`.
 #   without a filter           what is run on every change
 #   --full                     every scenario (`make e2e-full`)
 #   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs, made by `make image`; without it
@@ -16,7 +16,7 @@ for program in bwrap setpriv kill; do
   command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
 done
 if [ -n "$missing" ]; then
-  echo "tests/cluster/run.sh: missing:$missing" >&2
+  echo "tests/e2e/run.sh: missing:$missing" >&2
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "hint: install bubblewrap, util-linux and procps with your package manager (Debian: apt-get install bubblewrap util-linux procps)" >&2
     exit 1
@@ -24,7 +24,7 @@ if [ -n "$missing" ]; then
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap util-linux procps >&2
 fi
 bwrap --unshare-user --unshare-pid --ro-bind / / true || {
-  echo "tests/cluster/run.sh: bubblewrap cannot make a user namespace here" >&2
+  echo "tests/e2e/run.sh: bubblewrap cannot make a user namespace here" >&2
   echo "hint: allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)" >&2
   exit 1
 }
@@ -32,7 +32,7 @@ bwrap --unshare-user --unshare-pid --ro-bind / / true || {
 # Argo CD keeps its cache in Redis, which is no Go program. Nothing may start the package's service.
 if ! command -v redis-server >/dev/null 2>&1; then
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "tests/cluster/run.sh: missing: redis-server" >&2
+    echo "tests/e2e/run.sh: missing: redis-server" >&2
     echo "hint: install it with your package manager (Debian: apt-get install redis-server); it needs no running service" >&2
     exit 1
   fi
@@ -51,7 +51,7 @@ tests/tools/build.sh >/dev/null
 
 rootfs=${GPU_ROLLOUT_ROOTFS:-target/image/rootfs}
 if [ ! -x "$rootfs/gpu-rollout" ]; then
-  [ -z "${GPU_ROLLOUT_ROOTFS:-}" ] || { echo "tests/cluster/run.sh: no gpu-rollout in $rootfs" >&2; exit 1; }
+  [ -z "${GPU_ROLLOUT_ROOTFS:-}" ] || { echo "tests/e2e/run.sh: no gpu-rollout in $rootfs" >&2; exit 1; }
   target=$(uname -m)-unknown-linux-gnu
   RUSTFLAGS='-C target-feature=+crt-static' cargo build --profile quick --target "$target" --target-dir target/static --bin gpu-rollout --no-default-features
   rootfs=target/e2e/rootfs
@@ -61,6 +61,11 @@ fi
 GPU_ROLLOUT_ROOTFS=$(CDPATH='' cd -- "$rootfs" && pwd)
 export GPU_ROLLOUT_ROOTFS
 
+# The program at a workstation. (The hook's pods run the image.)
+cargo build --bin gpu-rollout
+GPU_ROLLOUT_PROGRAM=$(realpath "${CARGO_TARGET_DIR:-target}/debug/gpu-rollout")
+export GPU_ROLLOUT_PROGRAM
+
 RUST_LIB_BACKTRACE=0
 export RUST_LIB_BACKTRACE
 rm -rf target/tmp/rights
@@ -68,7 +73,7 @@ threads=$((2 * $(getconf _NPROCESSORS_ONLN)))
 [ "$threads" -le 8 ] || threads=8
 threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
 if [ $# -gt 0 ] && [ "$1" != --full ]; then
-  cargo test --test cluster -- --ignored --test-threads="$threads" --nocapture "$@"
+  cargo test -p e2e -- --ignored --test-threads="$threads" --nocapture "$@"
   exit
 fi
 
@@ -90,5 +95,5 @@ for name in "$@"; do
   skipped="$skipped --skip $name"
 done
 # shellcheck disable=SC2086 # a list of options
-cargo test --test cluster -- --ignored --test-threads="$threads" --nocapture $skipped
-cargo test --quiet --test cluster -- --ignored --exact scenarios::rights::every_granted_right_is_used
+cargo test -p e2e -- --ignored --test-threads="$threads" --nocapture $skipped
+cargo test --quiet -p e2e -- --ignored --exact scenarios::rights::every_granted_right_is_used

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::audit::Request;
 use super::helm::Said;
 use super::node_agent::{HOOK_REPOSITORY, PREVIOUS_TAG, previous};
+use super::repository::repository;
 use super::stack::Stack;
 use super::stand_in::OPERATOR_NAMESPACE;
 use super::wait::until;
@@ -42,7 +43,7 @@ impl<'a> HookRelease<'a> {
 
     /// The same in another namespace.
     pub(crate) fn in_namespace(stack: &'a Stack, name: &'a str, namespace: &'a str) -> Self {
-        Self { stack, name, namespace, checkout: env!("CARGO_MANIFEST_DIR").into(), tag: "e2e" }
+        Self { stack, name, namespace, checkout: repository(""), tag: "e2e" }
     }
 
     /// The chart and image of the release before, in the operator's namespace.

@@ -2,7 +2,6 @@
 //! upgrade, and once more. A healthy rollout ends in success, whatever its shape.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use tokio::process::Command;
 
 use crate::harness::fleet::{NEW, OLD, Release};
 use crate::harness::hook_release::HookRelease;
+use crate::harness::repository::{gpu_rollout, repository};
 use crate::harness::scenario::scenario;
 use crate::harness::stand_in::Script;
 
@@ -21,7 +21,7 @@ const WITHOUT_OPERATOR: [&str; 1] = ["device-plugin-only"];
 
 /// A recipe of the library with another release of operator and driver, for two nodes that start quickly.
 async fn recipe(name: &str, release: &Release) -> Result<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_gpu-rollout")).args(["recipe", "show", name, "-o", "json"]).output().await?;
+    let output = Command::new(gpu_rollout()?).args(["recipe", "show", name, "-o", "json"]).output().await?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut recipe: Value = serde_json::from_slice(&output.stdout)?;
     recipe["cluster"]["gpuNodes"] = json!(NODES);
@@ -106,7 +106,7 @@ mod long {
 
 #[test]
 fn every_recipe_of_the_library_is_rolled_out() -> Result<()> {
-    let library = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/recipes"))?;
+    let library = std::fs::read_dir(repository("bundles/recipes"))?;
     let names = library.map(|entry| Ok(entry?.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()));
     let names = names.collect::<Result<BTreeSet<String>>>()?;
     let tried = [short::SHORT, long::LONG, &WITHOUT_OPERATOR].concat();

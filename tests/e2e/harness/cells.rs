@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::deployers::Kind;
+use super::repository::repository;
 
 /// Cells by table, row and column.
 type Tables = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
@@ -55,7 +56,7 @@ impl Cells {
 }
 
 fn file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/deployers.json")
+    repository("tests/data/deployers.json")
 }
 
 fn read() -> Result<Tables> {

@@ -1,6 +1,8 @@
 //! The images that worker nodes have. All others cannot be pulled.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::harness::repository::repository;
 
 /// Repository of the hook's own image in tests; its root file system is what `make image` made.
 pub(crate) const HOOK_REPOSITORY: &str = "gpu-rollout.test/gpu-rollout";
@@ -53,6 +55,6 @@ pub(crate) fn previous() -> Option<PathBuf> {
 }
 
 fn hook_root() -> PathBuf {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/image/rootfs");
+    let default = || repository("target/image/rootfs");
     std::env::var_os(ROOT_FILE_SYSTEM).map_or_else(default, PathBuf::from)
 }

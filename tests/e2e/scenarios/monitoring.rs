@@ -15,6 +15,7 @@ use crate::harness::console::Console;
 use crate::harness::fleet::NEW;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::ports::free_port;
+use crate::harness::repository::repository;
 use crate::harness::scenario::scenario;
 use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script};
 use crate::harness::wait::until;
@@ -50,7 +51,7 @@ fn value(text: &str, name: &str, label: &str) -> Option<f64> {
 
 /// A program of the tests, by the script that finds it.
 fn tool(name: &str) -> Result<String> {
-    let found = Command::new(format!("{}/tests/tools/{name}.sh", env!("CARGO_MANIFEST_DIR"))).output()?;
+    let found = Command::new(repository(&format!("tests/tools/{name}.sh"))).output()?;
     ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
     Ok(String::from_utf8(found.stdout)?.trim().to_owned())
 }

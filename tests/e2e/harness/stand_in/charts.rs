@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::harness::helm::Helm;
+use crate::harness::repository::repository;
 
 /// A chart to make: name, version, templates, and the folder of `bundles/components` that its values and CRDs come from.
 struct Chart {
@@ -60,7 +61,7 @@ fn write(chart: &Chart, directory: &Path) -> Result<PathBuf> {
         fs::write(source.join("templates").join(file), text)?;
     }
     if let Some(component) = chart.component {
-        let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/components").join(component);
+        let component = repository("bundles/components").join(component);
         let values = component.join("values.yaml");
         fs::copy(&values, source.join("values.yaml")).with_context(|| format!("copying {}", values.display()))?;
         fs::create_dir_all(source.join("crds"))?;

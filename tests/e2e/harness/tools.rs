@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::repository::repository;
+
 /// The directory, as soon as everything has been built: minutes of work the first time, and done before the time of a scenario begins.
 static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build(&[]).map_err(|error| format!("{error:#}")));
 
@@ -33,7 +35,7 @@ fn directory() -> Result<&'static Path> {
 
 /// Some programs, or all that are usual.
 fn build(names: &[&str]) -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/build.sh");
+    let script = repository("tests/tools/build.sh");
     let output = Command::new(&script).args(names).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("running {}", script.display()))?;
     if !output.status.success() {

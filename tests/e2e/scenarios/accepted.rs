@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::harness::apply::Applier;
+use crate::harness::repository::{gpu_rollout, repository};
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
 use crate::harness::tools::program;
@@ -86,7 +87,7 @@ impl Crds {
 
 /// The CRDs of a deployer, from `tests/data`.
 async fn crds_of(deployer: &str, applier: &Applier) -> Result<()> {
-    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(deployer))? {
+    for file in fs::read_dir(repository("tests/data").join(deployer))? {
         let path = file?.path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             applier.apply_crd(&serde_yaml::from_str(&fs::read_to_string(&path)?)?).await?;
@@ -113,7 +114,7 @@ async fn catalog_upgrades(applier: &Applier, crds: &mut Crds) -> Result<()> {
 
 /// Renders every recipe of the library as a user does.
 async fn render(deployers: &[&str], repository: &str, output: &Path) -> Result<()> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"));
+    let mut command = Command::new(gpu_rollout()?);
     command.args(["bundle", "render", "--repo", repository, "--path", "clusters/a", "--output"]).arg(output);
     command.args(catalog::recipe_names().flat_map(|name| ["--recipe", name]));
     command.args(deployers.iter().flat_map(|deployer| ["--deployer", deployer]));
@@ -170,7 +171,7 @@ async fn of_flux(bundle: &Path) -> Result<Vec<(String, Value)>> {
     Ok(objects.into_iter().map(|object| ("flux-system".to_owned(), object)).collect())
 }
 
-/// What Argo CD gets. The umbrella chart of `argocd-helm` makes the same Applications: `tests/render` compares them.
+/// What Argo CD gets. The umbrella chart of `argocd-helm` makes the same Applications: `crates/bundle/tests/render` compares them.
 fn of_argocd(bundle: &Path) -> Result<Vec<(String, Value)>> {
     let mut files: Vec<PathBuf> = ["root.yaml", "root-project.yaml", "project.yaml"].map(|file| bundle.join(file)).into();
     for file in fs::read_dir(bundle.join("apps"))? {

@@ -9,6 +9,7 @@ use tokio::process::Command;
 use super::ask::Ask;
 use super::helm::Said;
 use super::node_agent::HOOK_REPOSITORY;
+use super::repository::gpu_rollout;
 use super::stack::Stack;
 
 impl Stack {
@@ -30,7 +31,7 @@ impl Stack {
         let file = self.helm.directory().join("recipe.yaml");
         std::fs::write(&file, recipe.to_string())?;
         let charts = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"));
+        let mut command = Command::new(gpu_rollout()?);
         command.args(["bundle", "render", "--deployer", deployer, "--recipe"]).arg(&file).arg("--output").arg(bundle).args(more);
         for repository in ["nvidia", "jetstack"] {
             command.args(["--chart-repository", &format!("{repository}={charts}")]);

@@ -1,7 +1,6 @@
 //! What NVIDIA's library does, with the two minutes between its looks, recorded for the engine's tests (`tests/data/traces`): no test. Run by
-//! name (`tests/cluster/run.sh scenarios::recordings::`), each writes its recording to `target/traces`.
+//! name (`tests/e2e/run.sh scenarios::recordings::`), each writes its recording to `target/traces`.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::traces::settled;
 use crate::harness::recorder::Recorder;
+use crate::harness::repository::repository;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Operand, Script, cluster_policy_kind};
@@ -83,12 +83,12 @@ impl<'a> Recorded<'a> {
     async fn finish(self, name: &str) -> Result<()> {
         settled(&self.recorder, NODES, ROLLOUT).await?;
         self.recorder.act("all nodes are done");
-        self.recorder.write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/traces").join(name), self.zero)
+        self.recorder.write(&repository("target/traces").join(name), self.zero)
     }
 }
 
 #[tokio::test(flavor = "local")]
-#[ignore = "a recording: tests/cluster/run.sh scenarios::recordings::"]
+#[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn serial() -> Result<()> {
     scenario_within(SCENARIO, "recording-serial", async |stack| {
         let mut fleet = Recorded::install(stack, 101, json!({})).await?;
@@ -100,7 +100,7 @@ async fn serial() -> Result<()> {
 
 /// Two at once; a pod of a job that must end first on one node.
 #[tokio::test(flavor = "local")]
-#[ignore = "a recording: tests/cluster/run.sh scenarios::recordings::"]
+#[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn parallel_with_jobs() -> Result<()> {
     scenario_within(SCENARIO, "recording-parallel", async |stack| {
         let wait = json!({"podSelector": "wait-for=me", "timeoutSeconds": 0});
@@ -123,7 +123,7 @@ async fn parallel_with_jobs() -> Result<()> {
 
 /// A PodDisruptionBudget holds up the eviction of the pods that use GPUs until its time is over, and then the drain, which is what comes after.
 #[tokio::test(flavor = "local")]
-#[ignore = "a recording: tests/cluster/run.sh scenarios::recordings::"]
+#[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn drain() -> Result<()> {
     scenario_within(SCENARIO, "recording-drain", async |stack| {
         let drain = json!({"enable": true, "force": true, "timeoutSeconds": 300, "deleteEmptyDir": true});
@@ -150,7 +150,7 @@ async fn drain() -> Result<()> {
 
 /// A driver that crashes on a node, until somebody repairs the node and deletes the pod.
 #[tokio::test(flavor = "local")]
-#[ignore = "a recording: tests/cluster/run.sh scenarios::recordings::"]
+#[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn failing() -> Result<()> {
     scenario_within(SCENARIO, "recording-failing", async |stack| {
         let mut fleet = Recorded::install(stack, 104, json!({})).await?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::node_agent::HOOK_REPOSITORY;
+use super::repository::gpu_rollout;
 use super::stack::Stack;
 use super::stand_in::Script;
 use super::terminal::link;
@@ -37,8 +38,7 @@ fn environment(stack: &Stack) -> Result<PathBuf> {
     let directory = stack.helm.directory();
     let bin = directory.join("workstation");
     std::fs::create_dir_all(&bin)?;
-    let programs =
-        [("gpu-rollout", PathBuf::from(env!("CARGO_BIN_EXE_gpu-rollout"))), ("kubectl", program("kubectl")?), ("helm", program("helm4")?)];
+    let programs = [("gpu-rollout", gpu_rollout()?), ("kubectl", program("kubectl")?), ("helm", program("helm4")?)];
     for (name, program) in programs {
         link(&bin, name, &program)?;
     }
