@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::hostile::is_helm_template;
 
 /// Where the bundles stand for those that read them from there.
-const REPOSITORY: &str = "https://git.example.com/fleet.git";
+pub(crate) const REPOSITORY: &str = "https://git.example.com/fleet.git";
 
 /// A recipe of the library.
 pub(crate) fn recipe(name: &str) -> Recipe {
@@ -43,12 +43,15 @@ pub(crate) fn bundle(name: &str, deployer: Deployer) -> BundleTree {
 
 /// Its bundle in the repository at `url`.
 pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> BundleTree {
-    let recipe = recipe(name);
-    let plan = planned(&recipe);
+    bundle_of(&recipe(name), deployer, url)
+}
+
+/// The bundle of any recipe in the repository at `url`.
+pub(crate) fn bundle_of(recipe: &Recipe, deployer: Deployer, url: &str) -> BundleTree {
+    let plan = planned(recipe);
     let source = BundleSource::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-    build(BundleInput { recipe: &recipe, plan: &plan, options: &PlanOptions::default(), deployer, hook_chart: hook_chart::FILES, source })
-        .unwrap()
+    build(BundleInput { recipe, plan: &plan, options: &PlanOptions::default(), deployer, hook_chart: hook_chart::FILES, source }).unwrap()
 }
 
 /// Every recipe with every deployer.
