@@ -194,7 +194,7 @@ fn completions_and_manual_pages_are_of_all_commands() {
 /// A list that is cut off looks whole to whoever reads it later: it was no error.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_told_and_a_reader_that_goes_away_is_not() {
+fn full_disk_is_reported_but_not_closed_pipe() {
     use std::process::{Command, Stdio};
     let run = |output: Stdio| {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("gpu-rollout"));

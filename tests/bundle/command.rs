@@ -79,7 +79,7 @@ fn render_then_verify_then_edit() {
 }
 
 #[test]
-fn another_bundle_gives_way_with_a_note_and_an_edited_one_only_by_force() {
+fn other_bundle_is_replaced_edited_only_by_force() {
     let scene = Scene::new();
     scene.run("bundle render -r kind-dev -d helm -o out");
     let notes = |arguments: &str| {
@@ -107,7 +107,7 @@ fn another_bundle_gives_way_with_a_note_and_an_edited_one_only_by_force() {
 }
 
 #[test]
-fn what_is_new_in_a_bundle_is_shown_release_by_release() {
+fn bundle_diff_shows_changes_by_release() {
     let scene = Scene::new();
     scene.run("bundle render -r base -d helm -o old");
     scene.run("bundle render -r base -d helm -o same");
@@ -183,7 +183,7 @@ fn nodes_can_be_chosen_for_all_components() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_nothing_is_written() {
+fn errors_are_reported_and_nothing_is_written() {
     let scene = Scene::new();
     fs::create_dir(scene.path().join("foreign")).unwrap();
     fs::write(scene.path().join("foreign/thesis.tex"), "years").unwrap();
@@ -240,7 +240,7 @@ fn wrong_usage_is_another_exit_code() {
 }
 
 #[test]
-fn a_name_that_may_be_a_branch_or_a_tag_is_noted_for_flux_alone() {
+fn ambiguous_revision_is_noted_for_flux_alone() {
     let scene = Scene::new();
     for (deployer, expected) in [("flux", true), ("argocd", false)] {
         let output = scene.run(&format!("bundle render -r base -d {deployer} -o {deployer} --repo https://a --revision v1.2"));
@@ -251,7 +251,7 @@ fn a_name_that_may_be_a_branch_or_a_tag_is_noted_for_flux_alone() {
 }
 
 #[test]
-fn an_umbrella_that_was_told_its_repository_asks_for_it_nowhere() {
+fn umbrella_with_known_repository_asks_for_none() {
     let scene = Scene::new();
     let output = scene.run("bundle render -r base -d argocd-helm -o out --repo https://git.example.com/a.git --revision v1 --path x/y");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

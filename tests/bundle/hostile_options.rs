@@ -33,7 +33,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
 const NOT_WRITTEN: [&str; 6] = ["recipe", "deployer", "output", "format", "data", "color"];
 
 #[test]
-fn hostile_text_in_every_option_is_text_or_refused() {
+fn hostile_texts_in_options_are_harmless() {
     let command = cli::Cli::command();
     let render = command.find_subcommand("bundle").and_then(|bundle| bundle.find_subcommand("render")).unwrap();
     let options = render.get_arguments().filter(|argument| argument.get_action().takes_values()).filter_map(|argument| argument.get_long());

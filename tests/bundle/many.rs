@@ -95,7 +95,7 @@ fn what_cannot_be_rendered_together_is_said() {
 }
 
 #[test]
-fn many_at_once_are_the_same_bytes_as_one_after_the_other() {
+fn many_at_once_equal_one_after_another() {
     let scene = fleet();
     fs::remove_file(scene.path().join("fleet/c.yaml")).unwrap();
     let repository = "--repo https://git.example.com/fleet.git";
@@ -116,7 +116,7 @@ fn many_at_once_are_the_same_bytes_as_one_after_the_other() {
 }
 
 #[test]
-fn a_directory_gives_the_same_places_with_one_recipe_and_with_more() {
+fn directory_gives_same_paths_for_any_recipe_count() {
     let scene = fleet();
     for file in ["b.yaml", "c.yaml"] {
         fs::remove_file(scene.path().join("fleet").join(file)).unwrap();

@@ -38,7 +38,7 @@ fn digests() -> BTreeMap<String, String> {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
+fn gpu_operators_device_plugin_falls_back_to_defaults() {
     let found =
         settings(&format!("{MAP}devicePlugin: {{config: {{name: plugins, default: shared}}}}\nrollout: {{operatorNamespace: nvidia}}\n"));
     let expected = DevicePluginSettings {
@@ -65,7 +65,7 @@ fn the_gpu_operators_device_plugin_has_no_fallback_but_its_own_defaults() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_stand_alone_device_plugin_has_its_charts_fallbacks() {
+fn stand_alone_device_plugin_has_chart_fallbacks() {
     let component =
         "rollout: {component: {name: nvidia-device-plugin}, operatorNamespace: nvidia, devicePlugin: {maxUnavailable: 2, release: nvdp}}\n";
     let found = settings(&format!("{MAP}config: {{name: plugins}}\n{component}")).device_plugin;
@@ -114,7 +114,7 @@ const BEFORE: &str = "rollout: {mode: steer, tasks: [preflight, hold]}\n";
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_preflight_is_told_what_the_gpu_operator_is_about_to_make_of_its_daemon_sets() {
+fn preflight_knows_coming_daemon_sets_of_gpu_operator() {
     // The command `plan` reads the values itself: it must find the same in them.
     let coming = |values: &str| {
         let told = settings(&format!("{values}{BEFORE}")).preflight.coming;
@@ -190,7 +190,7 @@ fn default_nvidia_driver_is_expected_as_values_say() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_preflight_is_told_what_becomes_of_the_network_operators_policy() {
+fn preflight_knows_future_of_network_operators_policy() {
     let coming = |version: &str, values: &str| {
         let component = format!("component: {{name: network-operator, version: \"{version}\"}}");
         settings(&format!("{values}rollout: {{driver: ofed, mode: steer, tasks: [preflight, hold], {component}}}\n")).preflight.coming
@@ -207,7 +207,7 @@ fn the_preflight_is_told_what_becomes_of_the_network_operators_policy() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_preflight_is_told_who_waits_and_how_strict_it_is() {
+fn preflight_knows_waiting_job_and_its_strictness() {
     let preflight = settings(
         "rollout: {mode: drive, tasks: [preflight], preflight: {waits: {release: post, budgetSeconds: 2000000}, strictness: {empty-dir: warn}}}\n",
     )
@@ -219,7 +219,7 @@ fn the_preflight_is_told_who_waits_and_how_strict_it_is() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn a_daemon_set_of_ones_own_is_named_and_nothing_is_read_of_an_operators_values() {
+fn own_daemon_set_is_named_without_operators_values() {
     let text = "driver: {version: \"580\", enabled: true}\nrollout: {driver: daemonset, mode: drive, tasks: [settle, drive], \
                 daemonSet: {namespace: accelerators, name: accelerator-driver}, upgrade: {extraConsumers: [app=train]}}\n";
     let file = values(text);

@@ -48,7 +48,7 @@ fn a_change_of_anything_fires_again() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn it_is_in_the_trigger_the_settings_and_the_pod() {
+fn digest_is_in_trigger_settings_and_pod() {
     let objects = template(&[]);
     let digest = objects.digest();
     assert_eq!(objects.settings().digest, digest);

@@ -59,7 +59,7 @@ fn the_contract_is_that_of_the_program() {
 }
 
 #[test]
-fn chart_and_image_have_the_version_of_the_program() {
+fn chart_and_image_have_the_programs_version() {
     let version = env!("CARGO_PKG_VERSION");
     let chart = include_str!("../../charts/gpu-rollout/Chart.yaml");
     assert!(chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")), "{chart}");
@@ -69,7 +69,7 @@ fn chart_and_image_have_the_version_of_the_program() {
 
 /// Helm refuses what the program would, with the place.
 #[test]
-fn the_schema_knows_every_check_and_what_it_takes() {
+fn schema_knows_every_check_and_its_values() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
     let expected: serde_json::Map<_, _> = PreflightCheck::ALL
         .into_iter()

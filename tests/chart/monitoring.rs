@@ -35,7 +35,7 @@ fn alerts_fire_when_they_should_and_only_then() {
 
 #[test]
 #[ignore = "needs helm and promtool (make e2e)"]
-fn the_rule_that_is_installed_is_one_of_prometheus_and_of_this_release_only() {
+fn installed_rule_belongs_to_prometheus_and_this_release() {
     let file = values(ALL);
     let objects = template(&["--values", file.to_str().unwrap()]);
     let rule = objects.kind("PrometheusRule").next().unwrap();
@@ -50,7 +50,7 @@ fn the_rule_that_is_installed_is_one_of_prometheus_and_of_this_release_only() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn prometheus_finds_the_port_at_which_the_hook_serves() {
+fn prometheus_finds_the_port_of_the_hook() {
     let file = values(ALL);
     let objects = template(&["--values", file.to_str().unwrap()]);
     let container = &objects.pod()["containers"][0];

@@ -200,7 +200,7 @@ fn the_rights_are_those_of_the_tasks() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn no_two_objects_share_a_name_when_namespaces_coincide() {
+fn objects_have_unique_names_in_shared_namespaces() {
     let same = ["--set-json", r#"rollout.dra.namespaces=["default","default"]"#, "--set", "rollout.operatorNamespace=default"];
     let mut seen = BTreeSet::new();
     for release in ["one", "two"] {
@@ -213,7 +213,7 @@ fn no_two_objects_share_a_name_when_namespaces_coincide() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_job_is_the_only_hook_and_ends_by_itself() {
+fn job_is_only_hook_and_ends_itself() {
     let objects = template(&[]);
     let hooks: Vec<&Value> = objects.0.iter().filter(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_some()).collect();
     assert_eq!(hooks, [objects.job()]);

@@ -52,7 +52,7 @@ fn gives_reason(cell: &str, start: &str) -> bool {
 }
 
 #[test]
-fn every_line_has_its_tests_or_a_reason_and_a_verdict() {
+fn every_line_has_tests_or_reason_and_verdict() {
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let rows = page.lines().filter(|line| line.starts_with('|')).map(cells);
     let rows: Vec<_> = rows.filter_map(|row| Some((row[0].parse::<u32>().ok()?, row))).collect();

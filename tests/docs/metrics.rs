@@ -29,7 +29,7 @@ fn the_table_is_that_of_the_program() {
 }
 
 #[test]
-fn names_have_their_units_and_no_metric_is_there_twice() {
+fn metric_names_have_units_and_are_unique() {
     let names: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), ALL.len());
     for metric in ALL {
@@ -93,7 +93,7 @@ fn alerts_and_dashboard_name_only_what_there_is() {
 }
 
 #[test]
-fn every_alert_is_on_the_page_and_names_a_command() {
+fn every_alert_is_documented_with_a_command() {
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let file: Value = yaml::from_str(ALERTS).unwrap();
     let (_, table) = page.split_once("\n## Alerts\n").unwrap();

@@ -57,7 +57,7 @@ fn the_checks_are_those_of_the_table() {
 
 /// A cell of the table is one line, and the text of each check says something of its own.
 #[test]
-fn every_check_says_what_it_finds_and_what_to_do() {
+fn every_check_says_finding_and_advice() {
     for check in PreflightCheck::ALL {
         let (finds, advice) = (check.finds(), check.advice());
         assert!(finds.ends_with('.') && !finds.contains(['|', '\n']), "{}: {finds}", check.name());

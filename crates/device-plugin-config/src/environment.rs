@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_sets_much_and_the_chart_only_what_it_is_told() {
+    fn operator_sets_much_and_chart_only_its_values() {
         let names = |list: Vec<(String, String)>| list.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
         assert_eq!(
             names(environment(PluginChart::DevicePlugin, "{migStrategy: null, deviceListStrategy: ''}")),

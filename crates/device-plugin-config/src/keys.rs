@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_parent_stands_before_its_children_and_no_path_twice() {
+    fn parents_precede_children_and_paths_are_unique() {
         for (index, row) in KEYS.iter().enumerate() {
             let above = row.path.rsplit_once('.').map(|(above, _)| above.trim_end_matches(".[]"));
             let parents = &KEYS[..index];

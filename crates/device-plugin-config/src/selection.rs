@@ -70,7 +70,7 @@ mod tests {
     use PluginChart::{DevicePlugin, GpuOperator};
 
     #[test]
-    fn the_operator_falls_back_to_nothing_and_the_chart_to_a_name() {
+    fn operator_has_no_fallback_and_chart_a_name() {
         let fails = |chart, names: &[&str], default| matches!(without_label(chart, names, default), SelectedConfig::Fails(_));
         assert_eq!(without_label(GpuOperator, &["default"], None), SelectedConfig::Empty);
         assert_eq!(without_label(GpuOperator, &["a"], Some("")), SelectedConfig::Empty);

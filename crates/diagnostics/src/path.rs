@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_back_as_it_was_written() {
+    fn path_is_read_back_as_written() {
         for text in ["a", "a.b", r"nodeSelector.nvidia\.com/gpu", r"a\\b.c"] {
             assert_eq!(text.parse::<KeyPath>().unwrap().to_string(), text);
         }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_after_errors_doubles_up_to_its_limit() {
+    fn pause_after_errors_doubles_up_to_limit() {
         let pauses: Vec<i128> = (1..=8).map(|failures| ControllerGeneration::Gpu26_7.backoff(failures).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3000, 3000, 3000]);
         assert_eq!(ControllerGeneration::Network.backoff(40), SignedDuration::from_secs(1000));

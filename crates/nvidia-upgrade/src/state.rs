@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_label_value_is_read_as_it_is_written() {
+    fn label_values_are_read_as_written() {
         for state in ControllerState::ALL {
             assert_eq!(ControllerState::from_label(Some(state.label())), state);
         }

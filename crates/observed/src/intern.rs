@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_labels_are_one_and_what_nobody_has_is_forgotten() {
+    fn equal_labels_are_shared_and_unused_ones_dropped() {
         let interner = LabelInterner::default();
         let mut kept = Vec::new();
         for number in 0..10 {

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_a_map_in_the_order_of_its_keys() {
+    fn labels_are_a_map_ordered_by_key() {
         let pairs = [("b", "2"), ("a", "1"), ("c", "3"), ("b", "4")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         let mut labels = Labels::from(pairs);
         assert_eq!(format!("{labels:?}"), r#"{"a": "1", "b": "4", "c": "3"}"#);

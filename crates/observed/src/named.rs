@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_in_one_clone_is_not_seen_in_another() {
+    fn change_in_one_clone_leaves_the_other() {
         let mut named: Named<String> = [("n", "a".to_owned())].into();
         let before = named.clone();
         assert!(std::ptr::eq(&raw const before["n"], &raw const named["n"]), "one value, held twice");
@@ -370,7 +370,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn it_holds_what_an_ordinary_map_holds_and_knows_where_two_differ(
+        fn map_behaves_like_std_and_finds_differences(
             first in proptest::collection::vec(step(), 0..500),
             second in proptest::collection::vec(step(), 0..20),
         ) {

@@ -86,7 +86,7 @@ mod tests {
 
     /// Somebody who wanted to stop something must not be passed over for a typo.
     #[test]
-    fn a_pause_that_cannot_be_read_stops_the_whole_fleet() {
+    fn unreadable_pause_stops_the_whole_fleet() {
         for wrong in ["", "yes", "{}", r#"{"selector":"=","by":"sre","at":"2026-01-01T00:00:00Z"}"#] {
             let pause = ObservedPause::read("x", wrong);
             assert!(pause.covers(&node(&[])), "{wrong}");

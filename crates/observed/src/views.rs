@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_in_one_clone_is_not_seen_in_another() {
+    fn change_in_one_clone_leaves_the_other() {
         let mut views: Views<String> = vec!["a".to_owned(), "b".to_owned()].into();
         let before = views.clone();
         assert!(std::ptr::eq(&raw const before[0], &raw const views[0]), "one view, held twice");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_places_holds_until_something_is_on_another_node() {
+    fn places_stay_known_until_something_changes_node() {
         let views: Views<(&str, u32)> = vec![("a", 1), ("b", 2), ("b", 3)].into();
         assert_eq!(views.on("b").count(), 2);
         let known = |views: &Views<(&str, u32)>| views.list.by_node.get().map(Arc::as_ptr);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_a_node_is_found_after_a_change_too() {
+    fn objects_on_node_are_found_after_change() {
         let mut views: Views<(&str, u32)> = vec![("a", 1), ("", 2), ("b", 3), ("a", 4)].into();
         let on = |views: &Views<(&str, u32)>, node: &str| views.on(node).map(|view| view.1).collect::<Vec<_>>();
         assert_eq!((on(&views, "a"), on(&views, "b"), on(&views, "c")), (vec![1, 4], vec![3], vec![]));

@@ -136,7 +136,7 @@ fn overrides() {
 }
 
 #[test]
-fn what_must_be_a_text_stays_as_it_is_typed() {
+fn typed_text_stays_text() {
     let set = [
         "rollout.gpuDriver.version=null",
         "components.gpu-operator.values.driver.version=580.10",

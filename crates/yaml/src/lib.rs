@@ -77,7 +77,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn numbers_and_booleans_are_read_as_helm_reads_them() {
+    fn numbers_and_booleans_are_read_like_helm() {
         let value: Value = from_str("{a: 0644, b: yes, c: 1_000, d: 580.10, e: '0644', f: ~}").unwrap();
         assert_eq!(value, json!({"a": 420, "b": true, "c": 1000, "d": 580.1, "e": "0644", "f": null}));
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_by_yaml_1_1_parsers() {
+    fn written_text_is_equal_in_yaml_1_1() {
         let long = "x ".repeat(200);
         let value = json!({"yes": "yes", "version": "580.10", "time": "12:30", "long": long, "multi": "a\nb\n", "list": [1, "1"]});
         let text = to_string(&value).unwrap();

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn the_api_server_takes_every_object_of_every_bundle() -> Result<()> {
+async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
     scenario("accepted", async |stack| {
         let applier = Applier::new(&stack.client);
         for namespace in ["flux-system", "argocd"] {

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn the_hook_goes_on_when_the_api_server_is_back() -> Result<()> {
+async fn hook_continues_when_api_server_is_back() -> Result<()> {
     scenario("api-away", async |stack| {
         stack.fleet(Script::seeded(101), 3, true).await?;
         let before = stack.plugins().await?;

@@ -67,13 +67,13 @@ async fn woken(name: &str, chart: &'static str) -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_sleeping_controller_that_watches_state_labels_is_woken() -> Result<()> {
+async fn sleeping_controller_watching_state_labels_is_woken() -> Result<()> {
     woken("assist-state-label", "v26.3.1").await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_sleeping_controller_that_watches_skip_labels_is_woken() -> Result<()> {
+async fn sleeping_controller_watching_skip_labels_is_woken() -> Result<()> {
     woken("assist-skip-label", "v26.7.0").await
 }
 
@@ -86,7 +86,7 @@ fn steered_values() -> Value {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn held_nodes_go_when_they_are_let_go_of_and_are_checked_before_they_take_workloads() -> Result<()> {
+async fn held_nodes_are_checked_before_they_take_workloads() -> Result<()> {
     scenario("steer", async |stack| {
         let script = Script { tick: TICK, ..Script::seeded(62) };
         stack.fleet(Script::seeded(62), 4, true).await?;
@@ -121,7 +121,7 @@ async fn held_nodes_go_when_they_are_let_go_of_and_are_checked_before_they_take_
 /// The network operator's controller drains a node and replaces its driver; the hook waits until all of that is done.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn network_drivers_are_upgraded_by_the_controller_of_their_operator() -> Result<()> {
+async fn network_drivers_are_upgraded_by_their_operator() -> Result<()> {
     scenario("assist-network", async |stack| {
         let names = stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(63) }, 3, false).await?;
         stack.network(&names).await?;

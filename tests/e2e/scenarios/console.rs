@@ -165,7 +165,7 @@ async fn follow(console: &Console, stack: &Stack) -> Result<Vec<String>> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn what_is_said_of_stuck_nodes_resolves_them_word_by_word() -> Result<()> {
+async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
     scenario("console-stuck", async |stack| {
         stack.fleet(Script { driver: (300, 900), ..Script::seeded(71) }, NODES, false).await?;
         let begin = Timestamp::now();
@@ -218,7 +218,7 @@ async fn what_is_said_of_stuck_nodes_resolves_them_word_by_word() -> Result<()> 
 /// NVIDIA's controller has one slot, and the node that has it fails: the others wait for it, and are told for whom.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_slot_of_nvidias_controller_that_a_failed_node_holds_is_named_and_freed() -> Result<()> {
+async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
     scenario("console-slot", async |stack| {
         let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(72) }, 4, false).await?;
         // Whichever comes first.

@@ -26,7 +26,7 @@ const NOTHING: &str = "nothing to do";
 /// A small fleet, then a large one; on each a run after it has grown, one with other settings, and one with nothing to do.
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
-async fn the_hook_on_a_small_and_a_large_fleet() -> Result<()> {
+async fn cost_of_hook_in_small_and_large_fleet() -> Result<()> {
     let nodes = std::env::var("GPU_ROLLOUT_BENCH_NODES").map_or(Ok(NODES), |text| text.parse()).context("GPU_ROLLOUT_BENCH_NODES")?;
     scenario_within(LIMIT, "cost", async |stack| {
         stack.fleet(Script::seeded(11), SMALL, true).await?;

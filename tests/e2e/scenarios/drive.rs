@@ -148,7 +148,7 @@ impl Maintenance {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn workloads_leave_within_their_budgets_and_every_node_is_given_back() -> Result<()> {
+async fn workloads_leave_within_budgets_and_nodes_are_released() -> Result<()> {
     scenario("drive", async |stack| {
         stack.fleet(Script::seeded(51), 4, true).await?;
         let before = stack.plugins().await?;
@@ -177,7 +177,7 @@ async fn workloads_leave_within_their_budgets_and_every_node_is_given_back() -> 
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_node_whose_driver_fails_keeps_its_cordon_and_the_others_are_done() -> Result<()> {
+async fn node_with_failing_driver_keeps_cordon_others_finish() -> Result<()> {
     scenario("drive-fails", async |stack| {
         let mut script = Script::seeded(52);
         script.faults.insert("gpu-1".into(), Fault::CrashLoop);
@@ -210,7 +210,7 @@ async fn a_node_whose_driver_fails_keeps_its_cordon_and_the_others_are_done() ->
 /// A fleet that is driven end to end, with a drain, and one node whose driver fails.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn fifty_nodes_are_drained_and_upgraded_and_the_one_that_fails_is_told() -> Result<()> {
+async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
     const NODES: usize = 50;
     scenario("drive-fifty", async |stack| {
         let mut script = Script::seeded(53);

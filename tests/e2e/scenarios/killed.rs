@@ -32,13 +32,13 @@ enum Death {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn killed_with_the_lease_and_between_a_deletion_and_its_replacement() -> Result<()> {
+async fn killed_with_lease_between_deletion_and_replacement() -> Result<()> {
     dies("killed", 51, Death::Killed, Death::Killed).await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn its_node_is_lost_and_then_its_pod_is_deleted() -> Result<()> {
+async fn its_node_is_lost_then_pod_is_deleted() -> Result<()> {
     dies("node-lost", 52, Death::NodeLost, Death::Deleted).await
 }
 

@@ -149,7 +149,7 @@ async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_run_is_seen_in_numbers_while_it_goes_on_and_in_an_archive_when_it_is_over() -> Result<()> {
+async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
     scenario("monitoring", async |stack| {
         stack.fleet(Script { driver: (300, 900), ..Script::seeded(91) }, NODES, false).await?;
         stack.create_namespace(NAMESPACE).await?;

@@ -222,7 +222,7 @@ async fn each_driver_is_replaced_once_in_drive() -> Result<()> {
 /// The driver stays as it is: only the plugins are replaced, one node after the other, by their DaemonSet.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_device_plugin_that_is_never_ready_is_no_success() -> Result<()> {
+async fn never_ready_device_plugin_is_no_success() -> Result<()> {
     scenario("operand-never-ready", async |stack| {
         let nodes = stack.fleet(Script::seeded(42), NODES, false).await?;
         let broken = nodes[1].clone();
@@ -248,7 +248,7 @@ async fn a_device_plugin_that_is_never_ready_is_no_success() -> Result<()> {
 /// What the other stories stand on: the new process has another name, waits until the Lease has run out, and only then works.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn an_operator_that_was_restarted_waits_for_its_own_lease() -> Result<()> {
+async fn restarted_operator_waits_for_its_own_lease() -> Result<()> {
     scenario("operator-restarted", async |stack| {
         stack.fleet(Script { lease: Duration::from_secs(8), ..Script::seeded(43) }, 1, false).await?;
         stack.restart_operator().await?;

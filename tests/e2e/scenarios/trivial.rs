@@ -20,7 +20,7 @@ const NAMESPACE: &str = "trivial";
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn helm_returns_after_the_hook_and_says_how_it_ended() -> Result<()> {
+async fn helm_returns_after_hook_and_reports_its_end() -> Result<()> {
     scenario("trivial", async |stack| {
         stack.create_namespace(NAMESPACE).await?;
         let image = format!("{HOOK_REPOSITORY}:e2e");
@@ -42,7 +42,7 @@ async fn helm_returns_after_the_hook_and_says_how_it_ended() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_container_lives_and_dies_as_under_a_kubelet() -> Result<()> {
+async fn container_lives_and_dies_as_under_kubelet() -> Result<()> {
     scenario("kubelet", async |stack| {
         stack.create_namespace(NAMESPACE).await?;
         let pods = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE);

@@ -11,7 +11,7 @@ use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn every_plugin_is_replaced_once_after_the_driver_of_its_node() -> Result<()> {
+async fn every_plugin_is_replaced_once_after_its_driver() -> Result<()> {
     for seed in [31, 32] {
         scenario(&format!("upgrade-{seed}"), async |stack| {
             stack.fleet(Script::seeded(seed), 3, true).await?;

@@ -116,7 +116,7 @@ fn trap_argocd_waves_follow_needs() {
 }
 
 #[test]
-fn trap_argocd_values_are_read_from_the_repository_by_component_and_hook() {
+fn trap_argocd_component_and_hook_share_values() {
     for scene in scenes() {
         for (folder, release) in folders(&scene.plan) {
             let application = scene.application(&folder);
@@ -148,7 +148,7 @@ fn trap_argocd_values_are_read_from_the_repository_by_component_and_hook() {
 }
 
 #[test]
-fn trap_argocd_self_heal_and_pruning_skip_hooks_and_are_off() {
+fn trap_argocd_self_heal_and_pruning_are_off() {
     for scene in scenes() {
         for object in scene.objects().iter().filter(|object| object["kind"] == "Application") {
             assert_eq!(object["spec"]["syncPolicy"]["automated"], json!({"prune": false, "selfHeal": false}), "{}", scene.name);
@@ -158,7 +158,7 @@ fn trap_argocd_self_heal_and_pruning_skip_hooks_and_are_off() {
 }
 
 #[test]
-fn trap_argocd_retries_are_written_out_because_each_one_costs_the_hooks_budget() {
+fn trap_argocd_retries_are_explicit() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
             let retry = &application["spec"]["syncPolicy"]["retry"];
@@ -169,7 +169,7 @@ fn trap_argocd_retries_are_written_out_because_each_one_costs_the_hooks_budget()
 }
 
 #[test]
-fn trap_argocd_manifest_generate_paths_would_hide_changes_of_shared_values() {
+fn trap_argocd_manifest_generate_paths_hide_shared_values() {
     for scene in scenes() {
         for object in scene.objects() {
             assert!(!object.to_string().contains("manifest-generate-paths"), "{}", scene.name);
@@ -178,7 +178,7 @@ fn trap_argocd_manifest_generate_paths_would_hide_changes_of_shared_values() {
 }
 
 #[test]
-fn trap_argocd_hook_applications_have_an_object_that_is_no_hook() {
+fn trap_argocd_hook_applications_have_a_plain_object() {
     // Without one, Argo CD never finds the Application out of sync.
     let trigger = hook_chart::FILES.iter().find(|(path, _)| *path == "templates/trigger.yaml").unwrap().1;
     assert!(trigger.contains("kind: ConfigMap") && !trigger.contains("helm.sh/hook"));
@@ -199,7 +199,7 @@ fn trap_argocd_crds_have_one_writer() {
 }
 
 #[test]
-fn trap_argocd_crds_are_too_large_for_client_side_apply_and_namespaces_belong_to_the_bundle() {
+fn trap_argocd_crds_need_server_side_apply() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
             let options = application["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap().clone();
@@ -213,7 +213,7 @@ fn trap_argocd_crds_are_too_large_for_client_side_apply_and_namespaces_belong_to
 
 /// Argo CD drops empty fields where it notes what it compared: with one, the health check would wait for ever.
 #[test]
-fn trap_argocd_sources_have_no_field_that_says_nothing() {
+fn trap_argocd_sources_have_no_empty_fields() {
     fn empty(value: &Value) -> bool {
         match value {
             Value::Null => true,
@@ -232,7 +232,7 @@ fn trap_argocd_sources_have_no_field_that_says_nothing() {
 }
 
 #[test]
-fn trap_argocd_the_run_record_is_never_written_back() {
+fn trap_argocd_run_record_is_never_written_back() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
             let options = application["spec"]["syncPolicy"]["syncOptions"].to_string();
@@ -249,7 +249,7 @@ fn trap_argocd_the_run_record_is_never_written_back() {
 }
 
 #[test]
-fn trap_argocd_names_are_unique_and_releases_keep_theirs() {
+fn trap_argocd_names_are_unique_but_releases_keep() {
     for scene in scenes() {
         let mut names = Vec::new();
         for (release, application) in scene.applications() {
@@ -267,7 +267,7 @@ fn trap_argocd_names_are_unique_and_releases_keep_theirs() {
 }
 
 #[test]
-fn trap_argocd_the_project_allows_exactly_the_repositories_and_namespaces() {
+fn trap_argocd_project_allows_only_what_is_used() {
     for scene in scenes() {
         let project = scene.read("project.yaml");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -290,7 +290,7 @@ fn trap_argocd_the_project_allows_exactly_the_repositories_and_namespaces() {
 }
 
 #[test]
-fn the_project_names_the_kinds_without_a_namespace_where_all_crds_are_known() {
+fn project_names_cluster_kinds_if_crds_are_known() {
     let scene = scenes().iter().find(|scene| scene.name == "base").unwrap();
     let kinds = scene.read("project.yaml")["spec"]["clusterResourceWhitelist"].clone();
     let kinds = kinds.as_array().unwrap();
@@ -300,7 +300,7 @@ fn the_project_names_the_kinds_without_a_namespace_where_all_crds_are_known() {
 }
 
 #[test]
-fn trap_argocd_health_looks_at_the_operation_and_not_at_health_alone() {
+fn trap_argocd_health_checks_the_operation_too() {
     let health: Value = yaml::from_str(deployer::argocd_application::HEALTH_TEXT).unwrap();
     let lua = health["data"]["resource.customizations.health.argoproj.io_Application"].as_str().unwrap();
     for field in ["operationState", "comparedTo", "syncResult", "sync.status", "obj.operation"] {
@@ -323,7 +323,7 @@ fn trap_argocd_health_looks_at_the_operation_and_not_at_health_alone() {
 }
 
 #[test]
-fn trap_argocd_charts_of_a_registry_have_no_scheme() {
+fn trap_argocd_registry_charts_have_no_scheme() {
     let scene = scene("base", REPOSITORY, "", &nvidia_from("oci://registry.example.com/mirror/nvidia")).unwrap();
     let (folder, _) = folders(&scene.plan).find(|(_, release)| release.name == "gpu-operator").unwrap();
     let application = scene.application(&folder);
@@ -337,7 +337,7 @@ fn trap_argocd_charts_of_a_registry_have_no_scheme() {
 }
 
 #[test]
-fn trap_argocd_what_the_cluster_cannot_read_is_refused() {
+fn trap_argocd_unreachable_sources_are_refused() {
     for (url, options, expected) in [
         ("oci://registry.example.com/fleet", PlanOptions::default(), "is an OCI registry"),
         (REPOSITORY, nvidia_from("/srv/charts"), "in no directory"),

@@ -83,7 +83,7 @@ fn digests(forms: &[Form], when: &str) -> BTreeMap<String, String> {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn a_values_edit_fires_exactly_the_right_hooks_with_every_deployer() {
+fn values_edit_fires_the_right_hooks_everywhere() {
     let directory = tempfile::tempdir().unwrap();
     let recipe = directory.path().join("recipe.yaml");
     fs::write(&recipe, RECIPE).unwrap();

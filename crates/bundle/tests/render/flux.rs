@@ -133,7 +133,7 @@ fn the_schemas_find_what_is_wrong() {
 }
 
 #[test]
-fn a_release_is_the_one_that_the_helm_command_line_would_make() {
+fn flux_release_equals_the_helm_command_line() {
     each_release(|release, spec| {
         assert_eq!(spec["releaseName"], release.name.as_str());
         // Another storage namespace would make a second release beside the one that Helm made.
@@ -153,7 +153,7 @@ fn every_need_is_a_dependency() {
 }
 
 #[test]
-fn trap_flux_ready_expr_replaces_the_built_in_check() {
+fn trap_flux_ready_expr_replaces_built_in_check() {
     each_release(|_, spec| {
         for need in spec["dependsOn"].as_array().into_iter().flatten() {
             let clauses: Vec<&str> = need["readyExpr"].as_str().unwrap().split(" && ").collect();
@@ -167,7 +167,7 @@ fn trap_flux_ready_expr_replaces_the_built_in_check() {
 }
 
 #[test]
-fn trap_flux_dependency_is_ready_from_before_the_commit() {
+fn trap_flux_dependency_is_ready_from_earlier_commit() {
     for scene in scenes() {
         let kustomization = scene.yaml("kustomization.yaml");
         let generators = kustomization["configMapGenerator"].as_array().unwrap();
@@ -206,7 +206,7 @@ fn trap_flux_default_timeout_kills_the_hook() {
 }
 
 #[test]
-fn trap_flux_kustomization_gives_up_before_the_chain_is_done() {
+fn trap_flux_kustomization_times_out_before_its_chain() {
     for scene in scenes() {
         let releases: BTreeMap<String, Value> =
             scene.releases().into_iter().map(|(_, release, object)| (release.name.clone(), object["spec"].clone())).collect();
@@ -226,7 +226,7 @@ fn chain(releases: &BTreeMap<String, Value>, name: &str) -> u64 {
 }
 
 #[test]
-fn trap_flux_failed_release_holds_up_the_commit_that_repairs_it() {
+fn trap_flux_failed_release_blocks_the_repairing_commit() {
     for scene in scenes() {
         let check = &scene.yaml("flux-system/sync.yaml")["spec"]["healthCheckExprs"][0];
         assert_eq!((&check["apiVersion"], &check["kind"]), (&"helm.toolkit.fluxcd.io/v2".into(), &"HelmRelease".into()));
@@ -241,7 +241,7 @@ fn trap_flux_failed_release_holds_up_the_commit_that_repairs_it() {
 }
 
 #[test]
-fn trap_flux_waits_for_custom_resources_that_the_hook_makes_ready() {
+fn trap_flux_waits_for_resources_the_hook_prepares() {
     each_release(|_, spec| {
         for action in ["install", "upgrade", "rollback"] {
             assert_eq!(spec[action]["disableWait"], true, "{action}");
@@ -263,7 +263,7 @@ fn trap_flux_remediation_rolls_back_or_stops_trying() {
 }
 
 #[test]
-fn trap_flux_crd_policies_have_other_defaults_for_install_and_upgrade() {
+fn trap_flux_crd_policies_differ_between_operations() {
     each_release(|release, spec| {
         let brings_crds = matches!(&release.kind, ReleaseKind::Upstream(upstream) if !upstream.skip_crds);
         let policy = if brings_crds { "CreateReplace" } else { "Skip" };
@@ -272,7 +272,7 @@ fn trap_flux_crd_policies_have_other_defaults_for_install_and_upgrade() {
 }
 
 #[test]
-fn trap_flux_persistent_client_does_not_see_new_crds() {
+fn trap_flux_persistent_client_misses_new_crds() {
     each_release(|release, spec| {
         let brings_crds = match &release.kind {
             ReleaseKind::Crds(_) => true,
@@ -294,7 +294,7 @@ fn trap_flux_drift_correction_reverts_what_others_write() {
 }
 
 #[test]
-fn trap_flux_values_edit_reaches_the_operator_but_not_its_hook() {
+fn trap_flux_values_edit_misses_the_hook() {
     for scene in scenes() {
         let kustomization = scene.yaml("kustomization.yaml");
         let mut generated: BTreeMap<&str, &str> = BTreeMap::new();
@@ -330,7 +330,7 @@ fn trap_flux_substitution_rewrites_values() {
 }
 
 #[test]
-fn trap_flux_panics_on_the_hook_output_log_policy() {
+fn trap_flux_panics_on_hook_output_log_policy() {
     for scene in scenes() {
         for file in scene.tree.files() {
             assert!(!std::str::from_utf8(&file.content).unwrap().contains("hook-output-log-policy"), "{}: {}", scene.name, file.path);
@@ -339,7 +339,7 @@ fn trap_flux_panics_on_the_hook_output_log_policy() {
 }
 
 #[test]
-fn every_yaml_file_means_the_same_to_parsers_of_yaml_1_1_and_1_2() {
+fn yaml_files_are_equal_in_both_yaml_versions() {
     let strict = serde_yaml::options! { strict_booleans: true, legacy_octal_numbers: false, with_snippet: false };
     for scene in scenes() {
         for file in scene.tree.files().filter(|file| file.path.rsplit('.').next() == Some("yaml") && !is_helm_template(&file.path)) {

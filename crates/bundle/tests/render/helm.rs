@@ -38,13 +38,13 @@ fn objects(helm_program: &Path, bundle: &Path, folder: &str, release: &Release, 
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn helm_3_makes_of_every_chart_what_the_plan_says() {
+fn helm_3_renders_every_chart_as_planned() {
     each(&tool("helm3"));
 }
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn helm_4_makes_of_every_chart_what_the_plan_says() {
+fn helm_4_renders_every_chart_as_planned() {
     each(&tool("helm4"));
 }
 

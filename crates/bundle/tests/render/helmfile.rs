@@ -43,7 +43,7 @@ fn changed(change: impl Fn(&mut ReleasePlan)) -> (ReleasePlan, BundleTree) {
 }
 
 #[test]
-fn every_release_stands_in_one_state_file_as_the_plan_says() {
+fn each_release_is_in_one_state_file() {
     for (name, plan, states) in all() {
         let releases: Vec<_> = states.iter().flat_map(|state| &state.releases).collect();
         assert_eq!(releases.len(), plan.releases.len(), "{name}");
@@ -63,7 +63,7 @@ fn every_release_stands_in_one_state_file_as_the_plan_says() {
 }
 
 #[test]
-fn what_a_release_needs_is_named_or_stands_in_an_earlier_file() {
+fn needs_are_named_or_in_earlier_state_file() {
     for (name, plan, states) in all() {
         let mut earlier: Vec<String> = Vec::new();
         for state in &states {
@@ -83,7 +83,7 @@ fn what_a_release_needs_is_named_or_stands_in_an_earlier_file() {
 }
 
 #[test]
-fn trap_helmfile_timeout_is_each_releases_own_and_covers_the_budget_of_its_job() {
+fn trap_helmfile_timeout_of_release_covers_job_budget() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
             // Zero is no timeout for helmfile: it leaves the flag out, and Helm takes five minutes.
@@ -97,7 +97,7 @@ fn trap_helmfile_timeout_is_each_releases_own_and_covers_the_budget_of_its_job()
 }
 
 #[test]
-fn trap_helmfile_wait_would_wait_for_what_the_hook_is_to_bring_about() {
+fn trap_helmfile_wait_would_await_the_hooks_work() {
     for (name, _, states) in all() {
         for state in states {
             let defaults = &state.helm_defaults;
@@ -108,14 +108,14 @@ fn trap_helmfile_wait_would_wait_for_what_the_hook_is_to_bring_about() {
 }
 
 #[test]
-fn trap_helmfile_create_namespace_is_on_unless_it_is_switched_off() {
+fn trap_helmfile_create_namespace_is_on_by_default() {
     for (name, _, states) in all() {
         assert!(states.iter().all(|state| !state.helm_defaults.create_namespace), "{name}: namespaces without Pod Security labels");
     }
 }
 
 #[test]
-fn trap_helmfile_skips_crds_for_a_whole_file_only() {
+fn trap_helmfile_skips_crds_per_file_only() {
     for (name, plan, states) in all() {
         check_crds(name, &plan, &states);
     }
@@ -144,7 +144,7 @@ fn check_crds(name: &str, plan: &ReleasePlan, states: &[State]) {
 }
 
 #[test]
-fn trap_helmfile_state_files_beside_each_other_run_in_parallel() {
+fn trap_helmfile_sibling_state_files_run_in_parallel() {
     for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
         let tree = library::bundle(name, deployer);
         assert!(!tree.files().any(|file| file.path.starts_with("helmfile.d/")), "{name}");
@@ -156,7 +156,7 @@ fn trap_helmfile_state_files_beside_each_other_run_in_parallel() {
 }
 
 #[test]
-fn trap_helmfile_plans_everything_before_the_crds_are_there() {
+fn trap_helmfile_plans_everything_before_crds_exist() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
@@ -173,7 +173,7 @@ fn trap_helmfile_plans_everything_before_the_crds_are_there() {
 }
 
 #[test]
-fn trap_helmfile_crds_and_namespaces_that_exist_are_taken_over() {
+fn trap_helmfile_existing_crds_and_namespaces_are_adopted() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
@@ -186,7 +186,7 @@ fn trap_helmfile_crds_and_namespaces_that_exist_are_taken_over() {
 /// Helmfile's own hooks run on the operator's machine, without the rights of the Job, and also when a release has failed. Keys of Helm 4
 /// are errors with Helm 3. Arguments could say `--no-hooks`, and what is suppressed hides differences from `apply`.
 #[test]
-fn trap_helmfile_has_keys_that_break_a_promise_or_a_version_of_helm() {
+fn trap_helmfile_keys_that_break_promises_are_absent() {
     let keys = [
         "hooks",
         "forceConflicts",
@@ -209,7 +209,7 @@ fn trap_helmfile_has_keys_that_break_a_promise_or_a_version_of_helm() {
 }
 
 #[test]
-fn trap_helmfile_replaces_repositories_of_the_same_name_in_the_users_helm() {
+fn trap_helmfile_replaces_users_repositories_of_same_name() {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for (_, _, states) in all() {
         for repository in states.into_iter().flat_map(|state| state.repositories) {
@@ -237,7 +237,7 @@ fn trap_helmfile_evaluates_braces_in_a_release() {
 }
 
 #[test]
-fn trap_helmfile_apply_does_not_run_a_failed_hook_again() {
+fn trap_helmfile_apply_does_not_rerun_failed_hook() {
     for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
         let tree = library::bundle(name, deployer);
         let readme = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();

@@ -257,13 +257,13 @@ fn place(field: &Field, bases: &[Value]) -> Result<(Value, Field, ValidRecipe), 
 
 /// A quarter of the payloads for each field, another one for the next field.
 #[test]
-fn hostile_text_in_every_field_is_text_or_refused() {
+fn sampled_hostile_texts_in_fields_are_harmless() {
     attack_all(4);
 }
 
 #[test]
 #[ignore = "takes minutes (make e2e)"]
-fn every_hostile_text_in_every_field_is_text_or_refused() {
+fn all_hostile_texts_in_fields_are_harmless() {
     attack_all(1);
 }
 

@@ -82,7 +82,7 @@ fn every_bundle_keeps_its_promises() {
 }
 
 #[test]
-fn every_file_is_text_that_ends_with_one_newline() {
+fn files_are_text_with_one_final_newline() {
     for (name, deployer) in all() {
         for file in bundle(name, deployer).files() {
             let text = std::str::from_utf8(&file.content).unwrap();
@@ -104,7 +104,7 @@ fn every_yaml_file_is_yaml() {
 }
 
 #[test]
-fn the_hook_chart_is_copied_with_its_digest_in_the_version() {
+fn hook_chart_copy_has_digest_in_version() {
     for (name, deployer) in all() {
         let bundle = bundle(name, deployer);
         let folders: Vec<&str> = bundle.files().filter_map(|file| file.path.strip_suffix("/rollout.yaml")).collect();

@@ -23,7 +23,7 @@ fn a_mode_means_the_same_with_every_deployer() {
 
 /// What is read back from the files has the tasks and rights of the mode, and only those.
 #[test]
-fn the_facts_show_tasks_and_rights_of_the_mode() {
+fn facts_show_tasks_and_rights_of_mode() {
     for (name, mode) in RECIPES.into_iter().zip(["steer", "drive"]) {
         let facts = facts_of(name, "helm".parse().unwrap());
         for operator in ["gpu-operator", "network-operator"] {

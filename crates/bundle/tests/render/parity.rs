@@ -76,7 +76,7 @@ fn what_cannot_be_compared_is_said() {
 }
 
 #[test]
-fn files_of_no_deployer_or_of_two_are_refused() {
+fn files_of_none_or_two_deployers_are_refused() {
     let some = |names: &[&str]| read_facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect());
     assert_eq!(some(&["values.yaml"]), Err(ReadbackError::NoDeployer));
     assert_eq!(some(&["deploy.sh", "helmfile.yaml"]), Err(ReadbackError::SeveralDeployers(vec!["helm", "helmfile"])));

@@ -90,7 +90,7 @@ macro_rules! snapshot {
 }
 
 #[test]
-fn every_release_is_deployed_in_order_with_helm_4_and_with_helm_3() {
+fn script_deploys_in_order_with_both_helm_versions() {
     let scene = Scene::new();
     let output = scene.run("deploy.sh", &[]);
     snapshot!("script-helm-4", format!("{}--- calls\n{}", scene.seen(&output), scene.calls()));
@@ -104,7 +104,7 @@ fn every_release_is_deployed_in_order_with_helm_4_and_with_helm_3() {
 }
 
 #[test]
-fn versions_of_helm_that_would_hang_or_lie_are_refused() {
+fn script_refuses_broken_helm_versions() {
     let scene = Scene::new();
     let mut answers = Vec::new();
     for version in [
@@ -148,7 +148,7 @@ fn versions_of_helm_that_would_hang_or_lie_are_refused() {
 }
 
 #[test]
-fn a_dry_run_prints_commands_that_do_the_same() {
+fn dry_run_prints_equivalent_commands() {
     let scene = Scene::new();
     let output = scene.run("deploy.sh", &["--dry-run", "--force-conflicts"]);
     assert!(output.status.success() && scene.calls().is_empty());
@@ -163,7 +163,7 @@ fn a_dry_run_prints_commands_that_do_the_same() {
 }
 
 #[test]
-fn a_failed_hook_says_where_to_look_and_the_next_run_goes_on_there() {
+fn failed_hook_is_explained_and_resumed_next_run() {
     let scene = Scene::new();
     scene.put("failing", "gpu-operator-post");
     let output = scene.run("deploy.sh", &[]);
@@ -178,7 +178,7 @@ fn a_failed_hook_says_where_to_look_and_the_next_run_goes_on_there() {
 }
 
 #[test]
-fn after_ctrl_c_helm_ends_first_and_the_script_says_how_to_go_on() {
+fn ctrl_c_ends_helm_first_and_explains_resuming() {
     let scene = Scene::new();
     scene.put("interrupting", "gpu-operator-post");
     let output = scene.run("deploy.sh", &[]);
@@ -187,7 +187,7 @@ fn after_ctrl_c_helm_ends_first_and_the_script_says_how_to_go_on() {
 }
 
 #[test]
-fn a_release_that_was_left_in_the_middle_is_not_touched() {
+fn pending_release_is_not_touched() {
     let scene = Scene::new();
     scene.put("pending", "gpu-operator\n");
     let output = scene.run("deploy.sh", &["--from=gpu-operator"]);
@@ -219,7 +219,7 @@ fn wrong_usage_is_told_and_nothing_is_run() {
 }
 
 #[test]
-fn undeploying_goes_backwards_and_keeps_what_others_live_in() {
+fn undeploy_runs_backwards_and_keeps_shared_objects() {
     let scene = Scene::new();
     let output = scene.run("undeploy.sh", &["--dry-run"]);
     assert!(output.status.success() && scene.calls().is_empty());

@@ -39,7 +39,7 @@ fn trap_helm_timeout_must_outlast_the_job() {
 }
 
 #[test]
-fn trap_helm_wait_and_atomic_undo_what_takes_its_time() {
+fn trap_helm_wait_and_atomic_undo_slow_rollouts() {
     for (name, _, script, _) in all() {
         let commands: Vec<&str> = script.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
         for flag in ["--wait", "--atomic", "--rollback-on-failure", "--force ", "--force-replace", "--no-hooks", "--reuse-values"] {
@@ -49,7 +49,7 @@ fn trap_helm_wait_and_atomic_undo_what_takes_its_time() {
 }
 
 #[test]
-fn trap_helm_needs_crds_before_the_objects_that_use_them() {
+fn trap_helm_needs_crds_before_their_objects() {
     for (name, plan, _, facts) in all() {
         for release in &plan.releases {
             let found = &facts.releases[&release.name];
@@ -67,7 +67,7 @@ fn trap_helm_needs_crds_before_the_objects_that_use_them() {
 }
 
 #[test]
-fn trap_helm_values_of_a_hook_come_after_those_that_it_shares() {
+fn trap_helm_own_values_follow_shared_ones() {
     for (name, plan, _, facts) in all() {
         for release in &plan.releases {
             if let ReleaseKind::Hook(hook) = &release.kind {
@@ -80,7 +80,7 @@ fn trap_helm_values_of_a_hook_come_after_those_that_it_shares() {
 }
 
 #[test]
-fn trap_argocd_takes_the_finished_job_of_before_for_the_new_one() {
+fn trap_argocd_takes_earlier_finished_job_for_new() {
     for (name, deployer) in library::all() {
         for file in library::bundle(name, deployer).files().filter(|file| file.path.ends_with("/templates/job.yaml")) {
             let text = String::from_utf8(file.content.clone()).unwrap();
@@ -92,7 +92,7 @@ fn trap_argocd_takes_the_finished_job_of_before_for_the_new_one() {
 
 /// In every deployer's bundle: the same charts are in all of them.
 #[test]
-fn trap_helm_hooks_have_one_job_that_needs_no_other_hook() {
+fn trap_helm_hooks_have_one_independent_job() {
     for (name, deployer) in library::all() {
         for file in library::bundle(name, deployer).files().filter(|file| file.path.contains("/templates/")) {
             let text = String::from_utf8(file.content.clone()).unwrap();

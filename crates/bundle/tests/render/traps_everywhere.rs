@@ -22,7 +22,7 @@ fn hook_chart_file(path: &str) -> &'static str {
 /// Argo CD only templates: there is no revision, no install, no upgrade. What differs from one templating to the next would fire the hook
 /// for ever. A lookup finds nothing there: there is one, which asks first whether lookups work at all.
 #[test]
-fn trap_argocd_templates_know_no_revision_and_no_cluster() {
+fn trap_argocd_templates_know_no_revision_or_cluster() {
     for (name, deployer) in library::all() {
         for file in library::bundle(name, deployer).files().filter(|file| is_helm_template(&file.path)) {
             let text = std::str::from_utf8(&file.content).unwrap();
@@ -45,7 +45,7 @@ fn trap_argocd_templates_know_no_revision_and_no_cluster() {
 /// Helm 4 patches a Job that still terminates and takes its old condition for the new one; a name that is generated leaks Jobs; a Job that
 /// removes itself is a success for one deployer and hangs another.
 #[test]
-fn trap_job_has_no_finalizer_no_generated_name_and_no_time_to_live() {
+fn trap_job_has_neither_finalizer_nor_ttl() {
     let job = hook_chart_file("templates/job.yaml");
     for word in ["finalizers:", "generateName:", "ttlSecondsAfterFinished:", "podFailurePolicy:"] {
         assert!(!lines(job).any(|line| line.contains(word)), "{word}");
@@ -55,7 +55,7 @@ fn trap_job_has_no_finalizer_no_generated_name_and_no_time_to_live() {
 
 /// Kubernetes' own default is six retries, and a container that is restarted in place loses its log with the pod.
 #[test]
-fn trap_job_retries_are_few_and_counted_in_its_own_deadline() {
+fn trap_job_retries_are_few_within_its_deadline() {
     let job = hook_chart_file("templates/job.yaml");
     for line in ["  activeDeadlineSeconds: {{ int64 $rollout.budgetSeconds }}", "  backoffLimit: 2", "      restartPolicy: Never"] {
         assert!(job.lines().any(|found| found == line), "{line}");
@@ -64,7 +64,7 @@ fn trap_job_retries_are_few_and_counted_in_its_own_deadline() {
 
 /// The hook ends before the Job's deadline does, and the deployer waits for longer than both: for the grace of the last pod as well.
 #[test]
-fn trap_job_is_given_up_before_it_has_said_why() {
+fn trap_job_is_abandoned_before_it_reports() {
     assert_eq!(SLACK_SECONDS, TERMINATION_GRACE_SECONDS + 60);
     for (name, plan) in catalog::recipe_names().map(|name| (name, library::planned(&library::recipe(name)))) {
         for release in &plan.releases {
@@ -79,7 +79,7 @@ fn trap_job_is_given_up_before_it_has_said_why() {
 
 /// A digest may start with 0, and a version of digits alone must not; `+` is in no label.
 #[test]
-fn trap_version_with_a_digest_is_a_version_and_a_label() {
+fn trap_version_with_digest_is_version_and_label() {
     assert!(hook_chart_file("templates/_helpers.tpl").contains(".Chart.Version | replace \"+\" \"_\""));
     for (name, deployer) in library::all() {
         for file in library::bundle(name, deployer).files().filter(|file| file.path.ends_with("/Chart.yaml")) {
@@ -95,7 +95,7 @@ fn trap_version_with_a_digest_is_a_version_and_a_label() {
 
 /// What no bundle can set is said in each bundle's page.
 #[test]
-fn trap_what_no_bundle_can_set_is_said_on_its_page() {
+fn trap_what_bundles_cannot_set_is_documented() {
     let said = [
         ("flux", vec!["--graceful-shutdown-timeout", "--concurrent"]),
         ("argocd", vec!["controller.sync.timeout.seconds", "the revision is a tag. With"]),
@@ -139,7 +139,7 @@ fn trap_nfd_must_not_take_its_labels_away() {
 }
 
 #[test]
-fn an_image_that_no_node_can_pull_is_said_on_each_page() {
+fn image_without_registry_is_noted_on_each_page() {
     for (name, deployer) in library::all() {
         let tree = library::bundle(name, deployer);
         let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();

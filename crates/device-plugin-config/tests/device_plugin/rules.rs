@@ -64,7 +64,7 @@ fn rules_have_names_of_their_own() {
 }
 
 #[test]
-fn only_plugins_newer_than_the_known_ones_are_told_apart() {
+fn only_plugins_newer_than_known_are_distinguished() {
     assert!(newer_plugin("0.20.1".parse().unwrap()).is_some());
     assert!(PluginVersion::PROVEN.into_iter().all(|version| newer_plugin(version).is_none()));
 }

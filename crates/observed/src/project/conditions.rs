@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_messages_are_cut_and_put_on_one_line() {
+    fn long_messages_are_cut_to_one_line() {
         let status = |message: &str| json!({"status": {"conditions": [{"type": "Error", "status": "True", "message": message}]}});
         let message = |message: &str| conditions(&status(message)).error.expect("there is one").message;
         assert_eq!(message("failed:\n  line one\n"), "failed: line one");

@@ -29,7 +29,7 @@ fn set<const N: usize>(names: [&str; N]) -> std::collections::BTreeSet<String> {
 }
 
 #[test]
-fn a_workload_is_seen_with_what_decides_whether_it_may_go() {
+fn workload_view_has_what_decides_its_eviction() {
     let full = json!({
         "metadata": {
             "name": "train-0", "namespace": "jobs", "uid": "u1", "creationTimestamp": "2026-01-02T03:04:05Z",
@@ -62,7 +62,7 @@ fn a_workload_is_seen_with_what_decides_whether_it_may_go() {
 }
 
 #[test]
-fn extended_resources_are_those_of_containers_and_sidecars_apart() {
+fn extended_resources_separate_containers_and_sidecars() {
     let resources = |limits: Value, requests: Value| json!({"name": "c", "resources": {"limits": limits, "requests": requests}});
     let (gpu, none) = (json!({"nvidia.com/gpu": "1", "memory": "1Gi"}), json!({}));
     for (containers, expected) in [
@@ -83,7 +83,7 @@ fn extended_resources_are_those_of_containers_and_sidecars_apart() {
 }
 
 #[test]
-fn what_a_pod_keeps_on_its_node_is_seen() {
+fn pod_view_has_what_keeps_it_there() {
     for (volumes, on_disk, in_memory) in [
         (json!([{"name": "a", "emptyDir": {}}]), true, false),
         (json!([{"name": "a", "emptyDir": {"medium": ""}}]), true, false),
@@ -118,7 +118,7 @@ fn devices_behind_the_kubelets_back_are_seen() {
 }
 
 #[test]
-fn claims_of_templates_have_their_names_from_the_status() {
+fn template_claims_have_names_from_the_status() {
     let spec = json!({"resourceClaims": [
         {"name": "own", "resourceClaimName": "shared"},
         {"name": "made", "resourceClaimTemplateName": "t"},
@@ -147,7 +147,7 @@ fn jobs_are_seen_with_their_phase() {
 }
 
 #[test]
-fn a_budget_is_seen_with_what_it_selects_and_allows() {
+fn budget_view_has_selector_and_allowance() {
     for (selector, shown) in [
         (json!(null), None),
         (json!({}), Some("")),
@@ -182,7 +182,7 @@ fn a_budget_is_seen_with_what_it_selects_and_allows() {
 }
 
 #[test]
-fn a_claim_is_seen_with_its_devices_but_not_with_what_only_looks_at_them() {
+fn claim_view_has_devices_without_admin_access() {
     for version in ["v1", "v1beta2", "v1beta1"] {
         let full = json!({
             "apiVersion": format!("resource.k8s.io/{version}"), "kind": "ResourceClaim",
@@ -232,7 +232,7 @@ fn dra_1455_taints_of_devices_are_seen() {
 }
 
 #[test]
-fn a_maintenance_is_seen_with_who_asked_for_it() {
+fn maintenance_view_has_its_requestor() {
     let kind =
         json!({"apiVersion": "maintenance.nvidia.com/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "m", "namespace": "n"}});
     let mut full = kind.clone();
@@ -244,7 +244,7 @@ fn a_maintenance_is_seen_with_who_asked_for_it() {
 }
 
 #[test]
-fn a_pod_that_has_its_node_is_scheduled_whatever_its_condition_says() {
+fn pod_with_node_is_scheduled_despite_its_condition() {
     let status =
         json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "already assigned"}]});
     let field = json!([{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]);

@@ -39,7 +39,7 @@ fn names() -> Vec<String> {
 }
 
 #[test]
-fn every_real_result_becomes_a_bundle_for_every_deployer() {
+fn every_real_result_renders_for_every_deployer() {
     assert_eq!(names().len(), 9);
     for name in names() {
         let recipe = real(&name, false).recipe;
@@ -57,7 +57,7 @@ fn every_real_result_becomes_a_bundle_for_every_deployer() {
 
 /// What `recipe show` prints needs neither AICR's data nor its options any more.
 #[test]
-fn a_converted_result_is_a_recipe_that_says_the_same() {
+fn converted_result_reads_back_equal() {
     for (name, fix_dead_keys) in names().iter().flat_map(|name| [(name, false), (name, true)]) {
         let recipe = real(name, fix_dead_keys).recipe;
         let again = load("-", &[], &mut Fake::input(&yaml::to_string(&recipe).unwrap()));

@@ -17,7 +17,7 @@ fn findings(path: &str) -> Diagnostics {
 }
 
 #[test]
-fn every_lint_has_a_failing_and_a_passing_example() {
+fn every_lint_has_failing_and_passing_example() {
     for lint in Lint::ALL {
         let name = lint.name();
         let bad = findings(&format!("tests/recipe/bad/lint-{name}.yaml"));
@@ -29,7 +29,7 @@ fn every_lint_has_a_failing_and_a_passing_example() {
 
 /// The rules' own messages are read once, together.
 #[test]
-fn every_rule_of_the_table_has_a_failing_and_a_passing_example() {
+fn every_compatibility_rule_has_both_examples() {
     let folder = "tests/recipe/compatibility";
     let mut text = Vec::new();
     for rule in rules() {

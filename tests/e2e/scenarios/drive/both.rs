@@ -56,7 +56,7 @@ fn check_turns(turns: &Turns) -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn network_and_gpu_driver_never_meet_on_a_node_and_share_one_budget() -> Result<()> {
+async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
     scenario("drive-both", async |stack| {
         let names = stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(54) }, 4, false).await?;
         stack.network(&names).await?;

@@ -38,7 +38,7 @@ fn check_evicted_once(hook: &HookRelease<'_>, begin: Timestamp) -> Result<usize>
 /// The pod is deleted in the evictions of the first node, and its successor is killed between a driver's deletion and its return.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_hook_that_dies_twice_deletes_each_driver_pod_once() -> Result<()> {
+async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
     scenario("drive-killed", async |stack| {
         stack.fleet(Script::seeded(56), 3, true).await?;
         let before = stack.plugins().await?;
@@ -80,7 +80,7 @@ async fn a_hook_that_dies_twice_deletes_each_driver_pod_once() -> Result<()> {
 /// The only GPU node runs the hook as well, is drained of everything, and the hook is killed there while it is cordoned.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_hook_on_the_only_node_survives_its_own_drain() -> Result<()> {
+async fn hook_on_only_node_survives_its_drain() -> Result<()> {
     scenario("drive-own-node", async |stack| {
         stack.fleet(Script::seeded(57), 1, true).await?;
         let before = stack.plugins().await?;

@@ -46,7 +46,7 @@ fn told(said: &Value, node: &str) -> bool {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn admission_that_refuses_a_write_fails_its_node_alone() -> Result<()> {
+async fn refused_write_fails_its_node_alone() -> Result<()> {
     scenario("drive-refused", async |stack| {
         stack.fleet(Script::seeded(57), NODES, false).await?;
         stack.create_namespace(NAMESPACE).await?;

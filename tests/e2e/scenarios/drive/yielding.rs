@@ -72,7 +72,7 @@ async fn yields(stack: &Stack, hook: &HookRelease<'_>, begin: Timestamp, late: &
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn a_budget_yields_late_one_never_and_a_job_is_let_finish() -> Result<()> {
+async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
     scenario("drive-yielding", async |stack| {
         stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(55) }, 4, false).await?;
         stack.create_namespace(NAMESPACE).await?;

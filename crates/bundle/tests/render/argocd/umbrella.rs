@@ -27,13 +27,13 @@ fn by_name(mut objects: Vec<Value>) -> Vec<Value> {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_umbrella_makes_the_applications_of_argocd_with_helm_3() {
+fn umbrella_makes_same_applications_with_helm_3() {
     each(&tool("helm3"));
 }
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn the_umbrella_makes_the_applications_of_argocd_with_helm_4() {
+fn umbrella_makes_same_applications_with_helm_4() {
     each(&tool("helm4"));
 }
 
@@ -75,7 +75,7 @@ fn trap_argocd_helm_the_package_holds_no_component() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn trap_argocd_helm_what_is_missing_is_named_and_values_are_not_evaluated() {
+fn trap_argocd_helm_missing_values_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = written("base", directory.path());
     let run = |settings: &[&str]| {

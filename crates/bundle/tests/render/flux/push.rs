@@ -79,7 +79,7 @@ impl Scene {
 }
 
 #[test]
-fn every_chart_is_pushed_once_and_then_the_bundle() {
+fn push_sends_each_chart_once_before_bundle() {
     let scene = Scene::new();
     let output = scene.run(&[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -115,7 +115,7 @@ fn every_chart_is_pushed_once_and_then_the_bundle() {
 }
 
 #[test]
-fn a_chart_that_is_there_is_left_as_it_is() {
+fn push_leaves_an_existing_chart_alone() {
     let scene = Scene::new();
     fs::write(scene.path("there"), "oci://registry.example.com/gpu/charts/gpu-rollout\n").unwrap();
     let output = scene.run(&["--plain-http", "--tag=v1"]);
@@ -126,7 +126,7 @@ fn a_chart_that_is_there_is_left_as_it_is() {
 }
 
 #[test]
-fn a_failure_ends_it_before_the_bundle_is_pushed() {
+fn push_failure_stops_before_the_bundle() {
     let scene = Scene::new();
     fs::write(scene.path("failing"), "push\n").unwrap();
     let output = scene.run(&[]);

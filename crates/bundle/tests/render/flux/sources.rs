@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::scenes;
 
 #[test]
-fn trap_flux_does_not_notice_another_template_under_the_same_version() {
+fn trap_flux_misses_changed_template_of_same_version() {
     for scene in scenes() {
         let sources = scene.objects(&["sources"]);
         for (folder, release, object) in scene.releases() {
@@ -30,7 +30,7 @@ fn trap_flux_does_not_notice_another_template_under_the_same_version() {
 }
 
 #[test]
-fn trap_flux_revision_strategy_fires_the_hook_on_every_commit() {
+fn trap_flux_revision_strategy_fires_hook_every_commit() {
     for scene in scenes() {
         for (folder, _, object) in scene.releases() {
             let chart = &object["spec"]["chart"]["spec"];
@@ -71,7 +71,7 @@ fn every_source_is_there_and_used() {
 }
 
 #[test]
-fn trap_kustomize_takes_files_of_its_own_folder_only() {
+fn trap_kustomize_reads_only_its_own_folder() {
     for scene in scenes() {
         let kustomization = scene.yaml("kustomization.yaml");
         let lists = ["resources", "configurations"].map(|key| kustomization[key].as_array().unwrap());

@@ -162,13 +162,13 @@ fn answer(mut stream: TcpStream, directory: &Path) -> std::io::Result<()> {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn helmfile_does_with_every_bundle_and_helm_3_what_the_plan_says() {
+fn helmfile_with_helm_3_deploys_as_planned() {
     each("helm3");
 }
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn helmfile_does_with_every_bundle_and_helm_4_what_the_plan_says() {
+fn helmfile_with_helm_4_deploys_as_planned() {
     each("helm4");
 }
 
@@ -292,7 +292,7 @@ fn syncs(scene: &Scene, label: &str) {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn trap_helmfile_goes_on_after_a_failure_only_with_what_does_not_need_it() {
+fn trap_helmfile_continues_after_failure_only_where_independent() {
     let scene = Scene::new("eks-gb200-training", "helm3");
     scene.put("failing", "gpu-operator-post");
     let (succeeded, calls) = scene.calls(&["sync"]);

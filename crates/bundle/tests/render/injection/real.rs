@@ -159,7 +159,7 @@ fn base64(text: &str) -> Vec<u8> {
 const HELM: &str = "#!/bin/sh\ncase $1 in\n  version) echo v3.18.0; exit 0 ;;\n  list) exit 0 ;;\nesac\nprintf '%s\\0' \"$@\" >>\"$CALLS\"\nprintf '\\0' >>\"$CALLS\"\n";
 
 #[test]
-fn deploy_script_hands_every_word_to_helm_as_meant() {
+fn deploy_script_passes_every_word_unchanged() {
     let loaded = read(&hostile()).unwrap();
     let place = "/mnt/a b;touch injected&(x)#*";
     let options = PlanOptions { chart_repositories: [("nvidia".to_owned(), place.to_owned())].into(), ..PlanOptions::default() };

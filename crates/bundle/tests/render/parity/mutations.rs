@@ -168,7 +168,7 @@ fn is_own(path: &str) -> bool {
 
 /// Timeouts, needs, waves, values files, namespaces, versions … of helmfile, Flux and Argo CD.
 #[test]
-fn every_changed_value_in_a_deployers_own_files_is_named() {
+fn every_changed_deployer_value_is_named() {
     Scene::new().check(
         |file, line| is_own(file).then(|| changed_value(line).map(Some)).flatten(),
         |deployer, mutation, parity| match parity {
@@ -339,7 +339,7 @@ fn every_changed_annotation_is_named() {
 
 /// Rights, tasks, the budget, and what the Job's template says of how often and for how long it is tried.
 #[test]
-fn every_changed_right_and_every_changed_bound_of_the_job_is_named() {
+fn every_changed_right_or_job_bound_is_named() {
     let scene = Scene::of(&["helm", "argocd-helm"]);
     scene.check(
         |file, line| {

@@ -27,14 +27,14 @@ fn says(found: &[String], expected: &[&str]) -> bool {
 }
 
 #[test]
-fn a_bundle_as_it_was_rendered_keeps_every_promise() {
+fn rendered_bundle_keeps_every_promise() {
     for deployer in names() {
         assert_eq!(broken(deployer, &[]), [""; 0], "{deployer}");
     }
 }
 
 #[test]
-fn a_version_that_was_changed_alone_is_found_with_every_deployer() {
+fn version_changed_alone_is_found_for_every_deployer() {
     for (deployer, path) in [
         ("helm", "deploy.sh"),
         ("helmfile", "helmfile.yaml"),
@@ -51,7 +51,7 @@ fn a_version_that_was_changed_alone_is_found_with_every_deployer() {
 }
 
 #[test]
-fn values_that_are_not_shared_are_found_with_every_deployer() {
+fn unshared_values_are_found_for_every_deployer() {
     let shared = "005-gpu-operator/values.yaml";
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "4590 005-gpu-operator/values.yaml", "4590"),
@@ -66,7 +66,7 @@ fn values_that_are_not_shared_are_found_with_every_deployer() {
 }
 
 #[test]
-fn a_hook_before_its_component_is_found_with_every_deployer() {
+fn hook_before_component_is_found_for_every_deployer() {
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "hook 006-gpu-operator-post", "# hook 006-gpu-operator-post"),
         ("helmfile", "helmfile.yaml", "    needs:\n      - \"gpu-operator/gpu-operator\"\n", ""),
@@ -85,7 +85,7 @@ fn a_hook_before_its_component_is_found_with_every_deployer() {
 }
 
 #[test]
-fn a_timeout_below_the_budget_is_found_wherever_there_is_one() {
+fn timeout_below_budget_is_found_where_one_exists() {
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "gpu-operator 4590", "gpu-operator 4589"),
         ("helmfile", "helmfile.yaml", "timeout: 4590", "timeout: 4589"),
