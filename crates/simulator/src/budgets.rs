@@ -1,30 +1,30 @@
 //! PodDisruptionBudgets: the disruption controller that counts for them, and what they answer to evictions.
 
-use contract::selector::Selector;
 use observed::workload::{DisruptionBudget, PodPhase, Workload};
 
+use super::caches::WorldChange;
+use super::context::SimulationContext;
+use super::pods::SimulatedPods;
 use super::setup::{BudgetProtection, WorkloadKind};
-use super::view::WorldChange;
-use super::workload_pods::WorkloadPods;
-use super::world::{HookWatch, World, WorldEvent};
+use super::workload::SimulatedWorkload;
 
-/// A PodDisruptionBudget and what it stands before.
+/// A PodDisruptionBudget and what it protects.
 #[derive(Debug)]
-pub(super) struct BudgetGuard {
-    pub(super) budget: DisruptionBudget,
-    /// `None`: one that cannot be understood; it lets nothing go.
-    pub(super) protection: Option<BudgetProtection>,
-    /// Whose pods it selects.
-    pub(super) crews: Vec<usize>,
+struct BudgetGuard {
+    budget: DisruptionBudget,
+    /// `None`: it cannot be understood, and permits nothing.
+    protection: Option<BudgetProtection>,
+    /// The workloads whose pods it selects.
+    workloads: Vec<usize>,
     /// How many healthy pods, and how many pods in all, it counts outside of the fleet.
-    pub(super) outside: (usize, usize),
-    /// It lets nothing go.
-    pub(super) held: bool,
+    outside: (usize, usize),
+    /// It permits nothing.
+    is_held: bool,
 }
 
-/// The answer of the budgets.
+/// The answer of the budgets to an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GuardAnswer {
+pub(super) enum EvictionAnswer {
     Granted,
     /// 429
     Blocked,
@@ -32,120 +32,151 @@ pub(super) enum GuardAnswer {
     Error,
 }
 
-impl World<'_> {
-    /// Takes the budgets over that were found. What they count beyond the pods of the fleet is elsewhere, and stays as it is.
-    pub(super) fn guards_found(&mut self, budgets: &[DisruptionBudget]) {
-        for budget in budgets {
-            let protects = |crew: &WorkloadPods| {
-                let selects = |selector: &Selector| selector.matches(&crew.template.labels);
-                budget.namespace == crew.template.namespace && budget.selector.as_ref().is_some_and(selects)
-            };
-            let crews: Vec<usize> = (0..self.crews.len()).filter(|crew| protects(&self.crews[*crew])).collect();
-            let of_crews = |pod: &&Workload| self.members.get(&pod.uid).is_some_and(|crew| crews.contains(crew));
-            let here = self.pods.values().filter(of_crews);
-            let healthy = here.clone().filter(|pod| pod.ready && pod.deleted_at.is_none()).count();
-            let all = here.filter(|pod| !pod.phase.is_finished()).count();
-            let number = |count: i32| usize::try_from(count).unwrap_or(0);
-            let outside = (number(budget.healthy).saturating_sub(healthy), number(budget.expected).saturating_sub(all));
-            self.guards.push(BudgetGuard {
-                budget: budget.clone(),
-                protection: BudgetProtection::from_budget(budget),
-                crews,
-                outside,
-                held: false,
-            });
+/// A pod that counts as healthy.
+fn is_healthy(pod: &Workload) -> bool {
+    pod.ready && pod.deleted_at.is_none()
+}
+
+fn protects(budget: &DisruptionBudget, pod: &Workload) -> bool {
+    budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+}
+
+impl BudgetGuard {
+    /// The budget as the disruption controller counts it.
+    fn recounted(&self, pods: &SimulatedPods, workloads: &[SimulatedWorkload]) -> DisruptionBudget {
+        let healthy = self.pods(pods).filter(|pod| is_healthy(pod)).count() + self.outside.0;
+        // A controller's own number of replicas, where it has one.
+        let replicas = |workload: &usize| match workloads[*workload].kind {
+            WorkloadKind::ReplicaSet | WorkloadKind::Job => workloads[*workload].wanted,
+            WorkloadKind::DaemonSet | WorkloadKind::Bare => pods.of_workload(*workload).count(),
+        };
+        let expected = self.workloads.iter().map(replicas).sum::<usize>() + self.outside.1;
+        let desired = match self.protection {
+            Some(BudgetProtection::MinAvailable(count)) => count.resolve(expected),
+            Some(BudgetProtection::MaxUnavailable(count)) => expected.saturating_sub(count.resolve(expected)),
+            None => healthy,
+        };
+        let allowed = if self.is_held { 0 } else { healthy.saturating_sub(desired) };
+        let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+        DisruptionBudget {
+            allowed: number(allowed),
+            healthy: number(healthy),
+            desired: number(desired),
+            expected: number(expected),
+            ..self.budget.clone()
         }
     }
 
-    /// The disruption controller.
-    pub(super) fn look_at_budgets(&mut self) {
+    /// The pods that it selects.
+    fn pods<'p>(&self, pods: &'p SimulatedPods) -> impl Iterator<Item = &'p Workload> {
+        pods.iter().filter(|pod| pods.workload(&pod.uid).is_some_and(|workload| self.workloads.contains(&workload)))
+    }
+}
+
+/// All PodDisruptionBudgets.
+#[derive(Debug, Default)]
+pub(super) struct DisruptionBudgets(Vec<BudgetGuard>);
+
+impl DisruptionBudgets {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn add(&mut self, budget: DisruptionBudget, protection: BudgetProtection, workload: usize) {
+        self.0.push(BudgetGuard { budget, protection: Some(protection), workloads: vec![workload], outside: (0, 0), is_held: false });
+    }
+
+    /// Adds a budget that was found. What it counts beyond the pods of the fleet is elsewhere, and does not change.
+    pub(super) fn adopt(&mut self, budget: &DisruptionBudget, pods: &SimulatedPods, workloads: &[SimulatedWorkload]) {
+        let selected = (0..workloads.len()).filter(|workload| protects(budget, &workloads[*workload].template)).collect();
+        let protection = BudgetProtection::from_budget(budget);
+        let mut guard = BudgetGuard { budget: budget.clone(), protection, workloads: selected, outside: (0, 0), is_held: false };
+        let healthy = guard.pods(pods).filter(|pod| is_healthy(pod)).count();
+        let all = guard.pods(pods).filter(|pod| !pod.phase.is_finished()).count();
+        let number = |count: i32| usize::try_from(count).unwrap_or(0);
+        guard.outside = (number(budget.healthy).saturating_sub(healthy), number(budget.expected).saturating_sub(all));
+        self.0.push(guard);
+    }
+
+    /// The disruption controller counts again.
+    pub(super) fn recount(&mut self, pods: &SimulatedPods, workloads: &[SimulatedWorkload], context: &mut SimulationContext<'_>) {
         let mut changed = false;
-        for guard in &mut self.guards {
-            let mine = |pod: &&Workload| self.members.get(&pod.uid).is_some_and(|crew| guard.crews.contains(crew));
-            let pods = || self.pods.values().filter(mine);
-            let healthy = pods().filter(|pod| pod.ready && pod.deleted_at.is_none()).count() + guard.outside.0;
-            // A controller's own number of replicas, where it has one.
-            let replicas = |crew: &usize| match self.crews[*crew].kind {
-                WorkloadKind::ReplicaSet | WorkloadKind::Job => self.crews[*crew].wanted,
-                WorkloadKind::DaemonSet | WorkloadKind::Bare => pods().filter(|pod| self.members.get(&pod.uid) == Some(crew)).count(),
-            };
-            let expected = guard.crews.iter().map(replicas).sum::<usize>() + guard.outside.1;
-            let desired = match guard.protection {
-                Some(BudgetProtection::MinAvailable(count)) => count.resolve(expected),
-                Some(BudgetProtection::MaxUnavailable(count)) => expected.saturating_sub(count.resolve(expected)),
-                None => healthy,
-            };
-            let allowed = if guard.held { 0 } else { healthy.saturating_sub(desired) };
-            let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-            let next = DisruptionBudget {
-                allowed: number(allowed),
-                healthy: number(healthy),
-                desired: number(desired),
-                expected: number(expected),
-                ..guard.budget.clone()
-            };
+        for guard in &mut self.0 {
+            let next = guard.recounted(pods, workloads);
             changed |= guard.budget != next;
             guard.budget = next;
         }
         if changed {
-            self.touch_budgets();
+            self.publish(context);
         }
     }
 
-    pub(super) fn budgets(&self) -> Vec<DisruptionBudget> {
-        self.guards.iter().map(|guard| guard.budget.clone()).collect()
+    pub(super) fn snapshot(&self) -> Vec<DisruptionBudget> {
+        self.0.iter().map(|guard| guard.budget.clone()).collect()
     }
 
-    fn touch_budgets(&mut self) {
-        let budgets = self.budgets();
-        self.publish(HookWatch::Budgets, Some(WorldChange::Budgets(budgets)));
+    fn publish(&self, context: &mut SimulationContext<'_>) {
+        context.publish(WorldChange::Budgets(self.snapshot()));
     }
 
-    pub(super) fn hold_budget(&mut self, workers: &str, milliseconds: Option<u64>) {
-        let Some(crew) = self.crews.iter().position(|crew| crew.name == workers) else { return };
-        self.hold_guards(crew, true);
-        if let Some(milliseconds) = milliseconds {
-            self.after(milliseconds, WorldEvent::BudgetYields(crew));
+    /// Lets the budgets of a workload permit nothing, or releases them. The next recount applies it.
+    pub(super) fn hold(&mut self, workload: usize, is_held: bool) {
+        for guard in self.0.iter_mut().filter(|guard| guard.workloads.contains(&workload)) {
+            guard.is_held = is_held;
         }
     }
 
-    pub(super) fn budget_yields(&mut self, crew: usize) {
-        self.log(|| "a budget yields".to_owned());
-        self.hold_guards(crew, false);
-    }
-
-    fn hold_guards(&mut self, crew: usize, held: bool) {
-        for guard in self.guards.iter_mut().filter(|guard| guard.crews.contains(&crew)) {
-            guard.held = held;
-        }
-        self.look_at_budgets();
-    }
-
-    /// What the API server says to an eviction: the budgets that protect the pod, and whether they let it go. Takes what it grants.
-    pub(super) fn ask_budgets(&mut self, pod: &Workload) -> GuardAnswer {
-        let protects = |budget: &DisruptionBudget| {
-            budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-        };
+    /// The API server's answer to an eviction. Takes the disruption that it grants.
+    pub(super) fn answer_eviction(&mut self, pod: &Workload, context: &mut SimulationContext<'_>) -> EvictionAnswer {
         if pod.phase == PodPhase::Pending || pod.phase.is_finished() || pod.deleted_at.is_some() {
-            return GuardAnswer::Granted;
+            return EvictionAnswer::Granted;
         }
-        let budgets: Vec<&mut DisruptionBudget> =
-            self.guards.iter_mut().map(|guard| &mut guard.budget).filter(|budget| protects(budget)).collect();
-        let mut budgets = budgets.into_iter();
+        let mut budgets = self.0.iter_mut().map(|guard| &mut guard.budget).filter(|budget| protects(budget, pod));
         let (first, second) = (budgets.next(), budgets.next());
-        let Some(budget) = first else { return GuardAnswer::Granted };
+        let Some(budget) = first else { return EvictionAnswer::Granted };
         if second.is_some() {
-            return GuardAnswer::Error;
+            return EvictionAnswer::Error;
         }
-        let enough = budget.healthy >= budget.desired && budget.desired > 0;
-        if !pod.ready && (budget.evicts_unhealthy || enough) {
-            return GuardAnswer::Granted;
+        let is_enough = budget.healthy >= budget.desired && budget.desired > 0;
+        if !pod.ready && (budget.evicts_unhealthy || is_enough) {
+            return EvictionAnswer::Granted;
         }
         if budget.allowed <= 0 {
-            return GuardAnswer::Blocked;
+            return EvictionAnswer::Blocked;
         }
         budget.allowed -= 1;
-        self.touch_budgets();
-        GuardAnswer::Granted
+        self.publish(context);
+        EvictionAnswer::Granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::count::Count;
+    use contract::selector::Selector;
+
+    use super::*;
+    use crate::setup::{PodPlacement, WorkloadSetup};
+
+    #[test]
+    fn budget_blocks_the_second_eviction_until_a_recount() {
+        let setup = crate::fixture::setup(1);
+        let mut context = SimulationContext::new(&setup);
+        let workloads = [SimulatedWorkload { wanted: 2, ..SimulatedWorkload::new(&WorkloadSetup::new("train", PodPlacement::Each(2))) }];
+        let pod = |uid: &str| Workload { uid: uid.to_owned(), phase: PodPhase::Running, ready: true, ..workloads[0].template.clone() };
+        let mut pods = SimulatedPods::default();
+        pods.insert(pod("u1"), Some(0));
+        pods.insert(pod("u2"), Some(0));
+        let selector: Option<Selector> = "app=train".parse().ok();
+        let budget = DisruptionBudget { namespace: pod("u1").namespace, selector, ..DisruptionBudget::default() };
+        let mut budgets = DisruptionBudgets::default();
+        budgets.add(budget.clone(), BudgetProtection::MaxUnavailable(Count::Number(1)), 0);
+        budgets.recount(&pods, &workloads, &mut context);
+        assert_eq!(budgets.answer_eviction(&pod("u1"), &mut context), EvictionAnswer::Granted);
+        assert_eq!(budgets.answer_eviction(&pod("u2"), &mut context), EvictionAnswer::Blocked);
+        budgets.recount(&pods, &workloads, &mut context);
+        assert_eq!(budgets.answer_eviction(&pod("u2"), &mut context), EvictionAnswer::Granted);
+        budgets.add(budget, BudgetProtection::MaxUnavailable(Count::Number(1)), 0);
+        assert_eq!(budgets.answer_eviction(&pod("u1"), &mut context), EvictionAnswer::Error);
     }
 }

@@ -1,5 +1,5 @@
 //! Clocks that disagree: nodes are up to an hour off and are set now and then, API servers differ by seconds, and each process of the hook measures the
-//! server's time a little differently and drifts. None of it may change what a run comes to.
+//! server's time a little differently and drifts. None of it may change the result of a run.
 
 use jiff::Timestamp;
 
@@ -17,10 +17,10 @@ const MEASURED: i64 = 2_000;
 /// A process's clock gains or loses at most one part in so many.
 const DRIFT: i64 = 1_000;
 
-/// Which clocks show what.
+/// How far clocks are off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedClocks {
-    /// Where the random numbers come from; `None`: all clocks agree.
+    /// Random seed; `None`: all clocks agree.
     pub seed: Option<u64>,
 }
 
@@ -32,12 +32,12 @@ impl SimulatedClocks {
         i64::try_from(SeededRandom::stream(seed, what, number).below(range)).unwrap_or(0) - most
     }
 
-    /// What the kubelet of a node writes for this moment.
+    /// The time that the kubelet of a node writes.
     pub(super) fn of_node(self, node: &str, now: u64) -> Timestamp {
         moved(second(now), self.draw(node, now / SET_EVERY, NODE_SKEW))
     }
 
-    /// What one of the API servers writes for this moment.
+    /// The time that one of the API servers writes.
     pub(super) fn of_server(self, now: u64) -> Timestamp {
         let skew = self.draw("server", now, SERVER_SKEW);
         second(now.saturating_add_signed(skew))
@@ -51,7 +51,7 @@ impl SimulatedClocks {
         self.draw("hook", process.into(), MEASURED).saturating_add(drifted)
     }
 
-    /// What a process of the hook takes for this moment.
+    /// The time by the clock of a process of the hook.
     pub(super) fn of_hook(self, process: u32, now: u64) -> Timestamp {
         moved(timestamp(now), self.ahead(process, now))
     }

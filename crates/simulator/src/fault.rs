@@ -1,4 +1,4 @@
-//! What goes wrong, or is done by others.
+//! Faults, and what others do to the cluster.
 
 use std::fmt;
 
@@ -13,24 +13,24 @@ use super::report::SecondsText;
 pub struct ScheduledFault {
     /// Milliseconds from the beginning.
     pub at: u64,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// Something that happens from outside.
+/// A fault, or an action of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A node's kubelet stops for so many milliseconds; `None`: for ever.
+    /// A node's kubelet stops for so many milliseconds; `None`: permanently.
     NotReady(String, Option<u64>),
     /// A node leaves the cluster.
     NodeGone(String),
     /// A node joins it.
     NodeJoins(String),
-    /// Somebody cordons a node.
+    /// A user cordons a node.
     Cordon(String),
-    /// Somebody uncordons a node.
+    /// A user uncordons a node.
     Uncordon(String),
-    /// Somebody sets a label (`Some`) or takes it away.
+    /// A user sets a label (`Some`) or removes it.
     Label(String, String, Option<String>),
     /// The same with an annotation.
     Annotate(String, String, Option<String>),
@@ -38,9 +38,9 @@ pub enum Fault {
     DriverFails(String, Option<u32>),
     /// A node's DRA plugin does not become ready until its pod is replaced after so many milliseconds; `None`: never.
     PluginFails(String, Option<u64>),
-    /// Something with an operand beside driver and toolkit.
+    /// A fault of another operand than driver and toolkit.
     Operand(OperandFault),
-    /// A PodDisruptionBudget of these workers lets nothing go for so many milliseconds; `None`: for ever.
+    /// The PodDisruptionBudgets of a workload permit nothing for so many milliseconds; `None`: permanently.
     HoldBudget(String, Option<u64>),
     /// The hook's process is killed; another one starts after so many milliseconds.
     KillHook(u64),
@@ -48,35 +48,35 @@ pub enum Fault {
     LoseLease(u64),
     /// The operator is not available for so long.
     OperatorDown(u64),
-    /// Another driver version is asked for.
+    /// Another driver version is requested.
     Template(String),
     /// A new hook Job is deployed, with this limit of unavailable nodes.
     Deploy(Count),
-    /// Somebody asks NVIDIA's maintenance-operator for a node, for so long.
+    /// NVIDIA's maintenance-operator is asked for a node, for so long.
     Maintenance(String, u64),
-    /// A pod of these workers comes to a node, cordoned or not.
+    /// A pod of a workload is bound to a node, cordoned or not.
     PodComes(String, String),
-    /// Somebody pauses the fleet for so long.
+    /// A user pauses the fleet for so long.
     Pause(u64),
-    /// From now on admission has something against writes of a node; `None`: no more.
+    /// From now on this happens to the hook's writes of a node; `None`: they are admitted again.
     Admission(String, Option<WriteAdmission>),
 }
 
 /// What goes wrong with device plugin, validator or exporter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperandFault {
-    /// A node's pod crashes until it is mended after so many milliseconds; `None`: for ever.
+    /// A node's pod crashes until it is repaired after so many milliseconds; `None`: permanently.
     Fails(String, Operand, Option<u64>),
     /// A node's pod is gone for so many milliseconds.
     Missing(String, Operand, u64),
-    /// It gets a new revision, which is rolled out node by node when its DaemonSet's controller has had so long to begin.
+    /// It gets a new revision, which is rolled out node by node after so many milliseconds.
     Rolls(Operand, u64),
-    /// A GPU of a node is there no more.
+    /// A node loses a GPU.
     GpuDies(String),
 }
 
 impl Fault {
-    /// Whether it never ends by itself: what it is about need not settle.
+    /// Whether it never ends by itself: its target need not settle.
     pub fn is_for_ever(&self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl Fault {
     }
 }
 
-/// `30 s`, or nothing for what never ends.
+/// ` for 30 s`, or that it never ends.
 struct FaultDuration<'a>(&'a Option<u64>);
 
 impl fmt::Display for FaultDuration<'_> {

@@ -1,17 +1,18 @@
-//! A fleet that was found in a cluster: what a run begins with in place of one that is made up.
+//! A fleet that was found in a cluster: a run starts with it instead of a made-up one.
 
 use jiff::{SignedDuration, Timestamp};
 
 use contract::driver::Driver;
 use nvidia_upgrade::state::ControllerState;
 use observed::workload::{DeviceClaim, DisruptionBudget, Workload};
-use observed::{Labels, ObservedNode, OptionalApi};
+use observed::{ObservedNode, OptionalApi};
 use planner::abort;
 
+use super::nodes::apply_patch;
 use super::objects::timestamp;
 use super::random::TimeSpread;
 
-/// What was found.
+/// A fleet.
 #[derive(Clone, Debug)]
 pub struct FoundFleet {
     /// The nodes that need the driver.
@@ -48,24 +49,18 @@ pub struct FoundPod {
     pub gpus: usize,
 }
 
-/// How a moment of the cluster is called in a run that begins now.
+/// Maps a time of the cluster to the time of a run that starts now.
 fn moved(moment: Timestamp, now: Timestamp) -> Timestamp {
     let since: SignedDuration = moment.duration_since(now);
     timestamp(0).saturating_add(since).unwrap_or(timestamp(0))
 }
 
 impl FoundNode {
-    /// A node as it is when what is under way on it has been given back.
+    /// The node when the upgrade in progress on it has been restored.
     pub fn new(node: &ObservedNode, gpus: usize, outdated: bool, now: Timestamp) -> Self {
         let mut node = node.clone();
         if let Some(patch) = abort::of_node(&node, &[]) {
-            for (key, value) in patch.labels {
-                set_label(&mut node.labels, key, value);
-            }
-            for (key, value) in patch.annotations {
-                set_label(&mut node.annotations, key, value);
-            }
-            node.unschedulable = patch.unschedulable.unwrap_or(node.unschedulable);
+            apply_patch(&mut node, &patch);
         }
         let traits = Driver::Gpu.traits();
         let state = ControllerState::of_node(&node, traits);
@@ -76,7 +71,7 @@ impl FoundNode {
                 node.annotations.remove(noted);
             }
         }
-        // What the driver manager sends away for the time of an upgrade is there again after it.
+        // The operands that the driver manager pauses for an upgrade come back after it.
         let paused: Vec<String> =
             node.labels.iter().filter(|(_, value)| value.starts_with("paused-for-")).map(|(key, _)| key.clone()).collect();
         for key in paused {
@@ -85,13 +80,6 @@ impl FoundNode {
         node.created = moved(node.created, now);
         node.ready_since = node.ready_since.map(|since| moved(since, now));
         Self { node, gpus, outdated, same_config: false }
-    }
-}
-
-fn set_label(map: &mut Labels, key: String, value: Option<String>) {
-    match value {
-        Some(value) => drop(map.insert(key, value)),
-        None => drop(map.remove(&key)),
     }
 }
 

@@ -1,383 +1,309 @@
-//! The hook's process: it sees with a lag, decides, writes its record, acts; it can be killed at any moment.
+//! The hook's process: it observes with a lag, decides, writes its record, acts; it can be killed at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contract::budget::working_seconds;
 use contract::count::Count;
-use contract::mode::Mode;
-use contract::policy::UpgradeSettings;
-use contract::selector::Selector;
-use contract::settings::Settings;
 use contract::task::Task;
-use planner::decide::{Action, Planner, decide};
+use planner::decide::{Action, Decision, Planner, decide};
 use planner::hold;
-use planner::memory::RunMemory;
-use planner::pods::filter::OwnPods;
 
+use super::caches::WorldChange;
+use super::cluster::SimulatedCluster;
+use super::context::SimulationContext;
+use super::event::WorldEvent;
+use super::hook_state::HookState;
+use super::hook_writes::HookWriter;
+use super::invariants::InvariantChecker;
 use super::model_check;
-use super::objects::{SimulatedOperand, milliseconds, timestamp};
+use super::objects::{milliseconds, timestamp};
 use super::setup::SimulationSetup;
-use super::view::{HookCaches, WorldChange};
-use super::world::{World, WorldEvent};
 
-/// So many characters are shown before and after a difference.
+/// How many characters are shown before and after a difference.
 const AROUND: usize = 150;
-
 /// Milliseconds for which changes are gathered, as the hook's loop does.
 const GATHER: u64 = 150;
-/// Writes under way at once, as the hook's loop has them.
+/// Nodes that are written to at once, as in the hook's loop.
 const AT_ONCE: usize = 8;
-/// Decisions at one moment from which on it counts as going round in circles.
+/// Decisions at one time from which on the engine counts as running in circles.
 const CIRCLES: u32 = 200;
+/// Milliseconds from the operator's rollout to the start of the hook behind its release.
+const STARTS_AFTER_OPERATOR: u64 = 1_000;
 
+/// The hook with its process.
 pub(super) struct SimulatedHook {
+    pub(super) state: HookState,
+    planner: Planner,
     /// Counts the processes.
-    pub(super) process: u32,
-    running: bool,
+    process: u32,
     /// Counts the Jobs.
     job: u32,
-    pub(super) settings: Settings,
-    pub(super) memory: RunMemory,
-    pub(super) planner: Planner,
-    pub(super) view: HookCaches,
-    /// Which pods `waitForCompletion` is about.
-    jobs: Option<Selector>,
-    /// The next decision: its number, and when.
+    /// Counts the appointments.
     appointment: u64,
     decides_at: Option<u64>,
     wake_at: u64,
     actions: Vec<Action>,
-    /// Calls that have not come back.
-    under_way: usize,
+    /// Calls without an answer.
+    calls: usize,
     /// Nodes with an action that failed in this turn.
     failed: BTreeSet<String>,
-    /// Something changed while it acted.
-    changed: bool,
-    /// A write was refused: what becomes of it is judged at once.
-    pub(super) decides_again: bool,
+    /// Something changed while calls were under way.
+    has_changed: bool,
     /// Nodes whose pods are being listed.
     listing: BTreeSet<String>,
+    /// The time of the last decision, and how many there were at it.
     last: (u64, u32),
+}
+
+/// When the hook behind the operator's release starts.
+fn starts_at(setup: &SimulationSetup) -> u64 {
+    setup.operator_upgrade.as_ref().map_or(0, |upgrade| upgrade.ready + STARTS_AFTER_OPERATOR)
 }
 
 impl SimulatedHook {
     pub(super) fn new(setup: &SimulationSetup) -> Self {
-        let mut settings = setup.settings.clone();
-        // A job's number makes another digest of it.
-        settings.digest = digest(0);
-        if setup.operator_upgrade.is_some() {
-            settings.component_version.clone_from(&setup.operator);
-        }
-        if settings.mode == Mode::Assist {
-            // All that this mode is told of the policy.
-            settings.upgrade = UpgradeSettings { attempts: settings.upgrade.attempts, ..UpgradeSettings::default() };
-        }
-        // Jobs are watched by whom they keep from moving workloads.
-        let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| settings.has(Task::Drive));
         Self {
-            process: 0,
-            running: false,
-            job: 0,
-            memory: RunMemory::new(timestamp(0), deadline(&settings, 0)),
+            state: HookState::new(setup),
             planner: Planner::default(),
-            view: HookCaches::default(),
-            jobs: wait.and_then(|wait| wait.pod_selector.parse().ok()),
+            process: 0,
+            job: 0,
             appointment: 0,
             decides_at: None,
             wake_at: 0,
             actions: Vec::new(),
-            under_way: 0,
+            calls: 0,
             failed: BTreeSet::new(),
-            changed: false,
-            decides_again: false,
+            has_changed: false,
             listing: BTreeSet::new(),
             last: (0, 0),
-            settings,
         }
     }
 
-    pub(super) fn is_alive(&self) -> bool {
-        self.running
+    /// Schedules the start of the current process; no deployer starts the hook before its release.
+    pub(super) fn schedule_start(&self, milliseconds: u64, context: &mut SimulationContext<'_>) {
+        let at = (context.now() + milliseconds).max(starts_at(context.setup));
+        context.queue.schedule_at(at, WorldEvent::HookStarts(self.process));
     }
 
-    /// Namespace and name of its own pod.
-    pub(super) fn own_pod(&self) -> (String, String) {
-        (self.settings.namespace.clone(), format!("{}-hook", self.settings.release))
-    }
-
-    fn own(&self) -> OwnPods {
-        OwnPods { names: BTreeSet::from([self.own_pod()]), ..OwnPods::default() }
-    }
-}
-
-fn digest(job: u32) -> String {
-    format!("{job:064x}")
-}
-
-fn deadline(settings: &Settings, from: u64) -> jiff::Timestamp {
-    timestamp(from.saturating_add(working_seconds(settings.budget_seconds).saturating_mul(1000)))
-}
-
-impl World<'_> {
-    /// The process is gone, with all that stands only in its memory; another one starts.
-    pub(super) fn kill(&mut self, milliseconds: u64) {
-        let hook = &mut self.hook;
-        hook.process += 1;
-        hook.running = false;
-        (hook.under_way, hook.decides_at, hook.changed) = (0, None, false);
-        hook.actions.clear();
-        hook.listing.clear();
-        let process = hook.process;
-        // No deployer starts it earlier.
-        let at = (self.now + milliseconds).max(self.hook_begins());
-        self.queue_at(at, WorldEvent::HookStarts(process));
+    /// The process is gone, with everything that is only in its memory; another one starts.
+    pub(super) fn kill(&mut self, milliseconds: u64, context: &mut SimulationContext<'_>) {
+        self.process += 1;
+        self.state.is_running = false;
+        context.watches.hook_process = None;
+        (self.calls, self.decides_at, self.has_changed) = (0, None, false);
+        self.actions.clear();
+        self.listing.clear();
+        self.schedule_start(milliseconds, context);
     }
 
     /// A new Job with another limit: another trigger digest.
-    pub(super) fn deploy(&mut self, max_unavailable: Count) {
-        self.kill(1_000);
-        let now = self.now;
-        let hook = &mut self.hook;
-        hook.job += 1;
-        hook.settings.digest = digest(hook.job);
-        hook.settings.upgrade.policy.max_unavailable = Some(max_unavailable);
-        let nodes = std::mem::take(&mut hook.memory.nodes);
-        hook.planner = Planner::default();
-        hook.memory = RunMemory::following(&nodes, timestamp(now), deadline(&hook.settings, now));
-        self.hold_nodes();
+    pub(super) fn deploy(&mut self, max_unavailable: Count, cluster: &mut SimulatedCluster, context: &mut SimulationContext<'_>) {
+        self.kill(1_000, context);
+        self.job += 1;
+        self.state.settings.upgrade.policy.max_unavailable = Some(max_unavailable);
+        self.state.start_job(self.job, context.now());
+        self.planner = Planner::default();
+        self.hold_nodes(cluster, context);
     }
 
-    /// What the hook before the operator's chart does in mode `steer`, and in mode `assist` where the operator is upgraded: every node is held before
-    /// there is a new template.
-    pub(super) fn hold_nodes(&mut self) {
-        if !self.hook.settings.has(Task::Steer) && self.setup.operator_upgrade.is_none() {
+    /// The hook before the operator's chart holds every node before there is a new template: in mode `steer`, and where the operator is upgraded.
+    pub(super) fn hold_nodes(&mut self, cluster: &mut SimulatedCluster, context: &mut SimulationContext<'_>) {
+        let state = &mut self.state;
+        if !state.settings.has(Task::Steer) && context.setup.operator_upgrade.is_none() {
             return;
         }
-        for patch in hold::missing(&self.truth(None).observed, &self.hook.settings, timestamp(self.now)) {
-            self.perform(&Action::PatchNode(patch));
+        let missing = hold::missing(&cluster.list_all(None, context).observed, &state.settings, timestamp(context.now()));
+        let mut writer = HookWriter { hook: state, cluster, context };
+        for patch in missing {
+            writer.perform(&Action::PatchNode(patch));
         }
     }
 
-    pub(super) fn hook_starts(&mut self, process: u32) {
-        if self.hook.process != process || self.hook.running {
+    pub(super) fn start(&mut self, process: u32, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+        if self.process != process || self.state.is_running {
             return;
         }
-        let hook = &mut self.hook;
-        hook.running = true;
-        let nodes = std::mem::take(&mut hook.memory.nodes);
-        let (own, cohort, baseline) = (hook.own(), hook.memory.cohort.take(), hook.memory.baseline.take());
-        hook.planner = Planner::default();
-        hook.memory = RunMemory { cohort, nodes, baseline, own, ..RunMemory::new(hook.memory.started_at, hook.memory.deadline) };
-        hook.view = HookCaches::default();
+        self.state.is_running = true;
+        self.state.forget();
+        context.watches.hook_process = Some(process);
+        self.planner = Planner::default();
         if process > 0 {
-            self.log(|| "the hook starts".to_owned());
+            context.log(|| "the hook starts".to_owned());
         }
-        self.list_everything();
-        let now = self.now;
-        self.appoint(now);
+        self.list_all(cluster, context);
+        self.appoint(context.now(), context);
     }
 
     /// The first lists of all watches.
-    fn list_everything(&mut self) {
-        self.versions += 1;
-        let jobs = self.hook.jobs.clone();
-        self.hook.view = self.truth(jobs.as_ref());
+    fn list_all(&mut self, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+        context.watches.next_version();
+        let caches = &mut self.state.caches;
+        *caches = cluster.list_all(caches.job_selector.take(), context);
     }
 
-    /// What somebody sees who sees everything as it is; of pods only those that the selector names.
-    pub(super) fn truth(&self, jobs: Option<&Selector>) -> HookCaches {
-        let (version, setup) = (self.versions, self.setup);
-        let mut view = HookCaches::default();
-        let mut put = |change| view.apply(change, version, jobs, setup);
-        put(WorldChange::Fixed(Box::new(self.fixed.clone()), self.maintenances.clone()));
-        for (name, host) in &self.hosts {
-            put(WorldChange::Node(name.clone(), Some(Box::new(host.node.clone()))));
-            for operand in SimulatedOperand::ALL {
-                put(WorldChange::Operand(name.clone(), operand, host.operand(operand).cloned().map(Box::new)));
-            }
-            for change in self.extras_of(name, &host.node) {
-                put(change);
-            }
-            put(WorldChange::Slice(name.clone(), host.slice.clone()));
-        }
-        put(WorldChange::Budgets(self.budgets()));
-        put(WorldChange::Pauses(self.pauses.clone()));
-        if jobs.is_some() {
-            for (uid, pod) in &self.pods {
-                put(WorldChange::Pod(uid.clone(), Some(Box::new(pod.clone()))));
-            }
-        }
-        view
+    fn is_current(&self, process: u32) -> bool {
+        process == self.process && self.state.is_running
     }
 
-    /// Decides at that moment at the latest.
-    fn appoint(&mut self, at: u64) {
-        if self.hook.decides_at.is_some_and(|known| known <= at) {
+    /// Decides at that time at the latest.
+    fn appoint(&mut self, at: u64, context: &mut SimulationContext<'_>) {
+        if self.decides_at.is_some_and(|known| known <= at) {
             return;
         }
-        self.hook.appointment += 1;
-        self.hook.decides_at = Some(at);
-        let (process, appointment) = (self.hook.process, self.hook.appointment);
-        self.queue_at(at.max(self.now), WorldEvent::Decide(process, appointment));
+        self.appointment += 1;
+        self.decides_at = Some(at);
+        context.queue.schedule_at(at.max(context.now()), WorldEvent::Decide(self.process, self.appointment));
     }
 
-    fn changed(&mut self) {
-        if self.hook.under_way > 0 {
-            self.hook.changed = true;
+    fn note_change(&mut self, context: &mut SimulationContext<'_>) {
+        if self.calls > 0 {
+            self.has_changed = true;
         } else {
-            let at = self.now + GATHER;
-            self.appoint(at);
+            self.appoint(context.now() + GATHER, context);
         }
     }
 
-    pub(super) fn notify(&mut self, process: u32, version: u64, change: WorldChange) {
-        if process != self.hook.process || !self.hook.running {
-            return;
+    /// A watch delivers a change.
+    pub(super) fn notify(&mut self, process: u32, version: u64, change: WorldChange, context: &mut SimulationContext<'_>) {
+        if self.is_current(process) {
+            self.state.caches.apply(change, version, context.setup);
+            self.note_change(context);
         }
-        let SimulatedHook { view, jobs, .. } = &mut self.hook;
-        view.apply(change, version, jobs.as_ref(), self.setup);
-        self.changed();
     }
 
-    pub(super) fn listed(&mut self, process: u32, node: &str) {
-        if process != self.hook.process {
+    /// The LIST of a node's pods is answered.
+    pub(super) fn pods_listed(&mut self, process: u32, node: &str, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+        if process != self.process {
             return;
         }
-        self.hook.listing.remove(node);
-        let here = self.placed.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid)).cloned().collect();
-        self.versions += 1;
-        self.report.lists += 1;
-        self.hook.view.list(node, here, self.versions);
-        self.changed();
+        self.listing.remove(node);
+        let pods = cluster.workloads.pods.on_node(node).cloned().collect();
+        context.report.lists += 1;
+        self.state.caches.list(node, pods, context.watches.next_version());
+        self.note_change(context);
     }
 
-    pub(super) fn decide(&mut self, process: u32, appointment: u64) {
-        if process != self.hook.process || appointment != self.hook.appointment || !self.hook.running {
+    pub(super) fn decide(&mut self, process: u32, appointment: u64, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+        if !self.is_current(process) || appointment != self.appointment {
             return;
         }
-        self.hook.decides_at = None;
-        self.in_circles();
-        let works = self.operator_works();
-        let hook = &mut self.hook;
-        let clocks = self.setup.clocks;
-        let (now, ahead) = (clocks.of_hook(hook.process, self.now), clocks.ahead(hook.process, self.now));
-        if let Some(lease) = hook.view.observed.operator_lease.as_mut().filter(|_| works) {
+        self.decides_at = None;
+        self.detect_circles(context);
+        let clocks = context.setup.clocks;
+        let (now, ahead) = (clocks.of_hook(process, context.now()), clocks.ahead(process, context.now()));
+        let state = &mut self.state;
+        if let Some(lease) = state.caches.observed.operator_lease.as_mut().filter(|_| cluster.operator.is_working()) {
             // The leader renews all the time.
             lease.renewed = Some(now);
         }
-        let mut decision = hook.planner.decide(&hook.view.observed, &hook.settings, &hook.memory, now);
-        if self.setup.thorough {
-            let anew = decide(&hook.view.observed, &hook.settings, &hook.memory, now);
-            if decision != anew {
-                let (ours, theirs) = where_they_differ(&format!("{decision:?}"), &format!("{anew:?}"));
-                let text = format!("what builds on the last decision says `…{ours}…`, what looks at everything `…{theirs}…`");
-                self.report.violation(self.now, &text);
-            }
-            if let Some(text) = model_check::difference(&hook.view.observed, hook.settings.driver, now) {
-                self.report.violation(self.now, &format!("of NVIDIA's controller: {text}"));
-            }
+        let mut decision = self.planner.decide(&state.caches.observed, &state.settings, &state.memory, now);
+        if context.setup.thorough {
+            self.compare_with_models(&decision, now, context);
         }
-        if let Some(mutate) = self.setup.mutation {
-            mutate(&mut decision, &hook.view.observed);
+        if let Some(mutate) = context.setup.mutation {
+            mutate(&mut decision, &self.state.caches.observed);
         }
-        self.report.decisions += 1;
-        self.check_decision(&decision);
-        let hook = &mut self.hook;
-        hook.memory = decision.memory;
-        hook.wake_at = milliseconds(decision.wake_at).saturating_add_signed(ahead.saturating_neg()).max(self.now);
-        let asked = hook.view.focus(&decision.focus, &hook.listing);
-        hook.listing.extend(asked.iter().cloned());
+        context.report.decisions += 1;
+        InvariantChecker { hook: &self.state, cluster, context }.decision(&decision);
+        self.state.memory = decision.memory;
+        self.wake_at = milliseconds(decision.wake_at).saturating_add_signed(ahead.saturating_neg()).max(context.now());
+        let asked = self.state.caches.focus(&decision.focus, &self.listing);
+        self.listing.extend(asked.iter().cloned());
         for node in asked {
-            let call = self.draw(self.setup.times.call, "call", "");
-            self.after(call, WorldEvent::Listed(process, node));
+            let call = context.draw(context.setup.times.call, "call", "");
+            context.after(call, WorldEvent::PodsListed(process, node));
         }
         if let Some(verdict) = decision.verdict {
-            self.report.ends(self.now, verdict, &decision.outcomes, &decision.waits);
+            context.report.ends(context.now(), verdict, &decision.outcomes, &decision.waits);
             return;
         }
-        self.report.waits = decision.waits;
-        self.act(decision.actions);
+        context.report.waits = decision.waits;
+        self.act(decision.actions, context);
     }
 
-    /// A decision that asks for itself again and again.
-    fn in_circles(&mut self) {
-        let (at, count) = self.hook.last;
-        self.hook.last = if at == self.now { (at, count + 1) } else { (self.now, 0) };
-        if self.hook.last.1 == CIRCLES {
-            self.report.violation(self.now, "the engine decides again and again, and time stands still");
-            self.report.give_up();
+    /// A decision equals the one without what the last one found, and NVIDIA's controller the model of it that has an entry for each node.
+    fn compare_with_models(&self, decision: &Decision, now: jiff::Timestamp, context: &mut SimulationContext<'_>) {
+        let HookState { caches, settings, memory, .. } = &self.state;
+        let fresh = decide(&caches.observed, settings, memory, now);
+        if *decision != fresh {
+            let (ours, theirs) = where_they_differ(&format!("{decision:?}"), &format!("{fresh:?}"));
+            context.violation(&format!("what builds on the last decision says `…{ours}…`, what looks at everything `…{theirs}…`"));
+        }
+        if let Some(text) = model_check::difference(&caches.observed, settings.driver, now) {
+            context.violation(&format!("of NVIDIA's controller: {text}"));
         }
     }
 
-    /// Begins all actions: those of a node one after the other, eight nodes beside each other.
-    fn act(&mut self, actions: Vec<Action>) {
-        let mut lanes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        let mut order: Vec<String> = Vec::new();
+    /// Detects decisions that ask for the next one again and again.
+    fn detect_circles(&mut self, context: &mut SimulationContext<'_>) {
+        let (at, count) = self.last;
+        self.last = if at == context.now() { (at, count + 1) } else { (context.now(), 0) };
+        if self.last.1 == CIRCLES {
+            context.violation("the engine decides again and again, and time stands still");
+            context.report.give_up();
+        }
+    }
+
+    /// Starts all actions: those of a node one after the other, those of several nodes at once.
+    fn act(&mut self, actions: Vec<Action>, context: &mut SimulationContext<'_>) {
+        let mut lanes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut order: Vec<&str> = Vec::new();
         for (index, action) in actions.iter().enumerate() {
-            let lane = lanes.entry(action.node().to_owned()).or_default();
+            let lane = lanes.entry(action.node()).or_default();
             if lane.is_empty() {
-                order.push(action.node().to_owned());
+                order.push(action.node());
             }
             lane.push(index);
         }
-        let process = self.hook.process;
-        let mut free = [self.now; AT_ONCE];
+        let mut free = [context.now(); AT_ONCE];
         for node in order {
-            let Some(worker) = free.iter().enumerate().min_by_key(|(_, at)| **at).map(|(index, _)| index) else { continue };
-            for index in lanes.remove(&node).unwrap_or_default() {
-                free[worker] += self.draw(self.setup.times.call, "call", "");
-                self.queue_at(free[worker], WorldEvent::Call(process, index));
+            let Some(lane) = free.iter_mut().min_by_key(|at| **at) else { continue };
+            for index in lanes.remove(node).unwrap_or_default() {
+                *lane += context.draw(context.setup.times.call, "call", "");
+                context.queue.schedule_at(*lane, WorldEvent::Call(self.process, index));
             }
         }
-        let hook = &mut self.hook;
-        (hook.under_way, hook.actions) = (actions.len(), actions);
-        hook.failed.clear();
-        if hook.under_way == 0 {
-            let at = hook.wake_at;
-            self.appoint(at);
+        (self.calls, self.actions) = (actions.len(), actions);
+        self.failed.clear();
+        if self.calls == 0 {
+            self.appoint(self.wake_at, context);
         }
     }
 
-    pub(super) fn call(&mut self, process: u32, index: usize) {
-        if process != self.hook.process || !self.hook.running {
+    /// A call reaches the API server.
+    pub(super) fn call(&mut self, process: u32, index: usize, cluster: &mut SimulatedCluster, context: &mut SimulationContext<'_>) {
+        let Some(action) = self.actions.get(index).filter(|_| self.is_current(process)) else { return };
+        if self.failed.contains(action.node()) {
+            self.state.memory.note_unbegun(action);
+        } else if !(HookWriter { hook: &mut self.state, cluster, context }).perform(action) {
+            self.failed.insert(action.node().to_owned());
+        }
+        self.calls = self.calls.saturating_sub(1);
+        if self.calls > 0 {
             return;
         }
-        let Some(action) = self.hook.actions.get(index).cloned() else { return };
-        if self.hook.failed.contains(action.node()) {
-            self.hook.memory.note_unbegun(&action);
-        } else if !self.perform(&action) {
-            self.hook.failed.insert(action.node().to_owned());
+        if std::mem::take(&mut self.has_changed) {
+            self.note_change(context);
         }
-        self.hook.under_way = self.hook.under_way.saturating_sub(1);
-        if self.hook.under_way > 0 {
-            return;
+        if std::mem::take(&mut self.state.decides_at_once) {
+            self.wake_at = context.now();
         }
-        if std::mem::take(&mut self.hook.changed) {
-            self.changed();
-        }
-        if std::mem::take(&mut self.hook.decides_again) {
-            self.hook.wake_at = self.now;
-        }
-        let at = self.hook.wake_at;
-        self.appoint(at);
+        self.appoint(self.wake_at, context);
     }
 
     /// After a successful run another one of the same deployment finds nothing to do.
-    pub(super) fn run_again(&mut self) {
-        let nodes = std::mem::take(&mut self.hook.memory.nodes);
-        let mut memory = RunMemory::following(&nodes, timestamp(self.now), deadline(&self.hook.settings, self.now));
-        memory.own = self.hook.own();
-        self.list_everything();
-        let mut now = self.now;
+    pub(super) fn run_again(&mut self, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+        let mut memory = self.state.second_run(context.now());
+        self.list_all(cluster, context);
+        let mut now = context.now();
         for _ in 0..100 {
-            let decision = decide(&self.hook.view.observed, &self.hook.settings, &memory, timestamp(now));
+            let decision = decide(&self.state.caches.observed, &self.state.settings, &memory, timestamp(now));
             // Nodes that joined meanwhile were not waited for: the second run may have work of its own.
-            let joined = |node: &str| self.hosts.get(node).is_none_or(|host| !self.hook.memory.is_in_cohort(&host.node.uid));
-            if decision.actions.iter().any(|action| joined(action.node())) {
+            let has_joined = |name: &str| cluster.nodes.get(name).is_none_or(|node| !self.state.memory.is_in_cohort(&node.node.uid));
+            if decision.actions.iter().any(|action| has_joined(action.node())) {
                 return;
             }
             if let Some(action) = decision.actions.first() {
-                self.report.violation(self.now, &format!("a second run does something: {action:?}"));
+                context.violation(&format!("a second run does something: {action:?}"));
                 return;
             }
             if decision.verdict.is_some() {
@@ -386,40 +312,11 @@ impl World<'_> {
             now = milliseconds(decision.wake_at).max(now + 1);
             memory = decision.memory;
         }
-        self.report.violation(self.now, "a second run comes to no end");
-    }
-
-    /// The hook has seen the node as it is.
-    pub(super) fn knows_node(&self, name: &str) -> bool {
-        let seen = self.hook.view.observed.nodes.get(name).map(|node| &node.version);
-        seen == self.hosts.get(name).map(|host| &host.node.version)
-    }
-
-    /// The revision that the hook takes for the newest is it.
-    pub(super) fn knows_revision(&self) -> bool {
-        self.hook.view.revisions == self.fixed.revisions.len()
-    }
-
-    /// The hook knows who has paused what.
-    pub(super) fn knows_pauses(&self) -> bool {
-        self.hook.view.observed.pauses == self.pauses
-    }
-
-    /// The hook has seen this pod.
-    pub(super) fn knows_pod(&self, node: &str, uid: &str) -> bool {
-        let pods = self.hook.view.observed.workloads.pods.get(node);
-        pods.is_some_and(|pods| pods.iter().any(|pod| pod.uid == uid))
-    }
-
-    /// What stands on a node's driver: other containers are another thing.
-    pub(super) fn identity(&self, node: &str) -> String {
-        let Some(host) = self.hosts.get(node) else { return String::new() };
-        let of = |operand| host.operand(operand).map_or(String::new(), |pod| format!("{}/{}", pod.uid, pod.containers[0].restarts));
-        format!("{}+{}", of(SimulatedOperand::Driver), of(SimulatedOperand::Toolkit))
+        context.violation("a second run comes to no end");
     }
 }
 
-/// Some of both texts from shortly before the place on at which they differ.
+/// Some of both texts from shortly before the position on at which they differ.
 fn where_they_differ(one: &str, other: &str) -> (String, String) {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     let part = |text: &str| text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect();

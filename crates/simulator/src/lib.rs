@@ -6,6 +6,7 @@
 //! policy meets the same nodes.
 
 pub mod clocks;
+pub mod controller_loop;
 pub mod fault;
 pub mod found_fleet;
 pub mod random;
@@ -15,27 +16,37 @@ pub mod setup;
 pub mod timeline;
 
 mod budgets;
-mod check;
+mod caches;
+mod cluster;
+mod context;
+mod event;
+mod event_queue;
+#[cfg(test)]
+mod fixture;
 mod hook;
+mod hook_state;
+mod hook_writes;
+mod invariants;
 mod model_check;
+mod nodes;
 mod objects;
 mod operand_pods;
 mod operands;
 mod operator;
-mod others;
-mod server;
-mod simulated_node;
-pub mod upgrade_controller;
-mod view;
-mod workers;
-mod workload_pods;
+mod operator_objects;
+mod pauses;
+mod pods;
+mod upgrade_controller;
+mod watches;
+mod workload;
+mod workloads;
 mod world;
 
 use report::SimulationReport;
 use setup::SimulationSetup;
 use world::World;
 
-/// Runs the world until the hook comes to a verdict.
+/// Runs the world until the hook has a verdict.
 pub fn simulate(setup: &SimulationSetup) -> SimulationReport {
     World::new(setup).run()
 }

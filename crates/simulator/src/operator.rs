@@ -1,82 +1,158 @@
-//! The operator's own pod: while it is replaced nobody reconciles, and when the new one is available the old one's Lease has still to expire.
+//! The operator's own process: while its pod is replaced nothing reconciles, and when the new pod is ready the Lease of the old one has still to expire.
 
-use super::world::{HookWatch, World, WorldEvent};
+use super::caches::WorldChange;
+use super::context::SimulationContext;
+use super::event::WorldEvent;
+use super::fault::OperandFault;
+use super::nodes::SimulatedNodes;
+use super::operand_pods::PLUGIN_AND_EXPORTER;
+use super::operator_objects::{OperatorObjects, count_pools};
+use super::setup::SimulationSetup;
 
-/// From the operator's rollout to the start of the hook behind its release.
-const HOOK_STARTS: u64 = 1_000;
+/// The operator with what it has made.
+#[derive(Debug)]
+pub(super) struct OperatorProcess {
+    pub(super) objects: OperatorObjects,
+}
 
-impl World<'_> {
-    /// The operator's pod is gone; another one is available after so long.
-    pub(super) fn operator_down(&mut self, milliseconds: u64) {
-        self.fixed.operator_up = false;
-        self.fixed.operator_pod += 1;
-        self.publish(HookWatch::Operator, None);
-        self.after(milliseconds, WorldEvent::OperatorUp);
-        // What the candidate waits for is the Lease, counted from the last renewal; it cannot lead before it is there.
-        let gap = self.draw(self.setup.times.lease, "lease", "").max(milliseconds + 200);
-        let pod = self.fixed.operator_pod;
-        self.after(gap, WorldEvent::OperatorLeads(pod));
+impl OperatorProcess {
+    pub(super) fn new(setup: &SimulationSetup) -> Self {
+        Self { objects: OperatorObjects::new(setup) }
     }
 
-    pub(super) fn operator_up(&mut self) {
-        self.fixed.operator_up = true;
-        self.log(|| "the operator is available".to_owned());
-        self.publish(HookWatch::Operator, None);
+    pub(super) fn publish(&self, context: &mut SimulationContext<'_>) {
+        context.publish(WorldChange::Operator(Box::new(self.objects.clone())));
     }
 
-    /// The operator's new version: its pod is ready, and waits for the Lease of the old one, which ends.
-    pub(super) fn operator_replaced(&mut self) {
-        self.fixed.operator_pod += 1;
-        self.fixed.operator_version.clone_from(&self.setup.operator);
-        self.log(|| "the operator's new version is rolled out".to_owned());
-        self.publish(HookWatch::Operator, None);
-        let gap = self.draw(self.setup.times.lease, "lease", "");
-        let pod = self.fixed.operator_pod;
-        self.after(gap, WorldEvent::OperatorLeads(pod));
+    /// The operator's pod is gone; another one is ready after so long.
+    pub(super) fn fail(&mut self, milliseconds: u64, context: &mut SimulationContext<'_>) {
+        self.objects.is_up = false;
+        self.objects.pod += 1;
+        self.publish(context);
+        context.after(milliseconds, WorldEvent::OperatorAvailable);
+        // The candidate waits for the Lease, counted from the last renewal; it cannot lead before it is there.
+        let gap = context.draw(context.setup.times.lease, "lease", "").max(milliseconds + 200);
+        context.after(gap, WorldEvent::OperatorLeads(self.objects.pod));
     }
 
-    /// What the operator that leads renders for the driver that is asked for.
-    pub(super) fn rendered(&self) -> String {
+    pub(super) fn become_available(&mut self, context: &mut SimulationContext<'_>) {
+        self.objects.is_up = true;
+        context.log(|| "the operator is available".to_owned());
+        self.publish(context);
+    }
+
+    /// The pod of the operator's new version is ready, and waits for the Lease of the old one, which ends.
+    pub(super) fn replace(&mut self, context: &mut SimulationContext<'_>) {
+        self.objects.pod += 1;
+        self.objects.version.clone_from(&context.setup.operator);
+        context.log(|| "the operator's new version is rolled out".to_owned());
+        self.publish(context);
+        let gap = context.draw(context.setup.times.lease, "lease", "");
+        context.after(gap, WorldEvent::OperatorLeads(self.objects.pod));
+    }
+
+    /// The template that the leader renders for the requested driver.
+    fn rendered(&self, setup: &SimulationSetup) -> String {
         // The version before it is upgraded renders another template with the same image.
-        let is_old = self.setup.operator_upgrade.is_some() && self.fixed.operator_leader == 0;
-        if is_old { format!("{}-by-old-operator", self.fixed.asked) } else { self.fixed.asked.clone() }
+        let is_old = setup.operator_upgrade.is_some() && self.objects.leader == 0;
+        if is_old { format!("{}-by-old-operator", self.objects.asked) } else { self.objects.asked.clone() }
     }
 
-    /// The leader has rendered what is asked for.
-    pub(super) fn template_made(&mut self) {
-        if !self.operator_works() {
-            // The next leader makes it.
+    /// The leader renders the requested driver. Without one the next leader does.
+    pub(super) fn render_template(&mut self, context: &mut SimulationContext<'_>) {
+        if !self.is_working() {
             return;
         }
-        self.fixed.template = self.rendered();
-        if self.fixed.revisions.last() != Some(&self.fixed.template) {
-            self.fixed.revisions.push(self.fixed.template.clone());
+        self.objects.template = self.rendered(context.setup);
+        if self.objects.revisions.last() != Some(&self.objects.template) {
+            self.objects.revisions.push(self.objects.template.clone());
         }
-        self.publish(HookWatch::Operator, None);
-        self.vendor_hears();
+        self.publish(context);
+        if let Some(controller) = &mut context.watches.controller {
+            controller.notice_operator(&self.objects, context.setup, &mut context.queue);
+        }
     }
 
-    /// When the hook behind the operator's release starts.
-    pub(super) fn hook_begins(&self) -> u64 {
-        self.setup.operator_upgrade.as_ref().map_or(0, |upgrade| upgrade.ready + HOOK_STARTS)
+    fn schedule_template(context: &mut SimulationContext<'_>) {
+        let rendered = context.draw(context.setup.times.operator, "operator", "");
+        context.after(rendered, WorldEvent::TemplateRendered);
     }
 
-    /// Whether somebody reconciles.
-    pub(super) fn operator_works(&self) -> bool {
-        self.fixed.operator_up && self.fixed.operator_leader == self.fixed.operator_pod
+    /// Whether a leader reconciles.
+    pub(super) fn is_working(&self) -> bool {
+        self.objects.is_up && self.objects.leader == self.objects.pod
     }
 
-    pub(super) fn operator_leads(&mut self, pod: u32) {
-        if pod != self.fixed.operator_pod || !self.fixed.operator_up {
-            return;
+    /// A pod takes the Lease; `false`: it is gone.
+    pub(super) fn lead(&mut self, pod: u32, context: &mut SimulationContext<'_>) -> bool {
+        if pod != self.objects.pod || !self.objects.is_up {
+            return false;
         }
-        self.fixed.operator_leader = pod;
-        self.log(|| "the operator leads".to_owned());
-        self.publish(HookWatch::Operator, None);
-        if self.fixed.template != self.rendered() {
-            let made = self.draw(self.setup.times.operator, "operator", "");
-            self.after(made, WorldEvent::TemplateMade);
+        self.objects.leader = pod;
+        context.log(|| "the operator leads".to_owned());
+        self.publish(context);
+        if self.objects.template != self.rendered(context.setup) {
+            Self::schedule_template(context);
         }
-        self.vendor_starts();
+        true
+    }
+
+    /// Another driver version is requested.
+    pub(super) fn request_driver(&mut self, version: String, context: &mut SimulationContext<'_>) {
+        self.objects.asked = version;
+        self.publish(context);
+        Self::schedule_template(context);
+    }
+
+    /// Updates the desired number of driver pods to the nodes that there are.
+    pub(super) fn count_nodes(&mut self, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
+        if context.has_controller() {
+            self.objects.desired = i32::try_from(nodes.all().len()).unwrap_or(i32::MAX);
+            self.objects.desired_of_pool = count_pools(context.setup, nodes.observed());
+            self.publish(context);
+        }
+    }
+
+    /// Makes the new revision of a rolling operand.
+    pub(super) fn revise_operand(&mut self, fault: &OperandFault, context: &mut SimulationContext<'_>) {
+        if let OperandFault::Rolls(operand, _) = fault
+            && PLUGIN_AND_EXPORTER.contains(operand)
+        {
+            *self.objects.operand_revisions.entry(*operand).or_default() += 1;
+            self.publish(context);
+        }
+    }
+
+    /// NVIDIA's maintenance-operator is asked for a node, for so long.
+    pub(super) fn start_maintenance(&mut self, node: String, milliseconds: u64, context: &mut SimulationContext<'_>) {
+        self.objects.maintenances.insert(node.clone());
+        self.publish(context);
+        context.after(milliseconds, WorldEvent::MaintenanceEnds(node));
+    }
+
+    pub(super) fn end_maintenance(&mut self, node: &str, context: &mut SimulationContext<'_>) {
+        self.objects.maintenances.remove(node);
+        context.log(|| format!("{node} maintenance is over"));
+        self.publish(context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operator_without_the_lease_renders_nothing() {
+        let setup = crate::fixture::setup(1);
+        let mut operator = OperatorProcess::new(&setup);
+        let mut context = SimulationContext::new(&setup);
+        operator.fail(1_000, &mut context);
+        operator.become_available(&mut context);
+        operator.render_template(&mut context);
+        assert_eq!(operator.objects.newest(), setup.from);
+        assert!(!operator.lead(0, &mut context), "the pod that is gone");
+        assert!(operator.lead(1, &mut context));
+        operator.render_template(&mut context);
+        assert_eq!(operator.objects.newest(), setup.to);
     }
 }

@@ -1,5 +1,7 @@
 //! Random numbers that are the same on every machine: whole numbers only.
 
+use std::collections::BTreeMap;
+
 /// A generator: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
 pub struct SeededRandom(u64);
@@ -30,7 +32,7 @@ impl SeededRandom {
 
     /// A number below `limit`, which counts as 1 if it is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        // Limits are small beside 2^64: the bias does not matter.
+        // Limits are small compared with 2^64: the bias does not matter.
         self.number() % limit.max(1)
     }
 
@@ -104,6 +106,25 @@ impl TimeSpread {
                 (least.saturating_mul(inverse.isqrt()) >> 8).clamp(least, most)
             }
         }
+    }
+}
+
+/// Times drawn in streams: the n-th time of a stream for a name is the same whatever is drawn for others.
+#[derive(Debug)]
+pub(super) struct DrawnTimes {
+    seed: u64,
+    counts: BTreeMap<(&'static str, String), u64>,
+}
+
+impl DrawnTimes {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, counts: BTreeMap::new() }
+    }
+
+    pub(super) fn draw(&mut self, spread: TimeSpread, stream: &'static str, name: &str) -> u64 {
+        let count = self.counts.entry((stream, name.to_owned())).or_default();
+        *count += 1;
+        spread.draw(&mut SeededRandom::stream(self.seed, &format!("{stream}/{name}"), *count))
     }
 }
 

@@ -1,14 +1,12 @@
-//! What the API server refuses of the hook's writes, and what admission changes of them.
+//! Admission: which of the hook's writes the API server refuses, and what it changes of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use contract::record::WriteKind;
 use planner::action::NodePatch;
 use planner::decide::Action;
 use planner::refused_write::RefusalKind;
-
-use super::objects::timestamp;
-use super::world::World;
 
 /// A part of a node patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,32 +46,50 @@ impl fmt::Display for WriteAdmission {
     }
 }
 
-impl World<'_> {
-    /// Whether the server refuses the action, as it stands with the node's admission. The hook notes what its loop would note.
-    pub(super) fn refuses(&mut self, action: &Action) -> bool {
-        let Some(admission) = self.admissions.get(action.node()).copied() else { return false };
+/// The admission of each node's writes, where it has anything against some.
+#[derive(Debug, Default)]
+pub(super) struct WriteAdmissions(BTreeMap<String, WriteAdmission>);
+
+impl WriteAdmissions {
+    /// From now on; `None`: all writes of the node are admitted.
+    pub(super) fn set(&mut self, node: String, admission: Option<WriteAdmission>) {
+        match admission {
+            Some(admission) => drop(self.0.insert(node, admission)),
+            None => drop(self.0.remove(&node)),
+        }
+    }
+
+    /// Whether all writes of the node are admitted unchanged.
+    pub(super) fn admits_all(&self, node: &str) -> bool {
+        !self.0.contains_key(node)
+    }
+
+    /// Whether patches of the node lose a part.
+    pub(super) fn drops_parts(&self, node: &str) -> bool {
+        matches!(self.0.get(node), Some(WriteAdmission::Drops(_)))
+    }
+
+    /// How the action is refused, if it is.
+    pub(super) fn refusal(&self, action: &Action) -> Option<RefusalKind> {
+        let admission = self.0.get(action.node())?;
         let write = match action {
             Action::PatchNode(_) => WriteKind::Node,
             Action::Evict(_) => WriteKind::Eviction,
             Action::DeleteDriver(_) | Action::ReplacePlugin { .. } => WriteKind::PodDeletion,
         };
         let cordons = |wanted: bool| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(wanted));
-        let kind = match admission {
-            WriteAdmission::Denies(denied) if denied == write => RefusalKind::Denied,
-            WriteAdmission::Fails(failing) if failing == write => RefusalKind::WebhookFailed,
-            WriteAdmission::DeniesCordon(denied) if cordons(denied) => RefusalKind::Denied,
-            WriteAdmission::Denies(_) | WriteAdmission::Fails(_) | WriteAdmission::Drops(_) | WriteAdmission::DeniesCordon(_) => {
-                return false;
-            }
-        };
-        self.notes_refusal(action, kind, "refused by admission");
-        true
+        match *admission {
+            WriteAdmission::Denies(denied) => (denied == write).then_some(RefusalKind::Denied),
+            WriteAdmission::Fails(failing) => (failing == write).then_some(RefusalKind::WebhookFailed),
+            WriteAdmission::DeniesCordon(denied) => cordons(denied).then_some(RefusalKind::Denied),
+            WriteAdmission::Drops(_) => None,
+        }
     }
 
     /// What admission leaves of a patch.
     pub(super) fn admitted(&self, patch: &NodePatch) -> NodePatch {
-        let Some(WriteAdmission::Drops(part)) = self.admissions.get(&patch.node) else { return patch.clone() };
         let mut admitted = patch.clone();
+        let Some(WriteAdmission::Drops(part)) = self.0.get(&patch.node) else { return admitted };
         if matches!(part, PatchPart::Labels | PatchPart::Everything) {
             admitted.labels.clear();
         }
@@ -85,23 +101,32 @@ impl World<'_> {
         }
         admitted
     }
+}
 
-    /// A patch was accepted; `false`: not all of it.
-    pub(super) fn was_admitted(&mut self, patch: &NodePatch) -> bool {
-        let Some(host) = self.hosts.get(&patch.node) else { return true };
-        let node = &host.node;
-        let missing = patch.missing(|key| node.labels.get(key), |key| node.annotations.get(key), node.unschedulable);
-        if !missing.is_empty() {
-            self.notes_refusal(&Action::PatchNode(patch.clone()), RefusalKind::Changed, &missing.join(", "));
-        }
-        missing.is_empty()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cordon() -> NodePatch {
+        NodePatch { node: "gpu-0".to_owned(), unschedulable: Some(true), ..NodePatch::default() }
     }
 
-    fn notes_refusal(&mut self, action: &Action, kind: RefusalKind, message: &str) {
-        self.report.refuses(action.node());
-        self.log(|| format!("{} {kind:?}: {message}", action.node()));
-        let now = timestamp(self.now);
-        self.hook.memory.note_refusal(action, kind, message, now);
-        self.hook.decides_again = true;
+    #[test]
+    fn denied_cordon_leaves_other_patches_alone() {
+        let mut admissions = WriteAdmissions::default();
+        admissions.set("gpu-0".to_owned(), Some(WriteAdmission::DeniesCordon(true)));
+        assert_eq!(admissions.refusal(&Action::PatchNode(cordon())), Some(RefusalKind::Denied));
+        let uncordon = NodePatch { unschedulable: Some(false), ..cordon() };
+        assert_eq!(admissions.refusal(&Action::PatchNode(uncordon)), None);
+        admissions.set("gpu-0".to_owned(), None);
+        assert_eq!(admissions.refusal(&Action::PatchNode(cordon())), None);
+    }
+
+    #[test]
+    fn dropped_cordon_is_missing_from_the_admitted_patch() {
+        let mut admissions = WriteAdmissions::default();
+        admissions.set("gpu-0".to_owned(), Some(WriteAdmission::Drops(PatchPart::Cordon)));
+        assert_eq!(admissions.admitted(&cordon()).unschedulable, None);
+        assert!(admissions.drops_parts("gpu-0") && !admissions.admits_all("gpu-0"));
     }
 }

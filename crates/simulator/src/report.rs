@@ -1,4 +1,4 @@
-//! What became of a run: numbers, story, time line.
+//! The report of a run: numbers, story, timeline.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use observed::named::Named;
 use observed::workload::Workload;
 use planner::reason::Wait;
 
-/// From so many violations on a run is not gone on with.
+/// A run ends after so many violations.
 const MOST_VIOLATIONS: usize = 10;
 
 /// How a run went.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SimulationReport {
-    /// The seed that it follows from.
+    /// The random seed.
     pub seed: u64,
     /// How it ended.
     pub verdict: Option<Verdict>,
-    /// When, in milliseconds from its beginning.
+    /// When, in milliseconds from its start.
     pub duration: u64,
-    /// When the last node was given back.
+    /// When the last node was released.
     pub last_node: u64,
     /// How many nodes were cordoned by us at once.
     pub peak_unavailable: usize,
@@ -30,7 +30,7 @@ pub struct SimulationReport {
     pub peak_of_pool: BTreeMap<String, usize>,
     /// Evictions that were granted.
     pub pods_evicted: usize,
-    /// Whose, by UID: when, in milliseconds from the beginning, and from which node.
+    /// The evicted pods by UID: when, in milliseconds from the start, and from which node.
     pub evicted: BTreeMap<String, (u64, String)>,
     /// Evictions that were not.
     pub refused_evictions: usize,
@@ -38,7 +38,7 @@ pub struct SimulationReport {
     pub conflicts: usize,
     /// LISTs of a node's pods.
     pub lists: usize,
-    /// How often was decided.
+    /// The number of decisions.
     pub decisions: usize,
     /// Writes by kind.
     pub writes: BTreeMap<&'static str, usize>,
@@ -48,55 +48,26 @@ pub struct SimulationReport {
     pub refused_by_node: BTreeMap<String, usize>,
     /// How it ended for each node.
     pub outcomes: BTreeMap<String, NodeOutcome>,
-    /// What was waited for last.
+    /// The last waits.
     pub waits: Vec<Wait>,
-    /// What happened, with its time, if the setup tells.
+    /// What happened, with its time, if the setup asks for it.
     pub story: Vec<(u64, String)>,
     /// When each node entered which state (`None`: none), and whether it was cordoned then.
     pub states: BTreeMap<String, Vec<(u64, Option<String>, bool)>>,
     /// How long each node's last driver took to start, in milliseconds.
     pub driver_times: BTreeMap<String, u64>,
-    /// What must not be.
+    /// Broken invariants.
     pub violations: Vec<String>,
-    /// What would be one if the hook could have known.
+    /// The number of broken invariants of which the hook could not know.
     pub races: usize,
+    /// How often the DRA plugin was replaced, by node and by the containers that it depends on.
     pub(super) replaced: BTreeMap<(String, String), usize>,
     hopeless: bool,
 }
 
 impl SimulationReport {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            verdict: None,
-            duration: 0,
-            last_node: 0,
-            peak_unavailable: 0,
-            peak_in_progress: 0,
-            peak_of_pool: BTreeMap::new(),
-            pods_evicted: 0,
-            evicted: BTreeMap::new(),
-            refused_evictions: 0,
-            conflicts: 0,
-            lists: 0,
-            decisions: 0,
-            writes: BTreeMap::new(),
-            writes_by_node: BTreeMap::new(),
-            refused_by_node: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            waits: Vec::new(),
-            story: Vec::new(),
-            states: BTreeMap::new(),
-            driver_times: BTreeMap::new(),
-            violations: Vec::new(),
-            races: 0,
-            replaced: BTreeMap::new(),
-            hopeless: false,
-        }
-    }
-
-    pub(super) fn violation(&mut self, now: u64, what: &str) {
-        self.violations.push(format!("{}: {what}", SecondsText(now)));
+        Self { seed, ..Self::default() }
     }
 
     pub(super) fn is_hopeless(&self) -> bool {

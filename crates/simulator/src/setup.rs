@@ -1,4 +1,4 @@
-//! What is simulated: the fleet, how long things take, what runs on it, what goes wrong.
+//! What is simulated: the fleet, durations, workloads and faults.
 
 use std::sync::Arc;
 
@@ -12,53 +12,53 @@ use super::fault::ScheduledFault;
 use super::found_fleet::FoundFleet;
 use super::random::TimeSpread;
 
-/// Everything that a run follows from.
+/// Everything that determines a run.
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug)]
 pub struct SimulationSetup {
-    /// What the hook is told.
+    /// The hook's settings.
     pub settings: Settings,
     /// How many nodes there are, `gpu-0` and on.
     pub nodes: usize,
-    /// How many nodes share a value of the topology label; 0: they have none.
+    /// How many nodes share a value of the topology label; 0: they do not have the label.
     pub group_size: usize,
-    /// Where all random numbers come from.
+    /// Random seed.
     pub seed: u64,
     /// How long things take.
     pub times: SimulationTimes,
-    /// What runs on the nodes.
+    /// The workloads.
     pub workers: Vec<WorkloadSetup>,
-    /// GPUs of each node: no more pods are placed on it.
+    /// GPUs of each node, which limit the pods on it.
     pub gpus: usize,
-    /// The fleet and its pods, where they were found and are not made up by `nodes`, `workers` and `gpus`.
+    /// A fleet that was found in a cluster. `None`: `nodes`, `workers` and `gpus` make one up.
     pub found: Option<Arc<FoundFleet>>,
-    /// What goes wrong, and when.
+    /// The faults with their times.
     pub faults: Vec<ScheduledFault>,
     /// The driver's version before.
     pub from: String,
-    /// The version that is asked for.
+    /// The requested version.
     pub to: String,
-    /// Both are installed from the same configuration: the pod has only to be restarted.
+    /// Both are installed from the same configuration: a restart of the pod is enough.
     pub same_config: bool,
     /// The node that the hook's own pod runs on.
     pub hook_node: Option<String>,
     /// There is a DRA driver.
     pub dra: bool,
-    /// There are validator, device plugin and exporter as well, and GPUs are offered.
+    /// There are also validator, device plugin and exporter, and nodes offer GPUs.
     pub operands: bool,
     /// The operator's version, where its own controller does the upgrades; `None`: its upgrades are off.
     pub operator: Option<String>,
-    /// The operator's own upgrade, which the run begins with; `None`: its version stays.
+    /// The operator's own upgrade, with which the run starts; `None`: its version does not change.
     pub operator_upgrade: Option<OperatorUpgrade>,
-    /// The NVIDIADrivers that the nodes are shared out to. Empty: the driver of all nodes is the ClusterPolicy's.
+    /// The NVIDIADrivers among which the nodes are divided. Empty: the driver of all nodes is the ClusterPolicy's.
     pub pools: Vec<PoolSetup>,
-    /// Whether each thing that happens is written down.
+    /// Whether the report tells the story of the run.
     pub tells: bool,
-    /// Each decision is made a second time without what the last one found, and must come to the same.
+    /// Whether each decision is compared with one that is made without what the last one found.
     pub thorough: bool,
-    /// Which clocks show what.
+    /// How far clocks are off.
     pub clocks: SimulatedClocks,
-    /// A rule that is broken on purpose, to see that it is found.
+    /// Breaks a rule on purpose, to see that an invariant detects it.
     pub mutation: Option<DecisionMutation>,
 }
 
@@ -89,7 +89,7 @@ impl SimulationSetup {
         self.pools.get(index.checked_rem(self.pools.len())?)
     }
 
-    /// Whether there is an operator, with what it runs beside the driver.
+    /// Whether there is an operator, with its other operands.
     pub(super) fn has_operator(&self) -> bool {
         self.settings.driver.has_operator()
     }
@@ -115,7 +115,7 @@ pub struct SimulationTimes {
     pub plugin: TimeSpread,
     /// From its readiness to the published ResourceSlice.
     pub publish: TimeSpread,
-    /// Until a workload's pod that was lost is made anew.
+    /// Until a workload's lost pod is replaced.
     pub replace: TimeSpread,
     /// Until a placed pod is ready.
     pub pod_start: TimeSpread,
@@ -159,25 +159,29 @@ impl SimulationTimes {
     /// The same with each time changed.
     #[must_use]
     pub fn each(&self, change: impl Fn(TimeSpread) -> TimeSpread) -> Self {
-        let Self { operand_end, recreate, driver, toolkit, validator, plugin, publish, .. } = self;
-        let Self { replace, pod_start, grace_percent, watch, call, disruption, operator, lease, .. } = self;
-        Self {
-            operand_end: change(*operand_end),
-            recreate: change(*recreate),
-            driver: change(*driver),
-            toolkit: change(*toolkit),
-            validator: change(*validator),
-            plugin: change(*plugin),
-            publish: change(*publish),
-            replace: change(*replace),
-            pod_start: change(*pod_start),
-            grace_percent: change(*grace_percent),
-            watch: change(*watch),
-            call: change(*call),
-            disruption: change(*disruption),
-            operator: change(*operator),
-            lease: change(*lease),
+        let mut times = self.clone();
+        let Self {
+            operand_end,
+            recreate,
+            driver,
+            toolkit,
+            validator,
+            plugin,
+            publish,
+            replace,
+            pod_start,
+            grace_percent,
+            watch,
+            call,
+            disruption,
+            operator,
+            lease,
+        } = &mut times;
+        let nodes = [operand_end, recreate, driver, toolkit, validator, plugin, publish, replace, pod_start, grace_percent];
+        for time in nodes.into_iter().chain([watch, call, disruption, operator, lease]) {
+            *time = change(*time);
         }
+        times
     }
 }
 
@@ -212,7 +216,7 @@ pub struct WorkloadSetup {
     pub kind: WorkloadKind,
     /// Where they are.
     pub placement: PodPlacement,
-    /// Their labels, beside `app: <name>`.
+    /// Their labels, in addition to `app: <name>`.
     pub labels: Labels,
     /// They use a GPU.
     pub gpu: bool,
@@ -222,7 +226,7 @@ pub struct WorkloadSetup {
     pub empty_dir: bool,
     /// Their grace period in seconds.
     pub grace_seconds: u64,
-    /// How long somebody's finalizer holds them after their end, in milliseconds.
+    /// How long a finalizer holds them after their end, in milliseconds.
     pub finalizer: u64,
     /// When a job has ended, in milliseconds from its start.
     pub ends: TimeSpread,
@@ -259,7 +263,7 @@ pub enum BudgetProtection {
 }
 
 impl BudgetProtection {
-    /// That of a budget; `None`: it asks for nothing that can be understood.
+    /// Parses the protection of a budget; `None`: it cannot be understood.
     pub fn from_budget(budget: &DisruptionBudget) -> Option<Self> {
         let count = |text: &Option<String>| text.as_ref()?.parse().ok();
         let unavailable = count(&budget.max_unavailable).map(Self::MaxUnavailable);

@@ -1,230 +1,180 @@
-//! NVIDIA's upgrade controller in the world, where it does the upgrades: the exact model of it (crate `nvidia-upgrade`), with its sleep of two minutes
-//! and what wakes it from that. Its evictions and drains run beside it, as they do in the original.
+//! NVIDIA's upgrade controller in the world, where it does the upgrades: the exact model of it (crate `nvidia-upgrade`) writes to the cluster. Its
+//! evictions and drains run alongside its passes, as they do in the original.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use contract::driver::Driver;
-use contract::policy::Policy;
 use contract::selector::Selector;
-use nvidia_upgrade::controller::UpgradeController;
-use nvidia_upgrade::generation::ControllerGeneration;
-use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::state::ControllerState;
 use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended};
 use nvidia_upgrade::users::{users, uses_gpu};
+use observed::ObservedNode;
 use observed::workload::{Workload, Workloads};
-use observed::{Observed, ObservedNode};
 
-use super::budgets::GuardAnswer;
-use super::objects::{self, OperatorObjects, SimulatedOperand, milliseconds, timestamp};
-use super::setup::SimulationSetup;
-use super::view::{HookCaches, WorldChange};
-use super::world::{World, WorldEvent};
+use super::budgets::EvictionAnswer;
+use super::cluster::SimulatedCluster;
+use super::context::SimulationContext;
+use super::controller_loop::ControllerLoop;
+use super::event::WorldEvent;
+use super::hook_state::HookState;
+use super::invariants::InvariantChecker;
+use super::nodes::{SimulatedNode, set_or_remove};
+use super::objects::SimulatedOperand;
+use super::operator_objects;
 
-/// Milliseconds from a change to the pass that it makes the controller begin.
-const NOTICE: u64 = 20;
-/// What a write of the controller takes, one after another: the operators' client makes 20 requests a second, and a write is two, the patch and the
-/// event. It is what the traces show (`tests/data/traces`).
-pub const WRITE: Duration = Duration::from_millis(100);
 /// Pause between two tries of evictions, in milliseconds, where the original has none.
 const RETRY: u64 = 500;
-
-/// The controller, and what it sees.
-pub(super) struct VendorController {
-    controller: UpgradeController,
-    generation: ControllerGeneration,
-    /// Counts its appointments.
-    appointment: u64,
-    runs_at: Option<u64>,
-    /// Until when its last pass takes.
-    busy_until: u64,
-    /// What it last heard of the operator's own objects.
-    fixed: OperatorObjects,
-    /// Everything as it is: its caches have no lag.
-    view: HookCaches,
-    /// Pods that are waited for.
-    jobs: Option<Selector>,
-    tasks: BTreeMap<String, ControllerTask>,
-    /// Counts the tasks.
-    begun: u64,
-}
 
 /// An eviction or a drain of one node.
 struct ControllerTask {
     number: u64,
-    /// UIDs of the pods that were there when it began.
+    /// UIDs of the pods that were on the node when it started.
     pods: Vec<String>,
     /// Those whose eviction was granted.
     granted: BTreeSet<String>,
-    /// Those whose eviction is an error: they are not asked again, the others are waited for, and then the task has failed.
+    /// Those whose eviction is an error: they are not tried again, the task waits for the others, and then it has failed.
     given_up: BTreeSet<String>,
     /// When it is given up. `None`: never.
     until: Option<u64>,
     drains: bool,
 }
 
-impl VendorController {
-    /// The one of the setup's operator, if it does the upgrades.
-    pub(super) fn new(setup: &SimulationSetup, fixed: &OperatorObjects) -> Option<Self> {
-        let generation = ControllerGeneration::from_version(Driver::Gpu, setup.operator.as_deref())?;
-        let jobs = objects::policy(setup).wait_for_completion.and_then(|wait| wait.pod_selector.parse().ok());
-        Some(Self {
-            controller: UpgradeController::new(Driver::Gpu, generation, None, timestamp(0)),
-            generation,
-            appointment: 0,
-            runs_at: None,
-            busy_until: 0,
-            fixed: fixed.clone(),
-            view: HookCaches::default(),
-            jobs,
-            tasks: BTreeMap::new(),
-            begun: 0,
-        })
-    }
+/// The evictions and drains of the controller.
+#[derive(Default)]
+pub(super) struct ControllerTasks {
+    by_node: BTreeMap<String, ControllerTask>,
+    /// Counts the tasks.
+    started: u64,
 }
 
-/// What is seen of one node.
-fn observe_node(name: &str, node: Option<&ObservedNode>) -> Observed {
-    let mut observed = Observed::default();
-    if let Some(node) = node {
-        observed.nodes.insert(name.to_owned(), node.clone());
-    }
-    observed
+/// What the controller writes to, and what its writes are judged with.
+pub(super) struct ControllerScope<'w, 'a> {
+    pub(super) hook: &'w HookState,
+    pub(super) cluster: &'w mut SimulatedCluster,
+    pub(super) context: &'w mut SimulationContext<'a>,
 }
 
-impl World<'_> {
-    /// The policy of the ClusterPolicy.
-    fn vendor_policy(&self) -> Policy {
-        objects::policy(self.setup)
+impl<'a> ControllerScope<'_, 'a> {
+    fn check(&mut self) -> InvariantChecker<'_, 'a> {
+        InvariantChecker { hook: self.hook, cluster: self.cluster, context: self.context }
     }
 
-    /// Takes a change into what the controller sees. That alone does not wake it.
-    pub(super) fn vendor_sees(&mut self, change: &WorldChange) {
-        let Some(vendor) = &mut self.vendor else { return };
-        vendor.view.apply(change.clone(), self.versions, vendor.jobs.as_ref(), self.setup);
-    }
-
-    /// A node as the controller sees it.
-    pub(super) fn vendor_knows(&self, name: &str) -> Option<ObservedNode> {
-        self.vendor.as_ref().and_then(|vendor| vendor.view.observed.nodes.get(name)).cloned()
-    }
-
-    /// A node, which was like that before, has changed, came or went.
-    pub(super) fn vendor_hears_of(&mut self, name: &str, before: Option<&ObservedNode>) {
-        let Some(vendor) = &mut self.vendor else { return };
-        let (before, after) = (observe_node(name, before), observe_node(name, vendor.view.observed.nodes.get(name)));
-        vendor.controller.notice(&before, &after, timestamp(self.now + NOTICE));
-        self.vendor_due();
-    }
-
-    /// Something has changed that concerns the cluster as a whole.
-    pub(super) fn vendor_hears(&mut self) {
-        let Some(vendor) = &mut self.vendor else { return };
-        let (mut before, mut after) = (Observed::default(), Observed::default());
-        objects::fixed(&mut before, &vendor.fixed, self.setup);
-        objects::fixed(&mut after, &self.fixed, self.setup);
-        vendor.fixed = self.fixed.clone();
-        vendor.controller.notice(&before, &after, timestamp(self.now + NOTICE));
-        self.vendor_due();
-    }
-
-    /// The operator's process is new: it knows nothing of evictions and drains that were begun.
-    pub(super) fn vendor_starts(&mut self) {
-        let Some(view) = self.vendor_lists() else { return };
-        let now = self.now;
-        if let Some(vendor) = &mut self.vendor {
-            vendor.view = view;
-            vendor.controller = UpgradeController::new(Driver::Gpu, vendor.generation, None, timestamp(now));
-            vendor.tasks.clear();
-            vendor.runs_at = None;
-            vendor.busy_until = now;
-        }
-        self.vendor_due();
-    }
-
-    /// What a controller sees that begins now. `None`: there is none.
-    fn vendor_lists(&self) -> Option<HookCaches> {
-        self.vendor.as_ref().map(|vendor| self.truth(vendor.jobs.as_ref()))
-    }
-
-    /// What was kept in step is what there is.
-    fn check_vendor_sees(&mut self) {
-        let (Some(vendor), Some(truth)) = (&self.vendor, self.vendor_lists()) else { return };
-        let [kept, anew] = [&vendor.view, &truth].map(|view| work(&view.observed, Driver::Gpu, vendor.generation, None));
-        if kept != anew {
-            self.report.violation(self.now, "a change was not told to the operator");
+    /// Schedules the next pass of the loop.
+    fn schedule_pass(&mut self) {
+        if let Some(controller) = &mut self.context.watches.controller {
+            controller.schedule(&mut self.context.queue);
         }
     }
 
-    fn vendor_due(&mut self) {
-        let Some(vendor) = &mut self.vendor else { return };
-        let Some(due) = vendor.controller.due().map(|due| milliseconds(due).max(self.now).max(vendor.busy_until)) else { return };
-        if vendor.runs_at.is_none_or(|known| known > due) {
-            vendor.appointment += 1;
-            vendor.runs_at = Some(due);
-            let appointment = vendor.appointment;
-            self.queue_at(due, WorldEvent::VendorRuns(appointment));
+    /// What was kept in step change by change is what there is.
+    fn check_caches(&mut self) {
+        let Some(controller) = &self.context.watches.controller else { return };
+        if !controller.is_in_step(&self.cluster.list_all(controller.job_selector(), self.context)) {
+            self.context.violation("a change was not told to the operator");
         }
     }
 
-    pub(super) fn vendor_runs(&mut self, appointment: u64) {
-        if !self.operator_works() || self.vendor.as_ref().is_none_or(|vendor| vendor.appointment != appointment) {
+    fn set_state(&mut self, name: &str, state: ControllerState) {
+        self.check().controller_starts(name, state);
+        let traits = Driver::Gpu.traits();
+        let label = (state != ControllerState::Unknown).then(|| state.label());
+        if !self.cluster.nodes.update(name, self.context, |node| set_or_remove(&mut node.node.labels, traits.state_label, label)) {
             return;
         }
-        if self.setup.thorough {
-            self.check_vendor_sees();
+        self.context.log(|| format!("{name} operator: {state}"));
+        let Some(node) = self.cluster.nodes.get(name).map(|node| &node.node) else { return };
+        let ours = node.labels.get(self.hook.settings.driver.traits().own_state_label).cloned();
+        let shown = (!matches!(state, ControllerState::Unknown | ControllerState::Done)).then(|| state.label().to_owned()).or(ours);
+        self.context.report.enters(name, self.context.queue.now(), shown, node.unschedulable);
+        let busy: Vec<&ObservedNode> =
+            self.cluster.nodes.observed().filter(|node| ControllerState::of_node(node, traits).is_busy()).collect();
+        let report = &mut self.context.report;
+        report.peak_in_progress = report.peak_in_progress.max(busy.len());
+        if let Some(pool) = node.driver_owner().filter(|_| !self.context.setup.pools.is_empty()) {
+            let of_pool = busy.iter().filter(|node| node.driver_owner() == Some(pool)).count();
+            let peak = report.peak_of_pool.entry(pool.to_owned()).or_default();
+            *peak = of_pool.max(*peak);
         }
-        let (start, now) = (self.now, timestamp(self.now));
-        let Some(vendor) = &mut self.vendor else { return };
-        vendor.runs_at = None;
-        let mut writes = Vec::new();
-        let done = vendor.controller.run(&vendor.view.observed, now, &mut |write| {
-            writes.push(write.clone());
-            true
-        });
-        // All that it writes is there at once; what takes its time is the pass.
-        let pass = WRITE * u32::try_from(writes.len()).unwrap_or(u32::MAX);
-        vendor.busy_until = start + u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
-        if let Some(error) = done.error() {
-            let error = error.to_string();
-            self.log(|| format!("operator: {error}"));
-        }
-        for write in writes {
-            self.vendor_writes(&write);
-        }
-        for node in done.cleaned {
-            self.vendor_labels(&node, ControllerState::Unknown);
-        }
-        self.vendor_due();
     }
 
-    fn vendor_writes(&mut self, write: &PassWrite) {
-        let node = write.node().to_owned();
+    fn set_cordon(&mut self, name: &str, cordoned: bool) {
+        let was_ours = self.cluster.nodes.get(name).is_some_and(|node| node.is_cordoned_by_hook);
+        if !self.cluster.nodes.set_cordon(name, cordoned, Driver::Gpu, self.context) {
+            return;
+        }
+        if was_ours && !cordoned {
+            self.check().controller_uncordons(name);
+        }
+        self.context.log(|| format!("{name} {} by the operator", if cordoned { "cordoned" } else { "uncordoned" }));
+        let away = self.cluster.nodes.observed().filter(|node| node.unschedulable).count();
+        self.context.report.peak_unavailable = self.context.report.peak_unavailable.max(away);
+        if !cordoned {
+            self.cluster.workloads.schedule_pods(&self.cluster.nodes, self.context);
+        }
+    }
+
+    fn delete_driver(&mut self, name: &str, uid: &str) {
+        if self.cluster.operands.pod(name, SimulatedOperand::Driver).is_some_and(|pod| pod.uid == uid) {
+            self.check().controller_deletes(name);
+            self.context.log(|| format!("{name} driver pod deleted by the operator"));
+            self.cluster.operands.delete(name, SimulatedOperand::Driver, self.context);
+        }
+    }
+
+    fn pods_on(&self, node: &str) -> Vec<Workload> {
+        self.cluster.workloads.pods.on_node(node).cloned().collect()
+    }
+}
+
+impl ControllerTasks {
+    /// A new process of the operator leads: it knows nothing of evictions and drains that were started.
+    pub(super) fn restart(&mut self, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+        let Some(selector) = context.watches.controller.as_ref().map(ControllerLoop::job_selector) else { return };
+        let caches = cluster.list_all(selector, context);
+        self.by_node.clear();
+        if let Some(controller) = &mut context.watches.controller {
+            controller.restart(caches, &mut context.queue);
+        }
+    }
+
+    /// Makes a pass and performs its writes.
+    pub(super) fn run_pass(&mut self, appointment: u64, scope: &mut ControllerScope<'_, '_>) {
+        let is_current = scope.context.watches.controller.as_ref().is_some_and(|controller| controller.is_current(appointment));
+        if !scope.cluster.operator.is_working() || !is_current {
+            return;
+        }
+        if scope.context.setup.thorough {
+            scope.check_caches();
+        }
+        let now = scope.context.now();
+        let Some(controller) = &mut scope.context.watches.controller else { return };
+        let (writes, done) = controller.run(now);
+        if let Some(error) = done.error() {
+            scope.context.log(|| format!("operator: {error}"));
+        }
+        for write in writes {
+            self.perform(&write, scope);
+        }
+        for node in done.cleaned {
+            scope.set_state(&node, ControllerState::Unknown);
+        }
+        scope.schedule_pass();
+    }
+
+    fn perform(&mut self, write: &PassWrite, scope: &mut ControllerScope<'_, '_>) {
+        let node = write.node();
         match write {
-            PassWrite::State { state, .. } => self.vendor_labels(&node, *state),
+            PassWrite::State { state, .. } => scope.set_state(node, *state),
             PassWrite::Annotate { key, value, .. } => {
-                let Some(host) = self.hosts.get_mut(&node) else { return };
-                match value {
-                    Some(value) => drop(host.node.annotations.insert((*key).to_owned(), value.clone())),
-                    None => drop(host.node.annotations.remove(key)),
-                }
-                self.touch(&node);
+                let set = |node: &mut SimulatedNode| set_or_remove(&mut node.node.annotations, key, value.as_deref());
+                scope.cluster.nodes.update(node, scope.context, set);
             }
-            PassWrite::Cordon { .. } => self.vendor_cordons(&node, true),
-            PassWrite::Uncordon { .. } => self.vendor_cordons(&node, false),
-            PassWrite::DeletePod { uid, .. } => {
-                let there =
-                    self.hosts.get(&node).and_then(|host| host.operand(SimulatedOperand::Driver)).is_some_and(|pod| pod.uid == *uid);
-                if there {
-                    self.check_vendor_deletes(&node);
-                    self.log(|| format!("{node} driver pod deleted by the operator"));
-                    self.delete_operand(&node, SimulatedOperand::Driver);
-                }
-            }
-            PassWrite::Evict { .. } => self.vendor_evicts(&node),
-            PassWrite::Drain { .. } => self.vendor_drains(&node),
+            PassWrite::Cordon { .. } => scope.set_cordon(node, true),
+            PassWrite::Uncordon { .. } => scope.set_cordon(node, false),
+            PassWrite::DeletePod { uid, .. } => scope.delete_driver(node, uid),
+            PassWrite::Evict { .. } => self.evict(node, scope),
+            PassWrite::Drain { .. } => self.drain(node, scope),
             // Without the maintenance-operator there are none of these.
             PassWrite::CreateMaintenance { .. }
             | PassWrite::JoinMaintenance { .. }
@@ -233,151 +183,88 @@ impl World<'_> {
         }
     }
 
-    fn vendor_labels(&mut self, node: &str, state: ControllerState) {
-        let key = Driver::Gpu.traits().state_label;
-        self.check_vendor_starts(node, state);
-        let Some(host) = self.hosts.get_mut(node) else { return };
-        if state == ControllerState::Unknown {
-            host.node.labels.remove(key);
-        } else {
-            host.node.labels.insert(key.to_owned(), state.label().to_owned());
-        }
-        let cordoned = host.node.unschedulable;
-        let ours = host.node.labels.get(self.setup.settings.driver.traits().own_state_label).cloned();
-        self.touch(node);
-        self.log(|| format!("{node} operator: {state}"));
-        let shown = (!matches!(state, ControllerState::Unknown | ControllerState::Done)).then(|| state.label().to_owned()).or(ours);
-        self.report.enters(node, self.now, shown, cordoned);
-        let traits = Driver::Gpu.traits();
-        let is_busy = |node: &ObservedNode| ControllerState::of_node(node, traits).is_busy();
-        let busy = self.hosts.values().filter(|host| is_busy(&host.node)).count();
-        self.report.peak_in_progress = self.report.peak_in_progress.max(busy);
-        let pool =
-            self.hosts.get(node).and_then(|host| host.node.driver_owner()).filter(|_| !self.setup.pools.is_empty()).map(str::to_owned);
-        if let Some(pool) = pool {
-            let in_pool = |node: &ObservedNode| node.driver_owner() == Some(pool.as_str());
-            let nodes = || self.hosts.values().map(|host| &host.node).filter(|node| in_pool(node));
-            let of_pool = nodes().filter(|node| is_busy(node)).count();
-            let peak = self.report.peak_of_pool.entry(pool).or_default();
-            *peak = of_pool.max(*peak);
-        }
-    }
-
-    fn vendor_cordons(&mut self, node: &str, cordoned: bool) {
-        let Some(host) = self.hosts.get_mut(node).filter(|host| host.node.unschedulable != cordoned) else { return };
-        let ours = host.ours;
-        // A cordon that our record claims, and that our note makes the controller leave, is ours to take away.
-        (host.node.unschedulable, host.ours) = (cordoned, cordoned && host.claims_cordon(Driver::Gpu));
-        if ours && !cordoned {
-            self.check_vendor_uncordons(node);
-        }
-        self.touch(node);
-        self.log(|| format!("{node} {} by the operator", if cordoned { "cordoned" } else { "uncordoned" }));
-        let away = self.hosts.values().filter(|host| host.node.unschedulable).count();
-        self.report.peak_unavailable = self.report.peak_unavailable.max(away);
-        if !cordoned {
-            self.place();
-        }
-    }
-
-    fn pods_of(&self, node: &str) -> Vec<Workload> {
-        self.placed.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid)).cloned().collect()
-    }
-
-    fn vendor_evicts(&mut self, node: &str) {
-        let (policy, Some(generation)) = (self.vendor_policy(), self.vendor.as_ref().map(|vendor| vendor.generation)) else { return };
+    fn evict(&mut self, node: &str, scope: &mut ControllerScope<'_, '_>) {
+        let policy = operator_objects::policy(scope.context.setup);
+        let Some(generation) = scope.context.watches.controller.as_ref().map(|controller| controller.generation) else { return };
         let deletion = policy.pod_deletion.clone().unwrap_or_default();
-        let workloads = Workloads { budgets: self.budgets(), ..Workloads::default() };
-        let here = self.pods_of(node);
-        match eviction(&users(&here, &workloads, &deletion, generation), &policy) {
-            EvictionTask::Ends(state) => self.vendor_task_ends(node, state),
+        let workloads = Workloads { budgets: scope.cluster.workloads.budgets.snapshot(), ..Workloads::default() };
+        let pods = scope.pods_on(node);
+        match eviction(&users(&pods, &workloads, &deletion, generation), &policy) {
+            EvictionTask::Ends(state) => Self::end(node, state, scope),
             EvictionTask::Runs => {
-                let wanted = here.into_iter().filter(|pod| uses_gpu(pod, &workloads, generation)).map(|pod| pod.uid).collect();
-                self.vendor_begins(node, wanted, deletion.timeout_seconds, false);
+                let wanted = pods.into_iter().filter(|pod| uses_gpu(pod, &workloads, generation)).map(|pod| pod.uid).collect();
+                self.start(node, wanted, deletion.timeout_seconds, false, scope);
             }
         }
     }
 
-    fn vendor_drains(&mut self, node: &str) {
-        self.vendor_cordons(node, true);
-        let Some(drain) = self.vendor_policy().drain else { return };
-        // A selector that cannot be read is an error of the drain.
-        let Ok(selector) = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label).parse::<Selector>() else {
-            self.vendor_task_ends(node, drain_ended(false));
-            return;
-        };
-        let own = self.hook.own_pod();
-        let mut here = self.pods_of(node);
-        here.retain(|pod| (pod.namespace.clone(), pod.name.clone()) != own);
-        let Some(going) = drained(&here, &drain, &selector) else {
-            self.vendor_task_ends(node, drain_ended(false));
-            return;
-        };
-        let going = going.into_iter().map(|pod| pod.uid.clone()).collect();
-        self.vendor_begins(node, going, drain.timeout_seconds, true);
+    fn drain(&mut self, node: &str, scope: &mut ControllerScope<'_, '_>) {
+        scope.set_cordon(node, true);
+        let Some(drain) = operator_objects::policy(scope.context.setup).drain else { return };
+        let own = scope.hook.own_pod();
+        let mut pods = scope.pods_on(node);
+        pods.retain(|pod| (pod.namespace.clone(), pod.name.clone()) != own);
+        // A selector that cannot be parsed is an error of the drain.
+        let selector = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label).parse::<Selector>().ok();
+        match selector.and_then(|selector| drained(&pods, &drain, &selector)) {
+            Some(leaving) => {
+                let leaving = leaving.into_iter().map(|pod| pod.uid.clone()).collect();
+                self.start(node, leaving, drain.timeout_seconds, true, scope);
+            }
+            None => Self::end(node, drain_ended(false), scope),
+        }
     }
 
-    fn vendor_begins(&mut self, node: &str, pods: Vec<String>, timeout_seconds: u64, drains: bool) {
-        let now = self.now;
-        let Some(vendor) = &mut self.vendor else { return };
-        vendor.begun += 1;
-        let number = vendor.begun;
-        let until = (timeout_seconds > 0).then(|| now + timeout_seconds * 1000);
-        vendor
-            .tasks
-            .insert(node.to_owned(), ControllerTask { number, pods, granted: BTreeSet::new(), given_up: BTreeSet::new(), until, drains });
-        self.vendor_task(node, number);
+    fn start(&mut self, node: &str, pods: Vec<String>, timeout_seconds: u64, drains: bool, scope: &mut ControllerScope<'_, '_>) {
+        self.started += 1;
+        let number = self.started;
+        let until = (timeout_seconds > 0).then(|| scope.context.now() + timeout_seconds * 1000);
+        let task = ControllerTask { number, pods, granted: BTreeSet::new(), given_up: BTreeSet::new(), until, drains };
+        self.by_node.insert(node.to_owned(), task);
+        self.run(node, number, scope);
     }
 
     /// One round of a task: evictions that were refused are tried again, those that were granted are waited for.
-    pub(super) fn vendor_task(&mut self, node: &str, number: u64) {
-        let Some(mut task) = self.vendor.as_mut().and_then(|vendor| vendor.tasks.remove(node)) else { return };
-        if task.number != number {
-            // Another one has begun since then, of a new process.
-            if let Some(vendor) = &mut self.vendor {
-                vendor.tasks.insert(node.to_owned(), task);
-            }
-            return;
-        }
-        let policy = self.vendor_policy();
+    pub(super) fn run(&mut self, node: &str, number: u64, scope: &mut ControllerScope<'_, '_>) {
+        // A task of another number was started since then, by a new process.
+        let Some(task) = self.by_node.get_mut(node).filter(|task| task.number == number) else { return };
+        let ControllerScope { cluster, context, .. } = scope;
+        let workloads = &mut cluster.workloads;
         for uid in &task.pods {
-            let asked = task.granted.contains(uid) || task.given_up.contains(uid);
-            let Some(pod) = self.pods.get(uid).filter(|_| !asked).cloned() else { continue };
-            match self.ask_budgets(&pod) {
-                GuardAnswer::Granted => {
-                    task.granted.insert(uid.clone());
-                    self.report.evicts(&pod, self.now);
-                    self.log(|| format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name));
-                    self.delete_pod(uid);
-                }
-                GuardAnswer::Blocked => self.report.refused_evictions += 1,
-                GuardAnswer::Error => {
-                    self.report.refused_evictions += 1;
-                    task.given_up.insert(uid.clone());
-                }
+            let is_answered = task.granted.contains(uid) || task.given_up.contains(uid);
+            let Some(pod) = workloads.pods.get(uid).filter(|_| !is_answered).cloned() else { continue };
+            let answer = workloads.budgets.answer_eviction(&pod, context);
+            if answer == EvictionAnswer::Granted {
+                task.granted.insert(uid.clone());
+                context.report.evicts(&pod, context.queue.now());
+                context.log(|| format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name));
+                workloads.delete(uid, context);
+                continue;
+            }
+            context.report.refused_evictions += 1;
+            if answer == EvictionAnswer::Error {
+                task.given_up.insert(uid.clone());
             }
         }
-        let left = task.pods.iter().any(|uid| self.pods.contains_key(uid) && !task.given_up.contains(uid));
-        let over = task.until.is_some_and(|until| until <= self.now);
-        if left && !over {
-            let pause = self
-                .vendor
-                .as_ref()
-                .map_or(RETRY, |vendor| u64::try_from(vendor.generation.features().eviction_retry.as_millis()).unwrap_or(RETRY).max(RETRY));
-            if let Some(vendor) = &mut self.vendor {
-                vendor.tasks.insert(node.to_owned(), task);
-            }
-            self.after(pause, WorldEvent::VendorTask(node.to_owned(), number));
+        let is_waiting = task.pods.iter().any(|uid| workloads.pods.get(uid).is_some() && !task.given_up.contains(uid));
+        let is_over = task.until.is_some_and(|until| until <= context.now());
+        if is_waiting && !is_over {
+            let retry = context.watches.controller.as_ref().map(|controller| controller.generation.features().eviction_retry);
+            let pause = retry.map_or(RETRY, |retry| u64::try_from(retry.as_millis()).unwrap_or(RETRY).max(RETRY));
+            context.after(pause, WorldEvent::ControllerTask(node.to_owned(), number));
             return;
         }
-        let well = !left && task.given_up.is_empty();
-        self.vendor_task_ends(node, if task.drains { drain_ended(well) } else { eviction_ended(well, &policy) });
+        let has_succeeded = !is_waiting && task.given_up.is_empty();
+        let policy = operator_objects::policy(context.setup);
+        let state = if task.drains { drain_ended(has_succeeded) } else { eviction_ended(has_succeeded, &policy) };
+        self.by_node.remove(node);
+        Self::end(node, state, scope);
     }
 
-    fn vendor_task_ends(&mut self, node: &str, state: ControllerState) {
-        if let Some(vendor) = &mut self.vendor {
-            vendor.controller.ended(node);
+    fn end(node: &str, state: ControllerState, scope: &mut ControllerScope<'_, '_>) {
+        if let Some(controller) = &mut scope.context.watches.controller {
+            controller.task_ended(node);
         }
-        self.vendor_labels(node, state);
+        scope.set_state(node, state);
     }
 }

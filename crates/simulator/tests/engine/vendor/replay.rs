@@ -15,7 +15,7 @@ use nvidia_upgrade::predict::{PredictedMove, PredictedStep as Next};
 use nvidia_upgrade::task::{drain_ended, eviction_ended};
 use nvidia_upgrade::{ControllerGeneration, ControllerState, pass, predict, would_move};
 use observed::Observed;
-use simulator::upgrade_controller::WRITE;
+use simulator::controller_loop::WRITE;
 
 use super::story::{Moment, Step, Story, rules, snapshot, stories};
 

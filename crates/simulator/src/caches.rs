@@ -1,4 +1,4 @@
-//! What the hook sees: its caches, which lag behind the world.
+//! The caches that watches fill: those of the hook, which lag behind the cluster, and those of the upgrade controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,13 @@ use observed::pause::ObservedPause;
 use observed::workload::{AwaitedPod, DisruptionBudget, NodeMaintenance, Workload};
 use observed::{Observed, ObservedNode, ObservedPod, ObservedSlice, OperandPod, OptionalApi, Views};
 
-use super::objects::{self, OperatorObjects, SimulatedOperand};
+use super::objects::SimulatedOperand;
 use super::operand_pods;
+use super::operator_objects::{OperatorObjects, write_operator_objects};
 use super::setup::SimulationSetup;
+use super::watches::HookWatch;
 
-/// One change of the world, as a watch tells it.
+/// A change of objects, as a watch delivers it.
 #[derive(Clone, Debug)]
 pub(super) enum WorldChange {
     Node(String, Option<Box<ObservedNode>>),
@@ -22,28 +24,48 @@ pub(super) enum WorldChange {
     Pod(String, Option<Box<Workload>>),
     Budgets(Vec<DisruptionBudget>),
     Pauses(Vec<ObservedPause>),
-    /// What the operator has made, and nodes in maintenance.
-    Fixed(Box<OperatorObjects>, BTreeSet<String>),
+    Operator(Box<OperatorObjects>),
 }
 
-/// The caches.
+impl WorldChange {
+    /// The watch of the hook that delivers it.
+    pub(super) fn watch(&self) -> HookWatch {
+        match self {
+            Self::Node(..) => HookWatch::Nodes,
+            Self::Operand(..) | Self::OperandPod(..) => HookWatch::Operands,
+            Self::Slice(..) => HookWatch::Slices,
+            Self::Pod(..) => HookWatch::Pods,
+            Self::Budgets(_) => HookWatch::Budgets,
+            Self::Pauses(_) => HookWatch::Pauses,
+            Self::Operator(_) => HookWatch::Operator,
+        }
+    }
+}
+
+/// Caches of the cluster's objects.
 #[derive(Debug, Default)]
-pub(super) struct HookCaches {
+pub(super) struct ClusterCaches {
     pub(super) observed: Observed,
-    /// Where the pod of an operand stands in its list.
+    /// The pods that `waitForCompletion` names; `None`: jobs are not watched.
+    pub(super) job_selector: Option<Selector>,
+    /// The position of an operand's pod in its list.
     places: BTreeMap<(SimulatedOperand, String), usize>,
     slices: BTreeMap<String, usize>,
-    /// Of which version the list of a node's pods is.
-    pub(super) listed: BTreeMap<String, u64>,
+    /// The resource version of the list of a node's pods.
+    listed: BTreeMap<String, u64>,
     jobs: BTreeMap<String, AwaitedPod>,
-    /// The number of driver revisions that it knows of.
+    /// The number of known driver revisions.
     pub(super) revisions: usize,
-    /// The newest revisions of other operands that it knows of.
+    /// The newest known revisions of other operands.
     pub(super) operand_revisions: BTreeMap<contract::operand::Operand, u32>,
 }
 
-impl HookCaches {
-    pub(super) fn apply(&mut self, change: WorldChange, version: u64, jobs: Option<&Selector>, setup: &SimulationSetup) {
+impl ClusterCaches {
+    pub(super) fn new(job_selector: Option<Selector>) -> Self {
+        Self { job_selector, ..Self::default() }
+    }
+
+    pub(super) fn apply(&mut self, change: WorldChange, version: u64, setup: &SimulationSetup) {
         match change {
             WorldChange::Node(name, Some(node)) => self.observed.nodes.insert(name, *node),
             WorldChange::Node(name, None) => drop(self.observed.nodes.remove(&name)),
@@ -55,14 +77,14 @@ impl HookCaches {
             }
             WorldChange::OperandPod(node, operand, pod) => self.operand_pod(&node, operand, pod.map(|pod| *pod)),
             WorldChange::Slice(node, slice) => self.slice(node, slice),
-            WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version, jobs),
+            WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version),
             WorldChange::Budgets(budgets) => self.observed.workloads.budgets = budgets,
             WorldChange::Pauses(pauses) => self.observed.pauses = pauses,
-            WorldChange::Fixed(fixed, maintenances) => {
-                self.revisions = fixed.revisions.len();
-                self.operand_revisions.clone_from(&fixed.operand_revisions);
-                objects::fixed(&mut self.observed, &fixed, setup);
-                let of = |node: &String| NodeMaintenance {
+            WorldChange::Operator(operator) => {
+                self.revisions = operator.revisions.len();
+                self.operand_revisions.clone_from(&operator.operand_revisions);
+                write_operator_objects(&mut self.observed, &operator, setup);
+                let maintenance = |node: &String| NodeMaintenance {
                     namespace: "default".to_owned(),
                     name: format!("others-{node}"),
                     node: node.clone(),
@@ -70,7 +92,7 @@ impl HookCaches {
                     state: None,
                     ..NodeMaintenance::default()
                 };
-                self.observed.workloads.maintenances = OptionalApi::Served(maintenances.iter().map(of).collect());
+                self.observed.workloads.maintenances = OptionalApi::Served(operator.maintenances.iter().map(maintenance).collect());
             }
         }
     }
@@ -98,7 +120,7 @@ impl HookCaches {
                 let moved = pods.get(place).map(|pod| (pod.node.clone().unwrap_or_default(), pod.containers[0].name.clone()));
                 self.places.remove(&(operand, node));
                 if let Some((node, container)) = moved {
-                    let of = |place: &&SimulatedOperand| objects::container(**place) == container;
+                    let of = |place: &&SimulatedOperand| place.traits().container == container;
                     let moved = SimulatedOperand::ALL.iter().find(of).copied().unwrap_or(operand);
                     self.places.insert((moved, node), place);
                 }
@@ -140,8 +162,8 @@ impl HookCaches {
         }
     }
 
-    fn pod(&mut self, uid: &str, pod: Option<&Workload>, version: u64, selector: Option<&Selector>) {
-        if let Some(selector) = selector {
+    fn pod(&mut self, uid: &str, pod: Option<&Workload>, version: u64) {
+        if let Some(selector) = &self.job_selector {
             let job = pod.filter(|pod| selector.matches(&pod.labels) && !pod.node.is_empty());
             let changed = match job {
                 Some(pod) => {
@@ -156,7 +178,7 @@ impl HookCaches {
             }
         }
         for (node, pods) in &mut self.observed.workloads.pods {
-            // What is older than the list is in it.
+            // The list already has older changes.
             if self.listed.get(node).is_some_and(|listed| *listed >= version) {
                 continue;
             }
@@ -170,13 +192,13 @@ impl HookCaches {
         }
     }
 
-    /// The pods of a node are known from now on.
+    /// Takes the list of a node's pods.
     pub(super) fn list(&mut self, node: &str, pods: Vec<Workload>, version: u64) {
         self.listed.insert(node.to_owned(), version);
         self.observed.workloads.pods.insert(node.to_owned(), pods);
     }
 
-    /// Forgets the pods of nodes that are not in focus any more; answers those that are to be listed.
+    /// Drops the pods of nodes that are no longer in focus. Returns the nodes to list.
     pub(super) fn focus(&mut self, focus: &BTreeSet<String>, asked: &BTreeSet<String>) -> Vec<String> {
         self.observed.workloads.pods.retain(|node, _| focus.contains(node));
         self.listed.retain(|node, _| focus.contains(node));

@@ -1,0 +1,130 @@
+//! What the hook knows and remembers.
+
+use std::collections::BTreeSet;
+
+use contract::budget::working_seconds;
+use contract::mode::Mode;
+use contract::operand::Operand;
+use contract::policy::UpgradeSettings;
+use contract::settings::Settings;
+use contract::task::Task;
+use planner::memory::RunMemory;
+use planner::pods::filter::OwnPods;
+
+use super::caches::ClusterCaches;
+use super::cluster::SimulatedCluster;
+use super::objects::{SimulatedOperand, timestamp};
+use super::operand_pods::PLUGIN_AND_EXPORTER;
+use super::setup::SimulationSetup;
+
+/// The hook's settings, run record and caches.
+pub(super) struct HookState {
+    pub(super) settings: Settings,
+    pub(super) memory: RunMemory,
+    pub(super) caches: ClusterCaches,
+    pub(super) is_running: bool,
+    /// A write was refused: the next decision follows at once.
+    pub(super) decides_at_once: bool,
+}
+
+fn digest(job: u32) -> String {
+    format!("{job:064x}")
+}
+
+fn deadline(settings: &Settings, from: u64) -> jiff::Timestamp {
+    timestamp(from.saturating_add(working_seconds(settings.budget_seconds).saturating_mul(1000)))
+}
+
+impl HookState {
+    pub(super) fn new(setup: &SimulationSetup) -> Self {
+        let mut settings = setup.settings.clone();
+        settings.digest = digest(0);
+        if setup.operator_upgrade.is_some() {
+            settings.component_version.clone_from(&setup.operator);
+        }
+        if settings.mode == Mode::Assist {
+            // This mode gets no more of the policy.
+            settings.upgrade = UpgradeSettings { attempts: settings.upgrade.attempts, ..UpgradeSettings::default() };
+        }
+        // Only a hook that drives watches jobs.
+        let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| settings.has(Task::Drive));
+        Self {
+            memory: RunMemory::new(timestamp(0), deadline(&settings, 0)),
+            caches: ClusterCaches::new(wait.and_then(|wait| wait.pod_selector.parse().ok())),
+            is_running: false,
+            decides_at_once: false,
+            settings,
+        }
+    }
+
+    /// Namespace and name of its own pod.
+    pub(super) fn own_pod(&self) -> (String, String) {
+        (self.settings.namespace.clone(), format!("{}-hook", self.settings.release))
+    }
+
+    fn own_pods(&self) -> OwnPods {
+        OwnPods { names: BTreeSet::from([self.own_pod()]), ..OwnPods::default() }
+    }
+
+    /// A new process loses what is only in its memory.
+    pub(super) fn forget(&mut self) {
+        let own = self.own_pods();
+        let memory = &mut self.memory;
+        let nodes = std::mem::take(&mut memory.nodes);
+        let (cohort, baseline) = (memory.cohort.take(), memory.baseline.take());
+        *memory = RunMemory { cohort, nodes, baseline, own, ..RunMemory::new(memory.started_at, memory.deadline) };
+    }
+
+    /// The memory of a run that follows the one that there was.
+    fn following_memory(&mut self, now: u64) -> RunMemory {
+        let nodes = std::mem::take(&mut self.memory.nodes);
+        RunMemory::following(&nodes, timestamp(now), deadline(&self.settings, now))
+    }
+
+    /// A new Job: its number makes another trigger digest.
+    pub(super) fn start_job(&mut self, job: u32, now: u64) {
+        self.settings.digest = digest(job);
+        self.memory = self.following_memory(now);
+    }
+
+    /// The memory of another run of the same deployment.
+    pub(super) fn second_run(&mut self, now: u64) -> RunMemory {
+        let own = self.own_pods();
+        RunMemory { own, ..self.following_memory(now) }
+    }
+
+    /// The caches have the node as it is.
+    pub(super) fn knows_node(&self, name: &str, cluster: &SimulatedCluster) -> bool {
+        let known = self.caches.observed.nodes.get(name).map(|node| &node.version);
+        known == cluster.nodes.get(name).map(|node| &node.node.version)
+    }
+
+    /// The newest revision in the caches is the newest one.
+    pub(super) fn knows_revision(&self, cluster: &SimulatedCluster) -> bool {
+        self.caches.revisions == cluster.operator.objects.revisions.len()
+    }
+
+    pub(super) fn knows_pauses(&self, cluster: &SimulatedCluster) -> bool {
+        self.caches.observed.pauses == cluster.pauses.as_slice()
+    }
+
+    pub(super) fn knows_pod(&self, node: &str, uid: &str) -> bool {
+        let pods = self.caches.observed.workloads.pods.get(node);
+        pods.is_some_and(|pods| pods.iter().any(|pod| pod.uid == uid))
+    }
+
+    /// The caches have the operands of a node as they are.
+    pub(super) fn knows_operands(&self, name: &str, cluster: &SimulatedCluster) -> bool {
+        if !cluster.nodes.all().contains_key(name) {
+            return true;
+        }
+        let known = |operand: Operand| {
+            let owner = operand.traits().daemon_set;
+            self.caches.observed.operand_pods.on(name).find(|pod| *pod.owner == *owner)
+        };
+        let validator = cluster.operands.pod(name, SimulatedOperand::Validator);
+        PLUGIN_AND_EXPORTER.iter().all(|operand| known(*operand) == cluster.operands.pods.pod(name, *operand))
+            && known(Operand::Validator).is_some_and(|pod| pod.ready) == validator.is_some_and(|pod| pod.ready)
+            && self.caches.operand_revisions == cluster.operator.objects.operand_revisions
+    }
+}

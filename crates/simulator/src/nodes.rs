@@ -1,0 +1,179 @@
+//! The nodes of the simulated cluster, and their kubelets as far as they only act while they run.
+
+use std::collections::BTreeMap;
+
+use contract::driver::Driver;
+use observed::{Labels, ObservedNode};
+use planner::action::NodePatch;
+
+use super::caches::WorldChange;
+use super::context::SimulationContext;
+use super::event::WorldEvent;
+
+/// The node of what runs outside of the fleet.
+pub(super) const ELSEWHERE: &str = "(elsewhere)";
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(super) struct SimulatedNode {
+    pub(super) node: ObservedNode,
+    /// GPUs that its pods may take.
+    pub(super) gpus: usize,
+    /// The hook has cordoned it.
+    pub(super) is_cordoned_by_hook: bool,
+    /// Labels or annotations were edited by hand: the hook is not to blame for the consequences.
+    pub(super) is_edited: bool,
+    /// What its kubelet does when it is back.
+    deferred: Vec<WorldEvent>,
+}
+
+impl SimulatedNode {
+    pub(super) fn new(node: ObservedNode, gpus: usize) -> Self {
+        Self { node, gpus, is_cordoned_by_hook: false, is_edited: false, deferred: Vec::new() }
+    }
+
+    /// The record on the node says that its cordon is ours.
+    pub(super) fn claims_cordon(&self, driver: Driver) -> bool {
+        self.node.annotations.get(driver.traits().own_record).is_some_and(|text| text.contains("\"cordoned\":true"))
+    }
+}
+
+/// Sets the key (`Some`) or removes it.
+pub(super) fn set_or_remove(map: &mut Labels, key: &str, value: Option<&str>) {
+    match value {
+        Some(value) => drop(map.insert(key.to_owned(), value.to_owned())),
+        None => drop(map.remove(key)),
+    }
+}
+
+/// Applies a patch.
+pub(super) fn apply_patch(node: &mut ObservedNode, patch: &NodePatch) {
+    for (key, value) in &patch.labels {
+        set_or_remove(&mut node.labels, key, value.as_deref());
+    }
+    for (key, value) in &patch.annotations {
+        set_or_remove(&mut node.annotations, key, value.as_deref());
+    }
+    node.unschedulable = patch.unschedulable.unwrap_or(node.unschedulable);
+}
+
+/// All nodes by name.
+#[derive(Debug, Default)]
+pub(super) struct SimulatedNodes(BTreeMap<String, SimulatedNode>);
+
+impl SimulatedNodes {
+    pub(super) fn get(&self, name: &str) -> Option<&SimulatedNode> {
+        self.0.get(name)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut SimulatedNode> {
+        self.0.get_mut(name)
+    }
+
+    /// All nodes by name.
+    pub(super) fn all(&self) -> &BTreeMap<String, SimulatedNode> {
+        &self.0
+    }
+
+    /// The nodes as the API server has them.
+    pub(super) fn observed(&self) -> impl Iterator<Item = &ObservedNode> {
+        self.0.values().map(|node| &node.node)
+    }
+
+    /// Adds a node; its first change publishes it.
+    pub(super) fn insert(&mut self, node: SimulatedNode) {
+        self.0.insert(node.node.name.clone(), node);
+    }
+
+    /// Removes a node; `false`: there is none of that name.
+    pub(super) fn remove(&mut self, name: &str, context: &mut SimulationContext<'_>) -> bool {
+        let found = self.0.remove(name).is_some();
+        if found {
+            context.publish(WorldChange::Node(name.to_owned(), None));
+        }
+        found
+    }
+
+    /// Gives the node a new resource version and publishes it.
+    pub(super) fn publish(&mut self, name: &str, context: &mut SimulationContext<'_>) {
+        let Some(node) = self.0.get_mut(name) else { return };
+        node.node.version = (context.watches.version + 1).to_string();
+        context.publish(WorldChange::Node(name.to_owned(), Some(Box::new(node.node.clone()))));
+    }
+
+    /// Changes a node and publishes it; `false`: there is none of that name.
+    pub(super) fn update(&mut self, name: &str, context: &mut SimulationContext<'_>, change: impl FnOnce(&mut SimulatedNode)) -> bool {
+        let Some(node) = self.0.get_mut(name) else { return false };
+        change(node);
+        self.publish(name, context);
+        true
+    }
+
+    /// Patches nodes that are there, whatever their version is.
+    pub(super) fn patch_all(&mut self, patches: &[NodePatch], context: &mut SimulationContext<'_>) {
+        for patch in patches {
+            self.update(&patch.node, context, |node| apply_patch(&mut node.node, patch));
+        }
+    }
+
+    /// Cordons or uncordons a node for others than the hook; `false`: it is that already.
+    pub(super) fn set_cordon(&mut self, name: &str, cordoned: bool, driver: Driver, context: &mut SimulationContext<'_>) -> bool {
+        let differs = self.0.get(name).is_some_and(|node| node.node.unschedulable != cordoned);
+        differs
+            && self.update(name, context, |node| {
+                // A cordon that the hook's record claims looks like the hook's own.
+                (node.node.unschedulable, node.is_cordoned_by_hook) = (cordoned, cordoned && node.claims_cordon(driver));
+            })
+    }
+
+    /// The kubelet stops or is back; `false`: it was so already.
+    pub(super) fn set_ready(&mut self, name: &str, ready: bool, context: &mut SimulationContext<'_>) -> bool {
+        let at = context.setup.clocks.of_node(name, context.now());
+        let differs = self.0.get(name).is_some_and(|node| node.node.ready != ready);
+        differs && self.update(name, context, |node| (node.node.ready, node.node.ready_since) = (ready, Some(at)))
+    }
+
+    pub(super) fn is_ready(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|node| node.node.ready)
+    }
+
+    /// Whether the kubelet acts now. One that has stopped gets the event when it is back.
+    pub(super) fn kubelet_acts(&mut self, name: &str, event: impl FnOnce() -> WorldEvent) -> bool {
+        match self.0.get_mut(name) {
+            Some(node) if node.node.ready => true,
+            Some(node) => {
+                node.deferred.push(event());
+                false
+            }
+            None => name == ELSEWHERE,
+        }
+    }
+
+    /// Schedules what the kubelet has to catch up with.
+    pub(super) fn resume_kubelet(&mut self, name: &str, context: &mut SimulationContext<'_>) {
+        let deferred = self.0.get_mut(name).map(|node| std::mem::take(&mut node.deferred)).unwrap_or_default();
+        for (later, event) in (0_u64..).zip(deferred) {
+            context.after(100 + later * 10, event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelet_that_stopped_acts_when_it_is_back() {
+        let setup = crate::fixture::setup(1);
+        let mut context = SimulationContext::new(&setup);
+        let mut nodes = SimulatedNodes::default();
+        nodes.insert(SimulatedNode::new(ObservedNode { name: "gpu-0".to_owned(), ready: true, ..ObservedNode::default() }, 8));
+        assert!(nodes.kubelet_acts("gpu-0", || WorldEvent::SchedulePods));
+        assert!(nodes.set_ready("gpu-0", false, &mut context));
+        assert!(!nodes.kubelet_acts("gpu-0", || WorldEvent::SchedulePods));
+        assert_eq!(context.queue.next_at(), None);
+        assert!(nodes.set_ready("gpu-0", true, &mut context));
+        nodes.resume_kubelet("gpu-0", &mut context);
+        assert_eq!(context.queue.next_at(), Some(100));
+    }
+}
