@@ -401,7 +401,11 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(16)).await;
             sender.send_replace(started);
         };
-        tokio::join!(wait_until_over(&mut valid_until, Duration::ZERO), renew_then_lose);
-        assert_eq!(started.elapsed(), Duration::from_secs(21));
+        let noticed = async {
+            wait_until_over(&mut valid_until, Duration::ZERO).await;
+            started.elapsed()
+        };
+        let (noticed, ()) = tokio::join!(noticed, renew_then_lose);
+        assert_eq!(noticed, Duration::from_secs(21));
     }
 }

@@ -18,7 +18,7 @@ use recipe::load::load;
 use recipe::model::{ClusterFacts, ClusterPlatform, RecipeComponent, RecipeMetrics};
 use recipe::read::{ReadError, TextReader};
 use release::EmbeddedCatalog;
-use release::deployed::{DeployedStack, without_defaults, recipe, unmapped_settings};
+use release::deployed::{DeployedStack, recipe, unmapped_settings, without_defaults};
 
 use super::observe::{ObserveError, RolloutSnapshot};
 use super::session::ClusterSession;
