@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_a_newer_chart_are_told_from_wrong_ones() {
+    fn settings_of_newer_chart_are_not_called_wrong() {
         let code = |text: &str| read(text).map_err(|ended| ended.code);
         assert_eq!(code(r#"{"formatVersion": 2, "digest": "d", "news": []}"#), Err(ExitCode::NewerFormat));
         for wrong in ["", "{", "[]", "7", "{}", r#"{"formatVersion": 1, "news": []}"#, r#"{"formatVersion": "2"}"#] {

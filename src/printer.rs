@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_stands_alone_in_its_line_and_only_on_a_terminal() {
+    fn progress_is_shown_only_on_a_terminal() {
         assert_eq!(printed(true), "9 of 10 runs\r            \rall\r   \ra note\n");
         assert_eq!(printed(false), "a note\n");
     }

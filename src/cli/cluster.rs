@@ -11,7 +11,7 @@ use contract::exit::ExitCode;
 use hook::RunClock;
 use kube_io::client::{Client, ClientError, ClusterLocation, connect_to};
 use kube_io::server_time::server_time;
-use ops::find::find;
+use ops::find_rollouts::find_rollouts;
 use ops::observe::ObserveError;
 use ops::session::ClusterSession;
 
@@ -94,7 +94,7 @@ fn run_with_address(
             Ok(connected) => connected,
             Err(error) => return print_no_client(&error, printer),
         };
-        let ended = match find(&client, options.namespace.as_deref()).await {
+        let ended = match find_rollouts(&client, options.namespace.as_deref()).await {
             Ok(rollouts) => {
                 let limit = std::time::Duration::from_secs(options.timeout.as_secs());
                 let clock = server_clock(&client).await;

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_exit_code_is_explained_by_number_and_name() {
+    fn explain_accepts_exit_code_number_or_name() {
         let entries = entries();
         for code in ExitCode::ALL {
             let names = [code.number().to_string(), code.name().to_owned()];

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_column_is_wrapped_to_what_is_left() {
+    fn last_column_wraps_to_the_remaining_width() {
         let rows =
             [vec!["gpu-0".to_owned(), "one two three four five six seven eight nine ten".to_owned()], vec!["a".to_owned(), String::new()]];
         let expected = "NODE   WAITING FOR\ngpu-0  one two three four five six\n       seven eight nine ten\na\n";
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_longer_than_a_line_has_one_of_its_own() {
+    fn word_longer_than_line_gets_own_line() {
         assert_eq!(wrapped("a bbbbbbbbbb c", 4), ["a", "bbbbbbbbbb", "c"]);
         assert_eq!(wrapped("", 4), [""]);
     }

@@ -73,7 +73,7 @@ fn umask() -> u32 {
 }
 
 #[test]
-fn parents_are_made_and_an_empty_directory_is_taken() {
+fn write_creates_parents_and_accepts_empty_directory() {
     let directory = tempfile::tempdir().unwrap();
     let deep = directory.path().join("a/b/c");
     write(tree(), &deep, false).unwrap();
@@ -156,7 +156,7 @@ fn a_full_disk_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn what_a_run_that_died_left_behind_is_put_right() {
+fn write_repairs_what_a_killed_run_left() {
     let (directory, output) = bundle();
     let (staging, backup) = (directory.path().join(".out.gpu-rollout-new"), directory.path().join(".out.gpu-rollout-old"));
     fs::create_dir(&staging).unwrap();
@@ -195,7 +195,7 @@ fn every_kind_of_edit_is_named_at_once() {
 }
 
 #[test]
-fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
+fn broken_promise_is_found_despite_valid_checksums() {
     let broken = |path: &str, from: &str, to: &str| {
         let (_directory, output) = bundle();
         let text = fs::read_to_string(output.join(path)).unwrap();
@@ -219,7 +219,7 @@ fn edits_that_break_a_promise_are_found_whatever_the_checksums_say() {
 
 /// Edits of values are a way to work; a configuration with which the device plugin would not start, or do something else than it says, is none.
 #[test]
-fn an_edited_configuration_of_the_device_plugin_is_judged() {
+fn edited_device_plugin_configuration_is_checked() {
     let sharing = serde_json::json!({"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}});
     let config = serde_json::json!({"default": "shared", "configs": {"shared": {"version": "v1", "sharing": sharing}}});
     let recipe = release::fixture::recipe(serde_json::json!({"components": [{"name": "gpu-operator", "devicePluginConfig": config}]}));

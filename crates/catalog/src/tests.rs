@@ -132,7 +132,7 @@ fn crd_names(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn crds_of_a_sub_chart_come_along_unless_their_owner_does() {
+fn sub_chart_crds_come_unless_owner_brings_them() {
     let operator = component("gpu-operator").unwrap();
     let version = operator.version("v26.3.1").unwrap();
     let owners = |values: Value, present: &[&str]| -> Vec<&str> {
@@ -185,7 +185,7 @@ fn nested_charts_follow_helms_conditions() {
 }
 
 #[test]
-fn crds_that_a_switch_asks_for_come_with_it() {
+fn crds_of_a_switch_come_with_it() {
     let operator = component("network-operator").unwrap();
     let version = operator.version("26.4.1").unwrap();
     let names =

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_in_between_work_as_the_next_older_ones_do() {
+    fn unknown_versions_behave_like_next_older_one() {
         let operator = component("network-operator").unwrap();
         for (version, like) in [
             ("24.10.1", "25.1.0"),

@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_check_stands_once_in_the_list_and_has_a_name_like_its_variant() {
+    fn every_check_is_listed_once_under_its_name() {
         let mut all = PreflightCheck::ALL.to_vec();
         all.sort();
         all.dedup();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_an_upgrade_dangerous_cannot_be_turned_down() {
+    fn dangerous_checks_cannot_be_downgraded() {
         for check in [PreflightCheck::Selectors, PreflightCheck::Actors, PreflightCheck::ManagerEviction] {
             for level in ["warn", "ignore"] {
                 let text = format!(r#"{{"{}": "{level}"}}"#, check.name());

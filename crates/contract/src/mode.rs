@@ -76,7 +76,7 @@ mod tests {
 
     /// The order of a Job's tasks is that of [`Task::ALL`].
     #[test]
-    fn tasks_stand_in_the_order_in_which_a_job_performs_them() {
+    fn tasks_are_in_the_order_of_execution() {
         for mode in Mode::ALL {
             assert!(mode.tasks().is_sorted(), "{mode:?}");
         }

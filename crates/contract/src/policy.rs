@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_switched_off_stays_so_when_it_is_read_again() {
+    fn disabled_checks_stay_so_when_read_again() {
         let policy = Policy { max_unavailable: None, pod_deletion: None, ..Policy::default() };
         let text = serde_json::to_string(&policy).expect("a policy can be written");
         assert_eq!(serde_json::from_str::<Policy>(&text).expect("and read"), policy, "{text}");

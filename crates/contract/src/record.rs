@@ -18,9 +18,9 @@ use super::exit::ExitCode;
 
 pub mod baseline;
 pub mod cohort;
-mod reason;
+mod recorded_reason;
 
-pub use reason::RecordedReason;
+pub use recorded_reason::RecordedReason;
 
 /// The format of the record. Version 1 knows one ConfigMap, with names of nodes in keys; what it can read is still written as version 1.
 pub const RECORD_FORMAT_VERSION: u32 = 2;

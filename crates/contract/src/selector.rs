@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused_with_the_place() {
+    fn invalid_selector_is_refused_with_the_place() {
         for (selector, reason) in [
             ("app=", ""),
             ("=x", "`` is no label key"),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_text_that_is_wrong_and_what_to_write_instead() {
+    fn error_names_the_wrong_text_and_the_remedy() {
         let error = |url, revision, path| BundleSource::new(url, revision, path).unwrap_err();
         let short = error("git@github.com:a/b.git", "main", "");
         assert_eq!((short.part(), short.hint().as_deref()), (BundleSourcePart::Url, Some("write it as `ssh://git@github.com/a/b.git`")));

@@ -19,7 +19,7 @@ use super::start::{StartedRun, record_refused};
 use super::{EndReason, HookProcess, RunEnd};
 
 mod action_performer;
-mod lease_guard;
+mod lease_yielding;
 mod network_preparation;
 mod node_hold;
 mod preflight;
@@ -29,7 +29,7 @@ mod reporter;
 mod write_results;
 
 use action_performer::ActionPerformer;
-use lease_guard::{LeaseGuard, without_verdict, yield_at};
+use lease_yielding::{YieldableLease, without_verdict, yield_at};
 use network_preparation::NetworkPreparation;
 use node_hold::NodeHold;
 use preflight::run_preflight;
@@ -38,7 +38,7 @@ use refusal_timers::{RefusalTimers, RequestKind, refused};
 use reporter::RunReporter;
 use write_results::WriteResults;
 
-pub use lease_guard::WAITING_FOR_LEASE;
+pub use lease_yielding::WAITING_FOR_LEASE;
 
 /// Changes that come together are decided on together. The more nodes there are, the more changes come and the more a snapshot and a decision
 /// cost: changes are gathered for longer, so that their time does not grow faster than the fleet; and where there are few, none is delayed.
@@ -83,7 +83,7 @@ fn gather_time(nodes: usize) -> Duration {
 pub(super) struct RunLoop<'a> {
     hook: &'a HookProcess,
     caches: RunCaches<'a>,
-    lease: LeaseGuard<'a>,
+    lease: YieldableLease<'a>,
     writer: RecordWriter,
     reporter: RunReporter<'a>,
     refusals: RefusalTimers,
@@ -98,7 +98,7 @@ impl<'a> RunLoop<'a> {
         Self {
             hook,
             caches: start.caches,
-            lease: LeaseGuard::new(hook, leases, start.free),
+            lease: YieldableLease::new(hook, leases, start.free),
             writer: RecordWriter::new(hook, start.store),
             reporter: RunReporter::new(hook),
             refusals: RefusalTimers::new(&hook.settings.release),

@@ -6,7 +6,7 @@ use contract::task::Task;
 use kube_io::call::CallError;
 use kube_io::watches::{CacheState, Watches};
 use observed::{Observed, ObservedNode};
-use planner::own_upgrade::record::is_anothers;
+use planner::drive_upgrade::record::is_anothers;
 
 use super::start::failed_call;
 use super::{EndReason, HookProcess, RunEnd};

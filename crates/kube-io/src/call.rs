@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_webhook_is_told_apart_from_a_failing_server() {
+    fn failing_webhook_is_told_from_failing_server() {
         assert!(sorted(500, TIMEOUT).is_of_webhook());
         assert!(sorted(500, WEBHOOK).is_of_webhook());
         assert!(!sorted(500, "etcdserver: leader changed").is_of_webhook());

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_takes_what_its_containers_and_sidecars_name() {
+    fn pod_uses_what_containers_and_sidecars_name() {
         let spec = json!({
             "containers": [{"resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "4"}}}, {"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}, {}],
             "initContainers": [

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cordoned_a_node_and_who_labeled_it_is_read_from_its_managed_fields() {
+    fn cordon_and_label_authors_come_from_managed_fields() {
         let metadata: ObjectMeta = serde_json::from_value(serde_json::json!({
             "name": "gpu-0",
             "managedFields": [

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use contract::driver::Driver;
 
-use super::generation::ControllerGeneration;
+use super::controller_generation::ControllerGeneration;
 use super::operator::work;
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
 use observed::Observed;

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use contract::driver::Driver;
 
-use super::generation::TICK;
+use super::controller_generation::TICK;
 use super::pass::{PassError, PassOptions, VALIDATION_SECONDS, pass};
 use super::predict::{PredictedMove, PredictedStep, moves};
 use super::rules::PolicyRules;

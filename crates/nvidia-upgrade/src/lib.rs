@@ -6,8 +6,8 @@
 //! [`UpgradeController`] has a clock and a memory, for simulations.
 
 pub mod controller;
+pub mod controller_generation;
 pub mod explain;
-pub mod generation;
 pub mod operator;
 pub mod pass;
 pub mod predict;
@@ -20,8 +20,8 @@ pub mod users;
 pub mod wake;
 
 pub use controller::UpgradeController;
+pub use controller_generation::ControllerGeneration;
 pub use explain::{explain, stranded};
-pub use generation::ControllerGeneration;
 pub use pass::{PassOptions, PassOutcome, PassWrite, pass, pass_with};
 pub use predict::{predict, would_move};
 pub use rules::PolicyRules;

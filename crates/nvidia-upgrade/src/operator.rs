@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use contract::driver::Driver;
 use contract::names;
 
-use super::generation::{ControllerGeneration, TICK};
+use super::controller_generation::{ControllerGeneration, TICK};
 use super::pass::{PassWrite, Requestor};
 use super::rules::PolicyRules;
 use super::snapshot::{SnapshotInputs, UpgradeSnapshot};

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use contract::driver::DriverTraits;
 
-use super::generation::ControllerGeneration;
+use super::controller_generation::ControllerGeneration;
 use super::rules::PolicyRules;
 use super::snapshot::{NodeEntry, PodRevision, SnapshotDriverPod, SnapshotError, UpgradeSnapshot};
 use super::state::ControllerState;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::generation::TICK;
+use super::controller_generation::TICK;
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, pass};
 use super::rules::PolicyRules;
 use super::snapshot::UpgradeSnapshot;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use contract::names;
 use contract::policy::PodDeletionPolicy;
 
-use super::generation::ControllerGeneration;
+use super::controller_generation::ControllerGeneration;
 use super::snapshot::NodeDevicePods;
 use observed::workload::{DisruptionBudget, PodPhase, Workload, Workloads};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::driver::Driver;
 
-use super::generation::ControllerGeneration;
+use super::controller_generation::ControllerGeneration;
 use super::snapshot::DriverSelection;
 use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod};
 

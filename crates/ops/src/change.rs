@@ -5,10 +5,10 @@ use contract::settings::Mode;
 use nvidia_upgrade::state::ControllerState as VendorState;
 use observed::ObservedNode;
 use planner::action::NodePatch;
+use planner::drive_upgrade::record::{NodeRecordState, read};
+use planner::drive_upgrade::state::UpgradeState;
 use planner::hold;
 use planner::node::DriverOperands;
-use planner::own_upgrade::record::{NodeRecordState, read};
-use planner::own_upgrade::state::UpgradeState;
 
 use super::observe::RolloutSnapshot;
 

@@ -10,7 +10,7 @@ pub mod apply;
 pub mod change;
 pub mod deployed;
 pub mod doctor;
-pub mod find;
+pub mod find_rollouts;
 pub mod hold_status;
 mod image;
 pub mod observe;

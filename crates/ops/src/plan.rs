@@ -7,7 +7,7 @@ use contract::driver::Driver;
 use contract::names;
 use contract::settings::{Mode, Settings};
 use kube_io::gpus::GpuUse;
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use observed::workload::Workload;
 use planner::policies::{NodePool, has_policy_per_driver};
 use simulator::found_fleet::{FoundFleet, FoundNode};

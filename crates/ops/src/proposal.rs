@@ -10,7 +10,7 @@ use contract::policy::Policy;
 use contract::preflight::PreflightSettings;
 use contract::settings::{DraSettings, Mode, Settings};
 use contract::task::Task;
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use recipe::model::Recipe;
 use release::values::gpu;
 use release::{EmbeddedCatalog, PlanError, PlanOptions, ReleaseKind, ReleasePlan, plan};

@@ -6,7 +6,7 @@ use serde::Serialize;
 use contract::driver::Driver;
 use contract::settings::Settings;
 use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
-use planner::own_upgrade::start_limits::StartRefusal;
+use planner::drive_upgrade::start_limits::StartRefusal;
 use planner::pods::listed;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
@@ -197,7 +197,7 @@ mod tests {
     use crate::target::without_release;
 
     #[test]
-    fn a_stale_plugin_is_deleted_by_its_own_name_whatever_its_chart_calls_it() {
+    fn stale_plugin_remedy_names_the_actual_pod() {
         let target = without_release(Driver::Gpu, "gpu-operator", None);
         let about = RemedyContext {
             node: Some("gpu-3"),

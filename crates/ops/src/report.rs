@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::{EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind};
+use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::driver_nodes;
-use planner::own_upgrade::record::{NodeRecordState, read};
 
 use super::observe::RolloutSnapshot;
 

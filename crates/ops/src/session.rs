@@ -10,7 +10,7 @@ use contract::preflight::PreflightSettings;
 use contract::settings::Settings;
 use contract::task::Task;
 
-use super::find::FoundRollouts;
+use super::find_rollouts::FoundRollouts;
 use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
 use super::target::RolloutTarget;
 

@@ -13,8 +13,8 @@ use contract::settings::Settings;
 use kube_io::times::{LastChange, NodeTimes};
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
+use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::DriverOperands;
-use planner::own_upgrade::record::{NodeRecordState, read};
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 

@@ -5,9 +5,9 @@ use contract::driver::Driver;
 
 use super::action::NodePatch;
 use super::decide::WAKE_VALUE;
+use super::drive_upgrade::record::{NodeRecordState, read};
 use super::hold;
 use super::node::is_driver_node;
-use super::own_upgrade::record::{NodeRecordState, read};
 use nvidia_upgrade::state::ControllerState;
 use observed::pause::HOLD;
 use observed::{Observed, ObservedNode};
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordon_and_a_skip_label_of_others_stay() {
+    fn abort_keeps_foreign_cordon_and_skip_label() {
         let gpu = Driver::Gpu.traits();
         assert_eq!(of_node(&node(&[(gpu.skip_label, "true")], &[], true), &[]), None);
         let found = RECORD.replace("\"cordoned\":true", "\"cordoned\":false");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_wakes_and_retries_go_and_the_vendors_work_goes_on() {
+    fn abort_ends_our_work_and_keeps_the_vendors() {
         let gpu = Driver::Gpu.traits();
         let held = of_node(&node(&[(gpu.skip_label, "true")], &[(gpu.hold, "true")], false), &[]).expect("a hold");
         assert_eq!(held.labels[gpu.skip_label], None);

@@ -194,7 +194,7 @@ mod tests {
 
     /// Both grew with every pod that a long run asked to leave.
     #[test]
-    fn what_was_asked_of_pods_that_are_gone_is_forgotten() {
+    fn requests_for_vanished_pods_are_forgotten() {
         let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
         let mut memory = RunMemory::new(at(0), at(1000));
         for (uid, minute) in [("gone", 0), ("here", 0), ("just-gone", 9)] {

@@ -11,7 +11,7 @@ use contract::names;
 use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy};
 use contract::settings::{Mode, Settings};
 
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use observed::{ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode};
 
 /// Where the fields of an upgrade policy are in a custom resource.

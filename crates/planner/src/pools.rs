@@ -6,7 +6,7 @@ use contract::driver::Driver;
 use contract::names;
 
 use super::reason::Reason;
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use observed::selects;
 use observed::{NvidiaDriver, Observed, ObservedNode};
 

@@ -12,8 +12,8 @@ use contract::policy::Policy;
 use contract::record::NodeOutcome;
 use contract::settings::Settings;
 
+use super::drive_upgrade::record::read;
 use super::node::driver_nodes;
-use super::own_upgrade::record::read;
 use super::policies::{NodePool, NodePools, controller_pace};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
@@ -256,7 +256,7 @@ mod tests {
 
     /// `status` said `10 done` of a fleet in the middle of its upgrade, for as long as the operator was away.
     #[test]
-    fn a_node_that_could_not_be_judged_is_not_done() {
+    fn node_without_assessment_is_not_done() {
         for (outcome, state, stage) in [
             (Some(NodeOutcome::Done), None, NodeStage::Done),
             (Some(NodeOutcome::Done), Some("upgrade-done"), NodeStage::Done),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_webhook_is_asked_a_bounded_number_of_times() {
+    fn failing_webhook_is_retried_a_few_times() {
         assert!(!refused(WEBHOOK_ATTEMPTS - 1, RefusalKind::WebhookFailed).is_final());
         assert!(refused(WEBHOOK_ATTEMPTS, RefusalKind::WebhookFailed).is_final());
         let pause = |times| {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_new_chart_would_let_go_of_is_annotated() {
+    fn only_objects_a_new_chart_drops_are_retained() {
         let all = [
             names::HELM_POLICY_ANNOTATION,
             (names::ARGO_OPTIONS_ANNOTATION, "Prune=false,Delete=false,ServerSideApply=true"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_argo_cd_made_of_the_chart_is_kept_though_it_has_no_label_of_helms() {
+    fn argo_cd_objects_without_helm_label_are_retained() {
         let is_kept = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
             let policy = RetainState { labels: pairs(labels), ..helms(annotations) };
             matches!(keeping(Some(&policy), COMPONENT, Some("26.4.1")), RetainDecision::Annotate(_))

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_file_and_what_is_a_name() {
+    fn file_is_told_from_a_name() {
         assert_eq!(RecipeReference::from_argument("-"), RecipeReference::StandardInput);
         assert_eq!(RecipeReference::from_argument("base"), RecipeReference::Library("base".into()));
         assert_eq!(RecipeReference::from_argument("a/../base"), RecipeReference::File("base".into()));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_crd_of_the_catalog_can_be_read_and_nothing_but_the_annotation_is_new() {
+    fn every_catalog_crd_is_readable_and_only_annotated() {
         for name in catalog::component_names() {
             let component = catalog::component(name).unwrap();
             for version in &component.versions {

@@ -200,7 +200,7 @@ mod tests {
 
     /// Nothing that a bundle pulls comes from elsewhere, as far as values say it.
     #[test]
-    fn every_known_image_of_the_library_can_come_from_a_mirror() {
+    fn every_known_library_image_can_be_mirrored() {
         for name in catalog::recipe_names() {
             let recipe = load(name, &[], &mut FileSystemReader).unwrap().recipe;
             let options = PlanOptions {

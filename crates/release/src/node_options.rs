@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_stays_and_the_rest_is_added() {
+    fn existing_values_stay_and_missing_are_added() {
         let taint = |key: &str| json!({"key": key, "operator": "Exists"});
         let asked = ["a", "b"].map(taint);
         for (values, expected) in [

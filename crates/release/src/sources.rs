@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_every_kind_are_taken_and_others_refused() {
+    fn known_address_kinds_are_accepted_others_refused() {
         for (text, url) in [
             ("a=https://example.com/charts/", "https://example.com/charts"),
             ("a=http://127.0.0.1:8080", "http://127.0.0.1:8080"),

@@ -36,7 +36,7 @@ fn with_policy(policy: &Value) -> Value {
 }
 
 #[test]
-fn releases_come_in_an_order_that_can_be_deployed() {
+fn releases_come_in_a_deployable_order() {
     let all = json!({"components": [
         {"name": "nvidia-dra-driver-gpu"}, {"name": "gpu-operator"}, {"name": "cert-manager"}, {"name": "node-feature-discovery"},
     ]});
@@ -77,7 +77,7 @@ fn releases_come_in_an_order_that_can_be_deployed() {
 }
 
 #[test]
-fn namespaces_have_the_laxest_level_that_something_in_them_needs() {
+fn namespaces_have_the_laxest_level_they_need() {
     let plan = planned(
         json!({"components": [{"name": "node-feature-discovery"}, {"name": "gpu-operator"}, {"name": "cert-manager", "namespace": "kube-system"}]}),
     );
@@ -175,7 +175,7 @@ fn rights_are_the_task_tables() {
 }
 
 #[test]
-fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
+fn missing_dra_driver_disables_reroll_with_a_note() {
     let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1"}]})).unwrap();
     let hook = hook(&plan, "gpu-operator-post");
     assert_eq!((hook.tasks.as_slice(), &hook.settings["tasks"]), (&[Task::Settle, Task::Wake][..], &json!(["settle", "wake"])));
@@ -184,7 +184,7 @@ fn without_a_dra_driver_nothing_is_rerolled_and_a_note_says_so() {
 }
 
 #[test]
-fn an_image_that_stands_in_no_registry_is_noted_where_a_hook_would_pull_it() {
+fn image_without_registry_is_noted_for_hooks() {
     let asked = recipe(json!({}));
     let noted = |options: PlanOptions| plan(&asked, &catalog(), &options).unwrap().notes.iter().any(|note| note == IMAGE_WITHOUT_REGISTRY);
     assert!(noted(PlanOptions::default()));
@@ -209,7 +209,7 @@ fn repositories_can_be_replaced() {
 }
 
 #[test]
-fn a_version_that_the_catalog_does_not_know_keeps_its_own_crds() {
+fn unknown_version_keeps_its_own_crds() {
     let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v27.1.0"}]})).unwrap();
     assert!(!upstream(&plan, "gpu-operator").skip_crds);
     assert!(plan.releases.iter().all(|release| release.name != "gpu-operator-crds"));
@@ -273,7 +273,7 @@ fn two_forms_of_one_crd_are_refused() {
 
 /// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it fires the hook.
 #[test]
-fn configurations_of_the_device_plugin_come_before_the_component() {
+fn device_plugin_configurations_precede_their_component() {
     let config = json!({"default": "shared", "configs": {"shared": {"version": "v1"}, "whole": {"version": "v1"}}});
     let plan = planned(json!({"components": [{"name": "gpu-operator", "version": "v26.3.1", "devicePluginConfig": config}]})).unwrap();
     let ReleaseKind::Manifests(manifests) = &release(&plan, "gpu-operator-config").kind else { panic!("the configurations are manifests") };
@@ -295,7 +295,7 @@ fn configurations_of_the_device_plugin_come_before_the_component() {
 
 /// A Job gets the task, and with it rights, only where there is something that nobody else restarts.
 #[test]
-fn plugins_are_restarted_only_where_a_configuration_or_a_driver_can_change_under_them() {
+fn plugins_restart_only_where_something_can_change() {
     let tasks = |components: Value| -> Vec<(String, Vec<Task>)> {
         let observe = json!({"gpuDriver": {"mode": "observe"}});
         let plan = plan(&recipe(json!({"rollout": observe, "components": components})), &EmbeddedCatalog, &PlanOptions::default()).unwrap();
@@ -321,7 +321,7 @@ fn plugins_are_restarted_only_where_a_configuration_or_a_driver_can_change_under
 }
 
 #[test]
-fn configurations_of_the_device_plugin_are_named_in_one_place() {
+fn device_plugin_configurations_are_named_once() {
     let with = |name: &str, values: Value| {
         planned(json!({"components": [{"name": name, "values": values, "devicePluginConfig": {"configs": {"a": {}}}}]}))
     };
@@ -351,7 +351,7 @@ fn names_that_helm_does_not_take_are_errors() {
 
 /// Both would stand under `objects` in the values that the hook shares, and the later would hide the earlier from the trigger digest.
 #[test]
-fn no_component_has_both_configurations_of_the_device_plugin_and_custom_resources() {
+fn no_component_has_configurations_and_custom_resources() {
     for chart in device_plugin_config::environment::PluginChart::ALL {
         let component = catalog::component(chart.name()).unwrap();
         assert!(component.versions.iter().all(|version| version.custom_resources.is_empty()), "{chart}");
@@ -359,7 +359,7 @@ fn no_component_has_both_configurations_of_the_device_plugin_and_custom_resource
 }
 
 #[test]
-fn every_hook_serves_metrics_and_one_release_brings_the_dashboard() {
+fn every_hook_serves_metrics_one_brings_the_dashboard() {
     let metrics =
         json!({"enabled": true, "podMonitor": {"enabled": true, "labels": {"release": "prometheus"}}, "dashboard": {"enabled": true}});
     let plan = planned(json!({"rollout": {"metrics": metrics}})).unwrap();

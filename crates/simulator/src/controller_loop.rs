@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::driver::Driver;
 use contract::selector::Selector;
 use nvidia_upgrade::controller::{Reconciliation, UpgradeController};
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
 use observed::Observed;

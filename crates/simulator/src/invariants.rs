@@ -14,9 +14,9 @@ use observed::pause::has_hold;
 use observed::workload::{PodPhase, Workload};
 use planner::action::{NodePatch, PodDeletion, PodEviction};
 use planner::decide::{Action, Decision, WAKE_VALUE};
+use planner::drive_upgrade::record::{NodeRecordState, UpgradeRecord, read};
+use planner::drive_upgrade::state::UpgradeState;
 use planner::node::DriverNodes;
-use planner::own_upgrade::record::{NodeRecordState, UpgradeRecord, read};
-use planner::own_upgrade::state::UpgradeState;
 
 use super::cluster::SimulatedCluster;
 use super::context::SimulationContext;

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use contract::driver::Driver;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::explain::{ControllerWait, PassOutlook, explain_pass};
-use nvidia_upgrade::generation::ControllerGeneration;
 use nvidia_upgrade::operator::{PartialPass, work};
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;

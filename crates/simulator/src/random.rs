@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_tail_has_the_shape_that_it_says() {
+    fn heavy_tail_has_the_stated_shape() {
         let mut random = SeededRandom::new(7);
         let spread = TimeSpread::HeavyTail { least: 1000, most: 100_000 };
         let drawn: Vec<u64> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_for_a_name_does_not_depend_on_what_was_drawn_before() {
+    fn draws_of_a_name_are_independent_of_others() {
         let drawn = |name| TimeSpread::Uniform(0, 1_000_000).draw(&mut SeededRandom::stream(5, name, 0));
         assert_eq!(drawn("gpu-1"), drawn("gpu-1"));
         assert_ne!(drawn("gpu-1"), drawn("gpu-2"));

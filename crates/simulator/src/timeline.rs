@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use contract::duration::Duration;
 use contract::record::NodeOutcome;
-use planner::own_upgrade::state::UpgradeState;
+use planner::drive_upgrade::state::UpgradeState;
 
 use super::report::SimulationReport;
 

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trap_argocd_helm_braces_in_fixed_texts_are_not_evaluated() {
+    fn trap_argocd_helm_braces_in_texts_stay_text() {
         let source = BundleSource::new("https://git.example.com/fleet.git", "main", "a").unwrap();
         let rendered = ApplicationForm::Rendered { bundle: "b", source: &source };
         assert_eq!(rendered.text("{{ .Values.x }}").as_ref(), "\"{{ .Values.x }}\"");

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_a_branch_or_a_tag_is_said() {
+    fn ambiguous_branch_or_tag_is_noted() {
         for revision in ["v1.2", "2026.11", "prod-7"] {
             let note = note(&source(GIT, revision)).unwrap();
             assert!(

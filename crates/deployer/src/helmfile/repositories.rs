@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_has_one_name_and_two_addresses_have_two() {
+    fn one_address_has_exactly_one_name() {
         let mut repositories = HelmfileRepositories::default();
         assert_eq!(repositories.name_of("https://helm.example.com/nvidia", false), "helm-example-com-nvidia");
         assert_eq!(repositories.name_of("https://helm.example.com/nvidia", false), "helm-example-com-nvidia");

@@ -10,7 +10,7 @@ use contract::settings::Settings;
 use observed::named::Named;
 use observed::{Observed, ObservedNode};
 use planner::decide::Decision;
-use planner::own_upgrade::record::{NodeRecordState, read};
+use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::policies::NodePools;
 use planner::progress::{self, LimitUse, NodeProgress, NodeStage, RolloutPace};
 use planner::reason::{Reason, Wait};

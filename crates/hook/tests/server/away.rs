@@ -27,7 +27,7 @@ fn leave(world: &World, how: How, seconds: u64) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn five_minutes_without_the_server_are_waited_out_whenever_they_begin() {
+async fn five_minutes_without_server_are_waited_out() {
     for how in [How::Refused, How::Silent] {
         for from in (0..100).step_by(4) {
             let world = migrating();
@@ -42,7 +42,7 @@ async fn five_minutes_without_the_server_are_waited_out_whenever_they_begin() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_server_that_never_comes_back_ends_the_run_in_time() {
+async fn server_that_never_returns_ends_the_run() {
     for how in [How::Refused, How::Silent] {
         for from in [0, 1, 40, 44, 90] {
             let world = migrating();
@@ -57,7 +57,7 @@ async fn a_server_that_never_comes_back_ends_the_run_in_time() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_server_that_answers_429_or_500_or_not_at_all_is_asked_again() {
+async fn server_errors_and_silence_are_retried() {
     for effect in [Effect::Status(429), Effect::Status(500), Effect::Status(503), Effect::Status(409), Effect::Hang, Effect::LoseAnswer] {
         for (verb, resource) in
             [("patch", "configmaps"), ("delete", "pods"), ("update", "leases"), ("create", "leases"), ("create", "events")]
@@ -77,7 +77,7 @@ async fn a_server_that_answers_429_or_500_or_not_at_all_is_asked_again() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn reads_that_fail_now_and_then_are_asked_again() {
+async fn occasionally_failing_reads_are_repeated() {
     for effect in [Effect::Status(429), Effect::Status(500), Effect::Hang] {
         for nth in 0..30 {
             let world = migrating();

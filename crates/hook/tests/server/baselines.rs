@@ -22,7 +22,7 @@ pub(crate) fn validator(world: &World, node: &str, works: bool) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn replacement_pod_excuses_nothing_that_broke_in_the_run() {
+async fn replacement_pod_excuses_nothing_broken_in_run() {
     let world = World::at_rest(2);
     let first = world.start("pod-a", "job-1");
     world.pass(5).await;
@@ -35,7 +35,7 @@ async fn replacement_pod_excuses_nothing_that_broke_in_the_run() {
 
 /// A run that failed left a broken validator behind. Hours later the deployment is tried again, and it is as broken as it was.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn run_after_a_failed_one_excuses_nothing_that_it_broke() {
+async fn run_after_failed_one_excuses_nothing_broken() {
     let world = World::at_rest(2);
     let first = world.start("pod-a", "job-1");
     world.pass(5).await;
@@ -61,7 +61,7 @@ async fn run_after_a_failed_one_excuses_nothing_that_it_broke() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn replacement_pod_knows_what_was_broken_before_the_run() {
+async fn replacement_pod_knows_what_was_broken_before() {
     let world = World::at_rest(2);
     validator(&world, "gpu-1", false);
     let first = world.start("pod-a", "job-1");

@@ -83,7 +83,7 @@ async fn replacement_pod_keeps_the_cohort() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn node_created_by_a_fast_server_is_waited_for() {
+async fn node_created_by_fast_server_is_awaited() {
     let mut world = World::at_rest(1);
     // An API server whose clock was an hour ahead made this node.
     world.join("gpu-1", 3600);

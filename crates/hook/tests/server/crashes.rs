@@ -21,7 +21,7 @@ fn left_behind(world: &World) -> Left {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_crash_at_any_write_changes_nothing_about_the_end() {
+async fn crash_at_any_write_keeps_the_end() {
     let undisturbed = migrating();
     undisturbed.run("pod-a", "job-1").await;
     let expected = left_behind(&undisturbed);

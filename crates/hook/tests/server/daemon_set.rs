@@ -133,7 +133,7 @@ async fn goes(server: Server, key: Key, pod: Value) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn its_pods_are_replaced_node_by_node_once_who_uses_it_has_left() {
+async fn pods_are_replaced_per_node_after_users_left() {
     let world = world(driving());
     tokio::spawn(kubelets(world.server.clone()));
     let ended = world.run("pod-a", "job-1").await;
@@ -169,7 +169,7 @@ async fn its_pods_are_replaced_node_by_node_once_who_uses_it_has_left() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn one_whose_controller_replaces_pods_by_itself_is_refused() {
+async fn daemon_set_that_replaces_pods_itself_is_refused() {
     let world = world(driving());
     world.put("daemonsets", NAMESPACE, DRIVER, daemon_set(DRIVER, "RollingUpdate"));
     let ended = world.run("pod-a", "job-1").await;
@@ -178,7 +178,7 @@ async fn one_whose_controller_replaces_pods_by_itself_is_refused() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn modes_that_need_a_vendors_controller_are_refused_with_the_reason() {
+async fn modes_without_vendors_controller_are_refused_with_reason() {
     for mode in [Mode::Assist, Mode::Steer] {
         let settings = Settings { mode, tasks: vec![Task::Settle], ..driving() };
         let ended = World::empty(settings).run("pod-a", "job-1").await;

@@ -76,7 +76,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn whatever_cannot_succeed_ends_in_time_with_its_reason() {
+async fn impossible_runs_end_in_time_with_reason() {
     for case in cases() {
         let mut world = World::at_rest(1);
         (case.arrange)(&mut world);
@@ -97,7 +97,7 @@ async fn whatever_cannot_succeed_ends_in_time_with_its_reason() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn without_a_dra_driver_auto_succeeds_and_says_so() {
+async fn auto_mode_succeeds_without_dra_driver() {
     let mut world = World::at_rest(1);
     world.remove("namespaces", "", DRA);
     world.upgrade(&[0]);
@@ -107,7 +107,7 @@ async fn without_a_dra_driver_auto_succeeds_and_says_so() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn what_comes_within_the_grace_time_is_waited_for() {
+async fn whatever_appears_within_grace_time_is_awaited() {
     let mut world = World::at_rest(1);
     let policies = ("nvidia.com", "clusterpolicies");
     world.server.state().served.remove(&policies);
@@ -120,7 +120,7 @@ async fn what_comes_within_the_grace_time_is_waited_for() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_record_that_is_deleted_in_a_run_ends_it_with_its_reason() {
+async fn record_deleted_during_run_ends_it_with_reason() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
     let pod = world.start("pod-a", "job-1");

@@ -53,7 +53,7 @@ impl Case {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_is_listed_once_and_watched_while_it_is_in_focus() {
+async fn focused_node_is_listed_once_and_watched() {
     let mut case = Case::new();
     case.focus.set(&names(["node-1", "node-3"]));
     case.sees(&[]);
@@ -84,7 +84,7 @@ async fn a_node_is_listed_once_and_watched_while_it_is_in_focus() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_whose_watch_fails_is_not_known_and_the_others_are() {
+async fn failing_watch_makes_only_its_node_unknown() {
     let mut case = Case::new();
     case.focus.set(&names(["node-1", "node-2"]));
     pass(1).await;
@@ -101,7 +101,7 @@ async fn a_node_whose_watch_fails_is_not_known_and_the_others_are() {
 
 /// A server that is behind listed a node without the pods that had come to it, and the driver under them could have been deleted.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_list_from_before_what_another_node_has_shown_is_not_believed() {
+async fn list_older_than_other_nodes_is_not_believed() {
     let mut case = Case::new();
     let before = case.rig.server.state().store.version;
     case.rig.pod("serve-1", "node-3");
@@ -118,7 +118,7 @@ async fn a_list_from_before_what_another_node_has_shown_is_not_believed() {
 
 /// The server sends a bookmark from time to time: a connection that brings none has died.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_watch_that_falls_silent_is_not_trusted_for_long() {
+async fn silent_watch_is_not_trusted_for_long() {
     let mut case = Case::new();
     case.focus.set(&names(["node-1"]));
     pass(100).await;
@@ -195,7 +195,7 @@ async fn more_nodes_than_can_be_followed_take_turns() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn the_pods_of_some_nodes_are_listed_in_pages_and_again_when_a_page_is_forgotten() {
+async fn pods_are_listed_again_if_a_page_expired() {
     let rig = Rig::new();
     for index in 0..250 {
         rig.pod(&format!("many-{index:03}"), if index % 2 == 0 { "node-2" } else { "node-3" });

@@ -6,7 +6,7 @@ use contract::record::NodeOutcome;
 use crate::world::{World, named};
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn stale_plugins_are_replaced_once_each_and_the_run_is_recorded() {
+async fn stale_plugins_are_replaced_once_and_run_recorded() {
     let mut world = World::at_rest(4);
     world.upgrade(&[2, 0, 3, 1]);
     let ended = world.run("pod-a", "job-1").await;
@@ -24,7 +24,7 @@ async fn stale_plugins_are_replaced_once_each_and_the_run_is_recorded() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_replacement_pod_of_a_job_with_a_verdict_ends_with_it_at_once() {
+async fn replacement_pod_with_stored_verdict_ends_at_once() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
     let first = world.run("pod-a", "job-1").await;
@@ -36,7 +36,7 @@ async fn a_replacement_pod_of_a_job_with_a_verdict_ends_with_it_at_once() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_new_job_with_the_same_digest_writes_nothing() {
+async fn new_job_with_same_digest_writes_nothing() {
     let mut world = World::at_rest(3);
     world.upgrade(&[0, 1, 2]);
     world.run("pod-a", "job-1").await;
@@ -52,7 +52,7 @@ async fn a_new_job_with_the_same_digest_writes_nothing() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn the_same_digest_runs_again_if_the_live_state_is_not_as_it_was_left() {
+async fn same_digest_runs_again_if_live_state_changed() {
     let mut world = World::at_rest(2);
     world.run("pod-a", "job-1").await;
     let settings = world.settings.clone();

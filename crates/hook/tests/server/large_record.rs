@@ -207,7 +207,7 @@ async fn record_write_that_cannot_succeed_ends_the_run() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn record_write_that_fails_for_a_moment_is_repeated() {
+async fn briefly_failing_record_write_is_repeated() {
     for code in [429, 500, 503] {
         let mut world = World::at_rest(1);
         world.upgrade(&[0]);

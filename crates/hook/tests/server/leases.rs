@@ -26,7 +26,7 @@ fn other_release(world: &World) -> Settings {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn two_releases_take_turns_and_nothing_is_done_twice() {
+async fn two_releases_take_turns_without_repeating_work() {
     for after in [0, 1, 10, 45, 80] {
         let mut world = World::at_rest(2);
         let other = other_release(&world);
@@ -42,7 +42,7 @@ async fn two_releases_take_turns_and_nothing_is_done_twice() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn two_jobs_of_one_release_take_turns_and_nothing_is_done_twice() {
+async fn two_jobs_of_one_release_take_turns() {
     for after in [0, 10, 45, 80] {
         let mut world = World::at_rest(2);
         world.upgrade(&[1, 0]);
@@ -58,7 +58,7 @@ async fn two_jobs_of_one_release_take_turns_and_nothing_is_done_twice() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn the_one_that_waits_begins_as_soon_as_the_lease_is_given_back() {
+async fn waiting_hook_starts_when_lease_is_released() {
     let mut world = World::at_rest(2);
     let other = other_release(&world);
     world.install(&other, "job-x");
@@ -73,7 +73,7 @@ async fn the_one_that_waits_begins_as_soon_as_the_lease_is_given_back() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_holder_that_dies_is_followed_after_its_lease_ran_out() {
+async fn dead_holder_is_followed_after_lease_expiry() {
     for dies in [5, 20, 44, 50] {
         let mut world = World::at_rest(2);
         let other = other_release(&world);
@@ -106,7 +106,7 @@ fn held(world: &World, holder: &str, seconds: u32) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_lease_that_is_held_to_the_end_is_named() {
+async fn lease_held_to_the_end_is_named() {
     let world = World::at_rest(1);
     held(&world, "somebody", 20);
     let pod = world.start("pod-a", "job-1");
@@ -124,7 +124,7 @@ async fn a_lease_that_is_held_to_the_end_is_named() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_holder_with_a_longer_lease_is_given_its_time() {
+async fn holder_with_longer_lease_gets_its_time() {
     let world = World::at_rest(1);
     held(&world, "a newer version", 60);
     let ended = world.run("pod-a", "job-1").await;
@@ -147,7 +147,7 @@ async fn lease_of_unlimited_duration_is_taken_over() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_lease_without_a_holder_is_taken_at_once() {
+async fn lease_without_holder_is_taken_at_once() {
     let world = World::at_rest(1);
     held(&world, "", 20);
     world.run("pod-a", "job-1").await;
@@ -157,7 +157,7 @@ async fn a_lease_without_a_holder_is_taken_at_once() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
+async fn conflict_while_releasing_lease_is_retried() {
     for effect in [Effect::Status(409), Effect::Status(500)] {
         let world = World::at_rest(1);
         let release = |request: &Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
@@ -169,7 +169,7 @@ async fn a_conflict_while_giving_the_lease_back_is_tried_again() {
 
 /// A call may take 10 s, and the Lease was left 4 s before others could take it: a write that began at the last moment went on beside theirs.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_write_that_is_under_way_is_given_up_before_others_may_take_the_lease() {
+async fn pending_write_is_abandoned_before_lease_expires() {
     let world = World::at_rest(1);
     let clock = world.clock.clone();
     let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
@@ -184,7 +184,7 @@ async fn a_write_that_is_under_way_is_given_up_before_others_may_take_the_lease(
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_lease_that_is_renewed_leaves_a_write_its_whole_time() {
+async fn renewed_lease_leaves_a_write_its_time() {
     let world = World::at_rest(1);
     let clock = world.clock.clone();
     let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
@@ -199,7 +199,7 @@ async fn a_lease_that_is_renewed_leaves_a_write_its_whole_time() {
 /// More plugins are stale than are replaced at once, and from the first deletion on the server is silent. What is behind those that are under way
 /// has its turn when they are given up, and the Lease is over by then.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn nothing_is_asked_for_that_the_lease_does_not_cover_any_more() {
+async fn nothing_is_requested_beyond_the_lease() {
     let world = World::at_rest(40);
     let plugins: Vec<_> =
         world.server.state().store.objects.keys().filter(|key| key.resource == "pods" && key.namespace == DRA).cloned().collect();
@@ -245,7 +245,7 @@ fn made_for_a_chart(world: &World) -> Settings {
 /// With a deployer that keeps no order the hook after the operator held the Lease, the one before it waited for that, and the operator waited
 /// for the one before.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_hook_that_waits_for_its_operator_kept_the_one_before_it_waiting() {
+async fn hook_waiting_for_operator_blocked_its_predecessor() {
     let world = World::at_rest(2);
     let settings = made_for_a_chart(&world);
     world.install(&settings, "job-1");
@@ -273,7 +273,7 @@ async fn a_hook_that_waits_for_its_operator_kept_the_one_before_it_waiting() {
 /// Argo CD, a bundle from a branch, the previous one deployed again: the hook after the operator came first, remembered what the run before it had
 /// replaced, took that for something under way, and kept the Lease until its grace time was over.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_hook_that_waits_for_its_operator_gives_way_also_after_a_run_that_replaced_plugins() {
+async fn hook_waiting_for_operator_yields_after_replacing_plugins() {
     let mut world = World::at_rest(2);
     world.upgrade(&[0, 1]);
     assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
@@ -295,7 +295,7 @@ async fn a_hook_that_waits_for_its_operator_gives_way_also_after_a_run_that_repl
 
 /// Giving way costs little, and the grace time ends all the same.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_hook_that_waits_alone_ends_after_its_grace_time() {
+async fn hook_waiting_alone_ends_after_grace_time() {
     let world = World::at_rest(2);
     let settings = made_for_a_chart(&world);
     world.install(&settings, "job-1");
@@ -325,7 +325,7 @@ async fn two_hooks_that_wait_take_turns_and_end() {
 
 /// What is done once before the loop is not done again each time the Lease comes back: a preflight lists the pods of all nodes.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_hook_that_gives_way_does_its_single_steps_once() {
+async fn yielding_hook_does_its_single_steps_once() {
     let world = World::at_rest(2);
     let mut settings = made_for_a_chart(&world);
     settings.tasks.insert(0, Task::Preflight);

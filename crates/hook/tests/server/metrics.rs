@@ -38,7 +38,7 @@ fn sum(samples: &BTreeMap<String, f64>, name: &str, with: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_run_tells_how_far_its_nodes_are_and_what_each_one_waits_for() {
+async fn run_reports_progress_and_waits_of_its_nodes() {
     let fleet = Driven::new(Driver::Gpu, |_| {}).serves("serve", "gpu-0", 1, true).begin();
     let (settings, job) = fleet.stages[0].clone();
     let (_stop, shutdown) = Shutdown::pair();
@@ -122,7 +122,7 @@ async fn asked(port: u16, line: &str) -> String {
 }
 
 #[tokio::test(flavor = "local")]
-async fn metrics_are_served_at_their_path_and_nothing_else_is() {
+async fn metrics_are_served_only_at_their_path() {
     let world = World::at_rest(1);
     let (_stop, shutdown) = Shutdown::pair();
     let identity = PodIdentity { job: "job-1".into(), pod: "pod-a".into() };

@@ -131,7 +131,7 @@ fn bump(world: &World) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn it_waits_for_every_node_and_a_second_run_writes_nothing() {
+async fn hook_waits_for_nodes_and_rerun_writes_nothing() {
     let mut world = network(2);
     world.settings.expected.ofed_driver_version = Some(NEW.into());
     let pod = world.start("pod-a", "job-1");
@@ -172,7 +172,7 @@ async fn a_failed_node_fails_the_run_by_name() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn without_nic_nodes_or_without_a_driver_it_is_settled_at_once() {
+async fn missing_nic_nodes_or_driver_settle_at_once() {
     let world = network(0);
     world.put("nodes", "", "cpu-0", node("cpu-0", &json!({"feature.node.kubernetes.io/cpu-model.family": "6"})));
     let ended = world.run("pod-a", "job-1").await;
@@ -188,7 +188,7 @@ async fn without_nic_nodes_or_without_a_driver_it_is_settled_at_once() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn every_right_is_used_and_those_of_the_gpu_operator_are_not_asked_for() {
+async fn every_right_is_used_without_gpu_operators_ones() {
     let world = network(1);
     let other = contract::settings::Settings { release: "other-post".into(), record: "other-post-record".into(), ..world.settings.clone() };
     world.install(&other, "job-x");

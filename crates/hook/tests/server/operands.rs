@@ -36,7 +36,7 @@ fn old(world: &World) -> Box<dyn Fn(&World)> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn operand_unready_missing_or_old_holds_up_success_and_is_named() {
+async fn each_unready_missing_or_old_operand_is_named() {
     let breaks: [(&str, Break); 3] = [("OperandNotReady", not_ready), ("OperandMissing", missing), ("OperandOutdated", old)];
     for (reason, breaks) in breaks {
         let world = World::at_rest(2);

@@ -58,7 +58,7 @@ fn found(reason: &str, check: PreflightCheck) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn values_that_replace_the_driver_daemon_set_keep_the_rollout_from_beginning() {
+async fn values_that_replace_driver_daemon_set_block_rollout() {
     type Change = fn(&mut ComingValues);
     let cases: [(&str, Change); 3] = [
         ("precompiled", |coming| coming.precompiled = Some(true)),
@@ -93,7 +93,7 @@ async fn on_openshift_the_driver_toolkit_counts() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_that_has_left_its_daemon_set_is_found_by_its_driver_pod() {
+async fn node_without_daemon_set_is_found_by_pod() {
     let settings = before(Mode::Steer);
     let world = world(&settings);
     world.edit("nodes", "", "gpu-2", |node| node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused"));
@@ -108,7 +108,7 @@ async fn a_node_that_has_left_its_daemon_set_is_found_by_its_driver_pod() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn operands_that_wait_for_a_driver_that_still_starts_are_no_finding() {
+async fn operands_waiting_for_starting_driver_are_no_finding() {
     for (ready, expected) in [(true, found("PreflightWarning", PreflightCheck::PausedOperands)), (false, Vec::new())] {
         let settings = before(Mode::Steer);
         let world = world(&settings);
@@ -140,7 +140,7 @@ async fn what_others_maintain_is_told() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn two_actors_are_those_of_the_coming_values_and_cannot_be_waved_through() {
+async fn two_actors_in_coming_values_cannot_be_waived() {
     let settings = before(Mode::Drive);
     let (ended, checks) = looks(&world(&settings), &settings).await;
     assert_eq!(
@@ -158,7 +158,7 @@ async fn two_actors_are_those_of_the_coming_values_and_cannot_be_waved_through()
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn the_budget_that_counts_is_that_of_the_release_that_waits() {
+async fn effective_budget_is_the_waiting_releases() {
     let mut settings = before(Mode::Drive);
     settings.preflight.strictness = [(PreflightCheck::ModeChange, CheckLevel::Ignore)].into_iter().collect();
     settings.per_node_seconds = 1800;
@@ -171,7 +171,7 @@ async fn the_budget_that_counts_is_that_of_the_release_that_waits() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_ofed_driver_that_is_about_to_go_is_found() {
+async fn ofed_driver_about_to_be_removed_is_found() {
     let mut settings = before(Mode::Steer);
     settings.driver = Driver::Ofed;
     settings.preflight.coming = ComingValues { driver: Some(false), auto_upgrade: Some(true), ..ComingValues::default() };

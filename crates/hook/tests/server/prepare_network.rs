@@ -56,7 +56,7 @@ fn kept() -> Value {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn argo_cds_policy_does_not_put_its_application_out_of_sync_and_a_second_run_writes_nothing() {
+async fn argo_cds_policy_keeps_application_in_sync() {
     let world = network("25.1.0");
     let tracked = "e2e-network-operator:mellanox.com/NicClusterPolicy:/nic-cluster-policy";
     put(&world, &json!({}), &json!({"argocd.argoproj.io/tracking-id": tracked}));
@@ -68,7 +68,7 @@ async fn argo_cds_policy_does_not_put_its_application_out_of_sync_and_a_second_r
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn where_there_is_nothing_to_keep_nothing_is_written() {
+async fn nothing_to_retain_means_no_write() {
     type Arrange = fn(&World);
     let cases: [(&str, &str, Arrange); 4] = [
         ("there is no NicClusterPolicy", "25.1.0", |world| {
@@ -88,7 +88,7 @@ async fn where_there_is_nothing_to_keep_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn helms_policy_is_annotated_once_and_a_second_run_writes_nothing() {
+async fn helms_policy_is_annotated_once() {
     let world = network("25.1.0");
     helms(&world);
     let ended = world.run("pod-a", "job-1").await;
@@ -108,7 +108,7 @@ async fn helms_policy_is_annotated_once_and_a_second_run_writes_nothing() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn options_of_others_stay_and_what_changes_in_between_is_read_again() {
+async fn foreign_options_stay_and_changes_are_read_again() {
     let world = network("26.4.1");
     put(&world, &json!({"app.kubernetes.io/managed-by": "Helm"}), &json!({"argocd.argoproj.io/sync-options": "Replace=true"}));
     // Somebody's edit comes between reading and patching.
@@ -148,7 +148,7 @@ async fn a_missing_right_is_named_before_any_write() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_policy_that_changes_all_the_time_is_patched_once_a_second_and_until_the_deadline() {
+async fn ever_changing_policy_is_patched_once_per_second() {
     let mut world = network("25.1.0");
     helms(&world);
     world.settings.budget_seconds = 200;
@@ -192,7 +192,7 @@ async fn it_fails_closed() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_policy_that_is_being_deleted_may_go_within_the_grace_time() {
+async fn policy_being_deleted_may_go_in_grace_time() {
     let world = network("25.1.0");
     helms(&world);
     world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z"));
@@ -204,7 +204,7 @@ async fn a_policy_that_is_being_deleted_may_go_within_the_grace_time() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_crash_at_any_write_leaves_it_to_the_next_pod() {
+async fn crash_at_any_write_leaves_work_to_successor() {
     let undisturbed = network("25.1.0");
     helms(&undisturbed);
     undisturbed.run("pod-a", "job-1").await;

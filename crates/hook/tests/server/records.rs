@@ -37,7 +37,7 @@ async fn what_a_newer_version_wrote_is_left_alone() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_newer_version_that_takes_over_in_between_is_left_alone() {
+async fn newer_version_that_takes_over_is_left_alone() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
     let pod = world.start("pod-a", "job-1");
@@ -51,7 +51,7 @@ async fn a_newer_version_that_takes_over_in_between_is_left_alone() {
 
 /// What the format promises to readers of the same number.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn keys_that_were_added_to_the_format_are_passed_over() {
+async fn unknown_keys_of_the_format_are_ignored() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
     let run = json!({
@@ -104,7 +104,7 @@ fn record_of(uid: &str, length: usize) -> NodeRecord {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_record_that_grows_too_large_lets_go_of_nodes_that_are_done() {
+async fn record_too_large_drops_finished_nodes() {
     let mut world = World::at_rest(3);
     world.upgrade(&[0, 1, 2]);
     for index in 0..9 {

@@ -87,7 +87,7 @@ async fn what_was_just_allowed_is_not_asked_for() {
 
 /// The API server takes a sub-resource as a field of its own.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_right_on_a_sub_resource_is_asked_for_as_one() {
+async fn right_on_sub_resource_is_requested_as_one() {
     for denied in [None, Some("create pods/eviction")] {
         let mut world = World::at_rest(1);
         world.settings.mode = Mode::Drive;
@@ -100,7 +100,7 @@ async fn a_right_on_a_sub_resource_is_asked_for_as_one() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn rights_that_vanish_in_a_run_end_it_after_a_minute() {
+async fn rights_lost_during_run_end_it_after_minute() {
     for right in ["patch configmaps", "delete pods", "list pods", "watch nodes", "update leases"] {
         let mut world = World::at_rest(2);
         world.upgrade(&[0, 1]);
@@ -115,7 +115,7 @@ async fn rights_that_vanish_in_a_run_end_it_after_a_minute() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn rights_that_come_back_within_the_minute_are_forgiven() {
+async fn rights_restored_within_the_minute_are_forgiven() {
     for right in ["patch configmaps", "delete pods", "list pods", "watch nodes", "update leases", "create events"] {
         let mut world = World::at_rest(2);
         world.upgrade(&[0, 1]);

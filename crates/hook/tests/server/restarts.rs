@@ -177,7 +177,7 @@ fn each(nodes: &[&str]) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn nothing_changed_nothing_restarted_and_a_second_run_writes_nothing() {
+async fn unchanged_configuration_restarts_nothing_and_rerun_writes_nothing() {
     let world = stand_alone(3);
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
@@ -190,7 +190,7 @@ async fn nothing_changed_nothing_restarted_and_a_second_run_writes_nothing() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_changed_configuration_restarts_its_nodes_once_and_no_others() {
+async fn changed_configuration_restarts_only_its_nodes_once() {
     let mut world = stand_alone(4);
     world.run("pod-a", "job-1").await;
     configure(&mut world, "shared", "b", "job-2");
@@ -214,7 +214,7 @@ async fn a_changed_configuration_restarts_its_nodes_once_and_no_others() {
 
 /// The record that the signal left had forgotten since when each configuration is as it is: all of them seemed as new as the last edit.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_signal_before_the_record_is_written_leaves_what_is_known_of_the_configurations() {
+async fn signal_before_record_keeps_known_configurations() {
     let mut world = stand_alone(2);
     world.run("pod-a", "job-1").await;
     world.pass(100).await;
@@ -231,7 +231,7 @@ async fn a_signal_before_the_record_is_written_leaves_what_is_known_of_the_confi
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn it_waits_for_the_config_map_of_the_values() {
+async fn hook_waits_for_config_map_of_the_values() {
     let mut world = stand_alone(2);
     world.run("pod-a", "job-1").await;
     world.settings.device_plugin.digests = Some(digests(&[("default", "b"), ("shared", "a")]));
@@ -283,7 +283,7 @@ async fn a_crash_at_any_write_restarts_nothing_twice() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn every_right_is_used_and_any_missing_one_is_named_before_any_write() {
+async fn every_right_is_used_and_missing_ones_named() {
     let mut world = stand_alone(2);
     configure(&mut world, "default", "b", "job-2");
     let other = Settings { release: "other-post".into(), record: "other-post-record".into(), ..world.settings.clone() };

@@ -25,7 +25,7 @@ async fn terminate(world: &World, pod: Pod) -> hook::RunEnd {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_signal_at_any_time_leaves_everything_to_the_next_pod() {
+async fn signal_at_any_time_leaves_work_to_successor() {
     for milliseconds in (0..60).map(|step| step * 2).chain((1..120).map(|step| step * 997)) {
         let world = migrating();
         let first = world.start("pod-a", "job-1");
@@ -44,7 +44,7 @@ async fn a_signal_at_any_time_leaves_everything_to_the_next_pod() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_signal_after_the_verdict_was_written_does_not_change_it() {
+async fn signal_after_written_verdict_does_not_change_it() {
     let world = migrating();
     let pod = world.start("pod-a", "job-1");
     while world.recorded().is_none_or(|run| run.verdict.is_none()) {
@@ -56,7 +56,7 @@ async fn a_signal_after_the_verdict_was_written_does_not_change_it() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_signal_is_heard_while_the_server_is_away() {
+async fn signal_is_handled_while_server_is_away() {
     for silent in [false, true] {
         for from in [0, 1, 5, 43, 44, 45, 46, 60] {
             for later in [1, 12, 30, 100] {
@@ -80,7 +80,7 @@ async fn a_signal_is_heard_while_the_server_is_away() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_pod_that_waits_for_the_lease_ends_at_once() {
+async fn pod_waiting_for_lease_ends_at_once() {
     let world = migrating();
     let first = world.start("pod-a", "job-1");
     // Before the first one gives the Lease away to wait for the operator.
@@ -94,7 +94,7 @@ async fn a_pod_that_waits_for_the_lease_ends_at_once() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_signal_is_heard_between_deletions_that_are_not_answered() {
+async fn signal_is_handled_between_unanswered_deletions() {
     let mut world = World::at_rest(12);
     world.pace.parallel = 12;
     world.upgrade(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);

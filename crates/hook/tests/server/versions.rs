@@ -9,7 +9,7 @@ use crate::world::objects::Operand;
 use crate::world::{NEW, World, named};
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn slices_are_read_in_the_newest_version_that_both_know() {
+async fn slices_use_the_newest_common_api_version() {
     // Kubernetes 1.32 (and 1.31), 1.33, 1.34 with the betas still on, 1.35 and later; one with a version from the future.
     let servers: [(&[&str], &str); 6] = [
         (&["v1beta1"], "v1beta1"),
@@ -33,7 +33,7 @@ async fn slices_are_read_in_the_newest_version_that_both_know() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_old_version_in_a_slice_is_seen_whatever_the_api_version() {
+async fn old_version_in_slice_is_always_seen() {
     for version in ["v1beta1", "v1beta2", "v1"] {
         let mut world = World::at_rest(1);
         world.plugins_come_back();
@@ -71,7 +71,7 @@ async fn the_crd_of_nvidia_drivers_may_be_missing() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn in_nvidia_driver_mode_the_version_stands_in_those_objects() {
+async fn nvidia_driver_mode_has_version_in_those_objects() {
     let mut world = World::at_rest(2);
     let driver = json!({
         "kind": "NVIDIADriver", "apiVersion": "nvidia.com/v1alpha1", "metadata": {"uid": "nvidia-driver"},
@@ -92,7 +92,7 @@ async fn in_nvidia_driver_mode_the_version_stands_in_those_objects() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn nvidia_driver_mode_without_such_an_object_or_its_crd_fails_with_its_reason() {
+async fn nvidia_driver_mode_without_object_or_crd_fails() {
     for crd in [true, false] {
         let world = World::at_rest(1);
         if !crd {

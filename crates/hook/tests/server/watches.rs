@@ -74,7 +74,7 @@ async fn lagging(resources: &[&'static str], from: u64, seconds: u64) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_old_list_never_has_anything_deleted_early_or_twice() {
+async fn old_list_deletes_nothing_early_or_twice() {
     for from in (30..100).step_by(3) {
         lagging(&["pods"], from, 40).await;
         lagging(&["nodes", "daemonsets", "controllerrevisions"], from, 40).await;
@@ -83,7 +83,7 @@ async fn an_old_list_never_has_anything_deleted_early_or_twice() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_replacement_pod_that_is_shown_the_past_does_not_repeat_it() {
+async fn replacement_pod_shown_the_past_repeats_nothing() {
     for from in (30..100).step_by(3) {
         let world = migrating(2);
         let first = world.start("pod-a", "job-1");
@@ -100,7 +100,7 @@ async fn a_replacement_pod_that_is_shown_the_past_does_not_repeat_it() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_a_break() {
+async fn server_that_ends_watches_is_asked_with_pauses() {
     let world = migrating(1);
     world.server.state().watch_seconds = Some(0);
     assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);

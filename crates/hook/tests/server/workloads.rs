@@ -61,7 +61,7 @@ fn asked(rig: &Rig) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn driving_sees_jobs_budgets_claims_maintenances_and_the_pods_in_focus() {
+async fn drive_sees_jobs_budgets_claims_maintenances_and_pods() {
     for version in ["v1", "v1beta2", "v1beta1"] {
         let rig = rig();
         for resource in ["resourceslices", "resourceclaims"] {
@@ -103,7 +103,7 @@ async fn what_the_server_does_not_serve_is_absent() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_task_asks_for_no_more_than_it_needs() {
+async fn task_asks_for_no_more_than_needed() {
     let all = ["nodemaintenances", "poddisruptionbudgets", "pods", "resourceclaims"].as_slice();
     for (tasks, wait, expected) in [
         ([Task::Settle, Task::Reroll].as_slice(), true, [].as_slice()),

@@ -38,7 +38,7 @@ async fn a_node_is_cordoned_labelled_and_given_back() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_that_changed_meanwhile_is_left_to_the_next_decision() {
+async fn node_changed_meanwhile_waits_for_next_decision() {
     let rig = Rig::new();
     let stale = NodePatch { unschedulable: Some(true), ..rig.patch() };
     assert_eq!(
@@ -52,7 +52,7 @@ async fn a_node_that_changed_meanwhile_is_left_to_the_next_decision() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_patch_whose_answer_is_lost_is_not_done_twice() {
+async fn node_patch_with_lost_answer_is_not_repeated() {
     let rig = Rig::new();
     let patch = NodePatch { unschedulable: Some(true), ..rig.patch() };
     rig.fault(Effect::LoseAnswer);
@@ -63,7 +63,7 @@ async fn a_node_patch_whose_answer_is_lost_is_not_done_twice() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn evictions_are_answered_in_every_way_and_asked_once() {
+async fn evictions_get_every_answer_and_are_asked_once() {
     let rig = Rig::new();
     assert_eq!(evict(&rig.client, &eviction("train-0")).await, EvictionAnswer::Accepted);
     assert!(rig.is_evicted("train-0"));
@@ -136,7 +136,7 @@ async fn an_eviction_without_an_answer_may_have_happened() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn the_pods_of_a_node_are_evicted_until_an_answer_is_lost() {
+async fn pods_are_evicted_until_an_answer_is_lost() {
     let rig = Rig::new();
     rig.fault(Effect::Hang);
     let evictions = [eviction("train-0"), eviction("train-1")];

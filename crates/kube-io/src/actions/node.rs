@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_holds_what_changes_and_what_it_was_decided_on() {
+    fn patch_holds_changes_and_their_precondition() {
         let some = |text: &str| Some(text.to_owned());
         let metadata = json!({"uid": "u", "resourceVersion": "7"});
         for (patch, expected) in [

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn actions_of_one_node_keep_their_order_and_stop_at_its_first_failure() {
+    async fn node_actions_keep_order_and_stop_at_failure() {
         let actions = [("a", 1), ("b", 2), ("a", 100), ("b", 3), ("a", 4)];
         let (answers, begun, most) = performed(&actions, |_| true).await;
         assert_eq!(answers, [Some(Ok(1)), Some(Ok(2)), Some(Err(100)), Some(Ok(3)), None]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_begun_when_writing_is_not_allowed_any_more() {
+    async fn nothing_starts_after_writing_is_forbidden() {
         let actions = [("a", 1), ("a", 2), ("b", 3), ("c", 4)];
         let (answers, begun, _) = performed(&actions, |begun| begun < 2).await;
         assert_eq!(begun, [("a", 1), ("b", 3)]);

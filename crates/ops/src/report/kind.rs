@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use nvidia_upgrade::state::ControllerState as VendorState;
-use planner::own_upgrade::state::UpgradeState;
+use planner::drive_upgrade::state::UpgradeState;
 
 /// What a node is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_or_looks_like_a_secret_is_taken_out_of_objects() {
+    fn objects_lose_everything_that_resembles_a_secret() {
         let token = format!("nvapi-{}", "x".repeat(40));
         let mut object = json!({
             "metadata": {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_secret_is_taken_out_of_logs() {
+    fn logs_lose_everything_that_resembles_a_secret() {
         let cases = [
             ("login with password=hunter2hunter2 now", "login with password=[redacted] now", 1),
             ("Authorization: Bearer abcdefghijklmnop\nnext", "Authorization: Bearer [redacted]\nnext", 1),

@@ -14,7 +14,7 @@ use super::node_draft::NodeDraft;
 use super::operands;
 use super::others::paused_before;
 use super::{modes, refused_writes};
-use crate::own_upgrade::start_limits::ThrottledNode;
+use crate::drive_upgrade::start_limits::ThrottledNode;
 
 pub(super) mod plugins;
 

@@ -15,7 +15,7 @@ use contract::driver::{Driver, DriverTraits};
 use contract::exit::ExitCode;
 use contract::settings::{DraRequired, Settings};
 use contract::task::Task;
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use observed::Observed;
 
 /// The same for every node of a decision.

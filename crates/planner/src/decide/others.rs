@@ -4,8 +4,8 @@
 use jiff::SignedDuration;
 
 use crate::action::NodePatch;
+use crate::drive_upgrade::record::{UpgradeRecord, is_anothers};
 use crate::hold;
-use crate::own_upgrade::record::{UpgradeRecord, is_anothers};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::driver::Driver;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::memory::RunMemory;
-use crate::own_upgrade::record::{NodeRecordState, read};
 use crate::reason::Reason;
 use crate::refused_write::RefusalKind;
 use contract::driver::DriverTraits;

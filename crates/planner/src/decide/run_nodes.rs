@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::device_plugin::DevicePlugins;
+use crate::drive_upgrade::record::is_anothers;
 use crate::memory::RunMemory;
 use crate::node::DriverNodes;
-use crate::own_upgrade::record::is_anothers;
 use crate::reason::Reason;
 use contract::driver::DriverTraits;
 use contract::settings::Settings;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::drive_upgrade::record::UpgradeRecord;
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
-use crate::own_upgrade::record::UpgradeRecord;
 use crate::reason::Reason;
 use contract::task::Task;
 

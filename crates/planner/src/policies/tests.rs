@@ -60,7 +60,7 @@ fn cluster_policy_governs_every_driver_before_26_7() {
 }
 
 #[test]
-fn each_nvidia_driver_governs_its_nodes_from_26_7() {
+fn each_nvidia_driver_governs_nodes_from_26_7() {
     for version in ["v26.7.0", "main-latest"] {
         let found = live(&cluster(version), &settings());
         let expected = [("NVIDIADriver `default`".to_owned(), Some(3)), ("NVIDIADriver `blue`".to_owned(), Some(1))];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::own_upgrade::record::{NodeRecordState, read};
+use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::pods::listed;
 use contract::check::PreflightCheck;
 use contract::driver::Driver;

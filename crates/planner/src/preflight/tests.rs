@@ -20,7 +20,7 @@ fn a_healthy_fleet_has_no_findings() {
 }
 
 #[test]
-fn blocking_findings_come_first_and_a_user_may_turn_each() {
+fn blocking_findings_come_first_and_can_be_downgraded() {
     let mut scene = PreflightScene::new(4);
     scene.settings.mode = Mode::Steer;
     scene.node("gpu-0").ready = false;
@@ -44,7 +44,7 @@ fn blocking_findings_come_first_and_a_user_may_turn_each() {
 }
 
 #[test]
-fn a_finding_is_a_line_for_people_and_an_object_for_machines() {
+fn finding_is_text_for_people_and_json() {
     let mut scene = PreflightScene::new(4);
     scene.node("gpu-0").ready = false;
     let findings = preflight(scene.input());

@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_promised_while_nodes_that_do_not_move_hold_every_slot() {
+    fn stuck_nodes_in_all_slots_leave_no_estimate() {
         let fleet = FleetProgress { moving: vec![], queued: vec!["c"], stuck: 2, parallel: 2, soak_seconds: 0 };
         assert_eq!(seconds(&fleet, 100), []);
     }
 
     #[test]
-    fn the_pace_is_that_of_the_nodes_that_are_done() {
+    fn pace_is_that_of_the_finished_nodes() {
         let record = |outcome, took: i64| NodeRecord {
             outcome,
             since: Some(at(took)),

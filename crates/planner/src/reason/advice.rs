@@ -5,7 +5,7 @@ use contract::names;
 
 use super::Reason;
 use super::upgrade::UpgradeReason;
-use crate::own_upgrade::start_limits::StartRefusal;
+use crate::drive_upgrade::start_limits::StartRefusal;
 
 mod daemon_set;
 mod ofed;

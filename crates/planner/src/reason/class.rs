@@ -4,7 +4,7 @@ use contract::exit::ExitCode;
 
 use super::Reason;
 use super::upgrade::UpgradeReason;
-use crate::own_upgrade::start_limits::StartRefusal;
+use crate::drive_upgrade::start_limits::StartRefusal;
 
 /// Name, whether waiting can help, exit code.
 type ReasonClass = (&'static str, bool, ExitCode);

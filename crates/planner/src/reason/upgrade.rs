@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::own_upgrade::cause::FailureCause;
-use crate::own_upgrade::start_limits::StartRefusal;
+use crate::drive_upgrade::cause::FailureCause;
+use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
 use contract::driver::Driver;
 
@@ -230,7 +230,7 @@ mod tests {
 
     /// The driver pod may be gone, or its driver loading, when the cordon is taken away for the last time.
     #[test]
-    fn a_contested_cordon_says_nothing_of_the_old_driver() {
+    fn contested_cordon_says_nothing_about_old_driver() {
         let failed = |cause| UpgradeReason::Failed { cause, message: "why".into(), attempts: 2, cordoned: false }.to_string();
         assert_eq!(failed(FailureCause::CordonContested), "why (2 attempts); it is left as whoever uncordons it wants it");
         assert_eq!(failed(FailureCause::EvictionTimeout), "why (2 attempts); it runs on with its old driver");

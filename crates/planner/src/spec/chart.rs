@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_tells_its_version_whatever_its_chart_is_called() {
+    fn chart_label_tells_version_whatever_the_name() {
         for (chart, version, same) in [
             ("gpu-operator-v26.3.1", "v26.3.1", true),
             ("gpu-operator-v26.3.1", "26.3.1", true),

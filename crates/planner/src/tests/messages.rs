@@ -9,9 +9,9 @@ use strum::IntoEnumIterator;
 
 use contract::driver::Driver;
 
+use crate::drive_upgrade::cause::FailureCause;
+use crate::drive_upgrade::start_limits::RefusalVariant;
 use crate::note::{DecisionNote, NoteKind};
-use crate::own_upgrade::cause::FailureCause;
-use crate::own_upgrade::start_limits::RefusalVariant;
 use crate::reason::upgrade::UpgradingKind;
 use crate::reason::{Reason, ReasonKind};
 use nvidia_upgrade::explain::{ControllerWait, WaitKind};

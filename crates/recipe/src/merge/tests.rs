@@ -33,7 +33,7 @@ fn maps_recurse_lists_and_scalars_replace_null_deletes() {
 }
 
 #[test]
-fn components_go_by_name_in_the_order_of_the_parents() {
+fn components_merge_by_name_in_parents_order() {
     let parent = json!({"components": [{"name": "b", "values": {"x": 1, "y": 1}}, {"name": "a"}]});
     let child = json!({"components": [{"name": "c"}, {"name": "b", "values": {"x": 2}}]});
     let expected = json!({"components": [{"name": "b", "values": {"x": 2, "y": 1}}, {"name": "a"}, {"name": "c"}]});
@@ -41,14 +41,14 @@ fn components_go_by_name_in_the_order_of_the_parents() {
 }
 
 #[test]
-fn a_null_that_deletes_nothing_is_meant_for_the_chart() {
+fn null_that_deletes_nothing_reaches_the_chart() {
     let parent = json!({"components": [{"name": "a", "values": {"set": 1}}]});
     let child = json!({"components": [{"name": "a", "version": null, "values": {"set": null, "affinity": null}}]});
     assert_eq!(merged(&[(&parent, &[]), (&child, &[0])]), Ok(json!({"components": [{"name": "a", "values": {"affinity": null}}]})));
 }
 
 #[test]
-fn what_a_recipe_is_comes_from_the_recipe_itself() {
+fn kind_and_metadata_come_from_recipe_itself() {
     let parent = json!({"kind": "Recipe", "metadata": {"name": "parent", "description": "x"}, "extends": ["base"], "cluster": {}});
     let child = json!({"kind": "Recipe", "metadata": {"name": "child"}, "extends": ["parent"]});
     assert_eq!(merged(&[(&parent, &[]), (&child, &[0])]), Ok(json!({"kind": "Recipe", "metadata": {"name": "child"}, "cluster": {}})));

@@ -124,7 +124,7 @@ fn with_ofed(rollout: &Value, policy: &Value) -> Value {
 }
 
 #[test]
-fn a_plan_that_is_written_back_is_the_same_plan() {
+fn plan_written_back_is_the_same_plan() {
     let gpu = |driver: Value| json!({"rollout": {"gpuDriver": driver}});
     let everything = json!({
         "maxParallelUpgrades": 4, "maxUnavailable": 3, "waitForCompletion": {"podSelector": "a=b", "timeout": "4h"},
@@ -225,7 +225,7 @@ fn an_upgrade_policy_leaves_the_values() {
 
 /// Of a component that is not in the recipe nothing may be said.
 #[test]
-fn hooks_of_components_that_were_not_found_are_passed_over() {
+fn hooks_of_missing_components_are_ignored() {
     let before = recipe(json!({"rollout": {"gpuDriver": {"mode": "drive"}}}));
     let plan = planned(&before);
     let hooks: Vec<Settings> = plan
@@ -261,7 +261,7 @@ fn of_chart(driver: Driver, mode: Mode) -> Settings {
 }
 
 #[test]
-fn what_the_hook_chart_does_by_itself_can_be_a_recipe() {
+fn hook_chart_defaults_can_be_a_recipe() {
     for driver in [Driver::Gpu, Driver::Ofed] {
         for mode in [Mode::Observe, Mode::Assist, Mode::Steer, Mode::Drive] {
             let spec = json!({"ofedDriver": {"image": "doca-driver", "upgradePolicy": {"autoUpgrade": mode != Mode::Drive}}});
@@ -290,7 +290,7 @@ fn what_the_hook_chart_does_by_itself_can_be_a_recipe() {
 }
 
 #[test]
-fn what_no_recipe_has_a_word_for_is_named() {
+fn settings_without_a_recipe_key_are_named() {
     let mut hook = of_chart(Driver::Gpu, Mode::Drive);
     hook.upgrade.policy.pod_deletion = None;
     hook.grace_seconds = 60;
@@ -300,7 +300,7 @@ fn what_no_recipe_has_a_word_for_is_named() {
 
 /// Precompiled drivers have a branch for a version, and no recipe's own setting takes that.
 #[test]
-fn a_version_that_no_recipe_takes_stays_in_the_values() {
+fn version_unfit_for_recipes_stays_in_values() {
     let cluster = recipe(json!({})).cluster;
     let of = |driver: Value| {
         let values = Map::from_iter([("driver".to_owned(), driver)]);

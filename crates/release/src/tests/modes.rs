@@ -101,7 +101,7 @@ fn each_mode_has_its_tasks() {
 
 /// Nobody else's hook acts for a mode, and no mode does anything where there is no driver.
 #[test]
-fn a_mode_is_the_business_of_the_drivers_own_operator() {
+fn mode_belongs_to_the_drivers_own_operator() {
     let of = |components: Value, rollout: Value| {
         let plan = planned(json!({"rollout": rollout, "components": components})).unwrap();
         let found: Vec<(String, Vec<Task>, Value)> = hooks(&plan)
@@ -127,7 +127,7 @@ fn a_mode_is_the_business_of_the_drivers_own_operator() {
 }
 
 #[test]
-fn where_we_decide_the_hook_is_told_all_that_it_goes_by() {
+fn drive_hook_receives_all_policy_settings() {
     let policy = json!({
         "maxParallelUpgrades": 4, "maxUnavailable": 3, "waitForCompletion": {"podSelector": "app=train", "timeout": "1h"},
         "drain": {"podSelector": "a=b"}, "failureBudget": "10%", "attempts": 3, "soak": "1m", "foreignCordon": "include",
@@ -179,7 +179,7 @@ fn budgets_follow_the_policy_that_is_in_force() {
 }
 
 #[test]
-fn values_that_contradict_the_mode_are_errors_and_others_stay() {
+fn values_against_mode_are_errors_others_stay() {
     let with = |mode: Mode, driver: Value| {
         planned(json!({"rollout": {"gpuDriver": {"mode": mode}}, "components": [{"name": "gpu-operator", "values": {"driver": driver}}]}))
     };
@@ -216,7 +216,7 @@ fn values_that_contradict_the_mode_are_errors_and_others_stay() {
 /// The Job before the operator's release ends before the rollout begins: the budget that its preflight holds against the live fleet is that
 /// of the one that waits.
 #[test]
-fn the_preflight_knows_who_waits_and_how_strict_the_recipe_is() {
+fn preflight_knows_waiting_job_and_strictness() {
     let recipe =
         json!({"rollout": {"gpuDriver": {"mode": "drive", "preflight": {"empty-dir": "warn"}}}, "components": [{"name": "gpu-operator"}]});
     let plan = planned(recipe).unwrap();

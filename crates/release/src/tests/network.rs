@@ -35,7 +35,7 @@ fn resources<'a>(plan: &'a ReleasePlan, name: &str) -> &'a ManifestsRelease {
 }
 
 #[test]
-fn the_network_comes_first_and_each_step_waits_for_the_one_before() {
+fn network_comes_first_and_steps_wait_in_order() {
     let plan = planned(with_policy(&json!({"maxParallelUpgrades": 4}))).unwrap();
     let steps: Vec<(&str, &str)> = plan.releases.iter().map(|release| (release.name.as_str(), release.kind.name())).collect();
     assert_eq!(
@@ -64,7 +64,7 @@ fn the_network_comes_first_and_each_step_waits_for_the_one_before() {
 }
 
 #[test]
-fn the_policy_becomes_a_custom_resource_that_nobody_prunes() {
+fn policy_becomes_an_unpruned_custom_resource() {
     let policy = json!({
         "maxParallelUpgrades": 4, "safeLoad": true, "waitForCompletion": {"podSelector": "app=train", "timeout": "1h"},
         "drain": {"enable": true, "force": false, "podSelector": "a=b", "timeout": "5m", "deleteEmptyDir": true},
@@ -92,7 +92,7 @@ fn the_policy_becomes_a_custom_resource_that_nobody_prunes() {
 }
 
 #[test]
-fn the_hook_before_the_operator_keeps_the_policy_and_waits_for_no_node() {
+fn hook_before_operator_retains_policy_without_waiting() {
     let plan = planned(with_policy(&json!({}))).unwrap();
     let hook = hook(&plan, "network-operator-pre");
     assert_eq!((hook.tasks.as_slice(), hook.budget.seconds), (&[Task::PrepareNetwork, Task::Preflight][..], OVERHEAD_SECONDS));
@@ -100,7 +100,7 @@ fn the_hook_before_the_operator_keeps_the_policy_and_waits_for_no_node() {
 }
 
 #[test]
-fn a_chart_that_renders_the_policy_itself_gets_it_in_its_values() {
+fn chart_that_renders_policy_gets_it_as_values() {
     let values = json!({"values": {"deployCR": true, "ofedDriver": {"deploy": true}}});
     let rollout = json!({"ofedDriver": {"version": "24.07-0.6.1.0-0", "policy": {"maxParallelUpgrades": 2}}});
     let plan = planned(json!({"rollout": rollout, "components": [network("24.7.1", &values)]})).unwrap();
@@ -115,7 +115,7 @@ fn a_chart_that_renders_the_policy_itself_gets_it_in_its_values() {
 }
 
 #[test]
-fn discovery_runs_once_and_before_all_that_need_it() {
+fn discovery_runs_once_before_its_users() {
     let switches = |components: Value| -> Vec<(String, Value)> {
         let plan = planned(json!({"rollout": {}, "components": components})).unwrap();
         let charts = plan.releases.iter().filter_map(|release| match &release.kind {
@@ -149,7 +149,7 @@ fn the_renumbered_dra_driver_keeps_its_names() {
 }
 
 #[test]
-fn node_scheduling_goes_to_the_places_that_the_chart_has() {
+fn node_scheduling_reaches_the_charts_places() {
     let scheduling = json!({
         "system": {"nodeSelector": {"pool": "system"}, "tolerations": [{"key": "system", "operator": "Exists"}]},
         "accelerated": {"tolerations": [{"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}]},

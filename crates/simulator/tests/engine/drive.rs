@@ -11,7 +11,7 @@ use observed::workload::{PodController, PodPhase, Workload};
 use observed::{ObservedContainer, ObservedPod};
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision};
-use planner::own_upgrade::record::is_anothers;
+use planner::drive_upgrade::record::is_anothers;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use crate::fleet::{Fleet, NEW, OLD, at, waits};
@@ -196,7 +196,7 @@ fn told(story: &str, node: &str) -> Vec<String> {
 }
 
 #[test]
-fn nodes_go_one_by_one_and_are_given_back() {
+fn nodes_are_upgraded_and_released_one_by_one() {
     let mut driven = Driven::new(3);
     driven.training("gpu-1");
     let story = driven.run();
@@ -218,7 +218,7 @@ fn nodes_go_one_by_one_and_are_given_back() {
 }
 
 #[test]
-fn a_pod_that_may_not_go_gives_the_node_back_untouched_and_is_named() {
+fn forbidden_pod_is_named_and_node_released_untouched() {
     let mut driven = Driven::new(3);
     driven.fleet.settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
     driven.fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
@@ -241,7 +241,7 @@ fn a_pod_that_may_not_go_gives_the_node_back_untouched_and_is_named() {
 
 /// A limit of one node, and a server that answered the start with 429 or 500: the node held the slot that it waited for, to the run's end.
 #[test]
-fn a_node_whose_start_was_not_taken_does_not_wait_for_its_own_slot() {
+fn node_with_lost_start_does_not_block_itself() {
     let starts = |decision: &Decision| {
         let patches = decision.actions.iter().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None });
         patches.map(|patch| patch.node.clone()).collect::<Vec<_>>()
@@ -285,7 +285,7 @@ fn evicts(decision: &Decision) -> Vec<&str> {
 
 /// The pause of five seconds lasted until something else happened, or a minute: a refusal changes nothing that is watched.
 #[test]
-fn a_refused_eviction_is_asked_for_again_after_its_pause() {
+fn refused_eviction_is_repeated_after_its_pause() {
     let mut driven = about_to_evict();
     let decision = driven.fleet.decide(1);
     assert_eq!(evicts(&decision), ["evicts"]);
@@ -294,7 +294,7 @@ fn a_refused_eviction_is_asked_for_again_after_its_pause() {
 
 /// The process had died as soon as the node was cordoned: its time was over when the next one could ask, and an attempt was lost.
 #[test]
-fn no_eviction_is_late_that_was_not_asked_for() {
+fn eviction_never_requested_is_never_late() {
     let mut driven = about_to_evict();
     assert_eq!(evicts(&driven.fleet.decide(400)), ["evicts"]);
     for pod in &driven.workloads {
@@ -309,7 +309,7 @@ fn no_eviction_is_late_that_was_not_asked_for() {
 
 /// The answer to the patch that began it anew was lost, and the attempt was over before anybody was asked in it: an earlier attempt's refusals counted.
 #[test]
-fn what_an_earlier_attempt_was_answered_is_no_answer_to_this_one() {
+fn answer_to_earlier_attempt_is_not_reused() {
     let mut driven = about_to_evict();
     for pod in &driven.workloads {
         let refused = EvictionReply::Blocked { retry_after: None };
@@ -320,7 +320,7 @@ fn what_an_earlier_attempt_was_answered_is_no_answer_to_this_one() {
 
 /// A pod that tolerates the cordon came back after each eviction, under another UID: the node stayed cordoned, and lost a pod every minute.
 #[test]
-fn pods_that_come_back_again_and_again_are_as_late_as_the_first() {
+fn recurring_pods_are_as_late_as_the_first() {
     let mut driven = about_to_evict();
     assert_eq!(evicts(&driven.fleet.decide(1)), ["evicts"]);
     let again = Workload { uid: "again".into(), created: at(395), ..driven.workloads[0].clone() };
@@ -335,7 +335,7 @@ fn uncordons(decision: &Decision) -> bool {
 
 /// A node that failed under an earlier digest kept its cordon, and its broken driver; a new run began with it and had no time left.
 #[test]
-fn at_the_deadline_a_node_goes_back_only_with_a_driver_that_runs() {
+fn deadline_releases_nodes_only_with_running_driver() {
     for broken in [false, true] {
         let mut driven = about_to_evict();
         driven.fleet.driver_pod("gpu-0").containers_ready = !broken;
@@ -346,7 +346,7 @@ fn at_the_deadline_a_node_goes_back_only_with_a_driver_that_runs() {
 
 /// The fleet as a whole waited at the deadline, and nobody looked at the nodes.
 #[test]
-fn at_the_deadline_nodes_go_back_while_the_operator_is_waited_for() {
+fn deadline_releases_nodes_while_operator_is_awaited() {
     let mut driven = about_to_evict();
     driven.fleet.policy().driver.version = Some("999.99".into());
     driven.fleet.memory.deadline = at(100);
@@ -356,7 +356,7 @@ fn at_the_deadline_nodes_go_back_while_the_operator_is_waited_for() {
 }
 
 #[test]
-fn what_stands_on_a_node_for_another_daemon_set_is_not_taken_over() {
+fn traces_of_another_daemon_set_are_not_adopted() {
     let mut driven = about_to_evict();
     let traits = Driver::DaemonSet.traits();
     let node = driven.fleet.node("gpu-0");
@@ -368,7 +368,7 @@ fn what_stands_on_a_node_for_another_daemon_set_is_not_taken_over() {
 }
 
 #[test]
-fn a_template_that_changes_after_a_restart_only_start_evicts_before_the_driver_goes() {
+fn template_changed_after_restart_only_start_evicts_first() {
     let mut driven = Driven::new(1);
     driven.fleet.driver_pod("gpu-0").config_digest = Some("same".into());
     driver_set(&mut driven).config_digest = Some("same".into());
@@ -386,7 +386,7 @@ fn driver_set(driven: &mut Driven) -> &mut observed::ObservedDaemonSet {
 }
 
 #[test]
-fn a_node_that_loses_its_device_in_the_middle_is_given_back() {
+fn node_that_loses_its_device_is_released() {
     let mut driven = Driven::new(2);
     driven.tick();
     assert!(driven.fleet.node("gpu-0").unschedulable, "it is being upgraded");
@@ -403,7 +403,7 @@ fn a_node_that_loses_its_device_in_the_middle_is_given_back() {
 }
 
 #[test]
-fn a_node_that_joined_with_the_old_driver_is_waited_for_once_it_is_begun_with() {
+fn joined_node_with_old_driver_is_awaited() {
     let mut driven = Driven::new(1);
     driven.fleet.join("gpu-9", 1);
     driven.fleet.driver("gpu-9", "old", OLD, -5);
@@ -417,7 +417,7 @@ fn a_node_that_joined_with_the_old_driver_is_waited_for_once_it_is_begun_with() 
 }
 
 #[test]
-fn what_another_drivers_hook_left_on_a_node_is_not_given_back_by_this_one() {
+fn traces_of_another_drivers_hook_are_not_released() {
     let mut fleet = Fleet::at_rest(1);
     fleet.is_assisted("v26.7.0");
     let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
@@ -431,7 +431,7 @@ fn what_another_drivers_hook_left_on_a_node_is_not_given_back_by_this_one() {
 
 /// The list of its pods was waited for without an end, and with it the slot was lost to the others.
 #[test]
-fn a_node_whose_pods_cannot_be_listed_before_its_driver_goes_is_given_back() {
+fn node_with_unlistable_pods_is_released_before_driver() {
     let mut fleet = Driven::new(1).fleet;
     let (begun, digest) = (at(0), fleet.settings.digest.clone());
     let record = format!(

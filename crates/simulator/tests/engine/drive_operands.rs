@@ -38,7 +38,7 @@ fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (Verdict, Decision
 
 /// With `settle.gpusMissing: report` the node failed at once, and stayed cordoned.
 #[test]
-fn gpu_that_died_in_an_upgrade_is_reported_or_fails() {
+fn gpu_lost_in_upgrade_is_reported_or_fails() {
     for (setting, code) in [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)] {
         let mut driven = driven();
         driven.fleet.settings.settle.gpus_missing = setting;
@@ -91,7 +91,7 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
 
 /// The same that fails only on the new driver is a failure.
 #[test]
-fn validator_that_fails_on_the_new_driver_keeps_its_node() {
+fn failing_validator_on_new_driver_keeps_its_node() {
     let mut driven = driven();
     let (verdict, _) = runs(&mut driven, |fleet| {
         let pod = fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
@@ -104,7 +104,7 @@ fn validator_that_fails_on_the_new_driver_keeps_its_node() {
 
 /// Its old driver pod was deleted, and no new one could come.
 #[test]
-fn node_whose_taint_keeps_drivers_off_is_not_touched() {
+fn node_whose_taint_excludes_drivers_is_not_touched() {
     let mut driven = driven();
     driven.fleet.node("gpu-1").taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
     let (verdict, decision) = runs(&mut driven, |_| {});

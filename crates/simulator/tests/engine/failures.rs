@@ -13,7 +13,7 @@ use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
 
 /// One failed node and five that wait, one at a time: the waits name the node that has the slot, and say that it does not come free by itself.
 #[test]
-fn gpu_operator_2509_nodes_that_wait_name_the_failed_one_that_has_the_slot() {
+fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     let mut fleet = Fleet::migrating(6);
     fleet.is_assisted("v26.3.1");
     fleet.observed.daemon_sets[0].desired = 6;
@@ -64,7 +64,7 @@ fn gpu_operator_1567_a_policy_that_flaps_is_not_believed() {
 
 /// Driver pods that are killed and made anew for ever are never taken for the end; the run ends at its deadline and names the node.
 #[test]
-fn gpu_operator_1368_a_driver_that_is_replaced_again_and_again_is_never_settled() {
+fn gpu_operator_1368_endlessly_replaced_driver_is_never_settled() {
     let mut fleet = Fleet::at_rest(2);
     fleet.memory = RunMemory::new(at(0), at(600));
     for second in (0..600).step_by(12) {
@@ -90,7 +90,7 @@ fn gpu_operator_1368_a_driver_that_is_replaced_again_and_again_is_never_settled(
 
 /// Toolkit, plugin and validator restart before the driver does. None of that is the end, and what restarted too early is stale later.
 #[test]
-fn gpu_operator_2047_operands_that_restart_before_the_driver_are_not_the_end() {
+fn gpu_operator_2047_operand_restarts_before_driver_are_not_final() {
     let mut fleet = Fleet::migrating(1);
     fleet.toolkit("gpu-0", 10);
     fleet.plugin("gpu-0", 20, OLD);
@@ -117,7 +117,7 @@ fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
 
 /// A validator that hangs on the driver before it: the node fails by the container's name, and stays cordoned.
 #[test]
-fn gpu_operator_898_a_validator_that_hangs_fails_its_node_by_name() {
+fn gpu_operator_898_hanging_validator_fails_its_node_by_name() {
     let mut driven = Driven::new(1);
     (driven.fleet.settings.upgrade.validation_seconds, driven.fleet.settings.upgrade.attempts) = (120, 1);
     let validator = &mut driven.fleet.observed.validators[0];
@@ -151,7 +151,7 @@ fn gpu_operator_831_a_reboot_is_no_upgrade() {
 
 /// A driver pod that there is not holds up its own node, and is named; the others are upgraded.
 #[test]
-fn network_operator_387_a_missing_driver_pod_holds_up_its_own_node_alone() {
+fn network_operator_387_missing_driver_pod_blocks_only_its_node() {
     let mut driven = Driven::new(3);
     driven.fleet.observed.daemon_sets[0].desired = 3;
     driven.fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds"));
@@ -167,7 +167,7 @@ fn network_operator_387_a_missing_driver_pod_holds_up_its_own_node_alone() {
 
 /// The drain is switched off while a node is in it, and something on the node never leaves: the node goes on by the policy that counts now.
 #[test]
-fn sriov_network_operator_225_a_step_that_is_switched_off_midway_leaves_no_node_cordoned() {
+fn sriov_network_operator_225_step_disabled_midway_leaves_no_cordon() {
     for drained in [true, false] {
         let mut driven = Driven::new(1);
         if drained {
@@ -189,7 +189,7 @@ fn sriov_network_operator_225_a_step_that_is_switched_off_midway_leaves_no_node_
 
 /// What was begun and is not wanted any more is given back: a deployment in another mode finds the cordon of a failed node, and takes it away.
 #[test]
-fn system_upgrade_controller_71_a_cordon_of_ours_goes_with_the_mode_that_made_it() {
+fn system_upgrade_controller_71_our_cordon_ends_with_its_mode() {
     let mut fleet = Fleet::at_rest(1);
     fleet.is_assisted("v26.7.0");
     let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
@@ -206,7 +206,7 @@ fn system_upgrade_controller_71_a_cordon_of_ours_goes_with_the_mode_that_made_it
 
 /// Nodes with a driver in their image: the version that is asked for reaches none of them, and the run says so.
 #[test]
-fn gpu_operator_542_a_version_that_reaches_no_node_is_said_to() {
+fn gpu_operator_542_version_that_reaches_no_node_is_reported() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.operator_observes();
@@ -222,7 +222,7 @@ fn gpu_operator_542_a_version_that_reaches_no_node_is_said_to() {
 
 /// What a restart of the plugin hides is in the record that is written before it.
 #[test]
-fn dra_1455_taints_that_a_restart_hides_are_recorded_first() {
+fn dra_1455_taints_hidden_by_restart_are_recorded_first() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     let OptionalApi::Served(slices) = &mut fleet.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };

@@ -6,7 +6,7 @@ use crate::fleet::replaced;
 use crate::restarts::{configure, daemon_set, pod, stand_alone};
 
 #[test]
-fn a_daemon_set_of_others_that_mounts_the_config_map_is_not_restarted() {
+fn foreign_daemon_set_with_config_map_is_untouched() {
     for owner in [None, Some("somebody".to_owned())] {
         let mut fleet = stand_alone(1);
         let mut exporter = daemon_set("exporter", "exporter");

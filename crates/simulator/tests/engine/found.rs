@@ -90,7 +90,7 @@ fn succeeded(report: &SimulationReport) {
 }
 
 #[test]
-fn every_pod_with_a_gpu_leaves_its_node_and_comes_back() {
+fn every_gpu_pod_leaves_its_node_and_returns() {
     let report = run(found());
     succeeded(&report);
     assert_eq!(evicted(&report), ["train-0", "train-1", "train-2", "train-3"], "{}", report.describe());
@@ -98,7 +98,7 @@ fn every_pod_with_a_gpu_leaves_its_node_and_comes_back() {
 }
 
 #[test]
-fn a_node_that_has_the_new_driver_is_not_touched() {
+fn node_with_new_driver_is_not_touched() {
     let mut found = found();
     found.nodes[2].outdated = false;
     let report = run(found);
@@ -173,7 +173,7 @@ fn pods_find_room_only_where_gpus_are_free() {
 
 /// What a rollout under way has left on a node is not there any more when the planned one begins.
 #[test]
-fn a_node_in_progress_is_found_as_it_will_be_given_back() {
+fn node_in_progress_is_adopted_with_its_cordon() {
     let gpu = Driver::Gpu.traits();
     let mut busy = node(0);
     busy.labels.insert(gpu.state_label.to_owned(), "drain-required".to_owned());

@@ -66,13 +66,13 @@ fn is_within_five_percent(nodes: usize) {
 }
 
 #[test]
-fn a_hundred_nodes_take_no_longer_than_a_list_of_them() {
+fn hundred_nodes_take_as_long_as_listing() {
     is_within_five_percent(100);
 }
 
 #[test]
 #[ignore = "`make soak`"]
-fn soak_a_thousand_nodes_take_no_longer_than_a_list_of_them() {
+fn soak_thousand_nodes_take_as_long_as_listing() {
     is_within_five_percent(1_000);
 }
 

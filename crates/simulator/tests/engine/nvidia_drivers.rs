@@ -67,7 +67,7 @@ fn held_by(limit: u32, nodes: &[&str]) -> (u32, Vec<String>) {
 }
 
 #[test]
-fn a_node_waits_for_the_limit_of_its_own_nvidia_driver() {
+fn node_waits_for_its_own_nvidia_drivers_limit() {
     let mut fleet = fleet();
     fleet.pass(0);
     let decision = fleet.decide(1);
@@ -83,7 +83,7 @@ fn a_node_waits_for_the_limit_of_its_own_nvidia_driver() {
 }
 
 #[test]
-fn a_node_that_another_nvidia_driver_takes_over_waits_for_that_ones_limit() {
+fn adopted_node_waits_for_new_nvidia_drivers_limit() {
     let mut fleet = fleet();
     fleet.pass(0);
     fleet.pass(1);
@@ -145,7 +145,7 @@ fn precondition(name: &str, field: &'static str, expected: &str, found: &str, ma
 
 /// A deployer without order starts the hook before the operator's chart: everything is at rest on the old driver.
 #[test]
-fn default_nvidia_driver_of_old_version_is_not_settled() {
+fn default_nvidia_driver_with_old_version_is_unsettled() {
     for version in ["v25.10.1", "v26.3.1", "v26.7.0"] {
         let mut fleet = pool_at_rest(version);
         assert!(fleet.decide(0).well, "{version}");
@@ -162,7 +162,7 @@ fn default_nvidia_driver_of_old_version_is_not_settled() {
 }
 
 #[test]
-fn default_nvidia_driver_that_is_not_there_is_waited_for() {
+fn missing_default_nvidia_driver_is_awaited() {
     let mut fleet = pool_at_rest("v26.7.0");
     drivers(&mut fleet)[0].name = "mine".into();
     for index in 0..3 {
@@ -175,7 +175,7 @@ fn default_nvidia_driver_that_is_not_there_is_waited_for() {
 }
 
 #[test]
-fn values_with_nvidia_drivers_wait_for_cluster_policy_switch() {
+fn values_with_nvidia_drivers_wait_for_cluster_policy() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.expected.nvidia_drivers = Some(true);
     let Some(Reason::Precondition { field, .. }) = fleet_reason(&mut fleet, 0) else { panic!("it is not settled") };
@@ -184,7 +184,7 @@ fn values_with_nvidia_drivers_wait_for_cluster_policy_switch() {
 
 /// The chart copies `driver.upgradePolicy` into its NVIDIADriver from v26.7 on; before that the object has no such field.
 #[test]
-fn default_nvidia_driver_policy_must_match_from_26_7() {
+fn default_nvidia_driver_policy_matches_from_26_7() {
     for (version, waits) in [("v26.3.3", false), ("v26.7.0", true)] {
         let mut fleet = pool_at_rest(version);
         fleet.settings.expected.default_nvidia_driver = Some(ExpectedNvidiaDriver::default());
@@ -304,7 +304,7 @@ fn failed_nvidia_driver_ends_run_after_grace_time() {
 
 /// It goes when the operator has looked again, and one that owns no node stops nobody.
 #[test]
-fn failed_nvidia_driver_without_nodes_is_not_waited_for() {
+fn failed_nvidia_driver_without_nodes_is_not_awaited() {
     let mut fleet = pool_at_rest("v26.7.0");
     let mut idle = driver("idle", 1);
     idle.node_selector = Labels::from([("pool".to_owned(), "none".to_owned())]);
@@ -340,7 +340,7 @@ fn budget_is_that_of_the_slowest_nvidia_driver() {
 
 /// A node that is tried again takes a slot of its own NVIDIADriver, not of the fleet.
 #[test]
-fn failed_node_is_retried_within_its_own_nvidia_driver() {
+fn failed_node_is_retried_within_its_nvidia_driver() {
     let mut fleet = fleet();
     // `one` is idle, `two` uses both of its slots.
     fleet.state("gpu-0", "upgrade-failed");

@@ -160,7 +160,7 @@ fn a_network_at_rest_is_settled() {
 }
 
 #[test]
-fn a_bump_is_followed_from_the_policy_to_the_last_node() {
+fn bump_is_followed_from_policy_to_last_node() {
     let mut fleet = network(2);
     fleet.settings.expected.ofed_driver_version = Some(NEW.into());
     let decision = fleet.decide(0);
@@ -190,7 +190,7 @@ fn a_bump_is_followed_from_the_policy_to_the_last_node() {
 }
 
 #[test]
-fn an_operator_that_tells_its_generation_is_believed_only_for_that_one() {
+fn reported_generation_of_operator_counts_only_for_itself() {
     let mut fleet = network(1);
     policy(&mut fleet).generation = 7;
     policy(&mut fleet).observed_generation = Some(6);
@@ -207,7 +207,7 @@ fn an_operator_that_tells_its_generation_is_believed_only_for_that_one() {
 }
 
 #[test]
-fn an_operator_that_does_not_tell_its_generation_gets_a_minute() {
+fn operator_without_reported_generation_gets_a_minute() {
     let mut fleet = network(1);
     policy(&mut fleet).observed_generation = None;
     fleet.settings.component_version = Some("26.4.1".into());
@@ -217,7 +217,7 @@ fn an_operator_that_does_not_tell_its_generation_gets_a_minute() {
 }
 
 #[test]
-fn every_driver_daemon_set_must_have_been_seen_by_its_controller() {
+fn every_driver_daemon_set_needs_an_observed_generation() {
     for of_node_policy in [false, true] {
         let mut fleet = network(1);
         if of_node_policy {
@@ -230,7 +230,7 @@ fn every_driver_daemon_set_must_have_been_seen_by_its_controller() {
 }
 
 #[test]
-fn a_failed_node_is_named_with_what_to_do_and_a_skipped_one_is_deferred() {
+fn failed_node_has_advice_and_skipped_is_deferred() {
     let mut fleet = network(3);
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").version = Some(NEW.into());
     observes(&mut fleet, NEW, 2, "new");
@@ -251,7 +251,7 @@ fn a_failed_node_is_named_with_what_to_do_and_a_skipped_one_is_deferred() {
 }
 
 #[test]
-fn without_an_ofed_driver_the_hosts_own_is_used_and_said() {
+fn hosts_own_ofed_driver_is_accepted_and_named() {
     let mut fleet = network(2);
     policy(&mut fleet).ofed = None;
     assert_eq!(settles(&mut fleet).notes, [DecisionNote::OfedOfHost { has_policy: true }]);
@@ -264,7 +264,7 @@ fn without_an_ofed_driver_the_hosts_own_is_used_and_said() {
 }
 
 #[test]
-fn network_operator_557_a_driver_that_matches_no_node_is_not_waited_for() {
+fn network_operator_557_driver_without_matching_nodes_is_not_awaited() {
     let mut fleet = network(0);
     assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"], "nobody has looked for NICs yet");
     nic_node(&mut fleet, "cpu-0");
@@ -278,7 +278,7 @@ fn network_operator_557_a_driver_that_matches_no_node_is_not_waited_for() {
 }
 
 #[test]
-fn nodes_that_no_daemon_set_serves_are_waited_for_unless_an_affinity_leaves_them_out() {
+fn unserved_nodes_are_awaited_unless_affinity_excludes_them() {
     let mut fleet = network(1);
     nic_node(&mut fleet, "nic-1");
     assert!(fleet.decide(0).well, "the DaemonSet has all the pods that it wants: its affinity leaves the node out");
@@ -296,7 +296,7 @@ fn nodes_that_no_daemon_set_serves_are_waited_for_unless_an_affinity_leaves_them
 }
 
 #[test]
-fn drivers_of_node_policies_are_judged_by_node_alone() {
+fn node_policy_drivers_are_judged_by_node_alone() {
     let mut fleet = network(1);
     policy(&mut fleet).ofed = None;
     fleet.observed.daemon_sets[0].template_labels.insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
@@ -306,7 +306,7 @@ fn drivers_of_node_policies_are_judged_by_node_alone() {
 }
 
 #[test]
-fn an_image_without_its_own_registry_is_told_by_its_name() {
+fn image_without_registry_is_known_by_its_name() {
     let mut fleet = network(1);
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").repository = None;
     assert!(fleet.decide(0).well);
@@ -324,7 +324,7 @@ fn the_gpu_operators_labels_mean_nothing_here() {
 }
 
 #[test]
-fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
+fn each_grace_time_ends_with_own_exit_code() {
     type Change = fn(&mut Fleet);
     let cases: [(&str, Change, ExitCode, &str); 5] = [
         ("no CRD", |fleet| fleet.observed.nic_cluster_policy = OptionalApi::Absent, ExitCode::ApiMissing, "*:PolicyApiMissing"),

@@ -71,24 +71,24 @@ fn worlds(from: u64, count: u64, operator: Option<&str>) {
 }
 
 #[test]
-fn no_success_while_an_operand_is_down_in_drive() {
+fn drive_fails_while_an_operand_is_down() {
     worlds(0, 25, None);
 }
 
 #[test]
-fn no_success_while_an_operand_is_down_in_assist() {
+fn assist_fails_while_an_operand_is_down() {
     worlds(0, 12, Some("assist v26.7.0"));
     worlds(12, 8, Some("assist v26.3.1"));
 }
 
 #[test]
-fn no_success_while_an_operand_is_down_in_steer() {
+fn steer_fails_while_an_operand_is_down() {
     worlds(0, 12, Some("steer v26.7.0"));
     worlds(12, 8, Some("steer v26.3.1"));
 }
 
 #[test]
-fn no_success_while_an_operand_is_down_in_observe() {
+fn observe_fails_while_an_operand_is_down() {
     worlds(0, 10, Some("observe v26.7.0"));
 }
 
@@ -123,7 +123,7 @@ const MODES: [Option<&str>; 4] = [None, Some("observe v26.7.0"), Some("assist v2
 
 /// Each gating operand, unready, missing, old, one after the other, when the run is about to end: it ends after the last one is well.
 #[test]
-fn each_gating_operand_unready_missing_or_old_holds_up_success() {
+fn each_unready_missing_or_old_operand_delays_success() {
     for mode in MODES {
         let (quick, code, message) = ended(&at_rest(mode, &[]));
         assert!(code == ExitCode::Success && quick < 60, "{mode:?}: {code:?} after {quick} s: {message}");

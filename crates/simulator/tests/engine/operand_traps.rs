@@ -24,10 +24,7 @@ const TRAPS: [(u8, &str, Proof); 33] = [
     (
         1,
         "the spec was just edited, or the operator's pod just replaced",
-        Tests(&[
-            "ready_in_the_status_is_not_believed_while_the_templates_carry_the_old_spec",
-            "old_leader_is_not_trusted_after_operator_upgrade",
-        ]),
+        Tests(&["ready_status_with_old_templates_is_not_believed", "old_leader_is_not_trusted_after_operator_upgrade"]),
     ),
     (2, "nobody leads for 15 s or 65 s", Tests(&["silent_leader_is_not_trusted", "olm_lease_is_waited_for"])),
     (
@@ -38,18 +35,15 @@ const TRAPS: [(u8, &str, Proof); 33] = [
     (
         4,
         "no GPU node",
-        Tests(&["without_gpu_nodes_the_operator_must_say_so_itself", "trap_04_fleet_without_gpu_nodes_needs_no_new_templates"]),
+        Tests(&["fleet_without_gpu_nodes_needs_operators_confirmation", "trap_04_fleet_without_gpu_nodes_needs_no_templates"]),
     ),
     (
         5,
         "node-feature-discovery has not run",
-        Tests(&[
-            "without_gpu_nodes_the_operator_must_say_so_itself",
-            "the_first_cpu_node_that_was_discovered_made_it_a_cluster_without_gpus",
-        ]),
+        Tests(&["fleet_without_gpu_nodes_needs_operators_confirmation", "first_discovered_cpu_node_made_cluster_gpu_free"]),
     ),
     (6, "DaemonSets were just created", Tests(&["trap_06_new_daemon_sets_are_not_ready"])),
-    (7, "chart bump up to v26.3, one node done", Tests(&["trap_07_chart_bump_with_one_done_node_is_not_ready"])),
+    (7, "chart bump up to v26.3, one node done", Tests(&["trap_07_bumped_chart_with_partial_nodes_is_unready"])),
     (8, "rolling update half way", Tests(&["gating_operand_not_current_blocks_success", "trap_08_half_rolled_toolkit_is_not_ready"])),
     (
         9,
@@ -62,29 +56,29 @@ const TRAPS: [(u8, &str, Proof); 33] = [
         "an NVIDIADriver rolls and reads `ready`",
         Tests(&["rolling_nvidia_driver_is_judged_by_its_pods", "trap_11_rolling_nvidia_driver_is_not_ready"]),
     ),
-    (12, "an NVIDIADriver without nodes is never ready", Tests(&["trap_12_nvidia_driver_without_nodes_is_not_waited_for"])),
+    (12, "an NVIDIADriver without nodes is never ready", Tests(&["trap_12_nvidia_driver_without_nodes_is_not_awaited"])),
     (
         13,
         "an NVIDIADriver is ready without a DaemonSet",
-        Tests(&["gpu_node_without_owner_is_not_done", "trap_13_ready_nvidia_driver_without_daemon_set_is_missing"]),
+        Tests(&["gpu_node_without_owner_is_not_done", "trap_13_nvidia_driver_without_daemon_set_is_missing"]),
     ),
     (
         14,
         "a skipped, failed, powered-off node",
         Tests(&[
-            "the_users_skip_label_defers_a_node_and_does_not_fail_the_run",
-            "failed_nodes_fail_the_run_after_the_others_are_done",
-            "a_powered_off_node_is_deferred_within_the_tolerance_and_never_all_of_them",
+            "skip_label_of_user_defers_without_failing",
+            "failed_nodes_fail_the_run_after_others_finish",
+            "powered_off_nodes_are_deferred_within_tolerance_only",
             "trap_14_dead_unlabeled_node_is_tolerated",
         ]),
     ),
     (15, "ClusterPolicy ready with a skipped node", Tests(&["trap_15_skipped_node_is_deferred_not_done"])),
-    (16, "the last nodes are still cordoned", Tests(&["a_node_is_done_only_when_the_vendors_controller_is"])),
+    (16, "the last nodes are still cordoned", Tests(&["node_is_done_only_after_vendors_controller"])),
     (17, "driver-manager has paused a node", Tests(&["paused_operand_is_still_waited_for", "trap_17_paused_toolkit_is_not_ready"])),
     (
         18,
         "an untolerated taint",
-        Tests(&["untolerated_taint_is_named_and_does_not_hang", "trap_18_tainted_node_is_named_by_all_that_it_blocks"]),
+        Tests(&["untolerated_taint_is_named_and_does_not_hang", "trap_18_tainted_node_is_named_by_blocked_operands"]),
     ),
     (19, "a driver pod terminates on a dead node", Tests(&["trap_19_terminating_pod_of_dead_node_is_named"])),
     (20, "overlapping pools", Tests(&["failed_nvidia_driver_ends_run_after_grace_time"])),
@@ -99,22 +93,22 @@ const TRAPS: [(u8, &str, Proof); 33] = [
     (
         25,
         "precompiled: a kernel without nodes",
-        Tests(&["daemon_set_without_nodes_does_not_count_as_activity", "trap_25_flapping_daemon_set_does_not_block"]),
+        Tests(&["daemon_set_without_nodes_is_no_activity", "trap_25_flapping_daemon_set_does_not_block"]),
     ),
     (26, "drivers are disabled and their DaemonSets stay", Tests(&["trap_26_left_over_driver_is_not_settled"])),
     (27, "sandbox workloads and a driver bump", Tests(&["trap_27_sandbox_workloads_name_who_must_upgrade"])),
-    (28, "ClusterPolicy and GPUCluster", Tests(&["trap_28_gpu_cluster_next_to_cluster_policy_ends_run"])),
+    (28, "ClusterPolicy and GPUCluster", Tests(&["trap_28_gpu_cluster_with_cluster_policy_ends_run"])),
     (
         29,
         "GPUCluster is ready while drivers roll",
         CannotOccur(
             "no status of a GPUCluster is read; a cluster with one instead of a ClusterPolicy is refused",
-            "what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code",
+            "each_grace_time_ends_with_own_exit_code",
         ),
     ),
-    (30, "OLM upgrades the operator", Tests(&["trap_30_olm_upgrade_without_new_generation_is_not_ready"])),
+    (30, "OLM upgrades the operator", Tests(&["trap_30_olm_upgrade_without_new_generation_is_unready"])),
     (31, "a second ClusterPolicy", Tests(&["trap_31_ignored_cluster_policy_ends_run"])),
-    (32, "ClusterPolicy stays notReady after a missed event", Tests(&["trap_32_not_ready_after_missed_event_does_not_block"])),
+    (32, "ClusterPolicy stays notReady after a missed event", Tests(&["trap_32_not_ready_after_missed_event_is_harmless"])),
     (33, "an invalid NVIDIADriver, or one without its Secret", Tests(&["failed_nvidia_driver_ends_run_after_grace_time"])),
 ];
 

@@ -181,7 +181,7 @@ fn stale_template_of_operand_blocks_success() {
 }
 
 #[test]
-fn exporter_not_ready_is_reported_and_does_not_gate() {
+fn unready_exporter_is_reported_but_does_not_gate() {
     let mut fleet = fleet(2);
     change(&mut fleet, Operand::DcgmExporter, "gpu-1", crashes);
     let (verdict, decision) = ends(&mut fleet);
@@ -243,7 +243,7 @@ fn excuse_outlasts_what_else_is_waited_for() {
 
 /// A device plugin that was broken before offered no GPU then either.
 #[test]
-fn node_whose_plugin_was_broken_before_owes_no_gpus() {
+fn node_with_broken_plugin_before_owes_no_gpus() {
     let mut fleet = fleet(2);
     change(&mut fleet, Operand::DevicePlugin, "gpu-1", crashes);
     offers(&mut fleet, "gpu-1", "0", "8");
@@ -346,7 +346,7 @@ fn unlabeled_node_is_not_done() {
 }
 
 #[test]
-fn operand_switched_off_on_node_is_not_waited_for() {
+fn disabled_operand_on_node_is_not_awaited() {
     let mut fleet = fleet(2);
     fleet.node("gpu-1").labels.insert(format!("{}device-plugin", names::DEPLOY_LABEL_PREFIX), "false".into());
     remove(&mut fleet, Operand::DevicePlugin, "gpu-1");

@@ -104,7 +104,7 @@ fn rendered_again_is_waited_for_again() {
 
 /// DaemonSets of kernels that no node has come and go with every pass of the operator.
 #[test]
-fn daemon_set_without_nodes_does_not_count_as_activity() {
+fn daemon_set_without_nodes_is_no_activity() {
     let mut fleet = fleet(1);
     let mut other = fleet.observed.daemon_sets[1].clone();
     other.desired = 0;
@@ -163,7 +163,7 @@ fn nothing_is_started_before_the_new_operator_leads() {
 /// A starved operator rendered its last DaemonSet 22 s after it led. Mode `drive` holds no node meanwhile: what tells that the version has changed is
 /// under which one a run last succeeded.
 #[test]
-fn operator_of_another_version_is_waited_for_until_it_renders() {
+fn operator_of_other_version_is_awaited_until_rendering() {
     let ended = |settled: Option<&str>, renders: Option<i64>| {
         let mut fleet = fleet(1);
         fleet.observed.daemon_sets[0].desired = 1;

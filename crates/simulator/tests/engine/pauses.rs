@@ -71,12 +71,12 @@ fn pause_at(step: usize) {
 }
 
 #[test]
-fn a_pause_right_after_anything_begins_with_nothing_more_and_changes_nothing_about_the_end() {
+fn pause_after_any_event_keeps_the_end() {
     pause_at(3);
 }
 
 #[test]
 #[ignore = "soak: after everything that happens"]
-fn soak_a_pause_right_after_anything_begins_with_nothing_more_and_changes_nothing_about_the_end() {
+fn soak_pause_after_any_event_keeps_the_end() {
     pause_at(1);
 }

@@ -7,7 +7,7 @@ use crate::fleet::replaced;
 use crate::restarts::{configure, daemon_set, pairs, pod, stand_alone};
 
 #[test]
-fn plugins_of_another_release_are_left_alone_if_the_settings_name_one() {
+fn plugins_of_another_release_are_left_alone() {
     let another = |release: Option<&str>| {
         let mut fleet = stand_alone(1);
         let instance = |release: &str| pairs(&[(names::HELM_INSTANCE_LABEL, release)]);

@@ -11,7 +11,7 @@ use planner::memory::RunMemory;
 use crate::fleet::{Fleet, NEW, OLD, at, named, replaced, waits};
 
 #[test]
-fn a_plugin_is_replaced_when_the_driver_on_its_own_node_is_ready_and_no_other() {
+fn plugin_is_replaced_when_own_driver_is_ready() {
     let mut fleet = Fleet::migrating(3);
     assert!(replaced(&fleet.decide(0)).is_empty());
     fleet.driver("gpu-1", "new", NEW, 50);
@@ -35,7 +35,7 @@ fn a_tie_of_times_is_stale() {
 }
 
 #[test]
-fn dra_1144_a_toolkit_that_was_replaced_makes_the_plugin_stale_too() {
+fn dra_1144_replaced_toolkit_makes_plugin_stale_too() {
     let mut fleet = Fleet::at_rest(1);
     fleet.toolkit("gpu-0", -10);
     fleet.pass(0);
@@ -43,7 +43,7 @@ fn dra_1144_a_toolkit_that_was_replaced_makes_the_plugin_stale_too() {
 }
 
 #[test]
-fn a_restarted_driver_container_makes_it_stale_again_and_it_is_replaced_once_more() {
+fn restarted_driver_container_makes_plugin_stale_again() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     fleet.pass(0);
@@ -59,7 +59,7 @@ fn a_restarted_driver_container_makes_it_stale_again_and_it_is_replaced_once_mor
 }
 
 #[test]
-fn under_one_driver_container_a_plugin_is_replaced_once_even_if_its_age_still_speaks_against_it() {
+fn plugin_is_replaced_once_per_driver_container() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     fleet.pass(0);
@@ -71,7 +71,7 @@ fn under_one_driver_container_a_plugin_is_replaced_once_even_if_its_age_still_sp
 }
 
 #[test]
-fn a_deletion_that_was_recorded_and_lost_is_done_again_for_the_same_pod_only() {
+fn lost_recorded_deletion_repeats_for_same_pod_only() {
     let mut fleet = Fleet::migrating(1);
     fleet.migrate("gpu-0", 50);
     fleet.pass(50);
@@ -85,7 +85,7 @@ fn a_deletion_that_was_recorded_and_lost_is_done_again_for_the_same_pod_only() {
 }
 
 #[test]
-fn an_old_published_version_counts_after_the_plugin_had_time_to_publish() {
+fn old_published_version_counts_after_publishing_time() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -5000);
     fleet.plugin("gpu-0", -20, "570.0");
@@ -101,7 +101,7 @@ fn an_old_published_version_counts_after_the_plugin_had_time_to_publish() {
 
 /// What it waits for meanwhile may be another thing: nobody looked at its age then.
 #[test]
-fn an_old_published_version_counts_in_time_while_other_devices_are_not_published_at_all() {
+fn old_published_version_counts_despite_unpublished_devices() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -5000);
     let (container, _) = names::DRA_CONTAINERS[1];
@@ -115,7 +115,7 @@ fn an_old_published_version_counts_in_time_while_other_devices_are_not_published
 }
 
 #[test]
-fn dra_616_only_so_many_plugins_are_away_at_once() {
+fn dra_616_only_few_plugins_are_away_at_once() {
     let mut fleet = Fleet::migrating(4);
     fleet.settings.dra.max_unavailable = Count::Percent(25);
     for node in ["gpu-0", "gpu-1", "gpu-2", "gpu-3"] {
@@ -139,7 +139,7 @@ fn dra_616_only_so_many_plugins_are_away_at_once() {
 }
 
 #[test]
-fn a_plugin_that_does_not_come_back_fails_the_run_with_its_reason() {
+fn missing_plugin_fails_the_run_with_its_reason() {
     let mut fleet = Fleet::migrating(1);
     fleet.migrate("gpu-0", 50);
     fleet.pass(50);
@@ -159,7 +159,7 @@ fn a_plugin_that_does_not_come_back_fails_the_run_with_its_reason() {
 }
 
 #[test]
-fn a_failed_run_that_is_tried_again_replaces_no_more_plugins() {
+fn retry_of_failed_run_replaces_no_more_plugins() {
     let mut fleet = Fleet::migrating(3);
     fleet.settings.dra.max_unavailable = Count::Number(1);
     for node in ["gpu-0", "gpu-1", "gpu-2"] {
@@ -181,7 +181,7 @@ fn a_failed_run_that_is_tried_again_replaces_no_more_plugins() {
 }
 
 #[test]
-fn with_required_false_a_broken_dra_driver_is_only_reported() {
+fn optional_broken_dra_driver_is_only_reported() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.dra.required = DraRequired::False;
     fleet.plugin_pod("gpu-0").ready = false;
@@ -208,7 +208,7 @@ fn verdict_of_many_tolerated_nodes_stays_short() {
 }
 
 #[test]
-fn with_reroll_off_staleness_is_reported_and_nothing_touched() {
+fn reroll_off_reports_staleness_and_touches_nothing() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.dra.reroll = Reroll::Off;
     fleet.driver("gpu-0", "old", OLD, -10);
@@ -219,7 +219,7 @@ fn with_reroll_off_staleness_is_reported_and_nothing_touched() {
 }
 
 #[test]
-fn nothing_is_replaced_before_the_operator_has_seen_the_new_spec() {
+fn nothing_is_replaced_before_operator_saw_the_spec() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     fleet.bump();
@@ -229,7 +229,7 @@ fn nothing_is_replaced_before_the_operator_has_seen_the_new_spec() {
 }
 
 #[test]
-fn a_skipped_node_whose_plugin_is_older_than_its_driver_is_served_too() {
+fn stale_plugin_of_skipped_node_is_replaced_too() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     fleet.bump();
@@ -240,7 +240,7 @@ fn a_skipped_node_whose_plugin_is_older_than_its_driver_is_served_too() {
 }
 
 #[test]
-fn aicr_2456_a_required_driver_must_serve_every_gpu_node() {
+fn aicr_2456_required_driver_must_serve_every_gpu_node() {
     let mut fleet = Fleet::at_rest(2);
     fleet.settings.dra.required = DraRequired::True;
     fleet.observed.dra.pods.retain(|pod| pod.node.as_deref() != Some("gpu-1"));

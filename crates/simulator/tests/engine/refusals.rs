@@ -95,7 +95,7 @@ fn refused_write_fails_its_node_in_drive() {
 }
 
 #[test]
-fn refused_write_fails_its_node_beside_the_vendors_controller() {
+fn refused_write_fails_its_node_next_to_vendor() {
     for operator in ["observe v26.7.0", "assist v26.7.0", "assist v26.3.1", "steer v26.7.0", "steer v26.3.1"] {
         for admission in ADMISSIONS {
             let (report, refused) = check(operator, Some(operator), admission);
@@ -108,7 +108,7 @@ fn refused_write_fails_its_node_beside_the_vendors_controller() {
 }
 
 #[test]
-fn refused_node_is_tried_again_by_a_new_deployment() {
+fn refused_node_is_retried_by_new_deployment() {
     for admission in ADMISSIONS {
         let mut setup = fleet(None);
         let hour = 3_600_000;

@@ -21,7 +21,7 @@ fn limited(nodes: usize) -> Fleet {
 }
 
 #[test]
-fn a_reinstalled_dra_driver_left_a_slot_taken_for_ever() {
+fn reinstalled_dra_driver_kept_a_slot_taken() {
     let mut fleet = limited(2);
     assert_eq!(replaced(&fleet.decide(52)), ["gpu-0"]);
     fleet.observed.dra.daemon_sets[0].uid = "another-ds".into();
@@ -30,7 +30,7 @@ fn a_reinstalled_dra_driver_left_a_slot_taken_for_ever() {
 }
 
 #[test]
-fn a_plugin_that_did_not_come_back_kept_the_others_waiting_until_the_deadline() {
+fn missing_plugin_blocked_others_until_the_deadline() {
     let mut fleet = limited(2);
     fleet.pass(52);
     fleet.plugin("gpu-0", 53, NEW);
@@ -44,7 +44,7 @@ fn a_plugin_that_did_not_come_back_kept_the_others_waiting_until_the_deadline() 
 }
 
 #[test]
-fn nvidia_driver_mode_without_any_daemon_set_was_settled() {
+fn nvidia_driver_mode_without_daemon_set_was_settled() {
     let mut fleet = Fleet::at_rest(2);
     fleet.policy().uses_nvidia_drivers = true;
     fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.uid != "driver-ds");
@@ -54,7 +54,7 @@ fn nvidia_driver_mode_without_any_daemon_set_was_settled() {
 }
 
 #[test]
-fn the_first_cpu_node_that_was_discovered_made_it_a_cluster_without_gpus() {
+fn first_discovered_cpu_node_made_cluster_gpu_free() {
     let mut fleet = Fleet::at_rest(0);
     fleet.policy().ready_reason = Some("NoGPUNodes".into());
     for name in ["cpu-0", "gpu-not-yet"] {
@@ -67,7 +67,7 @@ fn the_first_cpu_node_that_was_discovered_made_it_a_cluster_without_gpus() {
 }
 
 #[test]
-fn the_version_of_another_container_was_taken_for_the_drivers() {
+fn version_of_another_container_was_taken_as_drivers() {
     let mut fleet = Fleet::at_rest(1);
     let pod = fleet.driver_pod("gpu-0");
     pod.containers[0].image = "nvcr.io/nvidia/driver@sha256:0123".into();
@@ -92,7 +92,7 @@ fn a_node_for_virtual_machines_was_called_unlabeled() {
 }
 
 #[test]
-fn gpu_operator_626_a_state_label_left_on_a_node_with_a_host_driver_was_waited_for() {
+fn gpu_operator_626_old_label_on_host_driver_was_awaited() {
     let mut fleet = Fleet::at_rest(1);
     fleet.node("gpu-0").labels.insert(names::DEPLOY_DRIVER_LABEL.into(), "pre-installed".into());
     fleet.state("gpu-0", "pod-restart-required");
@@ -100,7 +100,7 @@ fn gpu_operator_626_a_state_label_left_on_a_node_with_a_host_driver_was_waited_f
 }
 
 #[test]
-fn a_skip_label_in_the_middle_of_an_upgrade_made_it_a_success() {
+fn skip_label_during_upgrade_made_it_a_success() {
     let mut fleet = Fleet::at_rest(1);
     fleet.bump();
     fleet.migration_begins();
@@ -119,7 +119,7 @@ fn a_kubelet_that_restarted_made_every_plugin_stale() {
 }
 
 #[test]
-fn a_deletion_that_is_refused_again_and_again_kept_the_run_going_to_its_deadline() {
+fn repeatedly_refused_deletion_ran_until_the_deadline() {
     let mut fleet = limited(1);
     fleet.pass(52);
     let mut second = 52;
@@ -134,7 +134,7 @@ fn a_deletion_that_is_refused_again_and_again_kept_the_run_going_to_its_deadline
 }
 
 #[test]
-fn a_toolkit_that_the_operator_had_yet_to_make_was_not_waited_for() {
+fn toolkit_not_created_yet_was_not_awaited() {
     let mut fleet = Fleet::at_rest(1);
     fleet.policy().driver_enabled = false;
     fleet.observed.daemon_sets.clear();
@@ -143,14 +143,14 @@ fn a_toolkit_that_the_operator_had_yet_to_make_was_not_waited_for() {
 }
 
 #[test]
-fn an_old_operator_pod_that_still_runs_was_overlooked() {
+fn old_operator_pod_still_running_was_overlooked() {
     let mut fleet = Fleet::at_rest(1);
     fleet.observed.operator.as_mut().expect("it is there").current = 2;
     assert_eq!(waits(&fleet.decide(0)), ["*:OperatorNotReady"]);
 }
 
 #[test]
-fn the_plugin_of_a_skipped_node_was_replaced_before_its_driver_was_ready() {
+fn plugin_of_skipped_node_was_replaced_too_early() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     fleet.driver_pod("gpu-0").ready = false;
@@ -162,7 +162,7 @@ fn the_plugin_of_a_skipped_node_was_replaced_before_its_driver_was_ready() {
 }
 
 #[test]
-fn a_plugin_sent_away_while_the_driver_migrates_failed_a_run_that_requires_it() {
+fn plugin_deleted_during_driver_migration_failed_required_run() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.dra.required = DraRequired::True;
     fleet.bump();
@@ -173,7 +173,7 @@ fn a_plugin_sent_away_while_the_driver_migrates_failed_a_run_that_requires_it() 
 }
 
 #[test]
-fn a_quiet_period_that_ends_just_after_the_deadline_was_called_out_of_time() {
+fn quiet_period_after_deadline_was_called_timeout() {
     let mut fleet = Fleet::at_rest(1);
     fleet.pass(3550);
     assert!(fleet.decide(3556).verdict.is_none());

@@ -111,7 +111,7 @@ fn next_run(fleet: &mut Fleet, second: i64) {
 }
 
 #[test]
-fn at_rest_nothing_is_touched_and_what_was_seen_is_remembered() {
+fn unchanged_fleet_is_not_touched_and_is_remembered() {
     let mut fleet = stand_alone(2);
     let first = fleet.decide(0);
     assert!(first.actions.is_empty());
@@ -123,7 +123,7 @@ fn at_rest_nothing_is_touched_and_what_was_seen_is_remembered() {
 }
 
 #[test]
-fn a_changed_configuration_restarts_all_pods_of_its_nodes_once_and_a_few_nodes_at_a_time() {
+fn changed_configuration_restarts_pods_once_in_small_batches() {
     let mut fleet = stand_alone(3);
     fleet.node("gpu-2").labels = pairs(&[(names::DEVICE_PLUGIN_CONFIG_LABEL, "shared")]);
     fleet.pass(0);
@@ -156,7 +156,7 @@ fn a_changed_configuration_restarts_all_pods_of_its_nodes_once_and_a_few_nodes_a
 }
 
 #[test]
-fn a_process_that_dies_between_record_and_deletion_restarts_the_same_pod_and_no_other() {
+fn death_between_record_and_deletion_repeats_same_pod() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -175,7 +175,7 @@ fn a_process_that_dies_between_record_and_deletion_restarts_the_same_pod_and_no_
 }
 
 #[test]
-fn without_a_record_the_config_maps_own_time_counts_and_a_tie_is_stale() {
+fn config_map_time_counts_without_record_and_ties() {
     for (second, stale) in [(-5001, false), (-5000, true), (-4999, true)] {
         let mut fleet = stand_alone(1);
         configure(&mut fleet, "default", "a", second);
@@ -188,7 +188,7 @@ fn without_a_record_the_config_maps_own_time_counts_and_a_tie_is_stale() {
 }
 
 #[test]
-fn a_change_that_the_server_tells_no_time_of_is_one_of_just_now() {
+fn change_without_server_time_counts_as_now() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
     fleet.observed.device_plugin.config.as_mut().expect("a ConfigMap").digests.insert("default".into(), "b".into());
@@ -198,7 +198,7 @@ fn a_change_that_the_server_tells_no_time_of_is_one_of_just_now() {
 }
 
 #[test]
-fn nothing_is_restarted_before_the_config_map_says_what_the_values_say() {
+fn nothing_restarts_before_config_map_has_the_values() {
     let mut fleet = stand_alone(1);
     fleet.settings.device_plugin.digests = Some(pairs(&[("default", "b")]));
     let decision = fleet.decide(0);
@@ -221,7 +221,7 @@ fn nothing_is_restarted_before_the_config_map_says_what_the_values_say() {
 }
 
 #[test]
-fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
+fn node_with_missing_configuration_keeps_its_gpus() {
     let mut fleet = stand_alone(2);
     fleet.node("gpu-0").labels = pairs(&[(names::DEVICE_PLUGIN_CONFIG_LABEL, "gone")]);
     fleet.pass(0);
@@ -232,7 +232,7 @@ fn a_node_that_asks_for_a_configuration_that_is_not_there_keeps_its_gpus() {
 }
 
 #[test]
-fn a_node_that_asks_for_a_missing_configuration_while_its_pods_are_away_gives_its_slot_back() {
+fn missing_configuration_while_pods_away_frees_the_slot() {
     let mut fleet = stand_alone(2);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -246,7 +246,7 @@ fn a_node_that_asks_for_a_missing_configuration_while_its_pods_are_away_gives_it
 }
 
 #[test]
-fn pods_that_their_daemon_set_replaces_anyway_are_left_to_it() {
+fn pods_their_daemon_set_replaces_are_left_alone() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -263,7 +263,7 @@ fn pods_that_their_daemon_set_replaces_anyway_are_left_to_it() {
 }
 
 #[test]
-fn pods_are_left_alone_until_it_is_known_whether_their_daemon_set_replaces_them() {
+fn pods_wait_until_update_strategy_is_known() {
     type Arrange = fn(&mut Fleet);
     let cases: [(Arrange, Arrange); 3] = [
         (
@@ -297,7 +297,7 @@ fn pods_are_left_alone_until_it_is_known_whether_their_daemon_set_replaces_them(
 }
 
 #[test]
-fn a_pod_that_does_not_come_back_fails_its_node_and_holds_up_the_others() {
+fn missing_pod_fails_its_node_and_delays_others() {
     let mut fleet = stand_alone(2);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -320,7 +320,7 @@ fn a_pod_that_does_not_come_back_fails_its_node_and_holds_up_the_others() {
 }
 
 #[test]
-fn a_failed_run_that_is_tried_again_takes_no_more_nodes_and_does_not_succeed() {
+fn retry_of_failed_run_takes_no_more_nodes() {
     let mut fleet = stand_alone(3);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -348,7 +348,7 @@ fn a_failed_run_that_is_tried_again_takes_no_more_nodes_and_does_not_succeed() {
 }
 
 #[test]
-fn a_stale_dra_plugin_that_is_tolerated_hides_no_restart() {
+fn tolerated_stale_dra_plugin_hides_no_restart() {
     let mut fleet = Fleet::at_rest(8);
     fleet.settings.tasks = vec![Task::Settle, Task::Reroll, Task::RestartPlugins];
     fleet.settings.dra.reroll = Reroll::Off;
@@ -376,7 +376,7 @@ fn a_stale_dra_plugin_that_is_tolerated_hides_no_restart() {
 }
 
 #[test]
-fn a_node_whose_only_pod_does_not_come_back_stays_in_the_run() {
+fn node_whose_only_pod_is_missing_stays() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -388,7 +388,7 @@ fn a_node_whose_only_pod_does_not_come_back_stays_in_the_run() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_is_left_until_it_is() {
+fn node_that_is_not_ready_is_postponed() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
@@ -400,7 +400,7 @@ fn a_node_that_is_not_ready_is_left_until_it_is() {
 }
 
 #[test]
-fn beside_an_operator_the_stand_alone_plugin_follows_the_driver_and_the_operators_own_does_not() {
+fn only_stand_alone_plugin_is_restarted_after_driver() {
     for (owner, restarted) in [(None, 2), (Some("policy".to_owned()), 0)] {
         let mut fleet = Fleet::at_rest(1);
         fleet.settings.tasks = vec![Task::Settle, Task::RestartPlugins];
@@ -443,7 +443,7 @@ fn a_missing_configuration_that_nothing_uses_blocks_nothing() {
 }
 
 #[test]
-fn a_missing_configuration_does_not_end_a_run_in_the_middle_of_a_driver_upgrade() {
+fn missing_configuration_during_driver_upgrade_ends_nothing() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.tasks = vec![Task::Settle, Task::Reroll, Task::RestartPlugins];
     fleet.settings.device_plugin.config_map = Some("plugins".into());

@@ -101,7 +101,7 @@ fn search_this() {
 
 /// The same list of broken rules as for the seeds, as far as this world has what they are about.
 #[test]
-fn every_broken_rule_is_found_in_the_small_world_too() {
+fn small_world_finds_every_broken_rule_too() {
     let one = Model { nodes: 1, faults: 1, lag: false, pod: true, parallel: 1 };
     let mut missed = Vec::new();
     for (name, mutation) in crate::mutations::for_search() {

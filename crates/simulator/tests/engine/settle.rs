@@ -12,7 +12,7 @@ use planner::reason::Reason;
 use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
 
 #[test]
-fn a_fleet_at_rest_is_settled_after_the_quiet_period_and_nothing_is_touched() {
+fn unchanged_fleet_settles_after_the_quiet_period() {
     let mut fleet = Fleet::at_rest(3);
     let first = fleet.decide(0);
     assert!(first.well && first.verdict.is_none() && first.actions.is_empty());
@@ -25,7 +25,7 @@ fn a_fleet_at_rest_is_settled_after_the_quiet_period_and_nothing_is_touched() {
 }
 
 #[test]
-fn ready_in_the_status_is_not_believed_while_the_templates_carry_the_old_spec() {
+fn ready_status_with_old_templates_is_not_believed() {
     let mut fleet = Fleet::at_rest(3);
     fleet.bump();
     let decision = fleet.decide(0);
@@ -36,7 +36,7 @@ fn ready_in_the_status_is_not_believed_while_the_templates_carry_the_old_spec() 
 }
 
 #[test]
-fn a_chart_bump_alone_is_seen_by_its_label() {
+fn chart_bump_alone_is_seen_by_its_label() {
     let mut fleet = Fleet::at_rest(1);
     fleet.policy().labels.insert("helm.sh/chart".into(), "gpu-operator-v26.3.1".into());
     let decision = fleet.decide(0);
@@ -49,7 +49,7 @@ fn a_chart_bump_alone_is_seen_by_its_label() {
 }
 
 #[test]
-fn a_node_is_done_only_when_the_vendors_controller_is() {
+fn node_is_done_only_after_vendors_controller() {
     let mut fleet = Fleet::at_rest(1);
     fleet.bump();
     fleet.migration_begins();
@@ -62,7 +62,7 @@ fn a_node_is_done_only_when_the_vendors_controller_is() {
 }
 
 #[test]
-fn a_change_of_the_fleet_starts_the_quiet_period_anew() {
+fn fleet_change_restarts_the_quiet_period() {
     let mut fleet = Fleet::at_rest(2);
     fleet.pass(0);
     fleet.observed.nodes.remove("gpu-1");
@@ -72,7 +72,7 @@ fn a_change_of_the_fleet_starts_the_quiet_period_anew() {
 }
 
 #[test]
-fn nodes_that_join_are_reported_and_nodes_that_vanish_are_gone() {
+fn joining_nodes_are_reported_and_removed_ones_dropped() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.migration_begins();
@@ -89,7 +89,7 @@ fn nodes_that_join_are_reported_and_nodes_that_vanish_are_gone() {
 }
 
 #[test]
-fn a_node_that_came_back_under_its_name_is_another_node() {
+fn recreated_node_of_same_name_is_another_node() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.migration_begins();
@@ -100,7 +100,7 @@ fn a_node_that_came_back_under_its_name_is_another_node() {
 }
 
 #[test]
-fn the_users_skip_label_defers_a_node_and_does_not_fail_the_run() {
+fn skip_label_of_user_defers_without_failing() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.migration_begins();
@@ -115,7 +115,7 @@ fn the_users_skip_label_defers_a_node_and_does_not_fail_the_run() {
 }
 
 #[test]
-fn failed_nodes_fail_the_run_after_the_others_are_done() {
+fn failed_nodes_fail_the_run_after_others_finish() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.migration_begins();
@@ -151,7 +151,7 @@ fn the_deadline_names_node_state_and_reason() {
 }
 
 #[test]
-fn a_powered_off_node_is_deferred_within_the_tolerance_and_never_all_of_them() {
+fn powered_off_nodes_are_deferred_within_tolerance_only() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.migration_begins();
@@ -173,7 +173,7 @@ fn a_powered_off_node_is_deferred_within_the_tolerance_and_never_all_of_them() {
 }
 
 #[test]
-fn without_gpu_nodes_the_operator_must_say_so_itself() {
+fn fleet_without_gpu_nodes_needs_operators_confirmation() {
     let mut fleet = Fleet::at_rest(0);
     assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"]);
     fleet.join("cpu-0", -1000);
@@ -187,7 +187,7 @@ fn without_gpu_nodes_the_operator_must_say_so_itself() {
 }
 
 #[test]
-fn what_does_not_come_within_the_grace_time_ends_the_run_with_its_own_code() {
+fn each_grace_time_ends_with_own_exit_code() {
     type Change = fn(&mut Fleet);
     let cases: [(&str, Change, ExitCode); 6] = [
         ("no CRD", |fleet| fleet.observed.cluster_policy = OptionalApi::Absent, ExitCode::ApiMissing),
@@ -221,7 +221,7 @@ fn chart_and_hook(fleet: &mut Fleet, installed: &str, version: &str) {
 
 /// A deployer without order had put the new values on the old chart: all at rest, and half a minute later the drivers rolled again.
 #[test]
-fn new_values_on_the_old_chart_were_called_settled() {
+fn new_values_on_old_chart_were_called_settled() {
     let mut fleet = Fleet::at_rest(1);
     chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "v26.3.1");
     let reason = fleet.decide(0).waits[0].reason.to_string();
@@ -233,7 +233,7 @@ fn new_values_on_the_old_chart_were_called_settled() {
 
 /// An operator that no chart has installed (by its own manifests, by OLM) and a hook that is told no version have nothing to compare.
 #[test]
-fn an_operator_from_no_chart_is_taken_as_it_is() {
+fn operator_without_chart_is_accepted_as_is() {
     for change in [
         |fleet: &mut Fleet| fleet.settings.component_version = Some("v26.3.1".into()),
         |fleet: &mut Fleet| fleet.observed.operator.as_mut().expect("it is there").chart = Some("gpu-operator-v25.10.1".into()),
@@ -247,7 +247,7 @@ fn an_operator_from_no_chart_is_taken_as_it_is() {
 
 /// The DRA driver's own hook does not end on its old chart, and does not ask which one the operator is from.
 #[test]
-fn the_hook_of_the_dra_driver_waits_for_its_own_chart() {
+fn dra_driver_hook_waits_for_its_own_chart() {
     let mut fleet = Fleet::at_rest(1);
     chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "25.12.0");
     fleet.settings.component = "nvidia-dra-driver-gpu".into();
@@ -291,7 +291,7 @@ fn no_dra_driver_is_fine_and_said() {
 }
 
 #[test]
-fn nodes_whose_driver_is_not_the_operators_business_are_not_waited_for() {
+fn nodes_outside_the_operators_control_are_not_awaited() {
     for (key, value) in [
         (names::DEPLOY_DRIVER_LABEL, "pre-installed"),
         (names::DEPLOY_DRIVER_LABEL, "false"),

@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_stale_plugin_is_replaced_exactly_once_and_after_its_own_driver(
+    fn stale_plugins_are_replaced_once_after_their_driver(
         courses in prop::collection::vec(course(), 1..6),
         kills in prop::collection::vec(0..400_i64, 0..6),
         lost in prop::collection::vec(0..400_i64, 0..6),

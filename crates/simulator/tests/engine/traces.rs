@@ -189,7 +189,7 @@ fn really_done(name: &str) -> f64 {
 }
 
 #[test]
-fn a_driver_bump_is_not_settled_before_the_last_node_is_done() {
+fn driver_bump_settles_only_after_last_node() {
     for name in
         ["02-driver-bump-serial", "03-driver-bump-parallel", "04-restart-only", "06-drain-pdb", "07-wait-for-jobs", "16-rollback-mid-roll"]
     {
@@ -202,14 +202,14 @@ fn a_driver_bump_is_not_settled_before_the_last_node_is_done() {
 }
 
 #[test]
-fn a_fresh_install_is_settled_without_waiting_for_the_first_tick() {
+fn fresh_install_settles_before_the_first_tick() {
     let (code, second, message) = replay("01-fresh-install");
     assert_eq!(code, ExitCode::Success, "{message}");
     assert!((22.6..60.0).contains(&second), "{second}");
 }
 
 #[test]
-fn a_cluster_whose_nodes_were_never_discovered_is_no_success() {
+fn cluster_without_discovered_nodes_is_no_success() {
     let (code, _, message) = replay("12-no-gpu-nodes");
     assert_eq!(code, ExitCode::NoGpuNodes, "{message}");
 }

@@ -58,7 +58,7 @@ const BOTH: [Driver; 2] = [Driver::Ofed, Driver::DaemonSet];
 /// The pod of a node that left stays for a minute, and one that may not stay where it is goes slowly: both were counted as if the DaemonSet had
 /// all that it wants.
 #[test]
-fn what_happens_on_other_nodes_does_not_make_a_node_unwanted_in_the_middle_of_its_upgrade() {
+fn changes_elsewhere_keep_an_upgrading_node_wanted() {
     for driver in BOTH {
         let changes: [Change; 5] = [
             ("nothing", |_| {}),
@@ -93,7 +93,7 @@ fn what_happens_on_other_nodes_does_not_make_a_node_unwanted_in_the_middle_of_it
 
 /// A DaemonSet of one's own was waited for until the node had failed, and one of the operator's for no moment at all.
 #[test]
-fn a_node_that_no_daemon_set_wants_any_more_is_given_back_when_that_has_been_so_for_a_minute() {
+fn unwanted_node_is_released_after_one_minute() {
     for driver in BOTH {
         let mut fleet = begun(driver);
         wants(&mut fleet, 2, 0);
@@ -121,7 +121,7 @@ fn a_node_that_no_daemon_set_wants_any_more_is_given_back_when_that_has_been_so_
 
 /// It was called failed, and kept its cordon, for as long as its record was there.
 #[test]
-fn a_failed_node_that_no_daemon_set_wants_any_more_does_not_stay_failed() {
+fn unwanted_failed_node_does_not_stay_failed() {
     for driver in BOTH {
         let failure =
             r#","attempts":{"driver-timeout":3},"failure":{"cause":"driver-timeout","message":"no driver pod came within 600 s"}"#;

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_and_taints_are_read_as_kubernetes_takes_them() {
+    fn labels_and_taints_follow_kubernetes_syntax() {
         assert_eq!(label("pool=system"), Ok(NodeLabel { key: "pool".to_owned(), value: "system".to_owned() }));
         assert_eq!(label("node-role.kubernetes.io/control-plane=").map(|label| label.value), Ok(String::new()));
         for (text, expected) in [

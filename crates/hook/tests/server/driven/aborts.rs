@@ -130,13 +130,13 @@ fn deaths() -> Vec<Option<(usize, Effect)>> {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_abort_at_any_call_leaves_nothing_of_ours_even_if_it_is_killed_itself() {
+async fn abort_at_any_call_removes_our_objects() {
     abort_at(|at| if at == 0 { 5 } else { 43 }, &deaths()).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: every call of every story"]
-async fn soak_an_abort_at_any_call_leaves_nothing_of_ours_even_if_it_is_killed_itself() {
+async fn soak_abort_at_any_call_removes_our_objects() {
     for dies in deaths() {
         abort_at(|_| 1, &[dies]).await;
     }
@@ -145,7 +145,7 @@ async fn soak_an_abort_at_any_call_leaves_nothing_of_ours_even_if_it_is_killed_i
 /// Of a fleet that mode `assist` was at work on: `gpu-0` is done, `gpu-1` is being upgraded, `gpu-2` has its turn to come and our wake label.
 /// The hook's own hold of a pause was taken off, and NVIDIA's controller went on two minutes later.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn fleet_that_stays_paused_is_held_after_an_abort() {
+async fn fleet_still_paused_is_held_after_abort() {
     let traits = Driver::Gpu.traits();
     let change = |settings: &mut Settings| settings.mode = Mode::Assist;
     let label = |state: &'static str| move |node: &mut Value| node["metadata"]["labels"][traits.state_label] = json!(state);

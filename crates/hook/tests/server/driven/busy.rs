@@ -11,7 +11,7 @@ use crate::world::at;
 
 /// Each pod was asked for by itself, every five seconds where its PodDisruptionBudget would have let it go.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_server_that_is_too_busy_for_evictions_is_left_alone_and_asked_when_it_says() {
+async fn busy_server_is_asked_for_evictions_when_allowed() {
     let made = || {
         let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.pod_deletion.as_mut().unwrap().timeout_seconds = 0);
         fleet.serves("serve", "gpu-0", 12, true).protected("serve", 1)

@@ -9,7 +9,7 @@ use crate::fake::fault::{Effect, Fault};
 
 /// As soon as one of a hundred places was free, those that still waited for one had failed: their pods had not been listed in time.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_that_waits_for_a_place_has_not_failed_however_long_it_takes() {
+async fn node_waiting_for_a_place_has_not_failed() {
     let nodes = MOST_NODES + 12;
     let mut fleet = Driven::sized(nodes, &[Driver::Gpu], |settings| {
         settings.upgrade.policy.max_parallel_upgrades = 0;

@@ -4,7 +4,7 @@ use super::objects::Kind;
 use super::stories::STORIES;
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn every_story_ends_as_promised_with_no_more_writes_than_it_takes() {
+async fn every_story_ends_as_promised_with_minimal_writes() {
     for story in STORIES {
         let fleet = story.begin();
         let ended = fleet.run("pod-a").await;

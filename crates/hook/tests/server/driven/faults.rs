@@ -41,14 +41,14 @@ async fn disturb(step: usize, chosen: impl Fn(usize, usize) -> bool) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_fault_at_any_write_changes_nothing_about_the_end() {
+async fn fault_at_any_write_keeps_the_end() {
     // Some calls of each story, each with the next effect: over the stories every kind of call meets every effect.
     disturb(21, |turn, index| turn % EFFECTS.len() == index).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: every fault at every call of every story"]
-async fn soak_every_fault_at_any_call_changes_nothing_about_the_end() {
+async fn soak_fault_at_any_call_keeps_the_end() {
     disturb(1, |_, _| true).await;
 }
 
@@ -78,12 +78,12 @@ async fn leave(step: usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_server_that_is_away_from_any_call_on_is_waited_for() {
+async fn server_away_from_any_call_is_awaited() {
     leave(83).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: the server goes away at every call of every story"]
-async fn soak_a_server_that_is_away_from_any_call_on_is_waited_for() {
+async fn soak_server_away_from_any_call_is_awaited() {
     leave(1).await;
 }

@@ -32,7 +32,7 @@ async fn is_given_back(fleet: &Driven, pod: Pod, what: &str) {
 
 /// It ended the run at the deadline, and the node kept its cordon.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_gap_in_watches_at_the_deadline_is_waited_out_before_nodes_are_given_back() {
+async fn watch_gap_at_deadline_ends_before_nodes_release() {
     let fleet = waiting();
     let pod = fleet.start("pod-a");
     fleet.world.pass(DEADLINE - 10).await;
@@ -48,7 +48,7 @@ async fn a_gap_in_watches_at_the_deadline_is_waited_out_before_nodes_are_given_b
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_lease_that_is_lost_while_nodes_are_given_back_is_taken_again() {
+async fn lease_lost_during_release_is_taken_again() {
     let fleet = waiting();
     let pod = fleet.start("pod-a");
     fleet.world.pass(DEADLINE - 1).await;
@@ -67,7 +67,7 @@ async fn a_lease_that_is_lost_while_nodes_are_given_back_is_taken_again() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_replacement_pod_that_starts_after_the_deadline_gives_nodes_back() {
+async fn replacement_pod_after_deadline_releases_nodes() {
     for (dies, starts) in [(3, 2), (1, 15)] {
         let fleet = waiting();
         let pod = fleet.start("pod-a");

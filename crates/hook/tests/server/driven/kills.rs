@@ -36,7 +36,7 @@ async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_kill_at_any_write_and_at_some_reads_changes_nothing_about_the_end() {
+async fn kill_at_any_write_keeps_the_end() {
     // The first story is short and has the writes that all have: every second of its calls. `make soak` takes every call of every story.
     // Whoever dies before a request leaves what the one before it left: one way is enough here.
     kill(|at| if at == 0 { 2 } else { 23 }, |entry| if entry.request.is_write() { &[Effect::CrashAfter] } else { &[Effect::CrashBefore] })
@@ -45,6 +45,6 @@ async fn a_kill_at_any_write_and_at_some_reads_changes_nothing_about_the_end() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: every call of every story"]
-async fn soak_a_kill_at_any_call_changes_nothing_about_the_end() {
+async fn soak_kill_at_any_call_keeps_the_end() {
     kill(|_| 1, |_| &[Effect::CrashBefore, Effect::CrashAfter]).await;
 }

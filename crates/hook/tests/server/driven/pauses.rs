@@ -62,13 +62,13 @@ async fn pause_at(step: impl Fn(usize) -> usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_pause_at_any_call_takes_nothing_more_and_changes_nothing_about_the_end() {
+async fn pause_at_any_call_keeps_the_end() {
     // Each pause lasts twenty minutes of virtual time in which everybody else goes on. `make soak` takes every call of every story.
     pause_at(|at| if at == 0 { 7 } else { 67 }).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: every call of every story"]
-async fn soak_a_pause_at_any_call_takes_nothing_more_and_changes_nothing_about_the_end() {
+async fn soak_pause_at_any_call_keeps_the_end() {
     pause_at(|_| 1).await;
 }

@@ -139,7 +139,7 @@ async fn refused_node_is_done_by_the_next_deployment() {
 
 /// A webhook that is being restarted is waited for.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn webhook_that_fails_for_a_moment_fails_no_node() {
+async fn briefly_failing_webhook_fails_no_node() {
     for what in ["node", "eviction", "driver", "plugin"] {
         let fleet = fleet();
         let matches = writes(&fleet, what);

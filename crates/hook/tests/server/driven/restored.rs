@@ -14,7 +14,7 @@ use crate::world::{edit, named};
 /// Every list was older than what had been seen, and nothing was decided until the deadline. A server that ends its watches in order is not even
 /// listed: it watches in silence from a version that is yet to come.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn what_a_restored_etcd_shows_is_taken_for_the_present_after_a_minute() {
+async fn restored_etcd_is_believed_after_a_minute() {
     for (how, most) in [(Break::Gone, 70), (Break::EndOfFile, 5 * 66 + 75)] {
         let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
         let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));

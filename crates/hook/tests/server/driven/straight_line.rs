@@ -76,12 +76,12 @@ async fn grows_in_a_straight_line(sizes: &[usize]) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn requests_grow_with_the_fleet_in_a_straight_line() {
+async fn requests_grow_linearly_with_the_fleet() {
     grows_in_a_straight_line(&[10, 40]).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: three hundred nodes"]
-async fn soak_requests_grow_with_the_fleet_in_a_straight_line() {
+async fn soak_requests_grow_linearly_with_the_fleet() {
     grows_in_a_straight_line(&[10, 100, 300]).await;
 }

@@ -50,13 +50,13 @@ async fn interrupt(step: usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_signal_at_any_call_leaves_the_rest_to_the_next_pod() {
+async fn signal_at_any_call_is_survived() {
     interrupt(47).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: a signal at every call of every story"]
-async fn soak_a_signal_at_any_call_leaves_the_rest_to_the_next_pod() {
+async fn soak_signal_at_any_call_is_survived() {
     interrupt(1).await;
 }
 
@@ -97,13 +97,13 @@ async fn hand_over(step: usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_hook_that_is_cut_off_at_any_call_and_comes_back_does_nothing_beside_its_successor() {
+async fn disconnected_hook_does_nothing_next_to_successor() {
     hand_over(47).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: cut off at every call of every story"]
-async fn soak_a_hook_that_is_cut_off_at_any_call_and_comes_back_does_nothing_beside_its_successor() {
+async fn soak_disconnected_hook_does_nothing_next_to_successor() {
     hand_over(1).await;
 }
 
@@ -146,13 +146,13 @@ async fn take(step: usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_lease_that_another_hook_has_meanwhile_is_waited_for_and_the_run_goes_on() {
+async fn lease_taken_meanwhile_is_awaited_and_run_continues() {
     take(89).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: another hook takes the Lease at every call of every story"]
-async fn soak_a_lease_that_another_hook_has_meanwhile_is_waited_for_and_the_run_goes_on() {
+async fn soak_lease_taken_meanwhile_is_awaited() {
     take(1).await;
 }
 
@@ -171,7 +171,7 @@ fn with_a_newer_record(parallel: u32) -> Driven {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_with_a_newer_record_is_left_alone_and_named_and_the_others_are_done() {
+async fn node_with_newer_record_is_named_and_skipped() {
     let fleet = with_a_newer_record(2).begin();
     let before = fleet.world.get("nodes", "", "gpu-1");
     let ended = fleet.run("pod-a").await;
@@ -186,7 +186,7 @@ async fn a_node_with_a_newer_record_is_left_alone_and_named_and_the_others_are_d
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_older_program_refuses_the_run_of_a_newer_one_and_writes_nothing() {
+async fn older_program_refuses_run_of_newer_one() {
     for story in [story("plain"), story("OFED with drain")] {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(3, 29) {
@@ -248,7 +248,7 @@ async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn what_a_program_that_knows_more_has_added_is_passed_over() {
+async fn additions_of_newer_program_are_ignored() {
     for (at, story) in [story("pods with GPUs"), story("a driver that fails"), story("OFED with drain")].into_iter().enumerate() {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(at, 29) {
@@ -295,13 +295,13 @@ async fn replace(step: usize) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
+async fn other_hook_image_continues_where_predecessor_stopped() {
     replace(97).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: another image at every call of every story"]
-async fn soak_another_image_of_the_hook_goes_on_where_the_one_before_stopped() {
+async fn soak_other_hook_image_continues_where_predecessor_stopped() {
     replace(1).await;
 }
 
@@ -344,7 +344,7 @@ async fn no_second_one_is_begun(fleet: &Driven, hook: Pod) {
 
 /// While a hook waits for the Lease its watches lie behind, and another one lets go of it with a node in the middle of its upgrade.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn what_another_hook_began_counts_from_the_first_decision_on() {
+async fn foreign_start_counts_from_the_first_decision() {
     let (fleet, leases) = late_watches();
     let held = leases.acquire(|_| ()).await.unwrap();
     let hook = fleet.start("pod-b");
@@ -355,7 +355,7 @@ async fn what_another_hook_began_counts_from_the_first_decision_on() {
 
 /// The same, where the Lease was free when the hook began to look, and is free again when it takes it.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn what_another_hook_began_after_the_first_look_counts_too() {
+async fn foreign_start_after_first_load_counts_too() {
     let (fleet, leases) = late_watches();
     leases.acquire(|_| ()).await.unwrap().release().await;
     // It is kept from the Lease by the self-check, which it tries again and again.
@@ -371,7 +371,7 @@ async fn what_another_hook_began_after_the_first_look_counts_too() {
 
 /// Nothing can have happened that the caches do not show.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn caches_are_begun_anew_only_if_somebody_may_have_had_the_lease_meanwhile() {
+async fn caches_restart_only_if_lease_may_have_moved() {
     for (was_free, lists) in [(true, 1), (false, 2)] {
         let fleet = Driven::new(Driver::Gpu, |_| {}).begin();
         let clock = fleet.world.clock.clone();

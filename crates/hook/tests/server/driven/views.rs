@@ -87,13 +87,13 @@ async fn look(views: usize, pasts: impl Fn(usize) -> Vec<u64>) {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn no_view_of_the_fleet_has_anything_done_early_or_twice() {
+async fn no_stale_view_causes_wrong_actions() {
     look(1, |at| vec![1 + at as u64 * 11 % 45]).await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 #[ignore = "soak: every view of every story, and the past at any moment"]
-async fn soak_no_view_of_the_fleet_has_anything_done_early_or_twice() {
+async fn soak_no_stale_view_causes_wrong_actions() {
     look(VIEWS.len(), |_| (1..90).collect()).await;
     look(0, |_| (1..90).map(|from| from + 1).collect()).await;
     look(0, |_| (1..90).map(|from| from + 2).collect()).await;
@@ -101,7 +101,7 @@ async fn soak_no_view_of_the_fleet_has_anything_done_early_or_twice() {
 
 /// The list of nodes that was served went back to before the first one was begun, so a second one was, above the limit.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_old_list_of_nodes_does_not_have_a_second_one_begun() {
+async fn old_node_list_starts_no_second_node() {
     let story = STORIES.iter().find(|story| story.name == "safe load").unwrap();
     let undisturbed = Undisturbed::of(story).await;
     seen(story, &undisturbed, &View::Past(&["nodes"], 1)).await;

@@ -96,7 +96,7 @@ fn waiting_nodes_without_replacement_never_fill_the_record() {
 }
 
 #[test]
-fn record_without_room_for_what_must_survive_is_refused() {
+fn record_without_room_for_vital_data_is_refused() {
     let mut nodes = Named::new();
     for index in 0..10_000 {
         let (name, record) = longest(index, None);

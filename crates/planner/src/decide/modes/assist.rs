@@ -1,7 +1,7 @@
 //! Mode `assist`: NVIDIA's controller decides and acts; it is woken when it would go on and has not noticed, and nodes that it gave up
 //! with their old driver are tried again within a budget.
 //!
-//! What wakes it differs between releases (`nvidia_upgrade::generation`): the skip label of a node, with a value that skips nothing, or the
+//! What wakes it differs between releases (`nvidia_upgrade::controller_generation`): the skip label of a node, with a value that skips nothing, or the
 //! state label of a node that is not part of its state. All of it is ours by name, and goes again.
 
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::action::NodePatch;
+use crate::drive_upgrade::cause::pause;
+use crate::drive_upgrade::record::read;
+use crate::drive_upgrade::state::UpgradeState::Lifted;
 use crate::memory::RunMemory;
 use crate::node::is_driver_node;
-use crate::own_upgrade::cause::pause;
-use crate::own_upgrade::record::read;
-use crate::own_upgrade::state::UpgradeState::Lifted;
 use crate::policies;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use crate::{abort, hold};
 use contract::task::Task;
-use nvidia_upgrade::generation::ControllerGeneration;
+use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::state::ControllerState;
 use nvidia_upgrade::wake::WakingChange;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::drive_upgrade::cause::pause;
+use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, is_anothers, read};
+use crate::drive_upgrade::start_limits::ThrottledNode;
+use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
 use crate::node::DriverPod;
-use crate::own_upgrade::cause::pause;
-use crate::own_upgrade::record::{NodeRecordState, UpgradeRecord, is_anothers, read};
-use crate::own_upgrade::start_limits::ThrottledNode;
-use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::driver::DriverTraits;

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
+use crate::drive_upgrade::cause::FailureCause;
+use crate::drive_upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord};
+use crate::drive_upgrade::start_limits::ThrottledNode;
+use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
 use crate::node::DriverPod;
-use crate::own_upgrade::cause::FailureCause;
-use crate::own_upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord};
-use crate::own_upgrade::start_limits::ThrottledNode;
-use crate::own_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::RefusedWrite;

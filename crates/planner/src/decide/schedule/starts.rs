@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::own_upgrade::start_limits::{StartThrottle, ThrottledNode};
+use crate::drive_upgrade::start_limits::{StartThrottle, ThrottledNode};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::{NodeOutcome, NodeRecord};

@@ -44,7 +44,7 @@ fn alone(budget: &DisruptionBudget, pod: &Workload) -> String {
 }
 
 #[test]
-fn kured_82_a_budget_that_can_never_yield_is_told_from_a_slow_one() {
+fn kured_82_impossible_budget_is_told_from_slow_one() {
     for (max_unavailable, min_available, replicas, healthy, desired, expected) in [
         (Some("1"), None, 3, 3, 2, "Free"),
         (Some("1"), None, 3, 2, 2, "Full"),
@@ -80,14 +80,14 @@ fn gravity_1277_broken_pods_that_their_budget_protects() {
 }
 
 #[test]
-fn two_budgets_on_one_pod_are_an_error_of_the_eviction_api() {
+fn two_budgets_on_one_pod_are_an_error() {
     let second = DisruptionBudget { name: "all".into(), selector: Some(Selector::default()), ..budget(Some("1"), None, 3, 3, 2) };
     assert_eq!(verdict(&[budget(Some("1"), None, 3, 3, 2), second.clone()], &server()), "Several");
     assert_eq!(verdict(&[second], &server()), "Free");
 }
 
 #[test]
-fn kubernetes_26080_the_api_asks_no_budget_about_pods_that_do_not_run() {
+fn kubernetes_26080_stopped_pods_need_no_budget() {
     let strict = budget(Some("0"), None, 3, 3, 3);
     for pod in [
         Workload { phase: PodPhase::Succeeded, ..server() },
@@ -101,7 +101,7 @@ fn kubernetes_26080_the_api_asks_no_budget_about_pods_that_do_not_run() {
 }
 
 #[test]
-fn a_budget_protects_the_pods_of_its_namespace_that_it_selects() {
+fn budget_protects_selected_pods_of_its_namespace() {
     let strict = budget(Some("0"), None, 3, 3, 3);
     assert_eq!(alone(&strict, &pod("other")), "Free");
     assert_eq!(alone(&strict, &Workload { namespace: "other".into(), ..server() }), "Free");
@@ -109,7 +109,7 @@ fn a_budget_protects_the_pods_of_its_namespace_that_it_selects() {
 }
 
 #[test]
-fn a_budget_that_its_controller_has_not_seen_is_waited_for() {
+fn budget_its_controller_has_not_seen_is_awaited() {
     let unseen = DisruptionBudget { observed: false, ..budget(None, Some("3"), 3, 3, 2) };
     assert_eq!(verdict(&[unseen], &server()), "Unobserved", "how many pods there are is of the old spec");
     let unseen = DisruptionBudget { observed: false, ..budget(Some("0"), None, 3, 3, 2) };
@@ -117,7 +117,7 @@ fn a_budget_that_its_controller_has_not_seen_is_waited_for() {
 }
 
 #[test]
-fn kured_78_slow_or_never_is_said_with_numbers_and_what_to_do() {
+fn kured_78_slow_and_impossible_budgets_have_numbers() {
     let say = |budgets: &[DisruptionBudget], pod: &Workload| {
         let budgets = DisruptionBudgets::new(budgets);
         let standing = budgets.standing(pod, at(0));

@@ -33,14 +33,14 @@ fn pauses_grow_from_five_seconds_to_a_minute() {
 }
 
 #[test]
-fn the_servers_own_word_on_when_to_come_back_is_honored() {
+fn retry_after_of_the_server_is_honored() {
     let after = |seconds| pause("a", 1, EvictionReply::Blocked { retry_after: Some(seconds) });
     assert_eq!(after(120), SignedDuration::from_mins(2), "also beyond the longest pause of ours");
     assert_eq!(after(0), pause("a", 1, BLOCKED), "but never sooner than ours");
 }
 
 #[test]
-fn the_same_pod_has_the_same_pauses_and_another_one_others() {
+fn pauses_are_stable_per_pod_and_differ_between() {
     assert_eq!(pause("a", 3, BLOCKED), pause("a", 3, BLOCKED));
     let pods: Vec<SignedDuration> = (0..50).map(|index| pause(&format!("uid-{index}"), 5, BLOCKED)).collect();
     let mut different = pods.clone();
@@ -51,7 +51,7 @@ fn the_same_pod_has_the_same_pauses_and_another_one_others() {
 
 /// Measured of the vendor's controller: 29,886 requests in three minutes against one budget (state-machine D-06).
 #[test]
-fn a_blocked_pod_is_asked_for_a_handful_of_times_in_five_minutes() {
+fn blocked_pod_is_evicted_few_times_per_minute() {
     let (mut memory, mut requests) = (None::<EvictionHistory>, 0);
     for second in 0..300 {
         if turn([("a", memory.as_ref())], None, at(second)).now == ["a"] {
@@ -70,7 +70,7 @@ fn what_was_accepted_is_repeated_after_a_minute() {
 
 /// One error of a server whose etcd had another leader cost the node its attempt.
 #[test]
-fn an_error_of_the_server_may_be_one_of_a_moment() {
+fn server_error_may_be_temporary() {
     for answer in [EvictionReply::Refused, EvictionReply::Denied, EvictionReply::Lost] {
         assert!(pause("a", 1, answer) < SignedDuration::from_secs(8), "{answer:?}");
         assert!(pause("a", 8, answer) > SignedDuration::from_secs(40), "{answer:?}: and it may last");
@@ -78,7 +78,7 @@ fn an_error_of_the_server_may_be_one_of_a_moment() {
 }
 
 #[test]
-fn no_turn_asks_for_more_than_its_share_and_the_longest_due_come_first() {
+fn turn_is_limited_and_longest_due_come_first() {
     let uids: Vec<String> = (0..AT_ONCE + 5).map(|index| format!("uid-{index:02}")).collect();
     let old = history(1, BLOCKED);
     let asked: BTreeMap<&str, Option<&EvictionHistory>> =
@@ -107,7 +107,7 @@ fn kured_78_what_was_asked_and_answered_is_told() {
 
 /// A server that shed load was asked again every five seconds for each pod, as if a PodDisruptionBudget had let it go.
 #[test]
-fn a_busy_server_is_asked_for_nobody_until_its_pause_is_over_and_then_for_one() {
+fn busy_server_gets_one_request_after_its_pause() {
     let before = history(3, EvictionReply::Busy);
     assert_eq!(before.let_go(), before, "no budget has a say in it");
     let busy = BusyServer::after(None, at(100), Some(30));
@@ -121,7 +121,7 @@ fn a_busy_server_is_asked_for_nobody_until_its_pause_is_over_and_then_for_one() 
 }
 
 #[test]
-fn the_pauses_of_a_busy_server_grow_to_a_minute_and_no_further() {
+fn pauses_of_busy_server_grow_to_a_minute() {
     let (mut busy, mut pauses) = (None::<BusyServer>, Vec::new());
     for _ in 0..7 {
         let next = BusyServer::after(busy.as_ref(), at(0), Some(1));

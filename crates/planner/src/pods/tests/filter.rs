@@ -31,7 +31,7 @@ fn disk(pod: Workload) -> Workload {
 }
 
 #[test]
-fn the_rules_come_in_kubectls_order_and_the_first_refusal_counts() {
+fn drain_rules_apply_in_kubectl_order() {
     let daemon_set = |name: &str| of_daemon_set(name, pod("exporter"));
     let empty_dir = || PodFate::Blocked(EvictionBlock::EmptyDir { disk: true, memory: false });
     let cases: Vec<(&str, Workload, EvictionTerms, PodFate)> = vec![
@@ -102,7 +102,7 @@ fn tuppr_310_the_hooks_own_pod_never_goes() {
 
 /// Lines 93 and 94 of the conformance list.
 #[test]
-fn drains_leave_out_what_carries_the_drivers_skip_label() {
+fn drains_skip_pods_with_the_drivers_skip_label() {
     let skipped = |driver: Driver| labeled(driver.traits().drain_skip_label, "true", labeled("app", "train", pod("server")));
     for driver in Driver::ALL {
         for (selector, plain, other) in [("", true, true), ("app=train", true, false), ("app!=train", false, true)] {
@@ -126,7 +126,7 @@ fn drains_leave_out_what_carries_the_drivers_skip_label() {
 
 /// Users had to read pod names and causes out of a long error; the policy's key is what they need.
 #[test]
-fn gpu_operator_454_each_block_names_the_policy_key_that_would_allow_it() {
+fn gpu_operator_454_each_block_names_the_allowing_policy_key() {
     let empty = |disk, memory| EvictionBlock::EmptyDir { disk, memory };
     let cases: BTreeMap<&str, (EvictionBlock, Option<&str>)> = [
         ("has an emptyDir in memory (shared memory), which would be lost", (empty(false, true), Some("podDeletion.deleteEmptyDir"))),

@@ -47,7 +47,7 @@ fn holds(driver: Driver, rules: DeviceRules, pod: &Workload) -> bool {
 
 /// Lines 79 and 80 of the conformance list, for the vendor's rules and ours alike.
 #[test]
-fn resources_make_a_gpu_pod_as_the_vendor_has_it() {
+fn gpu_resources_mark_gpu_pods_like_the_vendor() {
     for (resources, expected) in [
         (&["nvidia.com/gpu"][..], true),
         (&["nvidia.com/gpu.shared"], true),
@@ -78,7 +78,7 @@ fn kubernetes_26080_finished_pods_hold_nothing() {
 }
 
 #[test]
-fn a_pod_on_a_node_that_cannot_be_asked_may_still_run() {
+fn pod_on_unreachable_node_may_still_run() {
     let pod = Workload { phase: PodPhase::Unknown, ..gpu_pod("trainer") };
     assert!(!holds(Driver::Gpu, VENDOR, &pod), "the vendor looks at Running and Pending only");
     assert!(holds(Driver::Gpu, DeviceRules::Ours, &pod));
@@ -86,7 +86,7 @@ fn a_pod_on_a_node_that_cannot_be_asked_may_still_run() {
 
 /// Lines 81 to 83 of the conformance list.
 #[test]
-fn claims_make_a_gpu_pod_as_the_vendor_has_it() {
+fn claims_mark_gpu_pods_like_the_vendor() {
     for (name, expected) in [
         (Some("gpu"), Some(DeviceUse::Claim("gpu".into()))),
         (Some("domain"), None),
@@ -110,14 +110,14 @@ fn claims_make_a_gpu_pod_as_the_vendor_has_it() {
 }
 
 #[test]
-fn a_sidecar_holds_the_gpu_that_the_vendor_does_not_see() {
+fn sidecar_can_hold_a_gpu_unseen_by_vendor() {
     let pod = Workload { sidecar_resources: set(&["nvidia.com/gpu"]), ..pod("trainer") };
     assert_eq!(judge(Driver::Gpu, VENDOR, &pod), DeviceRelation::No);
     assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &pod), DeviceRelation::Holds(DeviceUse::Sidecar("nvidia.com/gpu".into())));
 }
 
 #[test]
-fn gpu_operator_2570_pods_without_a_request_are_named_and_go_only_if_the_policy_selects_them() {
+fn gpu_operator_2570_pods_without_request_go_only_if_selected() {
     let by_class = Workload { runtime_class: Some("nvidia".into()), ..pod("notebook") };
     let by_files = Workload { host_devices: true, ..pod("notebook") };
     assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &by_class), DeviceRelation::Hidden(HiddenDeviceUse::RuntimeClass("nvidia".into())));
@@ -158,7 +158,7 @@ fn consumers_are_selectors_and_never_everything() {
 }
 
 #[test]
-fn network_operator_263_pods_on_networks_of_the_device_hold_it() {
+fn network_operator_263_pods_on_device_networks_hold_it() {
     for (pod, expected) in [
         (asks(&["rdma/rdma_shared_device_a"]), true),
         (asks(&["nvidia.com/rdma_shared"]), true),

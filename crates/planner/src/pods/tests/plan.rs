@@ -54,7 +54,7 @@ fn over() -> (PodProgress, Vec<String>, Vec<String>, Option<String>) {
 
 /// Lines 67 and 76 of the conformance list.
 #[test]
-fn bare_gpu_pods_go_with_force_and_other_pods_do_not_matter() {
+fn bare_gpu_pods_need_force_others_are_ignored() {
     let mig = Workload { resources: ["nvidia.com/mig-1g.10gb".to_owned()].into(), ..bare(pod("slice")) };
     let others = [bare(pod("database")), Workload { empty_dir: true, ..pod("cache") }, of_daemon_set("gone", pod("left-over"))];
     let pods: Vec<Workload> = [bare(gpu_pod("trainer")), mig].into_iter().chain(others).collect();
@@ -64,7 +64,7 @@ fn bare_gpu_pods_go_with_force_and_other_pods_do_not_matter() {
 
 /// Lines 68, 69, 71, 72 and 74: whether the drain follows or the node fails is decided elsewhere; no pod is touched.
 #[test]
-fn gpu_operator_454_one_pod_that_may_not_go_and_none_is_touched() {
+fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
     for (name, blocked, policy, text) in [
         (
             "bare",
@@ -94,14 +94,14 @@ fn gpu_operator_454_one_pod_that_may_not_go_and_none_is_touched() {
 
 /// Line 70.
 #[test]
-fn gpu_pods_with_empty_dirs_go_where_the_policy_lets_them() {
+fn gpu_pods_with_empty_dir_follow_the_policy() {
     let policy = PodDeletionPolicy { delete_empty_dir: true, ..force() };
     assert_eq!(deletion(&policy, &[bare(shared_memory(gpu_pod("trainer")))]).1, ["trainer"]);
 }
 
 /// Lines 73 and 80.
 #[test]
-fn kubernetes_26080_a_node_without_running_gpu_pods_is_done() {
+fn kubernetes_26080_node_without_running_gpu_pods_is_done() {
     let finished = Workload { phase: PodPhase::Succeeded, ..bare(shared_memory(gpu_pod("job"))) };
     assert_eq!(deletion(&PodDeletionPolicy::default(), &[finished.clone(), bare(pod("database"))]), over());
     assert_eq!(drain(&DrainPolicy::default(), &[finished]), over());
@@ -109,7 +109,7 @@ fn kubernetes_26080_a_node_without_running_gpu_pods_is_done() {
 }
 
 #[test]
-fn kubernetes_34782_a_pod_is_gone_when_its_uid_is() {
+fn kubernetes_34782_pod_is_gone_when_its_uid_is() {
     let leaving = Workload { deleted_at: Some(at(30)), ..gpu_pod("trainer") };
     assert_eq!(
         deletion(&PodDeletionPolicy::default(), std::slice::from_ref(&leaving)),
@@ -123,7 +123,7 @@ fn kubernetes_34782_a_pod_is_gone_when_its_uid_is() {
 
 /// A process that was killed in the middle finds some pods gone, some leaving, some untouched.
 #[test]
-fn kured_63_whoever_starts_again_goes_on_from_the_pods_as_they_are() {
+fn kured_63_restart_continues_from_the_current_pods() {
     let pods = [Workload { deleted_at: Some(at(30)), ..bare(shared_memory(gpu_pod("first"))) }, gpu_pod("second")];
     let (progress, evict, leaving, obstacle) = deletion(&PodDeletionPolicy::default(), &pods);
     assert_eq!((progress, obstacle), (PodProgress::Going, None), "what goes already is no obstacle");
@@ -132,7 +132,7 @@ fn kured_63_whoever_starts_again_goes_on_from_the_pods_as_they_are() {
 
 /// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it is in the way again.
 #[test]
-fn a_daemon_sets_gpu_pod_that_leaves_is_waited_for() {
+fn leaving_gpu_pod_of_daemon_set_is_awaited() {
     let exporter = of_daemon_set("exporter", gpu_pod("exporter"));
     let leaving = Workload { deleted_at: Some(at(30)), ..exporter.clone() };
     assert_eq!(deletion(&PodDeletionPolicy::default(), &[leaving]), (PodProgress::Going, vec![], vec!["exporter".into()], None));
@@ -149,7 +149,7 @@ fn tuppr_310_neither_step_touches_the_hooks_own_pod() {
 /// The vendor's default drain protects some namespaces by name and then waits for ever for what is left: here whatever cannot go is
 /// either left alone by rule or named before anything is touched.
 #[test]
-fn aicr_2626_a_drain_never_waits_for_what_it_leaves_alone() {
+fn aicr_2626_drain_never_waits_for_skipped_pods() {
     let system = [
         of_daemon_set("kube-proxy", pod("kube-proxy")),
         of_daemon_set("exporter", gpu_pod("exporter")),
@@ -184,7 +184,7 @@ fn gpu_operator_2570_hidden_holders_are_named_and_not_touched() {
 }
 
 #[test]
-fn an_obstacle_sums_up_the_keys_that_would_remove_it() {
+fn obstacle_lists_all_keys_that_remove_it() {
     let pods = [bare(gpu_pod("a")), shared_memory(gpu_pod("b")), bare(gpu_pod("c"))];
     let (daemon_sets, own) = known();
     let policy = PodDeletionPolicy::default();
@@ -198,7 +198,7 @@ fn an_obstacle_sums_up_the_keys_that_would_remove_it() {
 }
 
 #[test]
-fn gpu_operator_303_a_long_grace_period_is_not_called_stuck() {
+fn gpu_operator_303_long_grace_period_is_not_stuck() {
     let trainer = Workload { grace_seconds: 1800, deleted_at: Some(at(1800)), ..gpu_pod("trainer") };
     let held = Workload { finalizers: vec!["batch.kubernetes.io/job-tracking".into()], ..trainer.clone() };
     let pods = [trainer, held];

@@ -55,7 +55,7 @@ fn each_nvidia_driver_has_its_own_upgrade_policy() {
 }
 
 #[test]
-fn driver_manager_212_a_manager_that_evicts_beside_the_hook_is_found() {
+fn driver_manager_212_manager_that_evicts_too_is_found() {
     let manager = |environment: Option<&[(&str, &str)]>, live: &[(&str, &str)]| {
         found(Mode::Drive, |scene| {
             scene.coming().auto_upgrade = Some(false);
@@ -74,7 +74,7 @@ fn driver_manager_212_a_manager_that_evicts_beside_the_hook_is_found() {
 }
 
 #[test]
-fn into_and_out_of_drive_every_driver_pod_is_replaced_once() {
+fn entering_or_leaving_drive_replaces_driver_pods_once() {
     let change = |live: &str, coming: &str| {
         let mut scene = PreflightScene::new(4);
         scene.observed.daemon_sets[0].manager_environment = labels(&[("ENABLE_GPU_POD_EVICTION", live), ("ENABLE_AUTO_DRAIN", "false")]);
@@ -90,7 +90,7 @@ fn into_and_out_of_drive_every_driver_pod_is_replaced_once() {
 }
 
 #[test]
-fn a_budget_that_the_live_fleet_does_not_fit_into_is_named_with_the_number_to_set() {
+fn too_small_budget_names_the_number_to_set() {
     let mut scene = PreflightScene::new(12);
     assert_eq!(
         scene.texts(),
@@ -110,7 +110,7 @@ fn a_budget_that_the_live_fleet_does_not_fit_into_is_named_with_the_number_to_se
 }
 
 #[test]
-fn before_the_operator_the_budget_is_that_of_the_job_that_will_wait() {
+fn budget_before_operator_is_the_waiting_jobs() {
     let mut scene = PreflightScene::new(12);
     scene.settings.tasks = vec![Task::Preflight];
     (scene.settings.mode, scene.settings.budget_seconds) = (Mode::Steer, 900);
@@ -129,7 +129,7 @@ fn before_the_operator_the_budget_is_that_of_the_job_that_will_wait() {
 }
 
 #[test]
-fn the_policy_is_ours_where_we_decide_and_the_live_one_where_the_vendor_does() {
+fn policy_is_ours_in_drive_else_live_one() {
     let mut scene = PreflightScene::new(1);
     scene.settings.upgrade.policy = Policy { max_parallel_upgrades: 7, ..Policy::default() };
     scene.cluster_policy().upgrade_policy = LiveUpgradePolicy {

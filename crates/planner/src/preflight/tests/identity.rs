@@ -44,7 +44,7 @@ fn becomes(live: LiveIdentity, coming: ComingValues) -> Option<String> {
 }
 
 #[test]
-fn gpu_operator_2166_every_trigger_of_a_replaced_daemon_set_is_found() {
+fn gpu_operator_2166_every_daemon_set_replacement_is_found() {
     let precompiled = |value| ComingValues { precompiled: Some(value), ..ComingValues::default() };
     let crd = |value| ComingValues { nvidia_drivers: Some(value), ..ComingValues::default() };
     let toolkit = |value| ComingValues { driver_toolkit: Some(value), ..ComingValues::default() };
@@ -85,7 +85,7 @@ fn the_driver_toolkit_counts_on_openshift_only() {
 }
 
 #[test]
-fn nodes_whose_kernel_has_left_their_daemon_set_are_named() {
+fn nodes_whose_kernel_left_daemon_set_are_named() {
     let key = "feature.node.kubernetes.io/kernel-version.full";
     let mut scene = fleet(LiveIdentity::Precompiled);
     scene.observed.daemon_sets[0].node_selector.insert(key.into(), "6.8.0-40".into());
@@ -104,7 +104,7 @@ fn nodes_whose_kernel_has_left_their_daemon_set_are_named() {
 }
 
 #[test]
-fn cloud_native_stack_95_an_ofed_driver_that_is_switched_off_takes_its_pods_away() {
+fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
     let mut scene = PreflightScene::new(1);
     scene.settings.driver = Driver::Ofed;
     scene.node("gpu-0").labels.insert(names::NIC_PRESENT_LABEL.into(), "true".into());

@@ -22,7 +22,7 @@ fn label(scene: &mut PreflightScene, node: &str, key: &str, value: &str) {
 }
 
 #[test]
-fn gpu_operator_715_a_fleet_without_a_ready_node_is_not_touched() {
+fn gpu_operator_715_fleet_without_ready_node_is_not_touched() {
     let all = |scene: &mut PreflightScene| scene.observed.nodes.values_mut().for_each(|node| node.ready = false);
     assert_eq!(found(all), ["no-ready-nodes: none of the 4 GPU nodes is ready: gpu-0, gpu-1, gpu-2, gpu-3"]);
     assert_eq!(found(|scene| scene.node("gpu-2").ready = false), ["not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-2"]);
@@ -30,7 +30,7 @@ fn gpu_operator_715_a_fleet_without_a_ready_node_is_not_touched() {
 }
 
 #[test]
-fn a_kubernetes_upgrade_that_is_under_way_is_found() {
+fn kubernetes_upgrade_in_progress_is_found() {
     let newer = |scene: &mut PreflightScene| scene.node("gpu-1").kubelet = "v1.34.0".into();
     assert_eq!(
         found(newer),
@@ -78,7 +78,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
 }
 
 #[test]
-fn a_cordon_of_ours_is_not_called_somebody_elses() {
+fn our_own_cordon_is_not_called_foreign() {
     let record = |cordoned: bool| {
         move |scene: &mut PreflightScene| {
             let text = format!(
@@ -137,7 +137,7 @@ fn libs_76_maintenance_that_others_asked_for_is_named() {
 }
 
 #[test]
-fn gpu_operator_316_operands_that_stay_paused_after_the_upgrade_are_named() {
+fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
     let pause = |scene: &mut PreflightScene| {
         label(scene, "gpu-0", "nvidia.com/gpu.deploy.container-toolkit", "paused-for-driver-upgrade");
         label(scene, "gpu-0", "nvidia.com/gpu.deploy.dcgm", "x_paused-for-driver-upgrade");

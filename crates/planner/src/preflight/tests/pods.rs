@@ -29,7 +29,7 @@ fn with_drain(scene: &mut PreflightScene) -> &mut DrainPolicy {
 }
 
 #[test]
-fn gpu_operator_454_gpu_pods_with_an_empty_dir_are_named_with_the_policy_key() {
+fn gpu_operator_454_pods_with_empty_dir_name_policy_key() {
     let text = "empty-dir: 1 pods that have to go have an emptyDir: team/llm has an emptyDir in memory (shared memory), which would be lost \
                 (podDeletion.deleteEmptyDir is off)";
     assert_eq!(found(|scene| scene.pods.push(memory(gpu_pod("llm")))), [text]);
@@ -60,7 +60,7 @@ fn kubernetes_57049_pods_that_nobody_brings_back_are_named() {
 }
 
 #[test]
-fn a_drain_has_the_last_word_over_every_pod_that_it_selects() {
+fn drain_decides_about_every_pod_it_selects() {
     let cache = |scene: &mut PreflightScene| scene.pods.push(memory(pod("cache")));
     let change = |scene: &mut PreflightScene| {
         cache(scene);
@@ -81,7 +81,7 @@ fn a_drain_has_the_last_word_over_every_pod_that_it_selects() {
 }
 
 #[test]
-fn gpu_operator_2570_gpu_pods_of_daemon_sets_and_static_pods_are_pinned() {
+fn gpu_operator_2570_daemon_set_and_static_pods_are_pinned() {
     let text = "pinned-holders: 2 pods that use the GPU cannot be evicted: team/exporter of DaemonSet dcgm, team/static is a static pod";
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([of_daemon_set("dcgm", gpu_pod("exporter")), Workload { mirror: true, ..bare(gpu_pod("static")) }]);
@@ -99,7 +99,7 @@ fn gpu_operator_2570_gpu_pods_of_daemon_sets_and_static_pods_are_pinned() {
 }
 
 #[test]
-fn gpu_operator_2570_pods_that_use_the_gpu_without_asking_appear_before_anything_is_cordoned() {
+fn gpu_operator_2570_pods_without_gpu_request_appear_before_cordon() {
     let class = |pod: Workload| Workload { runtime_class: Some("nvidia".into()), ..pod };
     let change = |scene: &mut PreflightScene| {
         scene.pods.push(class(labeled("app", "notebook", pod("notebook"))));
@@ -171,7 +171,7 @@ fn strict(name: &str, selector: &str) -> DisruptionBudget {
 }
 
 #[test]
-fn kured_82_a_budget_that_never_yields_is_found_before_the_cordon() {
+fn kured_82_impossible_budget_is_found_before_cordon() {
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([labeled("app", "a", gpu_pod("a-0")), labeled("app", "a", gpu_pod("a-1")), labeled("app", "b", gpu_pod("b-0"))]);
         scene.observed.workloads.budgets = vec![strict("a", "app=a"), strict("web", "app=web")];
@@ -190,7 +190,7 @@ fn kured_82_a_budget_that_never_yields_is_found_before_the_cordon() {
 }
 
 #[test]
-fn each_budget_is_a_finding_with_its_own_advice() {
+fn each_budget_has_its_own_advice() {
     let mut scene = PreflightScene::new(1);
     scene.pods = vec![labeled("app", "a", gpu_pod("a-0")), labeled("app", "b", gpu_pod("b-0"))];
     scene.observed.workloads.budgets = vec![strict("a", "app=a"), strict("b1", "app=b"), strict("b2", "app in (b)")];
@@ -216,7 +216,7 @@ fn claim(name: &str, reserved_for: &[&str]) -> DeviceClaim {
 }
 
 #[test]
-fn aicr_980_claims_that_running_pods_hold_are_named() {
+fn aicr_980_claims_of_running_pods_are_named() {
     let change = |scene: &mut PreflightScene| {
         scene.pods.push(Workload { claims: vec![Some("gpu".into())], ..pod("trainer-0") });
         scene.observed.workloads.claims = OptionalApi::Served(vec![claim("gpu", &["uid-trainer-0"]), claim("free", &[])]);
@@ -225,7 +225,7 @@ fn aicr_980_claims_that_running_pods_hold_are_named() {
 }
 
 #[test]
-fn dra_1278_claims_that_nobody_gives_back_are_named() {
+fn dra_1278_claims_never_released_are_named() {
     let deleting = |since| DeviceClaim { deleting: Some(at(since)), ..claim("wedged", &[]) };
     let domain = DeviceClaim { drivers: ["compute-domain.nvidia.com".to_owned()].into(), ..claim("domain", &["gone"]) };
     let change = |since| {
@@ -252,7 +252,7 @@ fn tuppr_310_the_hooks_own_pod_is_no_finding() {
 }
 
 #[test]
-fn a_selector_that_is_none_is_a_finding_and_no_panic() {
+fn invalid_selector_is_a_finding_not_a_panic() {
     assert_eq!(
         found(|scene| with_drain(scene).pod_selector = "a b".into()),
         ["selectors: drain.podSelector: `a b` is no label selector: `a b` is no label key"]
@@ -264,7 +264,7 @@ fn a_selector_that_is_none_is_a_finding_and_no_panic() {
 }
 
 #[test]
-fn network_operator_263_for_ofed_the_pods_on_its_networks_count() {
+fn network_operator_263_ofed_checks_pods_on_its_networks() {
     let mut scene = PreflightScene::new(1);
     scene.settings.driver = Driver::Ofed;
     scene.node("gpu-0").labels.insert(names::NIC_PRESENT_LABEL.into(), "true".into());

@@ -1,9 +1,9 @@
 //! A sample of everything that a node waits for in an upgrade that we do or steer, and of every form that it is told in, for the catalog
 //! of messages.
 
-use crate::own_upgrade::cause::FailureCause;
-use crate::own_upgrade::start_limits::StartRefusal;
-use crate::own_upgrade::state::UpgradeState;
+use crate::drive_upgrade::cause::FailureCause;
+use crate::drive_upgrade::start_limits::StartRefusal;
+use crate::drive_upgrade::state::UpgradeState;
 use contract::driver::Driver;
 
 use super::AT;

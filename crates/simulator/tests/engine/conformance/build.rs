@@ -83,7 +83,7 @@ fn line_001_without_pods_there_is_nothing_to_see() {
 }
 
 #[test]
-fn line_002_a_pod_on_a_node_is_one_entry() {
+fn line_002_pod_on_node_is_one_entry() {
     let observed = fleet();
     let snapshot = seen(&observed);
     assert_eq!(snapshot.entries.len(), 1);
@@ -93,7 +93,7 @@ fn line_002_a_pod_on_a_node_is_one_entry() {
 }
 
 #[test]
-fn line_003_a_pending_pod_without_node_is_passed_over_and_counts() {
+fn line_003_pending_pod_without_node_only_counts() {
     let mut observed = fleet();
     observed.daemon_sets[0].desired = 2;
     pod(&mut observed, "drivers-2", Some("drivers"), "b");
@@ -139,21 +139,21 @@ fn line_007_pods_of_other_owners_are_not_seen() {
 }
 
 #[test]
-fn line_008_a_pod_whose_node_is_gone_blocks_everything() {
+fn line_008_pod_of_removed_node_blocks_everything() {
     let mut observed = fleet();
     observed.nodes.clear();
     assert_eq!(blocked(&observed).as_deref(), Some("pod/drivers-1 is on node/a, which is not there"));
 }
 
 #[test]
-fn line_009_a_pod_without_node_that_is_not_pending_blocks_everything() {
+fn line_009_running_pod_without_node_blocks_everything() {
     let mut observed = fleet();
     observed.pods[0].unbound = true;
     assert_eq!(blocked(&observed).as_deref(), Some("pod/drivers-1 is on no node though it is not pending"));
 }
 
 #[test]
-fn line_010_no_label_and_an_empty_one_are_the_same() {
+fn line_010_missing_and_empty_label_are_equal() {
     let mut observed = fleet();
     let label = Driver::Gpu.traits().state_label.to_owned();
     observed.nodes.get_mut("a").expect("it is there").labels.insert(label, String::new());
@@ -171,7 +171,7 @@ fn line_011_daemon_sets_are_one_fleet() {
 }
 
 #[test]
-fn line_012_the_maintenance_of_its_own_name_belongs_to_a_node() {
+fn line_012_maintenance_by_name_belongs_to_node() {
     let mut observed = fleet();
     let requestor = Requestor { id: "ours".into(), namespace: "default".into(), prefix: "nvidia-operator".into() };
     let inputs = SnapshotInputs { requestor: Some(&requestor), ..SnapshotInputs::from_observed(&observed, Driver::Gpu) };
@@ -190,7 +190,7 @@ fn line_012_the_maintenance_of_its_own_name_belongs_to_a_node() {
 }
 
 #[test]
-fn an_older_revision_is_out_of_date_and_a_missing_one_ends_the_pass() {
+fn older_revision_is_outdated_missing_one_ends_pass() {
     let mut observed = fleet();
     observed.pods[0].revision = Some("old".into());
     assert_eq!(seen(&observed).entries[0].pod.revision, PodRevision::Older);

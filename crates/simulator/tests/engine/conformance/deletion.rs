@@ -44,13 +44,13 @@ fn line_067_and_070_pods_that_may_all_go_are_evicted() {
 }
 
 #[test]
-fn line_068_and_071_and_074_a_pod_that_may_not_go_fails_the_node_and_none_is_touched() {
+fn line_068_and_071_and_074_forbidden_pod_fails_node_untouched() {
     assert_eq!(eviction(&users(2, 1), &rules().policy), EvictionTask::Ends(ControllerState::Failed));
     assert_eq!(eviction(&users(1, 2), &rules().policy), EvictionTask::Ends(ControllerState::Failed), "numbers are compared, nothing else");
 }
 
 #[test]
-fn line_069_and_072_with_a_drain_the_node_is_drained_instead() {
+fn line_069_and_072_enabled_drain_replaces_pod_deletion() {
     assert_eq!(eviction(&users(2, 1), &drained().policy), EvictionTask::Ends(ControllerState::DrainRequired));
 }
 
@@ -69,13 +69,13 @@ fn line_075_a_node_is_not_begun_with_twice() {
 }
 
 #[test]
-fn line_077_evictions_that_take_too_long_fail_the_node() {
+fn line_077_overdue_evictions_fail_the_node() {
     assert_eq!(eviction_ended(false, &rules().policy), ControllerState::Failed);
     assert_eq!(eviction_ended(false, &drained().policy), ControllerState::DrainRequired);
 }
 
 #[test]
-fn line_078_without_a_policy_for_it_nothing_goes_on_for_any_node() {
+fn line_078_missing_policy_stops_every_node() {
     let none = PolicyRules::from_policy(Policy { pod_deletion: None, ..rules().policy });
     let entries = [deleting(), old("b", ControllerState::PodRestartRequired)];
     let outcome = pass(&snapshot(entries), &none, &options());
@@ -97,7 +97,7 @@ fn line_086_and_088_and_089_every_node_is_drained() {
 }
 
 #[test]
-fn line_087_a_drain_that_cannot_begin_ends_the_pass() {
+fn line_087_impossible_drain_ends_the_pass() {
     let refused = PassWrite::Drain { node: "a".into() };
     let outcome = pass_with(&snapshot([draining("a"), draining("b")]), &drained(), &options(), &mut |write| *write != refused);
     assert_eq!(outcome.error, Some(PassError::Refused { write: refused }));
@@ -110,7 +110,7 @@ fn line_092_what_a_drain_comes_to() {
 }
 
 #[test]
-fn line_094_the_selector_of_a_drain_leaves_marked_pods_out() {
+fn line_094_drain_selector_skips_marked_pods() {
     let label = Driver::Gpu.traits().drain_skip_label;
     assert_eq!(drain_selector("", label), "nvidia.com/gpu-driver-upgrade-drain.skip!=true");
     assert_eq!(drain_selector("app=train", label), "app=train,nvidia.com/gpu-driver-upgrade-drain.skip!=true");

@@ -28,7 +28,7 @@ fn run(entry: NodeEntry<'static>, rules: &PolicyRules) -> Vec<String> {
 }
 
 #[test]
-fn line_056_without_selector_and_pod_deletion_the_node_is_drained() {
+fn line_056_node_drains_without_selector_and_pod_deletion() {
     let no_filter = PassOptions { pod_deletion: false, ..options() };
     assert_eq!(writes(&pass(&snapshot([waiting(0, None)]), &rules(), &no_filter)), ["a: drain-required"]);
 }
@@ -39,12 +39,12 @@ fn line_057_without_selector_the_pods_go() {
 }
 
 #[test]
-fn line_058_when_all_jobs_are_finished_the_pods_go() {
+fn line_058_pods_go_when_all_jobs_finished() {
     assert_eq!(run(waiting(0, Some("1")), &wait(30)), [GONE, "a: pod-deletion-required"]);
 }
 
 #[test]
-fn line_059_a_running_job_is_waited_for_without_limit() {
+fn line_059_running_job_is_awaited_without_limit() {
     assert_eq!(run(waiting(1, None), &wait(0)), NOTHING);
     assert_eq!(run(waiting(1, Some("1")), &wait(0)), NOTHING);
 }
@@ -55,7 +55,7 @@ fn line_060_a_running_job_starts_the_time() {
 }
 
 #[test]
-fn line_061_a_job_that_takes_too_long_is_not_waited_for() {
+fn line_061_overdue_job_is_not_awaited() {
     assert_eq!(run(waiting(1, Some("1799999965")), &wait(30)), ["a: pod-deletion-required", GONE]);
 }
 
@@ -66,13 +66,13 @@ fn line_063_at_the_limit_nothing_happens_yet() {
 }
 
 #[test]
-fn line_065_with_a_selector_the_pods_go_even_without_pod_deletion() {
+fn line_065_selector_removes_pods_without_pod_deletion() {
     let no_filter = PassOptions { pod_deletion: false, ..options() };
     assert_eq!(writes(&pass(&snapshot([waiting(0, None)]), &wait(0), &no_filter)), [GONE, "a: pod-deletion-required"]);
 }
 
 #[test]
-fn a_start_that_is_no_time_is_only_logged() {
+fn invalid_start_time_is_only_logged() {
     let outcome = pass(&snapshot([waiting(1, Some("soon"))]), &wait(30), &options());
     assert_eq!(writes(&outcome), NOTHING);
     let key = Driver::Gpu.traits().wait_start;
@@ -80,7 +80,7 @@ fn a_start_that_is_no_time_is_only_logged() {
 }
 
 #[test]
-fn a_refused_label_does_not_end_the_pass_here() {
+fn refused_label_does_not_end_the_pass() {
     let refused = PassWrite::State { node: "a".into(), state: ControllerState::PodDeletionRequired };
     let entries = [waiting(0, None), old("b", ControllerState::PodRestartRequired)];
     let outcome = pass_with(&snapshot(entries), &rules(), &options(), &mut |write| *write != refused);
@@ -89,7 +89,7 @@ fn a_refused_label_does_not_end_the_pass_here() {
 }
 
 #[test]
-fn line_062_and_064_running_and_pending_jobs_of_the_node_count_in_every_namespace() {
+fn line_062_and_064_active_jobs_count_in_every_namespace() {
     let job =
         |namespace: &str, node: &str, phase| AwaitedPod { namespace: namespace.into(), name: "train".into(), node: node.into(), phase };
     let app = [("app".to_owned(), "nvidia-driver-daemonset".to_owned())];

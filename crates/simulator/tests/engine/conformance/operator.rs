@@ -3,7 +3,7 @@
 use contract::driver::Driver;
 use contract::names;
 use jiff::Timestamp;
-use nvidia_upgrade::generation::TICK;
+use nvidia_upgrade::controller_generation::TICK;
 use nvidia_upgrade::operator::{ReconciliationPlan, orphaned, unfinished, upgrade_enabled, work};
 use nvidia_upgrade::pass::{PassError, PassWrite};
 use nvidia_upgrade::snapshot::DriverSelection;
@@ -55,7 +55,7 @@ fn reconcile(observed: &Observed) -> ReconciliationPlan<'_> {
 }
 
 #[test]
-fn line_144_without_any_policy_states_go_and_nothing_follows() {
+fn line_144_states_go_without_any_policy() {
     let mut observed = Observed::default();
     node(&mut observed, "a", &[(STATE, "upgrade-done")]);
     node(&mut observed, "b", &[]);
@@ -77,7 +77,7 @@ fn line_145_a_driver_without_policy_is_upgraded() {
 }
 
 #[test]
-fn line_146_only_nodes_of_a_driver_that_is_off_lose_their_state() {
+fn line_146_only_disabled_drivers_nodes_lose_state() {
     let mut observed =
         Observed { nvidia_drivers: OptionalApi::Served(vec![driver("on", true), driver("off", false)]), ..Observed::default() };
     owned(&mut observed, "a", "on", ControllerState::Done);
@@ -118,7 +118,7 @@ fn line_147_the_cluster_policy_decides_the_mode() {
 }
 
 #[test]
-fn line_148_state_and_skip_labels_wake_it_and_others_do_not() {
+fn line_148_state_and_skip_labels_wake_it() {
     let mut before = Observed::default();
     node(&mut before, "a", &[]);
     let changed = |key: &str, value: &str| {
@@ -154,7 +154,7 @@ fn line_148_state_and_skip_labels_wake_it_and_others_do_not() {
 }
 
 #[test]
-fn a_driver_that_becomes_ready_wakes_the_network_operator_only() {
+fn ready_driver_wakes_only_the_network_operator() {
     let mut before = Observed { cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())), ..Observed::default() };
     for (labels, driver) in [(("app", "nvidia-driver-daemonset"), Driver::Gpu), ((names::OFED_DRIVER_LABEL, ""), Driver::Ofed)] {
         before.pods =
@@ -188,7 +188,7 @@ fn line_149_the_annotation_follows_the_policy() {
 type Spoil = fn(&mut ObservedPod);
 
 #[test]
-fn line_150_an_orphaned_driver_on_an_owned_node_needs_an_upgrade() {
+fn line_150_orphaned_driver_on_owned_node_needs_upgrade() {
     let mut observed = Observed { nvidia_drivers: OptionalApi::Served(vec![driver("on", true)]), ..Observed::default() };
     for state in ControllerState::ALL {
         let name = format!("node-{state}");
@@ -212,7 +212,7 @@ fn line_150_an_orphaned_driver_on_an_owned_node_needs_an_upgrade() {
 }
 
 #[test]
-fn line_151_owned_nodes_that_are_not_done_keep_the_policy_from_being_ready() {
+fn line_151_unfinished_owned_nodes_keep_policy_unready() {
     let mut observed = Observed::default();
     for (name, state) in [
         ("done", ControllerState::Done),
@@ -229,7 +229,7 @@ fn line_151_owned_nodes_that_are_not_done_keep_the_policy_from_being_ready() {
 }
 
 #[test]
-fn line_153_up_to_v26_3_a_policy_without_a_drain_ends_every_pass() {
+fn line_153_policy_without_drain_ends_old_passes() {
     for (generation, refuses) in
         [(ControllerGeneration::Gpu25, true), (ControllerGeneration::Gpu26_3, true), (ControllerGeneration::Gpu26_7, false)]
     {

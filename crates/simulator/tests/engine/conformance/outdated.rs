@@ -25,35 +25,35 @@ fn line_016_a_new_node_in_sync_is_done() {
 }
 
 #[test]
-fn line_017_a_new_node_out_of_sync_needs_an_upgrade() {
+fn line_017_new_node_out_of_sync_needs_upgrade() {
     assert_eq!(one(old("a", ControllerState::Unknown)), ["a: upgrade-required"]);
 }
 
 #[test]
-fn line_018_and_028_a_node_that_is_done_and_in_sync_is_left_alone() {
+fn line_018_and_028_done_node_in_sync_is_untouched() {
     assert_eq!(one(node("a", ControllerState::Done)), NOTHING);
     assert_eq!(one(cordoned(node("a", ControllerState::Done))), NOTHING);
 }
 
 #[test]
-fn line_019_a_node_that_is_done_and_out_of_sync_needs_an_upgrade() {
+fn line_019_done_node_out_of_sync_needs_upgrade() {
     assert_eq!(one(old("a", ControllerState::Done)), ["a: upgrade-required"]);
 }
 
 #[test]
-fn line_020_and_027_a_cordoned_node_is_noted_as_such_before_its_label() {
+fn line_020_and_027_cordon_is_noted_before_the_label() {
     for state in [ControllerState::Unknown, ControllerState::Done] {
         assert_eq!(one(cordoned(old("a", state))), [INITIALLY, "a: upgrade-required"]);
     }
 }
 
 #[test]
-fn line_021_a_node_in_sync_is_not_noted_as_cordoned() {
+fn line_021_cordon_of_node_in_sync_is_ignored() {
     assert_eq!(one(cordoned(node("a", ControllerState::Unknown))), ["a: upgrade-done"]);
 }
 
 #[test]
-fn line_022_a_driver_that_waits_to_load_needs_an_upgrade() {
+fn line_022_driver_waiting_to_load_needs_upgrade() {
     assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some("true"))), ["a: upgrade-required"]);
 }
 
@@ -64,7 +64,7 @@ fn line_023_an_orphaned_pod_alone_needs_nothing() {
 }
 
 #[test]
-fn line_024_a_request_for_an_orphaned_pod_is_one() {
+fn line_024_request_for_orphaned_pod_counts() {
     for state in [ControllerState::Unknown, ControllerState::Done] {
         assert_eq!(one(with(orphaned("a", state), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
     }
@@ -78,6 +78,6 @@ fn line_025_only_true_is_a_request() {
 }
 
 #[test]
-fn line_026_a_request_for_a_pod_in_sync_is_one() {
+fn line_026_request_for_pod_in_sync_counts() {
     assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
 }

@@ -61,14 +61,14 @@ fn line_132_another_ones_object_is_joined_once() {
 }
 
 #[test]
-fn line_133_an_object_that_is_not_ready_is_waited_for() {
+fn line_133_unready_object_is_awaited() {
     for reason in [None, Some("Pending"), Some("Draining"), Some("RequestorFailed")] {
         assert_eq!(run(maintained(old("a", ControllerState::NodeMaintenanceRequired), "theirs", &["ours"], reason)), NOTHING, "{reason:?}");
     }
 }
 
 #[test]
-fn line_134_a_ready_object_lets_the_node_go_on() {
+fn line_134_ready_object_releases_the_node() {
     let ready = maintained(old("a", ControllerState::NodeMaintenanceRequired), "ours", &[], Some("Ready"));
     assert_eq!(run(ready.clone()), ["a: pod-restart-required"]);
     let left = with(ready, |entry| entry.maintenance.as_mut().expect("it is there").deleting = true);
@@ -81,7 +81,7 @@ fn line_135_without_its_object_a_node_begins_again() {
 }
 
 #[test]
-fn line_136_a_node_that_began_in_place_goes_on_so() {
+fn line_136_node_started_in_place_continues_so() {
     assert_eq!(run(old("a", ControllerState::CordonRequired)), ["a: cordon", "a: wait-for-jobs-required"]);
 }
 
@@ -113,13 +113,13 @@ fn line_139_the_end_is_always_an_uncordon() {
 }
 
 #[test]
-fn line_140_requests_and_loading_drivers_need_an_upgrade_here_too() {
+fn line_140_requests_and_loading_drivers_need_upgrade_here() {
     assert_eq!(run(with(orphaned("a", ControllerState::Done), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
     assert_eq!(run(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some("true"))), ["a: upgrade-required"]);
 }
 
 #[test]
-fn line_141_a_node_that_began_in_place_ends_so() {
+fn line_141_node_started_in_place_ends_so() {
     let entry = with(cordoned(node("a", ControllerState::ValidationRequired)), |entry| {
         entry.notes.initially_unschedulable = true;
         entry.validators = vec![nvidia_upgrade::snapshot::ValidatorPod { name: "v", ready: true }];
@@ -128,7 +128,7 @@ fn line_141_a_node_that_began_in_place_ends_so() {
 }
 
 #[test]
-fn line_142_there_is_no_limit_and_the_skip_label_holds() {
+fn line_142_no_limit_applies_but_skip_label() {
     let skipped = with(old("b", ControllerState::UpgradeRequired), |entry| entry.skip = Some("true"));
     let entries = [old("a", ControllerState::UpgradeRequired), skipped, old("c", ControllerState::UpgradeRequired)];
     let strict = nvidia_upgrade::PolicyRules::from_policy(contract::policy::Policy::default());

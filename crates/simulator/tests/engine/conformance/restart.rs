@@ -37,7 +37,7 @@ fn line_096_an_orphaned_pod_is_deleted() {
 }
 
 #[test]
-fn line_097_pods_are_deleted_at_the_end_of_the_stage_and_a_refusal_ends_the_pass() {
+fn line_097_pods_go_last_and_refusal_ends_pass() {
     let named = |name| with(old(name, ControllerState::PodRestartRequired), |entry| entry.pod.name = name);
     let entries = || [named("a"), cordoned(node("b", ControllerState::PodRestartRequired)), named("c")];
     let all = pass(&snapshot(entries()), &rules(), &options());
@@ -48,18 +48,18 @@ fn line_097_pods_are_deleted_at_the_end_of_the_stage_and_a_refusal_ends_the_pass
 }
 
 #[test]
-fn line_098_a_driver_in_sync_gets_leave_to_load() {
+fn line_098_driver_in_sync_may_load() {
     let entry = with(unready(0), |entry| entry.notes.safe_load = Some("true"));
     assert_eq!(one(entry), ["a: nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load removed"]);
 }
 
 #[test]
-fn line_099_a_ready_driver_is_the_end_without_validation() {
+fn line_099_ready_driver_without_validation_is_done() {
     assert_eq!(without_validation(restarting()), ["a: uncordon-required"]);
 }
 
 #[test]
-fn line_100_a_node_that_was_cordoned_before_stays_so() {
+fn line_100_node_cordoned_before_stays_cordoned() {
     assert_eq!(without_validation(initially(restarting())), ["a: upgrade-done", INITIALLY_GONE]);
 }
 
@@ -70,19 +70,19 @@ fn line_101_a_ready_driver_is_validated() {
 }
 
 #[test]
-fn line_102_and_105_a_driver_that_is_not_ready_is_waited_for() {
+fn line_102_and_105_unready_driver_is_awaited() {
     assert_eq!(one(unready(0)), NOTHING);
     assert_eq!(one(unready(10)), NOTHING);
     assert_eq!(one(with(restarting(), |entry| entry.pod.running = false)), NOTHING);
 }
 
 #[test]
-fn line_103_and_104_a_driver_that_restarts_again_and_again_is_given_up() {
+fn line_103_and_104_crash_looping_driver_is_given_up() {
     assert_eq!(one(unready(11)), ["a: upgrade-failed"]);
 }
 
 #[test]
-fn line_106_a_pod_without_container_statuses_is_not_ready() {
+fn line_106_pod_without_container_statuses_is_not_ready() {
     let object = serde_json::json!({
         "metadata": {"name": "driver"}, "spec": {"containers": [{"name": "nvidia-driver-ctr"}], "nodeName": "a"}, "status": {"phase": "Running"},
     });
@@ -91,17 +91,17 @@ fn line_106_a_pod_without_container_statuses_is_not_ready() {
 }
 
 #[test]
-fn line_107_a_failed_node_goes_on_when_its_driver_is_ready() {
+fn line_107_failed_node_continues_with_ready_driver() {
     assert_eq!(one(cordoned(node("a", ControllerState::Failed))), ["a: uncordon-required"]);
 }
 
 #[test]
-fn line_108_a_failed_node_that_was_cordoned_before_is_done() {
+fn line_108_failed_node_cordoned_before_is_done() {
     assert_eq!(one(initially(cordoned(node("a", ControllerState::Failed)))), ["a: upgrade-done", INITIALLY_GONE]);
 }
 
 #[test]
-fn line_109_and_110_a_failed_node_with_its_old_driver_stays() {
+fn line_109_and_110_failed_node_with_old_driver_stays() {
     assert_eq!(one(cordoned(old("a", ControllerState::Failed))), NOTHING);
     assert_eq!(one(cordoned(orphaned("a", ControllerState::Failed))), NOTHING);
     assert_eq!(one(with(node("a", ControllerState::Failed), |entry| entry.pod.containers_ready = false)), NOTHING);

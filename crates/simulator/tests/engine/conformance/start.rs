@@ -19,7 +19,7 @@ fn line_047_the_request_goes_and_the_node_starts() {
 }
 
 #[test]
-fn line_048_the_request_goes_even_where_the_node_may_not_start() {
+fn line_048_request_is_removed_without_a_start() {
     let skipped =
         with(old("a", ControllerState::UpgradeRequired), |entry| (entry.notes.requested, entry.skip) = (Some("true"), Some("true")));
     assert_eq!(one(skipped), [REQUEST_GONE]);
@@ -39,7 +39,7 @@ fn line_049_a_refused_label_ends_the_pass() {
 }
 
 #[test]
-fn line_050_the_same_digest_restarts_the_driver_without_moving_workloads() {
+fn line_050_same_digest_restarts_driver_only() {
     assert_eq!(one(digests(Some("7"), Some("7"))), ["a: cordon", "a: pod-restart-required"]);
     assert_eq!(one(cordoned(digests(Some("7"), Some("7")))), ["a: pod-restart-required"]);
     // Whether the pod is out of date is not asked (appendix A of the original's defects: nothing is ever evicted then).
@@ -48,7 +48,7 @@ fn line_050_the_same_digest_restarts_the_driver_without_moving_workloads() {
 }
 
 #[test]
-fn line_051_other_or_missing_digests_take_the_full_way() {
+fn line_051_other_or_missing_digests_upgrade_fully() {
     for (pod, template) in [(Some("7"), Some("8")), (None, Some("7")), (Some("7"), None), (None, None), (Some(""), Some(""))] {
         assert_eq!(one(digests(pod, template)), ["a: cordon-required"], "{pod:?} {template:?}");
     }
@@ -59,7 +59,7 @@ fn line_051_other_or_missing_digests_take_the_full_way() {
 }
 
 #[test]
-fn line_052_requested_orphaned_and_loading_drivers_take_the_full_way() {
+fn line_052_requested_orphaned_and_loading_drivers_upgrade_fully() {
     let same = || digests(Some("7"), Some("7"));
     let requested = with(same(), |entry| entry.notes.requested = Some("true"));
     assert_eq!(one(requested), [REQUEST_GONE, "a: cordon-required"]);
@@ -70,7 +70,7 @@ fn line_052_requested_orphaned_and_loading_drivers_take_the_full_way() {
 }
 
 #[test]
-fn line_053_a_node_that_cannot_be_cordoned_stays_and_the_others_go_on() {
+fn line_053_refused_cordon_does_not_stop_others() {
     let entries = [digests(Some("7"), Some("7")), with(digests(Some("7"), Some("7")), |entry| entry.node = "b")];
     let refused = PassWrite::Cordon { node: "a".into() };
     let outcome = pass_with(&snapshot(entries), &rules(), &options(), &mut |write| *write != refused);
@@ -79,7 +79,7 @@ fn line_053_a_node_that_cannot_be_cordoned_stays_and_the_others_go_on() {
 }
 
 #[test]
-fn a_node_that_did_not_start_gives_its_slot_to_the_next() {
+fn node_without_start_passes_its_slot_on() {
     let one_at_a_time = PolicyRules::from_policy(Policy { max_parallel_upgrades: 1, max_unavailable: None, ..Policy::default() });
     let entries = [digests(Some("7"), Some("7")), with(digests(Some("7"), Some("7")), |entry| entry.node = "b")];
     let refused = PassWrite::Cordon { node: "a".into() };
@@ -88,7 +88,7 @@ fn a_node_that_did_not_start_gives_its_slot_to_the_next() {
 }
 
 #[test]
-fn line_055_a_cordoned_node_goes_on_without_a_cordon() {
+fn line_055_cordoned_node_skips_the_cordon_step() {
     assert_eq!(one(old("a", ControllerState::CordonRequired)), ["a: cordon", "a: wait-for-jobs-required"]);
     assert_eq!(one(cordoned(old("a", ControllerState::CordonRequired))), ["a: wait-for-jobs-required"]);
 }

@@ -119,7 +119,7 @@ fn line_029_to_036_and_046_the_vectors_of_the_throttle() {
 }
 
 #[test]
-fn line_031_nodes_whose_turn_came_go_on_in_the_same_pass() {
+fn line_031_started_nodes_continue_in_same_pass() {
     let outcome = pass(&snapshot(fleet("2R 3C")), &PolicyRules::from_policy(policy(4, "")), &options());
     assert_eq!(
         writes(&outcome),
@@ -154,7 +154,7 @@ fn line_039_failed_nodes_take_slots() {
 }
 
 #[test]
-fn line_040_not_ready_nodes_are_unavailable_and_nodes_without_the_condition_are_not() {
+fn line_040_only_false_ready_condition_is_unavailable() {
     let unknown = fleet("4Rn").into_iter().map(|entry| with(entry, |entry| entry.ready = None));
     assert_eq!(slots(&unknown.collect::<Vec<_>>(), &policy(0, "50%")).unavailable, 0);
     assert_eq!(slots(&fleet("4Rn"), &policy(0, "50%")).unavailable, 4);
@@ -163,7 +163,7 @@ fn line_040_not_ready_nodes_are_unavailable_and_nodes_without_the_condition_are_
 
 /// They are no part of what percentages are of, and still unavailable: with all that may be away they stop the fleet.
 #[test]
-fn nodes_of_the_maintenance_operator_can_be_all_that_may_be_unavailable() {
+fn maintenance_operators_nodes_can_exhaust_max_unavailable() {
     assert_eq!(started(&fleet("1R 1Mu"), policy(0, "100%")), [] as [usize; 0]);
     assert_eq!(started(&fleet("2R 1Mu"), policy(0, "")), [0, 1]);
 }
@@ -180,7 +180,7 @@ fn line_042_cordoned_nodes_start_without_a_slot() {
 }
 
 #[test]
-fn line_043_skipped_nodes_neither_start_nor_take_a_slot() {
+fn line_043_skipped_nodes_take_no_slot() {
     assert_eq!(started(&fleet("1Rk 3R"), policy(1, "")), [1]);
     assert_eq!(started(&fleet("1Rku 1R"), policy(1, "")), [1], "not even if it is cordoned");
 }
@@ -194,7 +194,7 @@ fn line_044_only_true_skips() {
 }
 
 #[test]
-fn line_045_an_unreadable_limit_is_an_error_and_nothing_is_done() {
+fn line_045_unreadable_limit_stops_everything() {
     for text in ["half", "50 %", "-1", "1.5", "\"5\""] {
         let live = observed::LiveUpgradePolicy {
             auto_upgrade: true,

@@ -41,7 +41,7 @@ fn line_067_to_069_pods_without_controller_go_by_force_only() {
 }
 
 #[test]
-fn line_070_to_072_pods_with_an_empty_dir_go_if_the_policy_says_so() {
+fn line_070_to_072_empty_dir_pods_follow_policy() {
     for (empty_dir, memory_dir) in [(true, false), (false, true)] {
         let pods = [Workload { empty_dir, memory_dir, ..pod(&["nvidia.com/gpu"]) }];
         assert_eq!(counts(&pods, true, true), (1, 1));
@@ -50,7 +50,7 @@ fn line_070_to_072_pods_with_an_empty_dir_go_if_the_policy_says_so() {
 }
 
 #[test]
-fn line_074_pods_of_daemon_sets_and_static_pods_never_go() {
+fn line_074_daemon_set_and_static_pods_stay() {
     assert_eq!(counts(&[controlled("DaemonSet", &["nvidia.com/gpu"])], true, true), (1, 0));
     assert_eq!(counts(&[Workload { mirror: true, ..pod(&["nvidia.com/gpu"]) }], true, true), (1, 0));
 }
@@ -62,7 +62,7 @@ fn line_076_pods_without_gpu_do_not_matter() {
 }
 
 #[test]
-fn line_079_gpu_and_mig_resources_of_running_and_pending_pods_count() {
+fn line_079_gpu_and_mig_requests_of_pods_count() {
     assert!(gpu(&pod(&["nvidia.com/gpu"])));
     assert!(gpu(&pod(&["nvidia.com/gpu.shared"])));
     assert!(gpu(&pod(&["nvidia.com/mig-1g.10gb"])));
@@ -89,14 +89,14 @@ fn claiming(name: Option<&str>) -> Workload {
 }
 
 #[test]
-fn line_081_an_allocated_gpu_counts_from_v26_7_on() {
+fn line_081_allocated_gpus_count_from_v26_7() {
     let workloads = claims(&["gpu.nvidia.com"]);
     assert!(uses_gpu(&claiming(Some("claim")), &workloads, ControllerGeneration::Gpu26_7));
     assert!(!uses_gpu(&claiming(Some("claim")), &workloads, ControllerGeneration::Gpu26_3));
 }
 
 #[test]
-fn line_082_other_drivers_missing_names_and_finished_pods_do_not_count() {
+fn line_082_foreign_unnamed_and_finished_pods_are_ignored() {
     // A claim with administrator's access only, and one without allocation, have no driver in the view.
     for drivers in [&[] as &[&str], &["compute-domain.nvidia.com"]] {
         assert!(!uses_gpu(&claiming(Some("claim")), &claims(drivers), ControllerGeneration::Gpu26_7), "{drivers:?}");

@@ -20,7 +20,7 @@ fn validating(ready: &[bool], start: Option<&'static str>) -> NodeEntry<'static>
 }
 
 #[test]
-fn line_111_without_a_selector_it_is_valid_at_once() {
+fn line_111_node_without_selector_is_valid_immediately() {
     let off = PassOptions { validation: false, ..options() };
     assert_eq!(writes(&pass(&snapshot([validating(&[], None)]), &rules(), &off)), ["a: uncordon-required"]);
 }
@@ -38,13 +38,13 @@ fn line_113_and_117_and_118_a_ready_validator_is_the_end() {
 }
 
 #[test]
-fn line_114_and_115_one_that_is_not_ready_starts_the_time() {
+fn line_114_and_115_unready_validator_starts_the_timer() {
     assert_eq!(one(validating(&[false], None)), [format!("{STARTED}={NOW}")]);
     assert_eq!(one(validating(&[false], Some("1799999990"))), NOTHING);
 }
 
 #[test]
-fn line_116_after_ten_minutes_the_node_is_given_up() {
+fn line_116_node_is_given_up_after_ten_minutes() {
     assert_eq!(one(validating(&[false], Some("1799999395"))), ["a: upgrade-failed", GONE]);
     assert_eq!(one(validating(&[false], Some("1799999400"))), NOTHING, "not at the limit");
     // And the next pass takes it back, unvalidated: its driver is ready.
@@ -52,14 +52,14 @@ fn line_116_after_ten_minutes_the_node_is_given_up() {
 }
 
 #[test]
-fn line_119_a_node_that_was_cordoned_before_is_done() {
+fn line_119_node_cordoned_before_is_done() {
     let entry = with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
     assert_eq!(one(entry), [GONE, "a: upgrade-done", INITIALLY_GONE]);
 }
 
 /// World 1384 of `scenarios::agreement`: a node with an owned and an orphaned driver pod.
 #[test]
-fn a_node_that_is_there_twice_forgets_its_cordon_with_its_first_entry() {
+fn duplicate_node_loses_its_cordon_note_first() {
     let entry = || with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
     let outcome = pass(&snapshot([entry(), entry()]), &rules(), &options());
     let writes: Vec<String> = outcome.writes.iter().map(ToString::to_string).collect();
@@ -73,13 +73,13 @@ fn line_120_a_driver_that_waits_to_load_may() {
 }
 
 #[test]
-fn a_ready_validator_before_another_takes_the_time_back() {
+fn ready_validator_resets_time_of_another() {
     assert_eq!(one(validating(&[true, false], Some("1"))), [GONE.to_owned(), format!("{STARTED}={NOW}")]);
     assert_eq!(one(validating(&[false, true], Some("1"))), ["a: upgrade-failed", GONE]);
 }
 
 #[test]
-fn a_start_that_is_no_time_ends_the_pass() {
+fn invalid_start_time_ends_the_pass() {
     let outcome = pass(&snapshot([validating(&[false], Some("soon"))]), &rules(), &options());
     assert!(matches!(outcome.error, Some(PassError::StartTime { .. })));
 }
@@ -101,7 +101,7 @@ fn line_122_a_refused_uncordon_ends_the_pass() {
 }
 
 #[test]
-fn line_123_a_node_of_the_maintenance_operator_is_not_uncordoned() {
+fn line_123_maintenance_operators_node_is_not_uncordoned() {
     assert_eq!(one(with(cordoned(node("a", ControllerState::UncordonRequired)), |entry| entry.notes.requestor = true)), NOTHING);
 }
 

@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_pass_makes_one_known_step_a_node_and_starts_no_more_than_it_may(
+    fn pass_steps_once_per_node_within_its_limit(
         entries in prop::collection::vec(entry(), 0..8),
         rules in rules(),
         generation in select(ControllerGeneration::ALL.to_vec()),

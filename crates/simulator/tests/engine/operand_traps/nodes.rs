@@ -47,7 +47,7 @@ fn blocked(decision: &Decision, node: &str) -> Vec<String> {
 
 /// Its pod stays and is not wanted: the controller finds one pod too many, and starts no node any more.
 #[test]
-fn trap_18_tainted_node_is_named_by_all_that_it_blocks() {
+fn trap_18_tainted_node_is_named_by_blocked_operands() {
     let mut fleet = rolling();
     fleet.node("gpu-2").taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
     (fleet.observed.daemon_sets[0].desired, fleet.observed.daemon_sets[0].misscheduled) = (2, 1);

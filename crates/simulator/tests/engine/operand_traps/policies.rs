@@ -9,7 +9,7 @@ use crate::operands;
 
 /// The ClusterPolicy has the error; what runs goes on to run.
 #[test]
-fn trap_28_gpu_cluster_next_to_cluster_policy_ends_run() {
+fn trap_28_gpu_cluster_with_cluster_policy_ends_run() {
     let mut fleet = Fleet::at_rest(2);
     let message = "ClusterPolicy and GPUCluster cannot co-exist";
     fleet.policy().conditions = failed("ReconcileFailed", message);

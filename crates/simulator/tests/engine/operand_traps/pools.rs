@@ -21,7 +21,7 @@ fn trap_11_rolling_nvidia_driver_is_not_ready() {
 
 /// Up to v26.3.3 a pool of which all nodes are paused, tainted, or gone is never ready.
 #[test]
-fn trap_12_nvidia_driver_without_nodes_is_not_waited_for() {
+fn trap_12_nvidia_driver_without_nodes_is_not_awaited() {
     let mut fleet = pool_at_rest("v26.3.3");
     let selector = Labels::from([("pool".to_owned(), "gone".to_owned())]);
     // The chart's own one must not select every node: that would be a conflict.
@@ -43,7 +43,7 @@ fn trap_12_nvidia_driver_without_nodes_is_not_waited_for() {
 
 /// "All resources reconciled": there was nothing to render.
 #[test]
-fn trap_13_ready_nvidia_driver_without_daemon_set_is_missing() {
+fn trap_13_nvidia_driver_without_daemon_set_is_missing() {
     let mut fleet = pool_at_rest("v26.7.0");
     fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.uid != "driver-ds");
     let decision = fleet.decide(0);

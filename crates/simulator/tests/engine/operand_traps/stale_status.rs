@@ -13,7 +13,7 @@ use crate::operator::{OPERATOR_POD, leads};
 
 /// GPU nodes were scaled to zero: the operator leaves the DaemonSets as they were, with the old chart's templates.
 #[test]
-fn trap_04_fleet_without_gpu_nodes_needs_no_new_templates() {
+fn trap_04_fleet_without_gpu_nodes_needs_no_templates() {
     let mut fleet = Fleet::at_rest(0);
     fleet.join("cpu-0", -1000);
     fleet.node("cpu-0").labels = [("feature.node.kubernetes.io/cpu-model.family".to_owned(), "6".to_owned())].into();
@@ -50,7 +50,7 @@ fn trap_06_new_daemon_sets_are_not_ready() {
 
 /// Up to v26.3 the operator lists driver pods by the newest template's labels: those of the old chart are not among them.
 #[test]
-fn trap_07_chart_bump_with_one_done_node_is_not_ready() {
+fn trap_07_bumped_chart_with_partial_nodes_is_unready() {
     let mut fleet = Fleet::at_rest(3);
     fleet.is_assisted("v26.3.3");
     fleet.policy().labels.insert("helm.sh/chart".into(), "gpu-operator-v26.3.3".into());
@@ -105,7 +105,7 @@ fn trap_23_missing_service_monitor_does_not_block() {
 
 /// OLM replaces the operator, whose environment names the images: no custom resource changes.
 #[test]
-fn trap_30_olm_upgrade_without_new_generation_is_not_ready() {
+fn trap_30_olm_upgrade_without_new_generation_is_unready() {
     let mut fleet = operands::fleet(2);
     fleet.operator_is_quiet = false;
     leads(&mut fleet.observed, at(0));
@@ -139,7 +139,7 @@ fn trap_30_olm_upgrade_without_new_generation_is_not_ready() {
 
 /// With NVIDIADrivers v26.7 looks again only when a node's label changes.
 #[test]
-fn trap_32_not_ready_after_missed_event_does_not_block() {
+fn trap_32_not_ready_after_missed_event_is_harmless() {
     let mut fleet = pool_at_rest("v26.7.0");
     fleet.policy().state = Some("notReady".into());
     fleet.policy().conditions = failed("OperandNotReady", "upgrades are pending");

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use contract::record::RecordedReason;
 use jiff::{SignedDuration, Timestamp};
 use planner::decide::Action;
-use planner::own_upgrade::record::UpgradeRecord;
+use planner::drive_upgrade::record::UpgradeRecord;
 
 use super::world::{World, index, now};
 

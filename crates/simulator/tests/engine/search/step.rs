@@ -6,8 +6,8 @@ use contract::record::NodeOutcome;
 use observed::Observed;
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision, Planner};
+use planner::drive_upgrade::record::UpgradeRecord;
 use planner::memory::RunMemory;
-use planner::own_upgrade::record::UpgradeRecord;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use super::key::STEP;
@@ -367,7 +367,7 @@ impl World {
         if host.ours && !written.as_ref().is_some_and(|record| record.cordoned) {
             return Err(format!("{node}: cordoned by us, and no record says so"));
         }
-        let early = |record: &UpgradeRecord| record.state <= planner::own_upgrade::state::UpgradeState::PodRestartRequired;
+        let early = |record: &UpgradeRecord| record.state <= planner::drive_upgrade::state::UpgradeState::PodRestartRequired;
         if !host.cordoned && written.as_ref().is_some_and(early) {
             return Err(format!("{node}: it is in progress, and takes new pods"));
         }

@@ -271,7 +271,7 @@ fn every_wait_has_its_words() {
 }
 
 #[test]
-fn a_blocked_fleet_says_why_and_a_node_at_rest_says_nothing() {
+fn blocked_fleet_has_reasons_idle_node_has_none() {
     let error = SnapshotError::NoNode { pod: "driver-1".into() };
     let entries = vec![old("a", ControllerState::UpgradeRequired), node("b", ControllerState::Done), node("c", ControllerState::Unknown)];
     let snapshot = UpgradeSnapshot { blocked: Some(error.clone()), ..of(entries) };
@@ -301,7 +301,7 @@ fn long_lists_are_cut() {
 }
 
 #[test]
-fn what_would_move_does_not_count_timers_and_knows_tasks_that_run() {
+fn pending_moves_ignore_timers_and_know_running_tasks() {
     let validating = with(cordoned(node("a", ControllerState::ValidationRequired)), |entry| {
         entry.validators = vec![ValidatorPod { name: "v", ready: false }];
     });
@@ -313,7 +313,7 @@ fn what_would_move_does_not_count_timers_and_knows_tasks_that_run() {
 }
 
 #[test]
-fn a_controller_that_is_switched_off_or_failing_has_another_clock() {
+fn disabled_or_failing_controller_has_another_clock() {
     let off = predict(&of([old("a", ControllerState::Done)]), &PolicyRules::default(), &options(), options().now);
     assert_eq!((off.moves.len(), off.at_latest), (0, None));
     let bad = PolicyRules { unreadable: Some("half".into()), ..unlimited() };

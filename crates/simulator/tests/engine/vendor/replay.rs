@@ -84,7 +84,7 @@ impl Story {
 }
 
 #[test]
-fn every_step_of_the_real_controller_is_one_that_the_model_takes() {
+fn model_takes_every_step_of_real_controller() {
     // In the pass, in the background, and where upgrades are switched off, by the controller's release.
     let mut counts: BTreeMap<ControllerGeneration, [usize; 3]> = BTreeMap::new();
     for (name, story) in stories() {
@@ -126,7 +126,7 @@ fn every_step_of_the_real_controller_is_one_that_the_model_takes() {
 
 /// When it goes to sleep it has nothing left to do, and when it looks without anything to show for it there was nothing to do.
 #[test]
-fn the_real_controller_sleeps_when_the_model_has_nothing_to_do() {
+fn real_controller_sleeps_when_model_is_idle() {
     for (name, story) in stories() {
         let since = &story.asleep_since;
         for (index, pair) in story.moments.windows(2).enumerate() {
@@ -144,7 +144,7 @@ fn the_real_controller_sleeps_when_the_model_has_nothing_to_do() {
 }
 
 #[test]
-fn after_a_sleep_the_next_step_is_the_predicted_one_at_the_predicted_time() {
+fn step_after_sleep_is_predicted_with_its_time() {
     let mut counts: BTreeMap<ControllerGeneration, usize> = BTreeMap::new();
     for (name, story) in stories() {
         for (step, moment, since) in story.first_steps() {
@@ -163,7 +163,7 @@ fn after_a_sleep_the_next_step_is_the_predicted_one_at_the_predicted_time() {
 }
 
 #[test]
-fn the_node_that_starts_next_is_the_predicted_one() {
+fn next_node_to_start_is_predicted() {
     let mut counts: BTreeMap<ControllerGeneration, usize> = BTreeMap::new();
     for (name, story) in stories() {
         for step in story.steps.iter().filter(|step| step.from == ControllerState::UpgradeRequired && step.to != ControllerState::Unknown) {
@@ -184,7 +184,7 @@ fn the_node_that_starts_next_is_the_predicted_one() {
 
 /// What simulations take for the time of a write is what the traces show between two nodes that make the same step in one pass.
 #[test]
-fn a_write_of_the_controller_takes_as_long_as_simulations_take_it_for() {
+fn controller_writes_take_as_long_as_simulated() {
     let mut between: Vec<f64> = Vec::new();
     for (_, story) in stories() {
         let same = |pair: &[Step]| pair[0].to == pair[1].to && pair[0].node != pair[1].node && pair[1].second - pair[0].second < PASS;

@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_kept_of_the_nodes_comes_to_what_looking_at_all_of_them_comes_to(
+    fn stored_aggregates_equal_a_full_recount(
         places in prop::collection::vec(place(), 1..24),
         others in prop::collection::vec((0..24_usize, place()), 0..6),
         nowhere in prop_oneof![9 => Just(Vec::new()), 1 => prop::collection::vec(pod(), 1..3)],

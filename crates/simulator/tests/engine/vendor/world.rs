@@ -176,7 +176,7 @@ fn by_node(steps: impl Iterator<Item = (f64, String, ControllerState)>) -> BTree
 }
 
 #[test]
-fn the_model_in_a_small_world_does_what_the_real_controller_did() {
+fn small_world_model_matches_the_real_controller() {
     for (name, others) in [
         ("02-driver-bump-serial", Vec::new()),
         (
@@ -217,7 +217,7 @@ fn the_model_in_a_small_world_does_what_the_real_controller_did() {
 
 /// The clock of a controller that nobody disturbs: ticks, and pauses after errors.
 #[test]
-fn the_controller_ticks_backs_off_and_sleeps_when_it_is_off() {
+fn controller_ticks_backs_off_and_sleeps_when_off() {
     let story = story("02-driver-bump-serial");
     let mut observed = story.moments[0].observed.clone();
     let start = story.at(0.0);

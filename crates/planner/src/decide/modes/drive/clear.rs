@@ -1,9 +1,9 @@
 //! The pods that have to leave a node before its driver is replaced.
 
 use crate::action::PodEviction;
-use crate::own_upgrade::cause::FailureCause;
-use crate::own_upgrade::record::UpgradeRecord;
-use crate::own_upgrade::state::UpgradeState;
+use crate::drive_upgrade::cause::FailureCause;
+use crate::drive_upgrade::record::UpgradeRecord;
+use crate::drive_upgrade::state::UpgradeState;
 use crate::pods::budgets::{BudgetAnswer, DisruptionBudgets, ImpossibleEviction};
 use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
 use crate::pods::eviction_retry::EvictionHistory;

@@ -1,8 +1,8 @@
 //! Patches of nodes: what is put into them.
 
 use crate::action::NodePatch;
-use crate::own_upgrade::record::UpgradeRecord;
-use crate::own_upgrade::state::UpgradeState;
+use crate::drive_upgrade::record::UpgradeRecord;
+use crate::drive_upgrade::state::UpgradeState;
 use contract::driver::DriverTraits;
 use observed::ObservedNode;
 

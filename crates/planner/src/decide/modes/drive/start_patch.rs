@@ -2,9 +2,9 @@
 
 use crate::action::NodePatch;
 use crate::decide::node_draft::NodeDraft;
+use crate::drive_upgrade::record::UpgradeRecord;
+use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
-use crate::own_upgrade::record::UpgradeRecord;
-use crate::own_upgrade::state::UpgradeState;
 
 use super::patch::put;
 use super::turn::after_jobs;

@@ -2,7 +2,7 @@
 
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::operands;
-use crate::own_upgrade::cause::FailureCause;
+use crate::drive_upgrade::cause::FailureCause;
 use crate::reason::Reason;
 use contract::exit::ExitCode;
 use contract::names;

@@ -32,7 +32,7 @@ pub struct FoundRollouts {
 ///
 /// # Errors
 /// A call failed. Where only one of the two may be listed, a note names the other one.
-pub async fn find(client: &Client, namespace: Option<&str>) -> Result<FoundRollouts, ObserveError> {
+pub async fn find_rollouts(client: &Client, namespace: Option<&str>) -> Result<FoundRollouts, ObserveError> {
     let SortedReleases { mut targets, steps, mut notes } = match releases(client, namespace).await {
         Ok(releases) => sort_releases(releases),
         Err(CallError::Forbidden(message)) => {

@@ -26,7 +26,7 @@ const KEEP: Duration = Duration::from_secs(5);
 const YIELD: Duration = Duration::from_secs(2);
 
 /// The Lease of a run, while it is not held.
-pub(super) struct LeaseGuard<'a> {
+pub(super) struct YieldableLease<'a> {
     hook: &'a HookProcess,
     leases: &'a LeaseCandidate,
     /// The version at which the Lease was free before the caches were started, or since it was yielded.
@@ -39,7 +39,7 @@ pub(super) struct LeaseGuard<'a> {
     logged_holder: RefCell<Option<String>>,
 }
 
-impl<'a> LeaseGuard<'a> {
+impl<'a> YieldableLease<'a> {
     pub(super) fn new(hook: &'a HookProcess, leases: &'a LeaseCandidate, free: Option<FreeLease>) -> Self {
         Self { hook, leases, free, yielded_at: None, has_started: false, logged_holder: RefCell::default() }
     }
