@@ -6,18 +6,42 @@ use contract::check::{DefaultSeverity, PreflightCheck};
 
 use crate::root;
 
-const HEAD: &str = "# What a preflight looks at
+const HEAD: &str = "# Preflight checks
 
-<!-- Made from crates/contract/src/check.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+<!-- Made from crates/contract/src/check.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-Before anything is cordoned, the live cluster is held against what a rollout needs: its pods, PodDisruptionBudgets and ResourceClaims, its nodes and driver
-DaemonSets, and who else is at work. Only nodes with the device count. Each finding names the nodes and pods that it concerns, and what to do.
+This page is for people who plan a rollout, or whose rollout was stopped by a preflight check. It
+says what each check finds, whether the finding blocks the rollout, and what to do.
 
-A finding that *blocks* keeps the rollout from beginning; one that *warns* is told and nothing else. In mode `assist` all of them only warn: the operator would go on without us.
+The preflight runs before any node is cordoned. It compares the live cluster with the requirements
+of the rollout. `gpu-rollout preflight` runs the same checks from a workstation
+([operate.md](operate.md)). The checks cover:
 
-What becomes of the findings of a check is yours to say: `block`, `warn` or `ignore`, in a recipe as `rollout.gpuDriver.preflight` and `rollout.ofedDriver.preflight`, in the hook
-chart as `rollout.preflight.strictness`. `block` holds in `assist` too: the deployment then fails before the operator sees the new version. What is not named is as the table
-says. What *blocks, always* cannot be turned down: two would upgrade the same nodes, or nobody, or evictions would go round the policy.
+* nodes and driver DaemonSets;
+* pods, PodDisruptionBudgets and ResourceClaims;
+* other controllers and people that work on the same nodes.
+
+Only nodes with the device count. Each finding names the nodes and pods that it concerns, and says
+what to do.
+
+## Severity of a finding
+
+* **blocks**: the rollout does not start.
+* **warns**: the hook reports the finding, and the rollout starts.
+* **blocks, always**: as *blocks*, and you cannot lower the severity. Otherwise two controllers or
+  none would upgrade the nodes, or evictions would ignore the policy.
+
+In mode `assist`, every check only warns by default, because the operator would continue without the
+hook.
+
+## Change the severity of a check
+
+Set `block`, `warn` or `ignore` for a check. `ignore` disables the check. In a recipe, the keys are
+`rollout.gpuDriver.preflight` and `rollout.ofedDriver.preflight`. In the hook chart, the key is
+`rollout.preflight.strictness`. A check that you do not name keeps the severity in the table.
+
+`block` also applies in mode `assist`. The deployment then fails before the operator sees the new
+version.
 
 ```yaml
 rollout:
@@ -25,6 +49,8 @@ rollout:
     mode: drive
     preflight: {empty-dir: warn, not-ready-nodes: block, foreign-controllers: ignore}
 ```
+
+## Checks
 
 | Check | Normally | What it finds | What to do |
 |---|---|---|---|
